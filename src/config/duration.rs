@@ -1,0 +1,69 @@
+//! Durations as people write them: `"30s"`, `"500ms"`, `"1h 30m"`.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+
+/// Renders `value` the way the configuration reads it back, as in `1m 30s`.
+pub(crate) fn format(value: Duration) -> String {
+    let signed = SignedDuration::try_from(value).unwrap_or(SignedDuration::MAX);
+    format!("{signed:#}")
+}
+
+/// Reads a duration; the error is a fragment that shows the accepted form.
+pub(crate) fn parse(text: &str) -> Result<Duration, String> {
+    let signed: SignedDuration =
+        text.parse().map_err(|_| format!("{text:?} is not a duration; write it as in \"30s\" or \"500ms\""))?;
+    Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; a duration starts at \"0s\""))
+}
+
+pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&format(*value))
+}
+
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(input)?;
+    parse(&text).map_err(D::Error::custom)
+}
+
+/// The same for a duration that may be absent.
+pub(crate) mod optional {
+    use super::{Deserialize, Deserializer, Duration, Serializer};
+    use serde::de::Error as _;
+
+    pub(crate) fn serialize<S: Serializer>(value: &Option<Duration>, out: S) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(value) => super::serialize(value, out),
+            None => out.serialize_none(),
+        }
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+        let text = Option::<String>::deserialize(input)?;
+        text.map(|text| super::parse(&text)).transpose().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        for millis in [0, 1, 500, 1_000, 30_000, 90_000, 3_600_000, 5_400_500] {
+            let value = Duration::from_millis(millis);
+            assert_eq!(parse(&format(value)), Ok(value), "{millis} ms");
+        }
+        assert_eq!(format(Duration::from_secs(30)), "30s");
+    }
+
+    #[test]
+    fn a_bare_number_or_a_negative_duration_is_refused_with_the_form_to_use() {
+        assert_eq!(
+            parse("30").unwrap_err(),
+            "\"30\" is not a duration; write it as in \"30s\" or \"500ms\""
+        );
+        assert_eq!(parse("-1s").unwrap_err(), "\"-1s\" is negative; a duration starts at \"0s\"");
+    }
+}

@@ -1,0 +1,134 @@
+//! File and environment merged into a [`Config`].
+
+use std::path::Path;
+
+use config::{Config as Layers, File, FileFormat};
+use serde::Deserialize;
+
+use super::{Config, ConfigError, environment::Environment};
+
+/// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
+/// [`Config::validate`]'s, for flags may still change the result.
+pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
+    // Variables that are not Unicode cannot be settings of ours.
+    let vars = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
+    load_from(file, Environment::from_vars(vars))
+}
+
+fn load_from(file: Option<&Path>, environment: Environment) -> Result<Config, ConfigError> {
+    let text = file.map(read).transpose()?.unwrap_or_default();
+    let source = Source { file, environment };
+    let merged = source.merge(&text)?;
+    let value = toml::Value::Table(merged);
+    serde_path_to_error::deserialize(value).map_err(|error| source.key_error(&error))
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path)
+        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+}
+
+/// Where the layers above the defaults come from, for messages.
+struct Source<'a> {
+    file: Option<&'a Path>,
+    environment: Environment,
+}
+
+impl Source<'_> {
+    fn merge(&self, text: &str) -> Result<toml::Table, ConfigError> {
+        Layers::builder()
+            .add_source(Layers::try_from(&Config::default()).expect("the defaults serialise"))
+            .add_source(File::from_str(text, FileFormat::Toml))
+            .add_source(self.environment.source())
+            .build()
+            .and_then(toml::Table::deserialize)
+            .map_err(|error| ConfigError::Syntax {
+                path: self.file.unwrap_or(Path::new("the environment")).to_owned(),
+                problem: error.to_string().trim_end().to_owned(),
+            })
+    }
+
+    fn key_error(&self, error: &serde_path_to_error::Error<toml::de::Error>) -> ConfigError {
+        let key = error.path().to_string();
+        let origin = match (self.environment.variable_of(&key), self.file) {
+            (Some(variable), _) => format!("set by {variable}"),
+            (None, Some(file)) => format!("in {}", file.display()),
+            (None, None) => "from the environment".to_owned(),
+        };
+        ConfigError::Key { problem: error.inner().message().to_owned(), key, origin }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loaded(text: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kvqueue.toml");
+        std::fs::write(&path, text).unwrap();
+        let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        load_from(Some(&path), Environment::from_vars(vars))
+            .map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
+    }
+
+    fn problem(text: &str, vars: &[(&str, &str)]) -> String {
+        loaded(text, vars).expect_err("this configuration is wrong")
+    }
+
+    #[test]
+    fn nothing_gives_the_defaults() {
+        assert_eq!(loaded("", &[]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_commented_file_is_equal_to_the_defaults() {
+        let text = include_str!("../../config/kvqueue.toml");
+        assert_eq!(loaded(text, &[]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn the_commented_file_shows_every_key_with_its_default() {
+        let text = include_str!("../../config/kvqueue.toml").replace("\n#| ", "\n");
+        let mut config = loaded(&text, &[]).unwrap();
+        let shown = config.queues.remove("emails").expect("the example queue");
+        let mut expected = super::super::QueueConfig::new("exec");
+        expected.handler_config = shown.handler_config.clone();
+        expected.handler_timeout = shown.handler_timeout;
+        assert_eq!(shown, expected);
+        assert!(shown.handler_timeout.is_some(), "handler-timeout is shown");
+        assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let config = loaded("database = 'a'\ngrace = '1s'", &[("KVQUEUE_DATABASE", "b")]).unwrap();
+        assert_eq!(config.database, "b");
+        assert_eq!(config.grace, std::time::Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_queue_name_may_hold_dots() {
+        assert!(loaded("[queues.'a.b']\nhandler = 'log'", &[]).unwrap().queues.contains_key("a.b"));
+    }
+
+    #[test]
+    fn messages_name_key_value_and_fix() {
+        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"");
+        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"");
+        insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"");
+        insta::assert_snapshot!(problem("grace = 30", &[]), @"");
+        insta::assert_snapshot!(problem("grace = '30'", &[]), @"");
+        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"");
+        insta::assert_snapshot!(problem("database", &[]), @"");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"");
+    }
+
+    #[test]
+    fn an_unreadable_file_is_named() {
+        let error = load_from(Some(Path::new("/nowhere/kvqueue.toml")), Environment::default()).unwrap_err();
+        insta::assert_snapshot!(error, @"");
+    }
+}
