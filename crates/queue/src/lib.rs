@@ -1,1 +1,63 @@
-//! Under construction.
+//! The queue layer: a durable queue as functions over a FoundationDB transaction.
+//!
+//! A [`Queue`] is a name in a key space. Its methods put reads and writes into a transaction of the caller's,
+//! so that pushing or popping can be one step with anything else the caller stores. A [`Session`] is one
+//! actor's identity at a queue; its methods run whole transactions and see them through, also when a commit's
+//! outcome is unknown. It is what producers and consumers use.
+//!
+//! Promises, each with a test that could break it:
+//!
+//! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
+//!   it work on the same queue. What is ours lies beside them.
+//! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
+//! * Pushes conflict with nothing but their own retries, so any number of producers push in parallel.
+//! * [`Session::push`] stores each payload exactly once and [`Session::take`] hands out each item at most once,
+//!   under `commit_unknown_result` too. A session that keeps being used loses nothing: what an interrupted take had
+//!   already removed, the next one returns.
+//! * A [`Watch`] that was returned was armed by a transaction that committed; no push after it goes unnoticed.
+//! * `npush - npop` is the number of items in the queue at every committed version.
+//!
+//! There is no clock, no random source and no background task in here. Time limits are FoundationDB's own
+//! ([`RetryPolicy`]); session ids come from the caller.
+//!
+//! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
+//! file; [`session`] and [`retry`] run them.
+
+// The client library's symbols, for the linker.
+#[cfg(test)]
+use fdb_embedded as _;
+
+mod batch;
+mod error;
+mod item;
+mod keys;
+mod ops;
+mod queue;
+pub mod retry;
+pub mod session;
+mod watch;
+
+pub use batch::{BatchLimits, Batches, batches};
+pub use error::{NameError, PushError, QueueError, TakeError};
+pub use item::{Item, Stamp};
+pub use ops::pop::Popped;
+pub use ops::push::Pusher;
+pub use ops::queues::queues;
+pub use ops::sweep::{Swept, sweep_tokens};
+pub use queue::Queue;
+pub use retry::{Attempts, RetryError, RetryPolicy};
+pub use session::{Pushed, Session, SessionId, Taken};
+pub use watch::Watch;
+
+/// The longest payload in bytes: FoundationDB's limit on a value.
+pub const MAX_PAYLOAD: usize = 100_000;
+
+/// The longest queue name in bytes.
+pub const MAX_NAME: usize = 255;
+
+/// The longest prefix in bytes. It leaves room below FoundationDB's limit of 10,000 bytes for a name whose
+/// every byte needs escaping.
+pub const MAX_PREFIX: usize = 4_096;
+
+/// The most pushes to one queue in one transaction: user versions have 16 bits.
+pub const MAX_PUSHES: usize = 1 << 16;

@@ -1,0 +1,118 @@
+//! Grouping payloads into transactions.
+
+use crate::MAX_PUSHES;
+
+/// What storing an item costs in a transaction beyond its payload: its key in the write and in the conflict range,
+/// and the record around both. An upper bound for names and prefixes of ordinary length, in bytes.
+const ITEM_OVERHEAD: usize = 256;
+
+/// How much one transaction may hold.
+///
+/// FoundationDB's limit is 10,000,000 bytes with everything counted, and it recommends to stay below a tenth of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// The most payloads, 1 to [`MAX_PUSHES`]; other values count as the nearest of these.
+    pub max_items: usize,
+    /// The most bytes, with 256 per payload added to its own. A single payload is never refused for it.
+    pub max_bytes: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> BatchLimits {
+        BatchLimits { max_items: 1_000, max_bytes: 1_000_000 }
+    }
+}
+
+/// Splits payloads into groups that fit into one transaction each, in order, as full as the limits allow.
+///
+/// Lazy: it asks for one payload more than a group holds, so a stream that never ends can be pushed as it comes.
+pub fn batches<I>(payloads: I, limits: BatchLimits) -> Batches<I::IntoIter>
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
+    Batches { payloads: payloads.into_iter(), limits, held: None }
+}
+
+/// Iterator over groups of payloads; see [`batches`].
+#[derive(Debug)]
+pub struct Batches<I: Iterator> {
+    payloads: I,
+    limits: BatchLimits,
+    /// The payload that did not fit into the last group.
+    held: Option<I::Item>,
+}
+
+impl<I> Iterator for Batches<I>
+where
+    I: Iterator,
+    I::Item: AsRef<[u8]>,
+{
+    type Item = Vec<I::Item>;
+
+    fn next(&mut self) -> Option<Vec<I::Item>> {
+        let max_items = self.limits.max_items.clamp(1, MAX_PUSHES);
+        let mut batch = Vec::new();
+        let mut bytes = 0;
+        while batch.len() < max_items {
+            let Some(payload) = self.held.take().or_else(|| self.payloads.next()) else { break };
+            bytes += payload.as_ref().len() + ITEM_OVERHEAD;
+            if bytes > self.limits.max_bytes && !batch.is_empty() {
+                self.held = Some(payload);
+                break;
+            }
+            batch.push(payload);
+        }
+        (!batch.is_empty()).then_some(batch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn nothing_makes_no_batch() {
+        assert_eq!(batches(Vec::<Vec<u8>>::new(), BatchLimits::default()).count(), 0);
+    }
+
+    #[test]
+    fn no_payload_is_asked_for_before_its_batch_is() {
+        let mut asked = 0;
+        let endless = std::iter::repeat_with(|| {
+            asked += 1;
+            b"payload"
+        });
+        let limits = BatchLimits { max_items: 3, ..BatchLimits::default() };
+        assert_eq!(batches(endless, limits).next().map(|batch| batch.len()), Some(3));
+        assert_eq!(asked, 3);
+    }
+
+    proptest! {
+        #[test]
+        fn batches_keep_order_and_limits(
+            sizes in prop::collection::vec(0..2_000_usize, 0..200),
+            max_items in 0..20_usize,
+            max_bytes in 0..10_000_usize,
+        ) {
+            let payloads: Vec<Vec<u8>> = sizes.iter().map(|size| vec![7; *size]).collect();
+            let limits = BatchLimits { max_items, max_bytes };
+            let split: Vec<_> = batches(&payloads, limits).collect();
+            for batch in &split {
+                let bytes: usize = batch.iter().map(|payload| payload.len() + ITEM_OVERHEAD).sum();
+                prop_assert!(!batch.is_empty() && batch.len() <= max_items.max(1));
+                prop_assert!(bytes <= max_bytes || batch.len() == 1);
+            }
+            // As full as possible: the first of the next batch would not have fitted.
+            for pair in split.windows(2) {
+                let bytes: usize = pair[0].iter().map(|payload| payload.len() + ITEM_OVERHEAD).sum();
+                let next = pair[1][0].len() + ITEM_OVERHEAD;
+                prop_assert!(pair[0].len() == max_items.max(1) || bytes + next > max_bytes);
+            }
+            let joined: Vec<&Vec<u8>> = split.into_iter().flatten().collect();
+            prop_assert_eq!(joined, payloads.iter().collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What can go wrong, one enum per kind of operation.
+
+use foundationdb::FdbError;
+
+use crate::retry::RetryError;
+use crate::{MAX_NAME, MAX_PREFIX};
+
+/// A queue cannot have this name or prefix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NameError {
+    /// The name has no bytes.
+    #[error("queue name is empty, give it 1 to {MAX_NAME} bytes")]
+    Empty,
+    /// The name is longer than [`MAX_NAME`].
+    #[error("queue name has {len} bytes, at most {MAX_NAME} are possible")]
+    TooLong {
+        /// The name's length in bytes.
+        len: usize,
+    },
+    /// The prefix is longer than [`MAX_PREFIX`].
+    #[error("key prefix has {len} bytes, at most {MAX_PREFIX} are possible")]
+    PrefixTooLong {
+        /// The prefix's length in bytes.
+        len: usize,
+    },
+    /// The prefix lies in FoundationDB's own key space.
+    #[error(
+        "key prefix begins with byte 0xff, which FoundationDB keeps for itself; begin it with another byte"
+    )]
+    PrefixReserved,
+}
+
+/// An operation inside the caller's transaction failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueueError {
+    /// The database refused; hand the error to the transaction's `on_error`.
+    #[error("database refused a queue operation")]
+    Database(#[from] FdbError),
+    /// A key lies where only items may lie. No retry helps.
+    #[error(
+        "key {key} lies among the items of a queue but is none; clear it, or keep other data under another prefix"
+    )]
+    ForeignKey {
+        /// The key, printable.
+        key: String,
+    },
+}
+
+impl QueueError {
+    /// The database's error, if it was one: what `on_error` wants.
+    pub fn database(&self) -> Option<FdbError> {
+        match self {
+            Self::Database(error) => Some(*error),
+            Self::ForeignKey { .. } => None,
+        }
+    }
+}
+
+/// A push failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PushError {
+    /// A payload is longer than FoundationDB stores in one value. Nothing was written.
+    #[error("payload has {len} bytes, at most {limit} are possible; store it elsewhere and push where it is")]
+    ValueTooLarge {
+        /// The payload's length in bytes.
+        len: usize,
+        /// The longest possible payload in bytes.
+        limit: usize,
+    },
+    /// More pushes in one transaction than there are user versions. The one refused was not written.
+    #[error("more than {limit} pushes in one transaction, use several (see `batches`)")]
+    TooManyItems {
+        /// The most pushes a transaction can hold.
+        limit: usize,
+    },
+    /// All payloads together exceed FoundationDB's transaction limit. Nothing was written.
+    #[error(
+        "{items} payloads of {bytes} bytes exceed the size of one transaction, use several (see `batches`)"
+    )]
+    TransactionTooLarge {
+        /// How many payloads there were.
+        items: usize,
+        /// Their length in bytes, together.
+        bytes: usize,
+    },
+    /// The database refused, or retries ran out.
+    #[error("push to the queue failed")]
+    Retry(#[from] RetryError),
+}
+
+impl PushError {
+    /// Whether the payloads may be in the queue all the same.
+    pub fn is_maybe_committed(&self) -> bool {
+        matches!(self, Self::Retry(error) if error.is_maybe_committed())
+    }
+}
+
+/// A take failed. Items that it may have removed are kept in the session: its next take returns them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TakeError {
+    /// The database refused, or retries ran out.
+    #[error("take from the queue failed")]
+    Retry(#[from] RetryError),
+}
+
+impl TakeError {
+    /// Whether items may have left the queue all the same.
+    pub fn is_maybe_committed(&self) -> bool {
+        let Self::Retry(error) = self;
+        error.is_maybe_committed()
+    }
+}

@@ -1,0 +1,66 @@
+//! (q, "npush") and (q, "npop"): how many items were ever pushed and popped.
+//!
+//! Written by pushes and pops with the atomic ADD, read by `len`. A watch on `npush` wakes idle consumers; that
+//! is why there are two counters and not one.
+
+/// Second element of the key that counts pushes.
+pub(crate) const NPUSH: &[u8] = b"npush";
+/// Second element of the key that counts pops.
+pub(crate) const NPOP: &[u8] = b"npop";
+
+/// The operand that adds `n` to a counter.
+pub(crate) fn increment(n: usize) -> [u8; 8] {
+    (n as u64).to_le_bytes()
+}
+
+/// What a counter holds, modulo 2^64; absent means 0.
+///
+/// The Erlang program reads little-endian numbers of any length, so any length is read here. ADD keeps a
+/// counter at the operand's 8 bytes, modulo 2^64, so higher bytes cannot come from counting.
+pub(crate) fn decode(value: Option<&[u8]>) -> u64 {
+    let value = value.unwrap_or_default();
+    value.iter().take(8).rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// The number of items between the counters: negative only if something else wrote to them.
+pub(crate) fn difference(npush: u64, npop: u64) -> i64 {
+    // Both wrap at 2^64, so the wrapped difference is right across the wrap.
+    npush.wrapping_sub(npop).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_operand_is_eight_bytes_little_endian() {
+        // As erlfdb encodes the integer 1 for an atomic operation.
+        assert_eq!(increment(1), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(increment(0x0102), [2, 1, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn any_length_is_read() {
+        assert_eq!(decode(None), 0);
+        assert_eq!(decode(Some(&[])), 0);
+        assert_eq!(decode(Some(&[7])), 7);
+        assert_eq!(decode(Some(&[0, 1])), 256);
+        assert_eq!(decode(Some(&[5, 0, 0, 0, 0, 0, 0, 0, 0, 0])), 5);
+    }
+
+    #[test]
+    fn the_difference_survives_the_wrap() {
+        assert_eq!(difference(3, 1), 2);
+        assert_eq!(difference(1, u64::MAX), 2);
+        assert_eq!(difference(0, 1), -1);
+    }
+
+    proptest! {
+        #[test]
+        fn counts_round_trip(n: u32) {
+            prop_assert_eq!(decode(Some(&increment(n as usize))), u64::from(n));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! (q, "val", stamp): the items that are ready, in commit order. The value is the payload, as it was pushed.
+//!
+//! Written by pushes with a versionstamped key, read and cleared by pops.
+
+use crate::item::Stamp;
+
+/// Second element of an item's key.
+pub(crate) const VAL: &[u8] = b"val";
+/// Type code of a 96-bit versionstamp in a tuple.
+const STAMP: u8 = 0x33;
+
+/// The parameter of SET_VERSIONSTAMPED_KEY for push number `user` of a transaction.
+///
+/// `subspace` is the packed (q, "val"). Behind the key come the stamp's position in it, 4 bytes little endian.
+pub(crate) fn pending(subspace: &[u8], user: u16) -> Vec<u8> {
+    let mut key = Vec::with_capacity(subspace.len() + 1 + Stamp::LEN + 4);
+    key.extend_from_slice(subspace);
+    key.push(STAMP);
+    let position = u32::try_from(key.len()).expect("names and prefixes are bounded far below 2^32 bytes");
+    key.extend_from_slice(&[0xff; 10]);
+    key.extend_from_slice(&user.to_be_bytes());
+    key.extend_from_slice(&position.to_le_bytes());
+    key
+}
+
+/// The key of an item; `subspace` is the packed (q, "val").
+pub(crate) fn key(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
+    [subspace, &[STAMP], stamp.as_bytes()].concat()
+}
+
+/// The end of a range whose last item is `stamp`: the first key that does not begin with that item's key.
+pub(crate) fn after(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
+    let mut end = key(subspace, stamp);
+    // The type code is not 0xFF, so this ends before it.
+    while end.last() == Some(&0xff) {
+        end.pop();
+    }
+    if let Some(last) = end.last_mut() {
+        *last += 1;
+    }
+    end
+}
+
+/// The stamp in an item's key; `None` if the key is no item of this queue.
+pub(crate) fn decode(subspace: &[u8], key: &[u8]) -> Option<Stamp> {
+    let (&STAMP, stamp) = key.strip_prefix(subspace)?.split_first()? else { return None };
+    <[u8; Stamp::LEN]>::try_from(stamp).ok().map(Stamp::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use foundationdb::tuple::{Bytes, Subspace, Versionstamp};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_shape_is_no_item() {
+        let item = b"val\x33abcdefghijkl";
+        assert!(decode(b"val", item).is_some());
+        assert_eq!(decode(b"val", &item[..item.len() - 1]), None);
+        assert_eq!(decode(b"val", b"val\x33abcdefghijklm"), None);
+        assert_eq!(decode(b"val", b"val\x32abcdefghijkl"), None);
+        assert_eq!(decode(b"val", b"val"), None);
+        assert_eq!(decode(b"val", b"vol\x33abcdefghijkl"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn stamped_keys_round_trip(subspace: Vec<u8>, user: u16, transaction: [u8; 10]) {
+            let mut key = pending(&subspace, user);
+            // What the database does at commit.
+            let position = key.split_off(key.len() - 4);
+            let position = u32::from_le_bytes(position.try_into().unwrap()) as usize;
+            key[position..position + 10].copy_from_slice(&transaction);
+            let stamp = Stamp::new(transaction, user);
+            prop_assert_eq!(&key, &super::key(&subspace, stamp));
+            prop_assert_eq!(decode(&subspace, &key), Some(stamp));
+        }
+
+        #[test]
+        fn a_range_ends_between_its_last_item_and_the_next(a: [u8; 12], b: [u8; 12], ff in 0..12_usize) {
+            // Stamps that end in 0xFF are where an increment carries.
+            let mut last = a;
+            last[12 - ff..].fill(0xff);
+            let end = after(b"val", Stamp::from(last));
+            prop_assert_eq!(key(b"val", Stamp::from(b)) < end, b <= last);
+            prop_assert!([key(b"val", Stamp::from(last)), vec![0xff; 3]].concat() < end);
+        }
+
+        #[test]
+        fn the_parameter_matches_the_tuple_layer(name: Vec<u8>, user: u16) {
+            let space = Subspace::from_bytes(name.clone()).subspace(&Bytes::from(VAL));
+            let expected = space.pack_with_versionstamp(&Versionstamp::incomplete(user));
+            prop_assert_eq!(pending(space.bytes(), user), expected);
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! What runs inside a transaction, one operation per file.
+//!
+//! None of it commits or retries; all of it may run several times for one commit, and has no other effect than on the
+//! transaction.
+
+pub(crate) mod delete;
+pub(crate) mod len;
+pub(crate) mod list;
+pub(crate) mod pop;
+pub(crate) mod push;
+pub(crate) mod queues;
+pub(crate) mod scan;
+pub(crate) mod sweep;
+pub(crate) mod take;
+pub(crate) mod token;
+pub(crate) mod watch;

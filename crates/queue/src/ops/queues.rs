@@ -1,0 +1,85 @@
+//! Finding the queues under a prefix.
+
+use foundationdb::{RangeOption, Transaction};
+
+use crate::error::QueueError;
+use crate::keys::{Space, split_bytes};
+
+/// The names of all queues behind a prefix, sorted.
+///
+/// A queue is a name with at least one counter or item; so a queue that was used and is empty counts, until it is
+/// deleted. Keys that belong to no queue are passed over. A few reads per name, whatever the queues hold; snapshot
+/// reads, which conflict with nothing. A prefix under which no queue can be has none.
+pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, QueueError> {
+    let mut names = Vec::new();
+    // Names are byte strings, and their type code is 0x01.
+    let mut cursor = [prefix, &[0x01]].concat();
+    let end = [prefix, &[0x02]].concat();
+    while let Some(key) = first_key(tr, &cursor, &end).await? {
+        let name = key.strip_prefix(prefix).and_then(split_bytes).map(|(name, _)| name);
+        let Some(space) = name.and_then(|name| Space::new(prefix, &name).ok()) else {
+            cursor = next_key(prefix, &key);
+            continue;
+        };
+        // Everything of this name, and nothing of names that begin with it.
+        let (begin, after) = space.queue_range();
+        if key < begin {
+            // The bare tuple (q) is no part of a queue, but others of that name may follow.
+            cursor = begin;
+            continue;
+        }
+        if is_queue(tr, &space, &key).await? {
+            names.push(space.name);
+        }
+        cursor = after;
+    }
+    Ok(names)
+}
+
+/// Whether any record of a queue is stored under the name; `key` is the first key that is.
+async fn is_queue(tr: &Transaction, space: &Space, key: &[u8]) -> Result<bool, QueueError> {
+    // Sorted as the keys are. The first key of a queue usually is one of the counters, and no read is needed.
+    let (first_item, after_items) = space.item_range();
+    let counters = [&space.npop, &space.npush];
+    if counters.iter().any(|counter| key == counter.as_slice())
+        || (first_item.as_slice()..&after_items).contains(&key)
+    {
+        return Ok(true);
+    }
+    for counter in counters {
+        if tr.get(counter, true).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(first_key(tr, &first_item, &after_items).await?.is_some())
+}
+
+async fn first_key(tr: &Transaction, begin: &[u8], end: &[u8]) -> Result<Option<Vec<u8>>, QueueError> {
+    let range = RangeOption { limit: Some(1), ..RangeOption::from((begin, end)) };
+    let rows = tr.get_range(&range, 1, true).await?;
+    Ok(rows.first().map(|row| row.key().to_vec()))
+}
+
+/// Where to go on behind a key that belongs to no queue: behind its first element, if that can be told.
+fn next_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
+    let rest = key.strip_prefix(prefix).and_then(split_bytes).map(|(_, rest)| rest);
+    match rest {
+        // An element too long for a name: pass over all keys that begin with it.
+        Some(rest) => [&key[..key.len() - rest.len()], &[0xff]].concat(),
+        None => [key, &[0x00]].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_another_shape_is_passed_over() {
+        assert_eq!(next_key(b"p", b"p\x01no end"), b"p\x01no end\0");
+        let long = [b"p\x01".as_slice(), &[b'x'; 300], b"\0\x15\x01"].concat();
+        assert_eq!(next_key(b"p", &long), [b"p\x01".as_slice(), &[b'x'; 300], b"\0\xff"].concat());
+        // The empty name is no name of a queue.
+        assert_eq!(next_key(b"p", b"p\x01\0\x01npush\0"), b"p\x01\0\xff");
+    }
+}

@@ -1,0 +1,112 @@
+//! A queue's name in a key space, and the operations a caller runs inside its own transaction.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use foundationdb::Transaction;
+
+use crate::error::{NameError, QueueError};
+use crate::item::Item;
+use crate::keys::Space;
+use crate::ops;
+use crate::ops::pop::Popped;
+use crate::ops::push::Pusher;
+use crate::watch::Watch;
+
+/// A FIFO queue under a name and a prefix. Cheap to clone; holds no connection.
+///
+/// The operations are those of the Erlang KvQueue. They put reads and writes into the caller's transaction and
+/// leave committing and retrying to it; [`Session`](crate::Session) does both.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Queue {
+    space: Arc<Space>,
+}
+
+impl Queue {
+    /// The queue `name` (1 to [`MAX_NAME`](crate::MAX_NAME) bytes, any bytes) behind the raw bytes `prefix` (which may
+    /// be empty). Nothing is read or written: a queue exists when something was pushed to it.
+    pub fn new(prefix: &[u8], name: &[u8]) -> Result<Queue, NameError> {
+        Ok(Queue { space: Arc::new(Space::new(prefix, name)?) })
+    }
+
+    /// The name, as it was given.
+    pub fn name(&self) -> &[u8] {
+        &self.space.name
+    }
+
+    /// The keys of the queue, begin and end: everything that is stored for it, now and in later versions.
+    pub fn range(&self) -> (Vec<u8>, Vec<u8>) {
+        self.space.queue_range()
+    }
+
+    /// Deletes the queue: items, counters and everything else.
+    ///
+    /// A session in the middle of finding out whether its last push committed no longer can, and pushes again.
+    pub fn delete(&self, tr: &Transaction) {
+        ops::delete::delete(&self.space, tr);
+    }
+
+    /// Pushes to this queue in a transaction. Use one pusher per transaction and queue: two would number their
+    /// pushes alike, and the later overwrite the earlier.
+    pub fn pusher<'t>(&self, tr: &'t Transaction) -> Pusher<'t> {
+        Pusher::new(self.space.clone(), tr)
+    }
+
+    /// Removes and returns the first item, `None` if there is none.
+    pub async fn pop(&self, tr: &Transaction) -> Result<Option<Item>, QueueError> {
+        Ok(self.pop_k(tr, NonZeroUsize::MIN).await?.items.pop())
+    }
+
+    /// Removes and returns the first `k` items, or as many as there are.
+    ///
+    /// The read conflicts with every other pop of the same items, and where fewer than `k` are found, with every
+    /// push. Fails with 1036 after a push in the same transaction: those items have no stamp yet.
+    pub async fn pop_k(&self, tr: &Transaction, k: NonZeroUsize) -> Result<Popped, QueueError> {
+        ops::pop::pop_k(&self.space, tr, k).await
+    }
+
+    /// As [`Queue::pop_k`], with a watch where fewer than `k` were found. The watch works if `tr` commits.
+    pub async fn consume_k(
+        &self,
+        tr: &Transaction,
+        k: NonZeroUsize,
+    ) -> Result<(Vec<Item>, Option<Watch>), QueueError> {
+        let popped = self.pop_k(tr, k).await?;
+        let watch = popped.short.then(|| self.watch(tr));
+        Ok((popped.items, watch))
+    }
+
+    /// How many items there are: pushes less pops. Negative only if something else wrote to the counters.
+    pub async fn len(&self, tr: &Transaction) -> Result<i64, QueueError> {
+        ops::len::len(&self.space, tr).await
+    }
+
+    /// The first `k` items, left where they are. A snapshot read: it conflicts with nothing.
+    pub async fn peek_k(&self, tr: &Transaction, k: NonZeroUsize) -> Result<Vec<Item>, QueueError> {
+        ops::list::peek_k(&self.space, tr, k).await
+    }
+
+    /// All items, left where they are. They are all held in memory, and a long queue does not fit into the five
+    /// seconds of a transaction: use [`Queue::peek_k`] where the length is unknown.
+    pub async fn list(&self, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
+        ops::list::list(&self.space, tr).await
+    }
+
+    /// Watches for pushes, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having
+    /// written anything.
+    pub fn watch(&self, tr: &Transaction) -> Watch {
+        ops::watch::watch(&self.space, tr)
+    }
+
+    /// The packed keys, for the operations.
+    pub(crate) fn space(&self) -> &Arc<Space> {
+        &self.space
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Queue({})", self.space.name.escape_ascii())
+    }
+}

@@ -1,0 +1,232 @@
+//! Running a transaction until it has committed.
+//!
+//! The back-off is FoundationDB's own (`on_error`). What is added: bounds, a count of what happened, and the
+//! distinction that matters here, between a commit that failed and one whose outcome is unknown.
+
+use std::fmt;
+use std::time::Duration;
+
+use foundationdb::options::TransactionOption;
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitError};
+
+use crate::error::QueueError;
+
+/// When to give up. The default is never: an operation then ends in success or in an error that no retry helps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// The most attempts; `None` is no limit, 0 counts as 1.
+    pub max_attempts: Option<u32>,
+    /// The longest time for all attempts together, kept by the database client; `None` is no limit. Rounded up to
+    /// milliseconds.
+    pub timeout: Option<Duration>,
+}
+
+/// What an operation went through.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attempts {
+    /// Transactions begun.
+    pub begun: u32,
+    /// Those that lost against a concurrent transaction (error 1020).
+    pub conflicts: u32,
+    /// Those whose commit may or may not have happened.
+    pub unknown: u32,
+}
+
+/// An operation was given up.
+#[derive(Debug, thiserror::Error)]
+pub struct RetryError {
+    /// What ended the last attempt.
+    #[source]
+    pub error: QueueError,
+    /// What the operation went through.
+    pub attempts: Attempts,
+}
+
+impl RetryError {
+    /// Whether an attempt may have committed all the same.
+    pub fn is_maybe_committed(&self) -> bool {
+        self.attempts.unknown > 0
+    }
+
+    /// The database's error code, if the database's error ended it.
+    pub fn code(&self) -> Option<i32> {
+        self.error.database().map(FdbError::code)
+    }
+}
+
+impl fmt::Display for RetryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Attempts { begun, conflicts, unknown } = self.attempts;
+        write!(f, "transaction given up after {begun} attempts")?;
+        if conflicts > 0 {
+            write!(f, ", {conflicts} of them conflicts")?;
+        }
+        if unknown > 0 {
+            write!(f, ", {unknown} of them with an unknown outcome")?;
+        }
+        Ok(())
+    }
+}
+
+/// What a transaction body returned, and what it took to commit it.
+#[derive(Debug, Clone, Copy)]
+pub struct Done<T> {
+    /// The value of the attempt that committed.
+    pub value: T,
+    /// What the operation went through.
+    pub attempts: Attempts,
+}
+
+/// Runs `body` in a transaction and commits it, again and again until that succeeds.
+///
+/// Only for bodies that may commit twice with the same result, such as reads, clears and plain sets: an attempt with an
+/// unknown outcome is simply repeated. Pushes and pops are not among them; a [`Session`](crate::Session) does those.
+///
+/// The body gets the transaction and gives it back with its result:
+///
+/// ```no_run
+/// # use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
+/// # async fn example(db: &foundationdb::Database, queue: &Queue) -> Result<i64, RetryError> {
+/// let policy = RetryPolicy::default();
+/// let done = retry::run(db, &policy, |tr| async move {
+///     let len = queue.len(&tr).await;
+///     (tr, len)
+/// });
+/// Ok(done.await?.value)
+/// # }
+/// ```
+// A body that borrowed the transaction would read better, but the compiler cannot yet show that its future is Send.
+pub async fn run<T, F, R>(db: &Database, policy: &RetryPolicy, mut body: F) -> Result<Done<T>, RetryError>
+where
+    F: FnMut(Transaction) -> R,
+    R: Future<Output = (Transaction, Result<T, QueueError>)>,
+{
+    let (mut retry, mut tr) = Retry::begin(db, policy)?;
+    loop {
+        let (used, outcome) = body(tr).await;
+        tr = match outcome {
+            Ok(value) => match used.commit().await {
+                Ok(_committed) => return Ok(Done { value, attempts: retry.attempts }),
+                Err(error) => retry.after_commit(error).await?,
+            },
+            Err(error) => retry.after_body(used, error).await?,
+        };
+    }
+}
+
+/// The state between the attempts of one operation.
+#[derive(Debug)]
+pub(crate) struct Retry {
+    max_attempts: Option<u32>,
+    pub(crate) attempts: Attempts,
+}
+
+impl Retry {
+    /// The transaction of the first attempt.
+    pub(crate) fn begin(db: &Database, policy: &RetryPolicy) -> Result<(Retry, Transaction), RetryError> {
+        let retry = Retry {
+            max_attempts: policy.max_attempts,
+            attempts: Attempts { begun: 1, ..Attempts::default() },
+        };
+        let tr = db.create_trx().map_err(|error| retry.give_up(error.into()))?;
+        if let Some(timeout) = policy.timeout {
+            // The option survives on_error, and its clock runs from the first attempt. 0 would mean no limit.
+            let millis = timeout.as_nanos().div_ceil(1_000_000).max(1);
+            let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+            tr.set_option(TransactionOption::Timeout(millis)).map_err(|error| retry.give_up(error.into()))?;
+        }
+        Ok((retry, tr))
+    }
+
+    /// The transaction of the next attempt after a body failed.
+    pub(crate) async fn after_body(
+        &mut self,
+        tr: Transaction,
+        error: QueueError,
+    ) -> Result<Transaction, RetryError> {
+        match error.database() {
+            Some(cause) if self.may_go_on() => {
+                self.count(cause);
+                let tr = tr.on_error(cause).await.map_err(|error| self.give_up(error.into()))?;
+                self.attempts.begun += 1;
+                Ok(tr)
+            }
+            _ => Err(self.give_up(error)),
+        }
+    }
+
+    /// The transaction of the next attempt after a commit failed, or may have failed.
+    pub(crate) async fn after_commit(
+        &mut self,
+        error: TransactionCommitError,
+    ) -> Result<Transaction, RetryError> {
+        let cause = *error;
+        self.count(cause);
+        if maybe_committed(cause) {
+            self.attempts.unknown += 1;
+        }
+        if !self.may_go_on() {
+            return Err(self.give_up(cause.into()));
+        }
+        let tr = error.on_error().await.map_err(|error| self.give_up(error.into()))?;
+        self.attempts.begun += 1;
+        Ok(tr)
+    }
+
+    fn may_go_on(&self) -> bool {
+        self.max_attempts.is_none_or(|max| self.attempts.begun < max)
+    }
+
+    fn count(&mut self, cause: FdbError) {
+        if cause.code() == NOT_COMMITTED {
+            self.attempts.conflicts += 1;
+        }
+    }
+
+    fn give_up(&self, error: QueueError) -> RetryError {
+        RetryError { error, attempts: self.attempts }
+    }
+}
+
+/// The transaction lost against a concurrent one.
+const NOT_COMMITTED: i32 = 1020;
+
+/// Whether a transaction whose commit failed with this error may have committed.
+///
+/// Wider than the error predicate of that name, which covers 1021 and 1039 only: a commit that timed out, was cancelled
+/// or lost its disk is as uncertain. Errors in the 2000s mean that the request was refused.
+pub(crate) fn maybe_committed(error: FdbError) -> bool {
+    !error.is_retryable_not_committed() && !(2_000..3_000).contains(&error.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::{Queue, Session, sweep_tokens};
+
+    /// Compiles only while operations can be spawned onto a multi-threaded runtime.
+    #[expect(dead_code, reason = "it is compiled, not called")]
+    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session) {
+        fn is_send(_: impl Send) {}
+        let policy = RetryPolicy::default();
+        is_send(run(db, &policy, |tr| async move {
+            let popped = queue.pop_k(&tr, NonZeroUsize::MIN).await;
+            (tr, popped)
+        }));
+        is_send(session.push(db, &[b"payload"]));
+        is_send(session.take(db, NonZeroUsize::MIN));
+        is_send(sweep_tokens(db, queue, 1, &policy));
+    }
+
+    #[test]
+    fn only_a_refused_commit_is_known_not_to_have_happened() {
+        for refused in [1020, 1007, 1009, 1038, 2004, 2101, 2103] {
+            assert!(!maybe_committed(FdbError::from_code(refused)), "{refused}");
+        }
+        for unknown in [1021, 1039, 1025, 1031, 1510, 4100] {
+            assert!(maybe_committed(FdbError::from_code(unknown)), "{unknown}");
+        }
+    }
+}

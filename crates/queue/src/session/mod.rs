@@ -1,0 +1,110 @@
+//! One sequential actor's identity at a queue: pushes and takes that survive an unknown outcome.
+//!
+//! When a commit's outcome is unknown (error 1021, a timeout, a future dropped half-way), repeating a push could
+//! store its payloads twice, and repeating a take could lose what the first had removed. So every attempt has a
+//! number, unique in its session, and writes it to the session's token slot in its own transaction. The next attempt
+//! reads the slot first. If it holds the number of an earlier attempt of unknown outcome, that attempt committed;
+//! the session kept what it had taken, and returns it. If not, it did not commit by then, and will not after: each
+//! attempt has a read conflict on the slot, so it fails once a later one has written it.
+//!
+//! The cost in the ordinary case is one write, and no read.
+
+mod push;
+mod take;
+mod unsettled;
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use foundationdb::Database;
+
+pub use push::Pushed;
+pub use take::Taken;
+
+use crate::item::Item;
+use crate::ops::token;
+use crate::queue::Queue;
+use crate::retry::{RetryError, RetryPolicy, run};
+use unsettled::Unsettled;
+
+/// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
+/// for every session, also after a restart.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SessionId(pub [u8; 16]);
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// A producer's or consumer's identity at one queue. It does one thing at a time: its methods want `&mut self`.
+///
+/// # Dropping a future
+/// A push that is dropped before it is done may or may not have happened; the session forgets it. A take that is
+/// dropped is kept in mind: if it had removed items, the next take returns them. Items are lost, as at-most-once
+/// delivery has it, only with the session itself.
+#[derive(Debug)]
+pub struct Session {
+    queue: Queue,
+    id: SessionId,
+    policy: RetryPolicy,
+    /// The number of the last attempt. The first is 1.
+    attempt: u64,
+    /// Attempts that may have committed.
+    unsettled: Unsettled,
+    /// Items of a take that turned out to have committed, still to be handed out.
+    recovered: VecDeque<Item>,
+}
+
+impl Session {
+    /// A session at `queue`, retrying without end. Nothing is written before its first operation.
+    pub fn new(queue: Queue, id: SessionId) -> Session {
+        Session {
+            queue,
+            id,
+            policy: RetryPolicy::default(),
+            attempt: 0,
+            unsettled: Unsettled::default(),
+            recovered: VecDeque::new(),
+        }
+    }
+
+    /// The same session with bounds on each operation's retries.
+    pub fn with_policy(self, policy: RetryPolicy) -> Session {
+        Session { policy, ..self }
+    }
+
+    /// The queue it pushes to and takes from.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Its id.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Ends the session and clears its token slot. A session that is only dropped leaves the slot to
+    /// [`sweep_tokens`](crate::sweep_tokens).
+    ///
+    /// Take until nothing is left over first if a take has failed or was dropped: what it had removed goes with the
+    /// session.
+    pub async fn close(self, db: &Database) -> Result<(), RetryError> {
+        if self.attempt == 0 {
+            return Ok(());
+        }
+        let session = &self;
+        let cleared = run(db, &self.policy, |tr| async move {
+            token::clear(session.queue.space(), &tr, session.id);
+            (tr, Ok(()))
+        });
+        cleared.await.map(|_done| ())
+    }
+
+    /// The number of a new attempt.
+    fn next_attempt(&mut self) -> u64 {
+        self.attempt += 1;
+        self.attempt
+    }
+}

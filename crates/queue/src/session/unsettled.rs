@@ -1,0 +1,118 @@
+//! The attempts of a session that may have committed.
+
+use std::collections::VecDeque;
+
+use foundationdb::FdbError;
+
+use crate::item::Item;
+use crate::keys::tokens::Token;
+use crate::retry::maybe_committed;
+
+/// How many are remembered. Each is checked by the attempt that follows it, and refused by the database once it is
+/// five seconds old; so many attempts with their back-off take longer.
+const MAX: usize = 64;
+
+/// What an attempt did, if it committed.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// It stored the payloads of the push now under way.
+    Pushed,
+    /// It removed these items, or found none.
+    Took(Vec<Item>),
+}
+
+/// Attempts that may have committed, oldest first. At most one of them did.
+#[derive(Debug, Default)]
+pub(super) struct Unsettled {
+    attempts: VecDeque<(u64, Effect)>,
+}
+
+impl Unsettled {
+    pub(super) fn is_empty(&self) -> bool {
+        self.attempts.is_empty()
+    }
+
+    /// Notes an attempt that is about to commit.
+    pub(super) fn note(&mut self, attempt: u64, effect: Effect) {
+        if self.attempts.len() == MAX {
+            self.attempts.pop_front();
+        }
+        self.attempts.push_back((attempt, effect));
+    }
+
+    /// The attempt noted last did commit. None before it did or will.
+    pub(super) fn committed(&mut self) -> Option<Effect> {
+        let last = self.attempts.pop_back();
+        self.attempts.clear();
+        last.map(|(_, effect)| effect)
+    }
+
+    /// The commit of the attempt noted last ended with an error.
+    pub(super) fn failed(&mut self, error: FdbError) {
+        if !maybe_committed(error) {
+            self.attempts.pop_back();
+        }
+    }
+
+    /// The slot was read: if it names one of the attempts, that one committed, and no other did or will.
+    pub(super) fn settle(&mut self, token: &Token) -> Option<Effect> {
+        let at = self.attempts.iter().position(|(attempt, _)| *attempt == token.attempt)?;
+        let settled = self.attempts.remove(at);
+        self.attempts.clear();
+        settled.map(|(_, effect)| effect)
+    }
+
+    /// A new push begins: what an earlier one, given up by its caller, came to is of no interest any more.
+    pub(super) fn forget_pushes(&mut self) {
+        self.attempts.retain(|(_, effect)| matches!(effect, Effect::Took(_)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(attempt: u64) -> Token {
+        Token { attempt, stamp: [0; 10] }
+    }
+
+    #[test]
+    fn the_slot_settles_all_attempts_at_once() {
+        let mut unsettled = Unsettled::default();
+        unsettled.note(1, Effect::Pushed);
+        unsettled.note(2, Effect::Took(Vec::new()));
+        assert!(unsettled.settle(&token(3)).is_none());
+        assert!(!unsettled.is_empty());
+        assert!(matches!(unsettled.settle(&token(2)), Some(Effect::Took(_))));
+        assert!(unsettled.is_empty());
+    }
+
+    #[test]
+    fn a_commit_voids_what_was_unknown_before() {
+        let mut unsettled = Unsettled::default();
+        unsettled.note(1, Effect::Took(Vec::new()));
+        unsettled.note(2, Effect::Pushed);
+        assert!(matches!(unsettled.committed(), Some(Effect::Pushed)));
+        assert!(unsettled.is_empty());
+    }
+
+    #[test]
+    fn a_new_push_forgets_pushes_and_keeps_takes() {
+        let mut unsettled = Unsettled::default();
+        unsettled.note(1, Effect::Pushed);
+        unsettled.note(2, Effect::Took(Vec::new()));
+        unsettled.forget_pushes();
+        assert!(unsettled.settle(&token(1)).is_none());
+        assert!(unsettled.settle(&token(2)).is_some());
+    }
+
+    #[test]
+    fn only_the_newest_are_remembered() {
+        let mut unsettled = Unsettled::default();
+        for attempt in 1..=MAX as u64 + 1 {
+            unsettled.note(attempt, Effect::Pushed);
+        }
+        assert!(unsettled.settle(&token(1)).is_none());
+        assert!(unsettled.settle(&token(2)).is_some());
+    }
+}
