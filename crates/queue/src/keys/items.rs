@@ -90,7 +90,7 @@ mod tests {
 
         #[test]
         fn the_parameter_matches_the_tuple_layer(name: Vec<u8>, user: u16) {
-            let space = Subspace::from_bytes(name.clone()).subspace(&Bytes::from(VAL));
+            let space = Subspace::from_bytes(name).subspace(&Bytes::from(VAL));
             let expected = space.pack_with_versionstamp(&Versionstamp::incomplete(user));
             prop_assert_eq!(pending(space.bytes(), user), expected);
         }
