@@ -1,1 +1,68 @@
-//! Under construction.
+//! kvqueue: a durable queue on FoundationDB, and the daemon that works it off.
+//!
+//! The queue itself is the crate `kvqueue-queue`; the database in a local directory is `fdb-embedded`. Here is what
+//! runs on top of them.
+//!
+//! | module | role |
+//! |---|---|
+//! | [`daemon`] | wires everything: a configuration becomes running consumers |
+//! | [`handlers`] | what is done with items, and how to add to it |
+//! | [`config`] | the settings, their layers and checks |
+//! | `consumer` | a consumer's decisions, takes and dispatches |
+//! | `actors` | supervisor and consumers as actors |
+//! | [`lifecycle`] | signals, drain, reasons to end |
+//! | [`database`] | opening the database |
+//! | [`telemetry`], `systemd` | what the outside is told |
+//! | [`cli`] | the commands |
+//! | [`exit`] | exit codes |
+//!
+//! # A daemon with a handler of one's own
+//!
+//! ```no_run
+//! use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
+//!
+//! struct Email {
+//!     from: String,
+//! }
+//!
+//! impl Email {
+//!     fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
+//!         settings.parse().map(|from| Self { from })
+//!     }
+//! }
+//!
+//! #[kvqueue::async_trait]
+//! impl Handler for Email {
+//!     async fn handle(&self, item: &Item, _: &Context) -> Outcome {
+//!         println!("{} writes {} bytes", self.from, item.payload.len());
+//!         Outcome::Done
+//!     }
+//! }
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let config = kvqueue::config::load(Some("kvqueue.toml".as_ref()))?;
+//!     kvqueue::telemetry::init(&config.log)?;
+//!     Ok(Daemon::new(config).handler("email", Email::from_config).run()?)
+//! }
+//! ```
+
+mod actors;
+pub mod cli;
+pub mod config;
+mod consumer;
+pub mod daemon;
+pub mod database;
+pub mod exit;
+pub mod handlers;
+pub mod lifecycle;
+mod systemd;
+pub mod telemetry;
+
+pub use async_trait::async_trait;
+pub use config::{Config, ConfigError};
+#[doc(hidden)]
+pub use consumer::state::{Event, Found};
+pub use daemon::{Daemon, DaemonError};
+pub use exit::Exit;
+pub use handlers::{Context, Handler, Outcome, Settings, SettingsError};
+pub use kvqueue_queue::{Item, Stamp};

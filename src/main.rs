@@ -1,1 +1,7 @@
-fn main() {}
+//! The program: see `kvqueue --help`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    kvqueue::cli::main().into()
+}

@@ -1,0 +1,85 @@
+//! The handle through which the rest of the daemon starts, stops and awaits consumers.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use actix::{Actor, Addr};
+use tokio::{runtime::Handle, sync::mpsc};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    messages::{Drain, End, Observer, Spec, Start, Stop},
+    supervisor::Supervisor,
+};
+use crate::handlers::StopRequest;
+
+/// What all consumers of a process share.
+pub(crate) struct Shared {
+    /// Where handlers run.
+    pub(crate) pool: Handle,
+    /// Fires when the grace is over: handlers are to give up.
+    pub(crate) cancelled: CancellationToken,
+    /// Fires when a handler wants the daemon to stop.
+    pub(crate) stop: StopRequest,
+    pub(crate) observer: Option<Observer>,
+    consumers: AtomicUsize,
+}
+
+impl Shared {
+    pub(crate) fn new(pool: Handle, observer: Option<Observer>) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            cancelled: CancellationToken::new(),
+            stop: StopRequest::default(),
+            observer,
+            consumers: AtomicUsize::new(0),
+        })
+    }
+
+    /// The supervisor says how many consumers there are.
+    pub(super) fn left(&self, consumers: usize) {
+        self.consumers.store(consumers, Ordering::Relaxed);
+    }
+
+    /// How many consumers there are.
+    pub(crate) fn consumers(&self) -> usize {
+        self.consumers.load(Ordering::Relaxed)
+    }
+}
+
+/// The supervisor and its consumers, from outside. Made on the actors' thread.
+pub(crate) struct Crew {
+    supervisor: Addr<Supervisor>,
+    ends: mpsc::UnboundedReceiver<End>,
+}
+
+impl Crew {
+    /// Starts a supervisor, without consumers.
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        let (tell, ends) = mpsc::unbounded_channel();
+        Self { supervisor: Supervisor::new(shared, tell).start(), ends }
+    }
+
+    /// Starts a consumer and returns its id.
+    pub(crate) async fn start(&self, spec: Spec) -> Result<u64, End> {
+        self.supervisor.send(Start(spec)).await.map_err(|_| End::SupervisorDied)
+    }
+
+    /// Lets one consumer finish what it has in hand and stop; false if there is none of that id.
+    pub(crate) async fn stop(&self, id: u64) -> Result<bool, End> {
+        self.supervisor.send(Stop(id)).await.map_err(|_| End::SupervisorDied)
+    }
+
+    /// Lets all consumers finish what they have in hand and stop.
+    pub(crate) fn drain(&self) {
+        self.supervisor.do_send(Drain);
+    }
+
+    /// Waits for the end: after a drain, when all consumers of `until_empty` specs have run dry, or after too many
+    /// failures. After failures the other consumers go on until they are drained, which ends the crew once more.
+    pub(crate) async fn ended(&mut self) -> End {
+        self.ends.recv().await.unwrap_or(End::SupervisorDied)
+    }
+}

@@ -1,0 +1,55 @@
+//! How often consumers may fail: Erlang's restart intensity.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+/// Restarts put up with in a sliding window of time.
+#[derive(Debug)]
+pub(super) struct Intensity {
+    restarts: usize,
+    within: Duration,
+    recent: VecDeque<Instant>,
+}
+
+impl Intensity {
+    pub(super) fn new(restarts: usize, within: Duration) -> Self {
+        Self { restarts, within, recent: VecDeque::new() }
+    }
+
+    /// Counts a failure at `now`; false when it is one too many.
+    pub(super) fn allows(&mut self, now: Instant) -> bool {
+        while self.recent.front().is_some_and(|then| now.duration_since(*then) >= self.within) {
+            self.recent.pop_front();
+        }
+        if self.recent.len() >= self.restarts {
+            return false;
+        }
+        self.recent.push_back(now);
+        true
+    }
+
+    /// The limit, for messages.
+    pub(super) fn limit(&self) -> (usize, Duration) {
+        (self.restarts, self.within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_forgiven_after_a_while_and_not_before() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut intensity = Intensity::new(2, Duration::from_secs(30));
+        assert!(intensity.allows(at(0)));
+        assert!(intensity.allows(at(10)));
+        assert!(!intensity.allows(at(29)));
+        assert!(intensity.allows(at(30)));
+        assert!(!intensity.allows(at(39)));
+        assert!(intensity.allows(at(40)));
+    }
+}

@@ -1,0 +1,72 @@
+//! What the actors say to each other, and to the daemon.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use actix::Message;
+
+use crate::consumer::{source::Source, state::Event};
+
+/// Sees each consumer's events on the actors' thread, before they are acted on. A panic in it is the consumer's.
+pub(crate) type Observer = Arc<dyn Fn(u64, Event) + Send + Sync>;
+
+/// What a consumer is made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec {
+    pub(crate) source: Arc<Source>,
+    /// Items per take.
+    pub(crate) k: NonZeroUsize,
+    /// Stop once a take finds nothing.
+    pub(crate) until_empty: bool,
+}
+
+/// To the supervisor: start a consumer. The answer is its id.
+#[derive(Debug, Message)]
+#[rtype(result = "u64")]
+pub(super) struct Start(pub(super) Spec);
+
+/// To the supervisor: let this consumer finish and stop. The answer is whether there is one.
+#[derive(Debug, Message)]
+#[rtype(result = "bool")]
+pub(super) struct Stop(pub(super) u64);
+
+/// To the supervisor: let all consumers finish and stop, then end. To a consumer: finish and stop.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Drain;
+
+/// From a consumer's obituary.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Ended {
+    pub(super) consumer: u64,
+    pub(super) ending: Ending,
+}
+
+/// How a consumer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// It was told to, or its queue was empty and that was its task.
+    Stopped,
+    /// It panicked.
+    Panicked,
+    /// It is gone for no known reason.
+    Vanished,
+}
+
+/// How the whole crew ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Every consumer has finished.
+    Finished,
+    /// Consumers failed more often than is put up with.
+    TooManyFailures {
+        /// The queue of the last one.
+        queue: Arc<str>,
+        /// So many restarts are allowed...
+        restarts: usize,
+        /// ...within this time.
+        within: Duration,
+    },
+    /// The supervisor itself is gone.
+    SupervisorDied,
+}

@@ -1,0 +1,54 @@
+//! The actors: a supervisor and its consumers. Actix stays in this directory; what a consumer decides and does is in
+//! `consumer`, free of it.
+//!
+//! | file | role |
+//! |---|---|
+//! | `system` | the actors' thread |
+//! | `crew` | the handle through which the rest of the daemon starts, stops and awaits consumers |
+//! | `supervisor` | keeps consumers alive, within a limit |
+//! | `intensity` | that limit |
+//! | `consumer` | one consumer: carries out what its state machine says |
+//! | `obituary` | how the death of a consumer becomes known |
+//! | `messages` | what the actors say to each other |
+//! | `panics` (test) | the facts below, proved |
+//!
+//! # How actix 0.13 treats a panic
+//!
+//! When a message handler, `started`, or a future spawned on the actor's context panics:
+//!
+//! * tokio catches the panic at the actor's task; the thread, the system and all other actors go on.
+//! * The task is dropped during unwinding: `stopping` and `stopped` run, then the actor's value is dropped, all with
+//!   `std::thread::panicking()` true. `stopping` and `stopped` cannot tell a panic from a stop otherwise.
+//! * Its mailbox closes. Messages in it are lost, senders that wait get `MailboxError::Closed`, later `do_send`s vanish
+//!   without a trace. `Addr::connected` becomes false.
+//! * Nobody is told. `actix::Supervisor` would not help: it restarts an actor that stops, not one that panics.
+//!
+//! Hence: a consumer holds an `Obituary`, whose `Drop` reports the end to the supervisor and says whether it was a
+//! panic; the supervisor makes a new consumer, with a new session, rather than reviving the value that broke. Nothing
+//! that must not be lost waits in a mailbox: items in hand are in a task on the handlers' pool, which outlives the actor,
+//! or in a `Batch`, which logs its loss.
+//!
+//! # Threads
+//!
+//! The actors share one thread with a runtime of its own, timers and signals included; takes run there as well. Handlers
+//! run on a multi-threaded pool beside it. A handler that blocks its thread, or all of the pool's, delays
+//! other handlers and nothing else: drains still end when the grace does.
+//!
+//! # Mailboxes
+//!
+//! A mailbox holds 16 messages; `do_send` ignores that bound. A consumer is sent only `Drain`, the supervisor one
+//! message per start, stop and death, so neither can grow without end.
+
+mod consumer;
+mod crew;
+mod intensity;
+mod messages;
+mod obituary;
+#[cfg(test)]
+mod panics;
+mod supervisor;
+mod system;
+
+pub(crate) use crew::{Crew, Shared};
+pub(crate) use messages::{End, Observer, Spec};
+pub(crate) use system::run;

@@ -1,0 +1,229 @@
+//! The consumer's state machine. Pure: an event changes the state and names the effects.
+//!
+//! ```text
+//!                took items
+//!   ┌────────┐ ─────────────▶ ┌─────────────┐
+//!   │ taking │ ◀───────────── │ dispatching │
+//!   └────────┘   dispatched   └─────────────┘
+//!     │ ▲ │ ▲
+//!     │ │ │ └── pause over ── pausing
+//!     │ │ └──── failed ─────▶ pausing
+//!     │ └────── woken ─────── idle
+//!     └──────── took none ──▶ idle
+//!
+//!   drain:  idle, pausing ─▶ closing
+//!           taking, dispatching ─▶ draining ─ items done ─▶ closing ─▶ (stopped)
+//! ```
+
+/// What happened to a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The actor runs.
+    Started,
+    /// A take came back.
+    Took(Found),
+    /// A take was given up before it began, because of a drain.
+    NotTaken,
+    /// A take failed at the database.
+    TakeFailed,
+    /// The pause after a failed take is over.
+    PauseOver,
+    /// The batch in hand is finished.
+    Dispatched,
+    /// The watch fired, or it is time for a slow look.
+    Woken,
+    /// Finish what is in hand and stop.
+    Drain,
+    /// The session is closed.
+    Closed,
+}
+
+/// What a take found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing; a push after this wakes the consumer.
+    Nothing,
+    /// So many items, up to K. There may be more.
+    Items(usize),
+}
+
+/// What the actor has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Take up to K items.
+    Take,
+    /// Hand the items just taken to the handler.
+    Dispatch,
+    /// Wait for a push, or for the slow look.
+    Wait,
+    /// Stop waiting, for a push or for a pause to end.
+    StopWaiting,
+    /// Wait before the next take; this many failed in a row.
+    Pause {
+        /// Failed takes in a row, from 1.
+        failures: u32,
+    },
+    /// Close the session.
+    Close,
+    /// End the actor.
+    Stop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Taking,
+    Dispatching,
+    Idle,
+    Pausing,
+    Draining,
+    Closing,
+}
+
+/// Where a consumer is.
+#[derive(Clone, Debug)]
+pub(crate) struct State {
+    phase: Phase,
+    until_empty: bool,
+    failures: u32,
+}
+
+impl State {
+    /// A consumer about to start; with `until_empty` it stops once a take finds nothing.
+    pub(crate) fn new(until_empty: bool) -> Self {
+        Self { phase: Phase::Taking, until_empty, failures: 0 }
+    }
+
+    /// Takes an event into account. Events that come too late for the phase change nothing.
+    pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
+        match (self.phase, event) {
+            (Phase::Taking, Event::Started) => vec![Effect::Take],
+            (Phase::Taking, Event::Took(found)) => self.took(found),
+            (Phase::Taking, Event::TakeFailed) => self.take_failed(),
+            (Phase::Dispatching, Event::Dispatched)
+            | (Phase::Idle, Event::Woken)
+            | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
+            (_, Event::Drain) => self.drain(),
+            (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
+            (Phase::Draining, Event::Took(Found::Nothing) | Event::NotTaken | Event::TakeFailed)
+            | (Phase::Draining, Event::Dispatched) => self.close(),
+            (Phase::Closing, Event::Closed) => vec![Effect::Stop],
+            _ => Vec::new(),
+        }
+    }
+
+    fn took(&mut self, found: Found) -> Vec<Effect> {
+        self.failures = 0;
+        match found {
+            Found::Nothing if self.until_empty => self.close(),
+            Found::Nothing => self.go(Phase::Idle, Effect::Wait),
+            Found::Items(_) => self.go(Phase::Dispatching, Effect::Dispatch),
+        }
+    }
+
+    fn take_failed(&mut self) -> Vec<Effect> {
+        self.failures = self.failures.saturating_add(1);
+        self.go(Phase::Pausing, Effect::Pause { failures: self.failures })
+    }
+
+    fn drain(&mut self) -> Vec<Effect> {
+        match self.phase {
+            Phase::Idle | Phase::Pausing => {
+                self.phase = Phase::Closing;
+                vec![Effect::StopWaiting, Effect::Close]
+            }
+            Phase::Taking | Phase::Dispatching => {
+                self.phase = Phase::Draining;
+                Vec::new()
+            }
+            Phase::Draining | Phase::Closing => Vec::new(),
+        }
+    }
+
+    fn close(&mut self) -> Vec<Effect> {
+        self.go(Phase::Closing, Effect::Close)
+    }
+
+    fn go(&mut self, phase: Phase, effect: Effect) -> Vec<Effect> {
+        self.phase = phase;
+        vec![effect]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect::*, Event::*, *};
+
+    /// Feeds the events to a fresh consumer and returns the effects of the last one.
+    fn last(until_empty: bool, events: &[Event]) -> Vec<Effect> {
+        let mut state = State::new(until_empty);
+        events.iter().map(|event| state.on(*event)).last().unwrap_or_default()
+    }
+
+    fn serving(events: &[Event]) -> Vec<Effect> {
+        last(false, events)
+    }
+
+    #[test]
+    fn it_takes_as_long_as_it_finds_items() {
+        assert_eq!(serving(&[Started]), [Take]);
+        assert_eq!(serving(&[Started, Took(Found::Items(3))]), [Dispatch]);
+        assert_eq!(serving(&[Started, Took(Found::Items(3)), Dispatched]), [Take]);
+    }
+
+    #[test]
+    fn with_nothing_to_take_it_waits_until_woken() {
+        assert_eq!(serving(&[Started, Took(Found::Nothing)]), [Wait]);
+        assert_eq!(serving(&[Started, Took(Found::Nothing), Woken]), [Take]);
+    }
+
+    #[test]
+    fn failed_takes_are_counted_until_one_succeeds() {
+        let mut state = State::new(false);
+        state.on(Started);
+        for failures in 1..4 {
+            assert_eq!(state.on(TakeFailed), [Pause { failures }]);
+            assert_eq!(state.on(PauseOver), [Take]);
+        }
+        state.on(Took(Found::Nothing));
+        state.on(Woken);
+        assert_eq!(state.on(TakeFailed), [Pause { failures: 1 }]);
+    }
+
+    #[test]
+    fn until_empty_stops_only_when_a_take_finds_nothing() {
+        assert_eq!(last(true, &[Started, Took(Found::Items(1)), Dispatched]), [Take]);
+        assert_eq!(last(true, &[Started, Took(Found::Nothing)]), [Close]);
+        assert_eq!(last(true, &[Started, Took(Found::Nothing), Closed]), [Stop]);
+    }
+
+    #[test]
+    fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
+        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain]), []);
+        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain, Dispatched]), [Close]);
+        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed]), [Stop]);
+    }
+
+    #[test]
+    fn a_take_under_way_when_a_drain_comes_is_waited_for() {
+        assert_eq!(serving(&[Started, Drain]), []);
+        assert_eq!(serving(&[Started, Drain, NotTaken]), [Close]);
+        assert_eq!(serving(&[Started, Drain, TakeFailed]), [Close]);
+        assert_eq!(serving(&[Started, Drain, Took(Found::Nothing)]), [Close]);
+        assert_eq!(serving(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
+        assert_eq!(serving(&[Started, Drain, Took(Found::Items(1)), Dispatched]), [Close]);
+    }
+
+    #[test]
+    fn a_drain_ends_waiting_and_pausing() {
+        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
+        assert_eq!(serving(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
+    }
+
+    #[test]
+    fn events_that_come_too_late_change_nothing() {
+        assert_eq!(serving(&[Started, Woken]), []);
+        assert_eq!(serving(&[Started, Took(Found::Items(1)), Woken]), []);
+        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Woken]), []);
+        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Drain]), []);
+    }
+}

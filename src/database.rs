@@ -1,0 +1,43 @@
+//! Opening the database that a configuration names.
+
+use std::sync::Arc;
+
+use foundationdb::{Database, FdbError};
+
+/// An open database, and the client network under it. One per process.
+pub struct Store {
+    /// The database.
+    pub db: Arc<Database>,
+    /// After `db`: the network goes last.
+    _network: fdb_embedded::Network,
+}
+
+/// A database cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open database {url:?}: {reason}")]
+pub struct OpenError {
+    url: String,
+    reason: String,
+}
+
+impl Store {
+    /// Opens `embedded:DIRECTORY`, or the cluster that a cluster file names.
+    pub fn open(url: &str) -> Result<Self, OpenError> {
+        let error = |reason| OpenError { url: url.to_owned(), reason };
+        let network = fdb_embedded::Network::start()
+            .map_err(|problem| error(format!("the client network does not start: {problem}")))?;
+        let db = Database::from_path(url).map_err(|code| error(reason(code)))?;
+        Ok(Self { db: Arc::new(db), _network: network })
+    }
+}
+
+/// The engine knows better than the error code what is wrong.
+fn reason(code: FdbError) -> String {
+    fdb_embedded::open_error().unwrap_or_else(|| code.to_string())
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,37 @@
+//! A handler's own table, `queues.NAME.handler-config`, read into the handler's own type.
+
+use serde::de::DeserializeOwned;
+
+/// The `handler-config` table of one queue.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    table: toml::Table,
+}
+
+/// Settings that a handler cannot be made from: a fragment that names the key and the fix.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct SettingsError(pub String);
+
+impl Settings {
+    /// The settings in `table`.
+    pub fn new(table: toml::Table) -> Self {
+        Self { table }
+    }
+
+    /// Reads the whole table as `T`, which should be `#[serde(deny_unknown_fields)]`.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SettingsError> {
+        let value = toml::Value::Table(self.table.clone());
+        serde_path_to_error::deserialize(value).map_err(|error: serde_path_to_error::Error<toml::de::Error>| {
+            SettingsError(format!("{}: {}", error.path(), error.inner().message()))
+        })
+    }
+
+    /// For a handler that has no settings.
+    pub fn expect_none(&self) -> Result<(), SettingsError> {
+        match self.table.keys().next() {
+            None => Ok(()),
+            Some(key) => Err(SettingsError(format!("{key}: this handler has no settings; remove it"))),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! From running to stopped: signals, the drain, and why it ended.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
+
+use signal_hook::{
+    SigId,
+    consts::{SIGINT, SIGTERM},
+    flag, low_level,
+};
+use tokio::{io::AsyncReadExt, time::timeout};
+
+use crate::{
+    actors::{Crew, End, Shared},
+    consumer::dispatch::LAST_MOMENT,
+    systemd,
+};
+
+/// Why a daemon that was running could not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The signals cannot be watched.
+    #[error("cannot watch for signals")]
+    Signals(#[source] io::Error),
+    /// Consumers were still at work when the grace was over.
+    #[error("{consumers} consumers were still at work after the grace of {} ms, their items are lost; raise grace", grace.as_millis())]
+    GraceOver {
+        /// So many.
+        consumers: usize,
+        /// The configured grace.
+        grace: Duration,
+    },
+    /// A handler could not go on.
+    #[error("a handler stopped the daemon: {0}")]
+    HandlerStopped(String),
+    /// Our own fault.
+    #[error(
+        "consumers of queue {queue:?} failed more than {restarts} times within {} s; the log says how", within.as_secs()
+    )]
+    ConsumersFailed {
+        /// The queue of the last one.
+        queue: Arc<str>,
+        /// So many restarts are allowed...
+        restarts: usize,
+        /// ...within this time.
+        within: Duration,
+    },
+    /// Our own fault.
+    #[error("the supervisor died; the log says how")]
+    SupervisorDied,
+}
+
+/// TERM and INT. The first is for the daemon to drain by; a second ends the process at once, from the signal
+/// handler itself, whatever state the process is in.
+pub(crate) struct Signals {
+    received: UnixStream,
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    pub(crate) fn watch() -> io::Result<Self> {
+        let (received, sender) = UnixStream::pair()?;
+        received.set_nonblocking(true)?;
+        let seen = Arc::new(AtomicBool::new(false));
+        let mut signals = Self { received, registered: Vec::new() };
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: the first signal finds the flag unset, and sets it.
+            let at_once = flag::register_conditional_shutdown(signal, 128 + signal, seen.clone())?;
+            let again = flag::register(signal, seen.clone())?;
+            let wake = low_level::pipe::register(signal, sender.try_clone()?)?;
+            signals.registered.extend([at_once, again, wake]);
+        }
+        Ok(signals)
+    }
+
+    /// Waits for the first signal.
+    pub(crate) async fn received(&self) -> io::Result<()> {
+        let mut stream = tokio::net::UnixStream::from_std(self.received.try_clone()?)?;
+        stream.read_u8().await.map(drop)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+/// Serves until there is a reason to stop, then drains.
+pub(crate) async fn serve(
+    crew: &mut Crew,
+    shared: &Shared,
+    signals: &Signals,
+    grace: Duration,
+) -> Result<(), RunError> {
+    let reason = tokio::select! {
+        signal = signals.received() => signal.map_err(RunError::Signals),
+        reason = shared.stop.wait() => Err(RunError::HandlerStopped(reason)),
+        end = crew.ended() => match end {
+            End::Finished => return Ok(()),
+            end => Err(end.into()),
+        },
+    };
+    tracing::info!(grace_ms = grace.as_millis(), consumers = shared.consumers(), "draining");
+    systemd::stopping();
+    let drained = drain(crew, shared, grace).await;
+    // Why it stopped says more than how.
+    reason.and(drained)
+}
+
+/// Lets the consumers finish; when the grace is over, cancels what they have in hand.
+async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), RunError> {
+    crew.drain();
+    if timeout(grace, finished(crew)).await.is_ok() {
+        tracing::info!("drained");
+        return Ok(());
+    }
+    let consumers = shared.consumers();
+    shared.cancelled.cancel();
+    // Handlers get their last moment, consumers as long to note it.
+    let _ = timeout(2 * LAST_MOMENT, finished(crew)).await;
+    Err(RunError::GraceOver { consumers, grace })
+}
+
+/// Waits until no consumer is left. Failures no longer matter.
+async fn finished(crew: &mut Crew) {
+    while let End::TooManyFailures { .. } = crew.ended().await {}
+}
+
+impl From<End> for RunError {
+    fn from(end: End) -> Self {
+        match end {
+            End::TooManyFailures { queue, restarts, within } => Self::ConsumersFailed { queue, restarts, within },
+            // A crew that finished is no error; whoever asks has lost its supervisor.
+            End::Finished | End::SupervisorDied => Self::SupervisorDied,
+        }
+    }
+}
