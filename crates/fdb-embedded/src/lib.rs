@@ -1,1 +1,46 @@
-//! Under construction.
+//! FoundationDB's client API, answered in process.
+//!
+//! This crate exports the `fdb_*` functions of FoundationDB's C API, so an unmodified `foundationdb` crate above it
+//! links against them. A database whose path starts with `embedded:` is a local directory, served by the engine
+//! in here; any other path is forwarded to the real `libfdb_c.so`, which is loaded at first use. What it promises:
+//!
+//! * A commit is acknowledged after it has been flushed to disk, and survives a kill at any moment.
+//! * Transactions are serializable: optimistic, with FoundationDB's conflict rules and error codes.
+//! * Versions never go back, over restarts and clock changes.
+//! * One process at a time holds a directory; another gets an error that names the holder.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`engine`] | storage, versions, conflict detection, commit batches, watches |
+//! | [`client`] | transactions: read-your-writes, selectors, options, retries |
+//! | `capi` | the C ABI, and the forwarding |
+//! | [`Network`] | starts and stops the thread that runs callbacks |
+//! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
+//!
+//! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:
+//! `use fdb_embedded as _;` does.
+
+mod capi;
+pub mod client;
+pub mod engine;
+mod error;
+mod future;
+mod limits;
+mod network;
+mod options;
+mod range_set;
+mod rows;
+mod url;
+
+pub use capi::{Network, open_error};
+pub use engine::OpenError;
+pub use engine::faults::{Fault, Faults};
+pub use error::{Code, Result};
+pub use future::{Future, Output};
+
+/// Writes a line about a failure that no caller can be told of to standard error.
+fn report(message: &str) {
+    use std::io::Write;
+    // Nothing is left to do if standard error is gone too.
+    let _ = writeln!(std::io::stderr().lock(), "fdb-embedded: {message}");
+}

@@ -1,0 +1,48 @@
+//! The safe way to start the network.
+
+use std::thread::JoinHandle;
+
+use super::network;
+use crate::error::Code;
+
+/// Why the network could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// FoundationDB allows one network in the life of a process.
+    #[error("cannot start the database network: {0}; it can be started once in a process")]
+    Refused(#[from] Code),
+    /// No thread could be had.
+    #[error("cannot start the database network's thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// The running network: the thread that runs the callbacks of database futures.
+///
+/// Every database function needs it. Dropping it stops the network, of the real client library too if that was
+/// loaded, and waits for its thread; what is still pending then stays pending.
+#[derive(Debug)]
+pub struct Network {
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Network {
+    /// Selects the API version and starts the network; once in a process.
+    pub fn start() -> Result<Network, StartError> {
+        network::select_api_version(network::API_VERSION, network::API_VERSION)?;
+        network::setup()?;
+        let thread = std::thread::Builder::new().name("fdb-callbacks".to_owned()).spawn(|| {
+            network::run().expect("the network was set up above and nobody else runs it");
+        })?;
+        Ok(Network { thread: Some(thread) })
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        crate::network::stop().expect("the network was set up");
+        if let Some(thread) = self.thread.take() {
+            // A callback's panic has been reported by the panic hook already.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Handles: pointers that say which engine they belong to.
+
+/// The lowest bit of a pointer to one of our objects; allocations are aligned, so it is otherwise 0.
+const EMBEDDED: usize = 1;
+
+/// Gives an object to the C side.
+pub(super) fn give<Object, Opaque>(object: Object) -> *mut Opaque {
+    const { assert!(align_of::<Object>() > EMBEDDED) };
+    Box::into_raw(Box::new(object)).map_addr(|address| address | EMBEDDED).cast()
+}
+
+fn untagged<Object, Opaque>(handle: *mut Opaque) -> Option<*mut Object> {
+    (handle.addr() & EMBEDDED != 0).then(|| handle.map_addr(|address| address & !EMBEDDED).cast())
+}
+
+/// The object behind a handle, if it is one of ours.
+///
+/// # Safety
+/// `handle` must come from [`give`] with the same `Object` and not have been taken back, or come from the real
+/// library.
+pub(super) unsafe fn borrow<'a, Object, Opaque>(handle: *mut Opaque) -> Option<&'a Object> {
+    // SAFETY: by the caller's promise a tagged handle points at a live `Object`.
+    untagged(handle).map(|object: *mut Object| unsafe { &*object })
+}
+
+/// Takes an object back from the C side, if it is one of ours.
+///
+/// # Safety
+/// As for [`borrow`], and the handle must not be used afterwards.
+pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Object> {
+    // SAFETY: by the caller's promise a tagged handle is a box that `give` leaked, given back once.
+    untagged(handle).map(|object: *mut Object| *unsafe { Box::from_raw(object) })
+}
+
+/// Exports functions that act on a handle, and declares the table of the real library's functions of the same
+/// names. The body runs for our own objects; any other handle goes to the real library with all arguments. What is
+/// under `also` is only declared: those functions are written out beside the macro.
+macro_rules! forwarded {
+    (
+        table $table:ident in $field:ident; handle $opaque:ty; object $object:ty;
+        also { $(fn $also:ident($($also_ty:ty),*) $(-> $also_ret:ty)?;)* }
+        $(
+            $(#[$doc:meta])*
+            fn $name:ident($self:ident $(, $arg:ident: $ty:ty)* $(,)?) $(-> $ret:ty)? $body:block
+        )*
+    ) => {
+        /// The real library's functions of these names.
+        pub(super) struct $table {
+            $($also: unsafe extern "C" fn(*mut $opaque $(, $also_ty)*) $(-> $also_ret)?,)*
+            $($name: unsafe extern "C" fn(*mut $opaque $(, $ty)*) $(-> $ret)?,)*
+        }
+
+        impl $table {
+            /// Finds the functions in the real library.
+            pub(super) fn load(library: &crate::capi::real::SharedObject) -> Result<$table, crate::capi::real::LoadError> {
+                // SAFETY: the types are those of the C header, which the real library implements.
+                unsafe {
+                    Ok($table {
+                        $($also: library.function(concat!(stringify!($also), "\0"))?,)*
+                        $($name: library.function(concat!(stringify!($name), "\0"))?,)*
+                    })
+                }
+            }
+        }
+
+        $(
+            $(#[$doc])*
+            ///
+            /// # Safety
+            /// The handle must be live, and pointers must be what the C API's documentation says.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C" fn $name(handle: *mut $opaque $(, $arg: $ty)*) $(-> $ret)? {
+                // SAFETY: the caller keeps the C API's contract: handles are live, pointers and lengths describe
+                // memory that is readable (and, for results, writable) during the call.
+                unsafe {
+                    match crate::capi::handle::borrow::<$object, _>(handle) {
+                        Some($self) => $body
+                        None => (crate::capi::real::library().$field.$name)(handle $(, $arg)*),
+                    }
+                }
+            }
+        )*
+    };
+}
+
+pub(super) use forwarded;

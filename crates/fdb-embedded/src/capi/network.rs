@@ -1,0 +1,158 @@
+//! The process-wide functions: API version, network, error texts.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use foundationdb_sys::{FDBCompletionHook, FDBNetworkOption, fdb_bool_t, fdb_error_t};
+use parking_lot::Mutex;
+
+use super::real::{self, Settings};
+use super::{option_value, status};
+use crate::error::{Code, Result};
+use crate::{network, options};
+
+/// The API version that this library implements.
+pub(super) const API_VERSION: c_int = 730;
+/// The oldest behaviour that it can show.
+const OLDEST_API_VERSION: c_int = 520;
+
+struct Chosen {
+    api_version: Option<(c_int, c_int)>,
+    options: Vec<(c_int, Option<Vec<u8>>)>,
+}
+
+static CHOSEN: Mutex<Chosen> = Mutex::new(Chosen { api_version: None, options: Vec::new() });
+
+/// What the real library has to be told when it is loaded.
+pub(super) fn settings() -> Result<Settings> {
+    let chosen = CHOSEN.lock();
+    let api_version = chosen.api_version.ok_or(Code::API_VERSION_UNSET)?;
+    Ok(Settings { api_version, network_options: chosen.options.clone() })
+}
+
+pub(super) fn select_api_version(runtime: c_int, header: c_int) -> Result<()> {
+    let mut chosen = CHOSEN.lock();
+    if chosen.api_version.is_some() {
+        return Err(Code::API_VERSION_ALREADY_SET);
+    }
+    if runtime > header {
+        return Err(Code::API_VERSION_INVALID);
+    }
+    if header > API_VERSION || runtime < OLDEST_API_VERSION {
+        return Err(Code::API_VERSION_NOT_SUPPORTED);
+    }
+    chosen.api_version = Some((runtime, header));
+    Ok(())
+}
+
+pub(super) fn setup() -> Result<()> {
+    if CHOSEN.lock().api_version.is_none() {
+        return Err(Code::API_VERSION_UNSET);
+    }
+    network::setup()
+}
+
+pub(super) fn run() -> Result<()> {
+    let result = network::run();
+    if result.is_ok() {
+        real::stop();
+    }
+    result
+}
+
+/// Chooses the API version: what the program was written for, and what its header declares.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_select_api_version_impl(runtime: c_int, header: c_int) -> fdb_error_t {
+    status(select_api_version(runtime, header))
+}
+
+/// The newest API version that can be chosen.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_get_max_api_version() -> c_int {
+    API_VERSION
+}
+
+/// What an error code means: static, NUL-terminated, UTF-8.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
+    let Some(code) = Code::from_raw(code) else { return c"success".as_ptr() };
+    match real::loaded() {
+        // SAFETY: any code may be asked about.
+        Some(real) => unsafe { (real.get_error)(code.raw()) },
+        None => code.message().as_ptr(),
+    }
+}
+
+/// Does a code belong to a class: 50000 retryable, 50001 maybe committed, 50002 retryable and not committed?
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_error_predicate(predicate: c_int, code: fdb_error_t) -> fdb_bool_t {
+    let Some(code) = Code::from_raw(code) else { return 0 };
+    let holds = match predicate {
+        50_000 => code.is_retryable(),
+        50_001 => code.is_maybe_committed(),
+        50_002 => code.is_retryable_not_committed(),
+        _ => false,
+    };
+    fdb_bool_t::from(holds)
+}
+
+/// Sets a network option, before the network is set up.
+///
+/// # Safety
+/// `value` must be null or point at `value_length` readable bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_network_set_option(
+    option: FDBNetworkOption,
+    value: *const u8,
+    value_length: c_int,
+) -> fdb_error_t {
+    // SAFETY: the caller's promise.
+    let value = unsafe { option_value(value, value_length) };
+    let Ok(code) = c_int::try_from(option) else { return Code::INVALID_OPTION.raw() };
+    let checked = options::check_network(code, value);
+    if checked.is_ok() {
+        CHOSEN.lock().options.push((code, value.map(<[u8]>::to_vec)));
+    }
+    status(checked)
+}
+
+/// Sets the network up, once.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_setup_network() -> fdb_error_t {
+    status(setup())
+}
+
+/// Runs callbacks on the calling thread until the network is stopped.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_run_network() -> fdb_error_t {
+    status(run())
+}
+
+/// Makes `fdb_run_network` return.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_stop_network() -> fdb_error_t {
+    status(network::stop())
+}
+
+struct HookParameter(*mut c_void);
+
+// SAFETY: the C API's caller hands the parameter over to be used on the network thread.
+unsafe impl Send for HookParameter {}
+
+/// Runs `hook` on the network thread when its loop has ended.
+///
+/// # Safety
+/// `hook` must be callable with `parameter` on another thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_add_network_thread_completion_hook(
+    hook: FDBCompletionHook,
+    parameter: *mut c_void,
+) -> fdb_error_t {
+    let Some(hook) = hook else { return Code::CLIENT_INVALID_OPERATION.raw() };
+    let parameter = HookParameter(parameter);
+    let run = move || {
+        let parameter = parameter;
+        // SAFETY: the caller's promise.
+        unsafe { hook(parameter.0) }
+    };
+    status(network::on_completion(Box::new(run)))
+}

@@ -1,0 +1,171 @@
+//! The real `libfdb_c.so`: loaded at first use, driven by its own network thread.
+
+use std::ffi::{OsString, c_char, c_int};
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use foundationdb_sys::{FDBDatabase, fdb_error_t};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use parking_lot::Mutex;
+
+use super::database::RealDatabases;
+use super::future::RealFutures;
+use super::transaction::RealTransactions;
+use crate::error::Code;
+
+/// Names the client library, where it is not `libfdb_c.so` on the loader's path.
+const LIBRARY_VARIABLE: &str = "FDB_CLIENT_LIB";
+
+/// glibc's flag that makes the library find its own `fdb_*` functions before ours.
+const RTLD_DEEPBIND: c_int = if cfg!(all(target_os = "linux", target_env = "gnu")) { 8 } else { 0 };
+
+/// Why the real library cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LoadError {
+    #[error(
+        "cannot load FoundationDB's client library {name}: {source}; install the foundationdb-clients package \
+         (7.3), or set {LIBRARY_VARIABLE} to the path of libfdb_c.so; a database embedded:DIR needs neither"
+    )]
+    Missing { name: String, source: libloading::Error },
+    #[error(
+        "FoundationDB's client library {name} lacks the function {function}; install version 7.3 or later"
+    )]
+    Function { name: String, function: String },
+    #[error("FoundationDB's client library {name} refused to start: {code}")]
+    Start { name: String, code: Code },
+    #[error("cannot start a thread for FoundationDB's client library: {0}")]
+    Thread(std::io::Error),
+}
+
+/// The opened shared object, before its functions have been found.
+pub(super) struct SharedObject {
+    name: String,
+    library: Library,
+}
+
+impl SharedObject {
+    fn open() -> Result<SharedObject, LoadError> {
+        let name = std::env::var_os(LIBRARY_VARIABLE).unwrap_or_else(|| OsString::from("libfdb_c.so"));
+        let shown = name.to_string_lossy().into_owned();
+        // SAFETY: loading runs the library's initialisers; the user chose to load FoundationDB's client.
+        let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL | RTLD_DEEPBIND) };
+        let library = library.map_err(|source| LoadError::Missing { name: shown.clone(), source })?;
+        Ok(SharedObject { name: shown, library })
+    }
+
+    /// A function by its name, which ends in a NUL.
+    ///
+    /// # Safety
+    /// `F` must be the function's type.
+    pub(super) unsafe fn function<F: Copy>(&self, name: &str) -> Result<F, LoadError> {
+        // SAFETY: the caller's promise.
+        let found = unsafe { self.library.get::<F>(name.as_bytes()) };
+        found.map(|function| *function).map_err(|_| LoadError::Function {
+            name: self.name.clone(),
+            function: name.trim_end_matches('\0').to_owned(),
+        })
+    }
+}
+
+type SelectApiVersion = unsafe extern "C" fn(c_int, c_int) -> fdb_error_t;
+type SetOption = unsafe extern "C" fn(c_int, *const u8, c_int) -> fdb_error_t;
+type NetworkCall = unsafe extern "C" fn() -> fdb_error_t;
+type GetError = unsafe extern "C" fn(fdb_error_t) -> *const c_char;
+type CreateDatabase = unsafe extern "C" fn(*const c_char, *mut *mut FDBDatabase) -> fdb_error_t;
+
+/// The real library, its network running.
+pub(super) struct Real {
+    pub(super) databases: RealDatabases,
+    pub(super) transactions: RealTransactions,
+    pub(super) futures: RealFutures,
+    pub(super) get_error: GetError,
+    pub(super) create_database: CreateDatabase,
+    stop_network: NetworkCall,
+    network: Mutex<Option<JoinHandle<()>>>,
+    /// Keeps the functions above valid.
+    _library: Library,
+}
+
+static REAL: OnceLock<Real> = OnceLock::new();
+static LOADING: Mutex<()> = Mutex::new(());
+
+/// What was selected and set on our side before the real library was needed.
+pub(super) struct Settings {
+    /// API version: run time, header.
+    pub(super) api_version: (c_int, c_int),
+    /// Network options in the order in which they were set.
+    pub(super) network_options: Vec<(c_int, Option<Vec<u8>>)>,
+}
+
+/// Loads and starts the library, unless that has been done.
+pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
+    let _one_at_a_time = LOADING.lock();
+    if let Some(real) = REAL.get() {
+        return Ok(real);
+    }
+    let real = start(settings)?;
+    Ok(REAL.get_or_init(|| real))
+}
+
+fn start(settings: &Settings) -> Result<Real, LoadError> {
+    let object = SharedObject::open()?;
+    let check = |status: fdb_error_t| match Code::from_raw(status) {
+        None => Ok(()),
+        Some(code) => Err(LoadError::Start { name: object.name.clone(), code }),
+    };
+    // SAFETY: the types are the C header's; the calls come in the order that the C API asks for, with pointers
+    // that are valid during each call.
+    let (run_network, stop_network) = unsafe {
+        let select: SelectApiVersion = object.function("fdb_select_api_version_impl\0")?;
+        let (runtime, header) = settings.api_version;
+        check(select(runtime, header))?;
+        let set_option: SetOption = object.function("fdb_network_set_option\0")?;
+        for (code, value) in &settings.network_options {
+            let length = value.as_ref().map_or(0, |v| c_int::try_from(v.len()).unwrap_or(c_int::MAX));
+            let pointer = value.as_ref().map_or(std::ptr::null(), |v| v.as_ptr());
+            check(set_option(*code, pointer, length))?;
+        }
+        let setup: NetworkCall = object.function("fdb_setup_network\0")?;
+        check(setup())?;
+        let run: NetworkCall = object.function("fdb_run_network\0")?;
+        let stop: NetworkCall = object.function("fdb_stop_network\0")?;
+        (run, stop)
+    };
+    // SAFETY: as above; `run_network` is meant to be called on a thread of its own.
+    let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(move || unsafe {
+        run_network();
+    });
+    // SAFETY: the types are the C header's.
+    let (get_error, create_database) =
+        unsafe { (object.function("fdb_get_error\0")?, object.function("fdb_create_database\0")?) };
+    Ok(Real {
+        databases: RealDatabases::load(&object)?,
+        transactions: RealTransactions::load(&object)?,
+        futures: RealFutures::load(&object)?,
+        get_error,
+        create_database,
+        stop_network,
+        network: Mutex::new(Some(thread.map_err(LoadError::Thread)?)),
+        _library: object.library,
+    })
+}
+
+/// The library, if it has been loaded.
+pub(super) fn loaded() -> Option<&'static Real> {
+    REAL.get()
+}
+
+/// The library that a handle without our mark must have come from.
+pub(super) fn library() -> &'static Real {
+    REAL.get().expect("a handle that is not ours was made by the real library, so it is loaded")
+}
+
+/// Stops the library's network, if it runs, and waits for its thread.
+pub(super) fn stop() {
+    let Some(real) = loaded() else { return };
+    let Some(thread) = real.network.lock().take() else { return };
+    // SAFETY: stopping is legal from any thread, once the network has been set up.
+    unsafe { (real.stop_network)() };
+    // A network thread that panicked has nothing to say to us.
+    let _ = thread.join();
+}

@@ -1,0 +1,204 @@
+//! Transactions: reads, writes, commit, retry.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use foundationdb_sys::{
+    FDBConflictRangeType, FDBFuture, FDBMutationType, FDBStreamingMode, FDBTransaction, FDBTransactionOption,
+    fdb_bool_t, fdb_error_t,
+};
+
+use super::future::give;
+use super::handle::{self, forwarded};
+use super::{bytes, option_value, real, status};
+use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
+use crate::error::Code;
+use crate::future::Future;
+
+/// Frees a transaction; what is pending in it fails.
+///
+/// # Safety
+/// The handle must be live and is not to be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransaction) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match handle::take::<Arc<Transaction>, _>(transaction) {
+            Some(own) => own.cancel(),
+            None => (real::library().transactions.fdb_transaction_destroy)(transaction),
+        }
+    }
+}
+
+forwarded! {
+    table RealTransactions in transactions; handle FDBTransaction; object Arc<Transaction>;
+    also { fn fdb_transaction_destroy(); }
+
+    /// Fails everything that is pending and every later call, until a reset.
+    fn fdb_transaction_cancel(own) {
+        own.cancel();
+    }
+
+    /// Makes the transaction as new.
+    fn fdb_transaction_reset(own) {
+        own.reset();
+    }
+
+    /// Sets an option.
+    fn fdb_transaction_set_option(
+        own, option: FDBTransactionOption, value: *const u8, value_length: c_int,
+    ) -> fdb_error_t {
+        match c_int::try_from(option) {
+            Ok(code) => status(own.set_option(code, option_value(value, value_length))),
+            Err(_) => Code::INVALID_OPTION.raw(),
+        }
+    }
+
+    /// Chooses the read version.
+    fn fdb_transaction_set_read_version(own, version: i64) {
+        own.set_read_version(version);
+    }
+
+    /// An int64 future: the read version.
+    fn fdb_transaction_get_read_version(own) -> *mut FDBFuture {
+        give(own.get_read_version())
+    }
+
+    /// A value future.
+    fn fdb_transaction_get(
+        own, key: *const u8, key_length: c_int, snapshot: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        give(own.get(bytes(key, key_length), snapshot != 0))
+    }
+
+    /// A key future: the key that a selector names.
+    fn fdb_transaction_get_key(
+        own, key: *const u8, key_length: c_int, or_equal: fdb_bool_t, offset: c_int, snapshot: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        let selector = Selector::new(bytes(key, key_length), or_equal != 0, offset);
+        give(own.get_key(&selector, snapshot != 0))
+    }
+
+    /// A string array future: the addresses of the servers that hold a key.
+    fn fdb_transaction_get_addresses_for_key(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
+        give(own.get_addresses_for_key(bytes(key, key_length)))
+    }
+
+    /// A rows future: the rows between two selectors.
+    fn fdb_transaction_get_range(
+        own,
+        begin_key: *const u8, begin_length: c_int, begin_or_equal: fdb_bool_t, begin_offset: c_int,
+        end_key: *const u8, end_length: c_int, end_or_equal: fdb_bool_t, end_offset: c_int,
+        limit: c_int, target_bytes: c_int, mode: FDBStreamingMode, iteration: c_int,
+        snapshot: fdb_bool_t, reverse: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        give(own.get_range(&RangeArguments {
+            begin: Selector::new(bytes(begin_key, begin_length), begin_or_equal != 0, begin_offset),
+            end: Selector::new(bytes(end_key, end_length), end_or_equal != 0, end_offset),
+            limit,
+            target_bytes,
+            mode,
+            iteration,
+            snapshot: snapshot != 0,
+            reverse: reverse != 0,
+        }))
+    }
+
+    /// A mapped rows future; the embedded engine does not have it.
+    fn fdb_transaction_get_mapped_range(
+        _own,
+        _begin_key: *const u8, _begin_length: c_int, _begin_or_equal: fdb_bool_t, _begin_offset: c_int,
+        _end_key: *const u8, _end_length: c_int, _end_or_equal: fdb_bool_t, _end_offset: c_int,
+        _mapper: *const u8, _mapper_length: c_int,
+        _limit: c_int, _target_bytes: c_int, _mode: FDBStreamingMode, _iteration: c_int,
+        _snapshot: fdb_bool_t, _reverse: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+    }
+
+    /// Sets a key.
+    fn fdb_transaction_set(
+        own, key: *const u8, key_length: c_int, value: *const u8, value_length: c_int,
+    ) {
+        own.set(bytes(key, key_length), bytes(value, value_length));
+    }
+
+    /// Applies an atomic operation.
+    fn fdb_transaction_atomic_op(
+        own, key: *const u8, key_length: c_int, operand: *const u8, operand_length: c_int,
+        operation: FDBMutationType,
+    ) {
+        let code = c_int::try_from(operation).unwrap_or(-1);
+        own.atomic_op(bytes(key, key_length), bytes(operand, operand_length), code);
+    }
+
+    /// Clears a key.
+    fn fdb_transaction_clear(own, key: *const u8, key_length: c_int) {
+        own.clear(bytes(key, key_length));
+    }
+
+    /// Clears a range.
+    fn fdb_transaction_clear_range(
+        own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
+    ) {
+        own.clear_range(bytes(begin, begin_length), bytes(end, end_length));
+    }
+
+    /// A void future: ready when the key changes.
+    fn fdb_transaction_watch(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
+        give(own.watch(bytes(key, key_length)))
+    }
+
+    /// A void future: ready when the commit is durable, or has failed.
+    fn fdb_transaction_commit(own) -> *mut FDBFuture {
+        give(own.commit())
+    }
+
+    /// The version of the last commit; -1 if there is none.
+    fn fdb_transaction_get_committed_version(own, out: *mut i64) -> fdb_error_t {
+        out.write(own.committed_version());
+        0
+    }
+
+    /// An int64 future: the transaction's size so far.
+    fn fdb_transaction_get_approximate_size(own) -> *mut FDBFuture {
+        give(own.get_approximate_size())
+    }
+
+    /// A key future: the versionstamp of the commit to come.
+    fn fdb_transaction_get_versionstamp(own) -> *mut FDBFuture {
+        give(own.get_versionstamp())
+    }
+
+    /// A void future: ready when the transaction may be retried.
+    fn fdb_transaction_on_error(own, error: fdb_error_t) -> *mut FDBFuture {
+        give(own.on_error(Code::from_raw(error)))
+    }
+
+    /// Adds a conflict range: 0 as if it had been read, 1 as if it had been written.
+    fn fdb_transaction_add_conflict_range(
+        own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
+        kind: FDBConflictRangeType,
+    ) -> fdb_error_t {
+        let kind = match kind {
+            0 => ConflictKind::Read,
+            1 => ConflictKind::Write,
+            _ => return Code::CLIENT_INVALID_OPERATION.raw(),
+        };
+        status(own.add_conflict_range(bytes(begin, begin_length), bytes(end, end_length), kind))
+    }
+
+    /// An int64 future: bytes in a range.
+    fn fdb_transaction_get_estimated_range_size_bytes(
+        own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
+    ) -> *mut FDBFuture {
+        give(own.get_estimated_range_size(bytes(begin, begin_length), bytes(end, end_length)))
+    }
+
+    /// A key array future: points that split a range into chunks.
+    fn fdb_transaction_get_range_split_points(
+        own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, chunk_size: i64,
+    ) -> *mut FDBFuture {
+        give(own.get_range_split_points(bytes(begin, begin_length), bytes(end, end_length), chunk_size))
+    }
+}

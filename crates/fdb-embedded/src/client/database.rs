@@ -1,0 +1,74 @@
+//! A handle on a database directory.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::engine::faults::SplitMix;
+use crate::engine::{Engine, OpenError};
+use crate::error::{Code, Result};
+use crate::future::Future;
+use crate::options::{DatabaseOptions, TransactionOptions};
+
+/// One `FDBDatabase`: several may share an engine.
+#[derive(Debug)]
+pub struct Database {
+    engine: Arc<Engine>,
+    /// What the client called it, `embedded:` included.
+    url: String,
+    options: Mutex<DatabaseOptions>,
+    watches: AtomicUsize,
+    backoff: Mutex<SplitMix>,
+}
+
+impl Database {
+    /// Opens `directory`; `url` is what the client called it.
+    pub fn open(url: &str, directory: &Path) -> Result<Arc<Database>, OpenError> {
+        let seed = RandomState::new().build_hasher().finish();
+        Ok(Arc::new(Database {
+            engine: Engine::open(directory)?,
+            url: url.to_owned(),
+            options: Mutex::default(),
+            watches: AtomicUsize::new(0),
+            backoff: Mutex::new(SplitMix(seed)),
+        }))
+    }
+
+    /// Sets a database option.
+    pub fn set_option(&self, code: i32, value: Option<&[u8]>) -> Result<()> {
+        self.options.lock().set(code, value)
+    }
+
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub(super) fn defaults(&self) -> TransactionOptions {
+        self.options.lock().defaults.clone()
+    }
+
+    /// A number of [0, 1), to spread retries.
+    pub(super) fn jitter(&self) -> f64 {
+        self.backoff.lock().unit()
+    }
+
+    /// Counts `future` as an outstanding watch until it ends.
+    pub(super) fn take_watch_slot(self: &Arc<Self>, future: &Future) -> Result<()> {
+        let max = self.options.lock().max_watches;
+        let taken =
+            self.watches.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < max).then_some(n + 1));
+        taken.map_err(|_| Code::TOO_MANY_WATCHES)?;
+        let database = Arc::clone(self);
+        future.hook(Box::new(move || {
+            database.watches.fetch_sub(1, Ordering::AcqRel);
+        }));
+        Ok(())
+    }
+}

@@ -1,0 +1,23 @@
+//! FoundationDB's client: transactions over an [`crate::engine::Engine`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `database` | a handle on a directory, its options and limits |
+//! | `transaction/` | one transaction: its state, and a file for each group of calls |
+//! | `write_map` | what it has written |
+//! | `merged` | the database under those writes |
+//! | `selector`, `range` | key selectors and range reads over that |
+//! | `special_keys` | the keys that start with 0xFF 0xFF |
+
+mod database;
+mod merged;
+mod range;
+mod selector;
+mod special_keys;
+mod transaction;
+mod write_map;
+
+pub use database::Database;
+pub use range::Limits;
+pub use selector::Selector;
+pub use transaction::{ConflictKind, RangeArguments, Transaction};

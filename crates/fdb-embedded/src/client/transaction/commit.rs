@@ -1,0 +1,146 @@
+//! Committing, and what a commit answers.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::watch::PendingWatch;
+use super::{Phase, State, Transaction, conflict_size};
+use crate::engine::mutation::Mutation;
+use crate::engine::{Answer, CommitRequest, CommitResult};
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+
+impl Transaction {
+    /// Void future: ready when the transaction is durable and visible, or is not.
+    pub fn commit(self: &Arc<Self>) -> Arc<Future> {
+        let mut state = match self.open() {
+            Ok(state) => state,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        if state.is_read_only() {
+            return self.finish_read_only(&mut state);
+        }
+        let (mutations, read_version) = match self.prepare(&mut state) {
+            Ok(prepared) => prepared,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        state.phase = Phase::Used;
+        let future = Future::pending();
+        state.outstanding.push(Arc::clone(&future));
+        let request = CommitRequest {
+            read_version,
+            reads: std::mem::take(&mut state.reads).into_iter().collect(),
+            writes: std::mem::take(&mut state.write_conflicts).into_iter().collect(),
+            mutations,
+            answer: self.answer_to(&state, &future),
+        };
+        let deadline = state.deadline();
+        drop(state);
+        self.watch_deadline(deadline);
+        self.database.engine().commit(request);
+        future
+    }
+
+    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, i64)> {
+        if state.options.read_lock_aware && !state.options.lock_aware {
+            return Err(Code::TRANSACTION_READ_ONLY);
+        }
+        let mutations = state.writes.mutations();
+        if state.commit_size(&mutations) > state.options.size_limit {
+            return Err(Code::TRANSACTION_TOO_LARGE);
+        }
+        Ok((mutations, state.view(&self.database)?.version))
+    }
+
+    /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
+    fn finish_read_only(&self, state: &mut State) -> Arc<Future> {
+        state.phase = Phase::Used;
+        for stamp in state.stamps.drain(..) {
+            stamp.fail(Code::NO_COMMIT_VERSION);
+        }
+        self.arm(std::mem::take(&mut state.watches));
+        Future::ready(Ok(Output::Void))
+    }
+
+    fn arm(&self, watches: Vec<PendingWatch>) {
+        for watch in watches {
+            self.database.engine().arm(&watch.key, watch.baseline, &watch.future);
+        }
+    }
+
+    /// The function that the committer calls with the outcome.
+    fn answer_to(self: &Arc<Self>, state: &State, future: &Arc<Future>) -> Answer {
+        let (transaction, future) = (Arc::clone(self), Arc::clone(future));
+        let generation = state.generation;
+        Box::new(move |result| {
+            let outcome = transaction.take_outcome(generation, result);
+            future.complete(outcome.map(|()| Output::Void));
+        })
+    }
+
+    /// Records the outcome and settles watches and versionstamps, unless the transaction has been reset since.
+    fn take_outcome(&self, generation: u64, result: CommitResult) -> Result<()> {
+        let mut state = self.state.lock();
+        if state.generation != generation {
+            return result.map(drop).map_err(|failure| failure.code);
+        }
+        let stamps = std::mem::take(&mut state.stamps);
+        let watches = std::mem::take(&mut state.watches);
+        state.outstanding.clear();
+        match result {
+            Ok(committed) => {
+                state.committed_version = committed.version;
+                drop(state);
+                for stamp in stamps {
+                    stamp.complete(Ok(Output::Key(Bytes::copy_from_slice(&committed.stamp().0))));
+                }
+                self.arm(watches);
+                Ok(())
+            }
+            Err(failure) => {
+                if state.options.report_conflicting_keys {
+                    state.conflicting = failure.conflicting;
+                }
+                drop(state);
+                for stamp in stamps {
+                    stamp.fail(Code::TRANSACTION_INVALID_VERSION);
+                }
+                for watch in watches {
+                    watch.future.fail(failure.code);
+                }
+                Err(failure.code)
+            }
+        }
+    }
+
+    /// The version of the last commit; -1 before one and after a read-only one.
+    pub fn committed_version(&self) -> i64 {
+        self.state.lock().committed_version
+    }
+
+    /// Key future: the commit's versionstamp, ready with the commit. To be asked for before it.
+    pub fn get_versionstamp(&self) -> Arc<Future> {
+        match self.open() {
+            Ok(mut state) => {
+                let future = Future::pending();
+                state.stamps.push(Arc::clone(&future));
+                future
+            }
+            Err(code) => Future::ready(Err(code)),
+        }
+    }
+}
+
+impl State {
+    fn is_read_only(&self) -> bool {
+        self.writes.is_empty() && self.write_conflicts.is_empty()
+    }
+
+    /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
+    fn commit_size(&self, mutations: &[Mutation]) -> i64 {
+        let mutations = mutations.iter().map(|m| 44 + i64::try_from(m.payload_len()).unwrap_or(i64::MAX / 4));
+        let conflicts = self.reads.iter().chain(self.write_conflicts.iter());
+        mutations.sum::<i64>() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
+    }
+}

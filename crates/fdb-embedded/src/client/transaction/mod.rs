@@ -1,0 +1,245 @@
+//! One transaction.
+//!
+//! | file | calls |
+//! |---|---|
+//! | `reads` | get, get_key, get_range, versions, sizes |
+//! | `writes` | set, clear, atomic operations, conflict ranges, options |
+//! | `watch` | watch |
+//! | `commit` | commit, get_versionstamp |
+//! | `retry` | on_error, reset, cancel, timeouts |
+//!
+//! Reads are answered on the caller's thread, from memory or the page cache; only commits, watches and the delay
+//! of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
+
+mod commit;
+mod reads;
+mod retry;
+mod watch;
+mod writes;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::database::Database;
+use super::merged::Merged;
+use super::write_map::WriteMap;
+use crate::engine::View;
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+use crate::options::TransactionOptions;
+use crate::range_set::{KeyRange, RangeSet};
+
+pub use reads::RangeArguments;
+pub use writes::ConflictKind;
+
+use watch::PendingWatch;
+
+/// End of the keys that a transaction without system access may touch.
+const NORMAL_END: &[u8] = b"\xff";
+/// End of the keys that a transaction with system access may touch; special keys follow.
+const SYSTEM_END: &[u8] = b"\xff\xff";
+/// The one system key that every transaction may read.
+const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
+
+/// The first backoff of `on_error`.
+const FIRST_BACKOFF: Duration = Duration::from_millis(10);
+
+/// Where a transaction is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It takes reads and writes.
+    Open,
+    /// Its commit has begun, and perhaps ended; only a reset or `on_error` opens it again.
+    Used,
+}
+
+#[derive(Debug)]
+struct State {
+    options: TransactionOptions,
+    created: Instant,
+    phase: Phase,
+    /// Cancelled or timed out: every call fails with this until a reset.
+    dead: Option<Code>,
+    /// The first error of a call that could not report it; the next call that returns a future does.
+    deferred: Option<Code>,
+    /// Counts resets, so that the answer to an older commit finds no one.
+    generation: u64,
+    /// A read version that the client chose and nothing has been read at yet.
+    chosen_version: Option<i64>,
+    view: Option<View>,
+    writes: WriteMap,
+    reads: RangeSet,
+    write_conflicts: RangeSet,
+    /// What `get_approximate_size` answers, bytes.
+    size: i64,
+    watches: Vec<PendingWatch>,
+    stamps: Vec<Arc<Future>>,
+    /// Futures that fail when the transaction is reset, cancelled or destroyed.
+    outstanding: Vec<Arc<Future>>,
+    committed_version: i64,
+    conflicting: Vec<KeyRange>,
+    retries: i64,
+    backoff: Duration,
+}
+
+impl State {
+    fn new(options: TransactionOptions) -> State {
+        State {
+            options,
+            created: Instant::now(),
+            phase: Phase::Open,
+            dead: None,
+            deferred: None,
+            generation: 0,
+            chosen_version: None,
+            view: None,
+            writes: WriteMap::default(),
+            reads: RangeSet::default(),
+            write_conflicts: RangeSet::default(),
+            size: 0,
+            watches: Vec::new(),
+            stamps: Vec::new(),
+            outstanding: Vec::new(),
+            committed_version: -1,
+            conflicting: Vec::new(),
+            retries: 0,
+            backoff: FIRST_BACKOFF,
+        }
+    }
+
+    /// Has the transaction read or written anything?
+    fn is_touched(&self) -> bool {
+        self.view.is_some() || !self.writes.is_empty() || !self.reads.is_empty()
+    }
+
+    /// When the timeout option ends the transaction.
+    fn deadline(&self) -> Option<Instant> {
+        let timeout = u64::try_from(self.options.timeout_ms).ok().filter(|ms| *ms > 0)?;
+        Some(self.created + Duration::from_millis(timeout))
+    }
+
+    /// Fails when the transaction is cancelled or has run out of time.
+    fn check_alive(&mut self) -> Result<()> {
+        if self.dead.is_none() && self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
+            self.dead = Some(Code::TRANSACTION_TIMED_OUT);
+        }
+        self.dead.map_or(Ok(()), Err)
+    }
+
+    /// Fails when the transaction takes no further calls of the ordinary kind.
+    fn check_open(&mut self) -> Result<()> {
+        if self.phase == Phase::Used {
+            return Err(Code::USED_DURING_COMMIT);
+        }
+        self.check_alive()?;
+        self.deferred.map_or(Ok(()), Err)
+    }
+
+    /// Keys below this may be read.
+    fn max_read_key(&self) -> &'static [u8] {
+        let system = self.options.access_system_keys || self.options.read_system_keys;
+        if system { SYSTEM_END } else { NORMAL_END }
+    }
+
+    /// Keys below this may be written.
+    fn max_write_key(&self) -> &'static [u8] {
+        if self.options.access_system_keys { SYSTEM_END } else { NORMAL_END }
+    }
+
+    /// The read version and its view, taken now if there is none yet.
+    fn view(&mut self, database: &Database) -> Result<&View> {
+        if self.view.is_none() {
+            let view = match self.chosen_version {
+                Some(version) => database.engine().read_at(version)?,
+                None => database.engine().read(),
+            };
+            self.view = Some(view);
+        }
+        self.view.as_ref().ok_or(Code::INTERNAL_ERROR)
+    }
+
+    /// What a read sees.
+    fn merged(&mut self, database: &Database, snapshot: bool) -> Result<Merged<'_>> {
+        self.view(database)?;
+        let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
+        let view = self.view.as_ref().ok_or(Code::INTERNAL_ERROR)?;
+        Ok(Merged { view, writes: own.then_some(&self.writes) })
+    }
+
+    /// Remembers what a read depended on, less what the transaction has itself overwritten.
+    fn add_read_conflict(&mut self, (begin, end): KeyRange) {
+        if begin >= end {
+            return;
+        }
+        self.size += conflict_size(&begin, &end);
+        if self.writes.is_empty() || self.options.ryw_disabled {
+            self.reads.insert(begin, end);
+            return;
+        }
+        for (begin, end) in self.writes.dependent_parts(&begin, &end) {
+            self.reads.insert(begin, end);
+        }
+    }
+}
+
+/// What a conflict range adds to a transaction's size, bytes.
+fn conflict_size(begin: &[u8], end: &[u8]) -> i64 {
+    24 + len(begin) + len(end)
+}
+
+/// What a mutation adds to a transaction's size, bytes.
+fn mutation_size(a: &[u8], b: &[u8]) -> i64 {
+    44 + len(a) + len(b)
+}
+
+fn len(bytes: &[u8]) -> i64 {
+    i64::try_from(bytes.len()).unwrap_or(i64::MAX / 4)
+}
+
+/// One `FDBTransaction`.
+#[derive(Debug)]
+pub struct Transaction {
+    database: Arc<Database>,
+    state: Mutex<State>,
+}
+
+impl Transaction {
+    /// A new transaction with the database's default options.
+    #[must_use]
+    pub fn new(database: &Arc<Database>) -> Arc<Transaction> {
+        let state = Mutex::new(State::new(database.defaults()));
+        Arc::new(Transaction { database: Arc::clone(database), state })
+    }
+
+    /// The state, for a call that may not come while a commit is under way. Such a call fails, and unless the
+    /// protection is disabled the commit fails with it.
+    fn open(&self) -> Result<MutexGuard<'_, State>> {
+        let mut state = self.state.lock();
+        if let Err(code) = state.check_open() {
+            let spoils =
+                code == Code::USED_DURING_COMMIT && !state.options.used_during_commit_protection_disabled;
+            let spoiled = if spoils { state.outstanding.clone() } else { Vec::new() };
+            drop(state);
+            for future in spoiled {
+                future.fail(Code::USED_DURING_COMMIT);
+            }
+            return Err(code);
+        }
+        Ok(state)
+    }
+
+    /// Runs a call that returns a value at once, as a future.
+    fn answer(&self, call: impl FnOnce(&mut State) -> Result<Output>) -> Arc<Future> {
+        Future::ready(self.open().and_then(|mut state| call(&mut state)))
+    }
+
+    /// Runs a call that has no way to report an error; the next one that has, does.
+    fn apply(&self, call: impl FnOnce(&mut State) -> Result<()>) {
+        let Ok(mut state) = self.open() else { return };
+        if let Err(code) = call(&mut state) {
+            state.deferred.get_or_insert(code);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Reading keys, ranges, versions and sizes.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{METADATA_VERSION, State, Transaction};
+use crate::client::merged::{Direction, Merged};
+use crate::client::range::{Limits, RangeRead};
+use crate::client::selector::Selector;
+use crate::client::special_keys;
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+use crate::limits::key_limit;
+use crate::range_set::key_after;
+
+/// The arguments of a range read, as the C API gives them.
+#[derive(Debug, Clone)]
+#[expect(missing_docs, reason = "the fields are the C API's parameters")]
+pub struct RangeArguments {
+    pub begin: Selector,
+    pub end: Selector,
+    pub limit: i32,
+    pub target_bytes: i32,
+    pub mode: i32,
+    pub iteration: i32,
+    pub snapshot: bool,
+    pub reverse: bool,
+}
+
+/// What the one "server" of an embedded database is called.
+const ADDRESS: &std::ffi::CStr = c"127.0.0.1:4500";
+
+impl Transaction {
+    /// Value future: the value of a key.
+    pub fn get(&self, key: &[u8], snapshot: bool) -> Arc<Future> {
+        if special_keys::is_special(key) {
+            return self.special(|special| special.get(key).map(Output::Value));
+        }
+        self.answer(|state| {
+            if key >= state.max_read_key() && key != METADATA_VERSION {
+                return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
+            }
+            if key.len() > key_limit(key) {
+                return Ok(Output::Value(None));
+            }
+            let value = state.merged(&self.database, snapshot)?.get(key)?;
+            if !snapshot {
+                state.add_read_conflict((key.to_vec(), key_after(key)));
+            }
+            Ok(Output::Value(value))
+        })
+    }
+
+    /// Key future: the key that a selector names.
+    pub fn get_key(&self, selector: &Selector, snapshot: bool) -> Arc<Future> {
+        self.answer(|state| {
+            let max = state.max_read_key();
+            if selector.key.as_slice() > max && selector.key != key_after(max) {
+                return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
+            }
+            let resolved = selector.resolve(&state.merged(&self.database, snapshot)?, max)?;
+            if !snapshot {
+                state.add_read_conflict(selector.conflict_range(&resolved));
+            }
+            Ok(Output::Key(Bytes::from(resolved)))
+        })
+    }
+
+    /// Rows future: the rows between two selectors.
+    pub fn get_range(&self, arguments: &RangeArguments) -> Arc<Future> {
+        if special_keys::is_special(&arguments.begin.key) {
+            return self.special_range(arguments);
+        }
+        self.answer(|state| {
+            let max = state.max_read_key();
+            if arguments.begin.key.as_slice() > max || arguments.end.key.as_slice() > max {
+                return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
+            }
+            let read = range_read(arguments)?;
+            if read.is_empty() {
+                return Ok(Output::Rows(crate::rows::RowSet::default()));
+            }
+            let result = read.run(&state.merged(&self.database, arguments.snapshot)?, max)?;
+            if !arguments.snapshot {
+                state.add_read_conflict(result.conflict);
+            }
+            Ok(Output::Rows(result.rows))
+        })
+    }
+
+    /// Special keys are read whatever became of the commit.
+    fn special(&self, read: impl FnOnce(&special_keys::SpecialKeys) -> Result<Output>) -> Arc<Future> {
+        let mut state = self.state.lock();
+        Future::ready(state.check_alive().and_then(|()| {
+            let relaxed = state.options.special_keys_relaxed;
+            read(&special_keys::SpecialKeys::new(&self.database, &state.conflicting, relaxed))
+        }))
+    }
+
+    fn special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
+        self.special(|special| {
+            let read = range_read(arguments)?;
+            let reverse = read.direction == Direction::Backward;
+            special.range(&read.begin.key, &read.end.key, read.limits, reverse).map(Output::Rows)
+        })
+    }
+
+    /// Int64 future: the read version, which later reads use too.
+    pub fn get_read_version(&self) -> Arc<Future> {
+        let mut state = self.state.lock();
+        let version = state
+            .check_alive()
+            .and_then(|()| state.deferred.map_or(Ok(()), Err))
+            .and_then(|()| Ok(state.view(&self.database)?.version));
+        Future::ready(version.map(Output::Int64))
+    }
+
+    /// Chooses the read version, before anything is read.
+    pub fn set_read_version(&self, version: i64) {
+        self.apply(|state| {
+            if state.view.is_some() || state.chosen_version.is_some() {
+                return Err(Code::READ_VERSION_ALREADY_SET);
+            }
+            if version <= 0 {
+                return Err(Code::VERSION_INVALID);
+            }
+            state.chosen_version = Some(version);
+            Ok(())
+        });
+    }
+
+    /// Int64 future: about how many bytes the transaction has become.
+    pub fn get_approximate_size(&self) -> Arc<Future> {
+        self.answer(|state| Ok(Output::Int64(state.size)))
+    }
+
+    /// String array future: where a key is stored.
+    pub fn get_addresses_for_key(&self, _key: &[u8]) -> Arc<Future> {
+        self.answer(|_| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
+    }
+
+    /// Int64 future: bytes of keys and values in a range.
+    pub fn get_estimated_range_size(&self, begin: &[u8], end: &[u8]) -> Arc<Future> {
+        self.answer(|state| {
+            let mut total = 0;
+            self.scan_sizes(state, begin, end, |_, bytes| total += bytes)?;
+            Ok(Output::Int64(i64::try_from(total).unwrap_or(i64::MAX)))
+        })
+    }
+
+    /// Key array future: the range's bounds, and keys between them about `chunk` bytes apart.
+    pub fn get_range_split_points(&self, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
+        self.answer(|state| {
+            let chunk = usize::try_from(chunk).ok().filter(|chunk| *chunk > 0);
+            let chunk = chunk.ok_or(Code::CLIENT_INVALID_OPERATION)?;
+            let mut points = vec![Bytes::copy_from_slice(begin)];
+            let mut since = 0;
+            self.scan_sizes(state, begin, end, |key, bytes| {
+                if since >= chunk {
+                    points.push(Bytes::copy_from_slice(key));
+                    since = 0;
+                }
+                since += bytes;
+            })?;
+            points.push(Bytes::copy_from_slice(end));
+            Ok(Output::Keys(points))
+        })
+    }
+
+    /// Calls `each` with every stored key of a range and its row's bytes.
+    fn scan_sizes(
+        &self,
+        state: &mut State,
+        begin: &[u8],
+        end: &[u8],
+        mut each: impl FnMut(&[u8], usize),
+    ) -> Result<()> {
+        if begin > end {
+            return Err(Code::INVERTED_RANGE);
+        }
+        if end > state.max_read_key() {
+            return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        let stored = Merged { view: state.view(&self.database)?, writes: None };
+        stored.scan(begin, end, Direction::Forward, &mut |key, value| {
+            each(key, key.len() + value.len());
+            ControlFlow::Continue(())
+        })
+    }
+}
+
+fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
+    let limits = Limits::new(arguments.limit, arguments.target_bytes, arguments.mode, arguments.iteration)?;
+    let direction = if arguments.reverse { Direction::Backward } else { Direction::Forward };
+    Ok(RangeRead { begin: arguments.begin.clone(), end: arguments.end.clone(), limits, direction })
+}

@@ -1,0 +1,143 @@
+//! Versions: about a million a second, strictly increasing over commits, crashes and clock changes.
+//!
+//! Three rules keep optimistic transactions serializable and are all enforced under the one lock that this
+//! value lives in:
+//! 1. a read version is never below a commit that has been acknowledged;
+//! 2. a commit version is above every read version that has been handed out;
+//! 3. while a batch is on its way to the disk, read versions stay below its version.
+//!
+//! The *ceiling* is a durable upper bound of the versions handed out. A new process starts above it and above
+//! what its wall clock says, so versions never go back. A commit raises the ceiling in its own batch. Reading
+//! an idle database past the ceiling asks for an empty batch that raises it; until that is on disk, a few
+//! milliseconds, only the wall clock keeps the promise.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::limits::VERSIONS_PER_SECOND;
+
+/// How far the ceiling is put ahead of the newest version: 10 seconds.
+const CEILING_LEAD: i64 = 10 * VERSIONS_PER_SECOND;
+
+/// 2024-01-01 00:00 UTC: versions count microseconds since then, as long as the wall clock goes forward.
+const EPOCH: Duration = Duration::from_secs(1_704_067_200);
+
+/// The state behind read and commit versions.
+#[derive(Debug)]
+pub struct Clock {
+    started: Instant,
+    start_version: i64,
+    /// The newest version handed out, for a read or a commit.
+    newest: i64,
+    /// The newest version whose commits are durable and visible.
+    published: i64,
+    /// The version of the batch that is on its way to the disk.
+    in_flight: Option<i64>,
+    ceiling: i64,
+}
+
+impl Clock {
+    /// A clock that starts above `ceiling`, the highest version that may have been used before.
+    #[must_use]
+    pub fn new(ceiling: i64, wall: SystemTime, now: Instant) -> Clock {
+        let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(EPOCH);
+        let wall = i64::try_from(wall.as_micros()).unwrap_or(0);
+        let start_version = wall.max(ceiling + 1).max(100 * VERSIONS_PER_SECOND);
+        Clock {
+            started: now,
+            start_version,
+            newest: start_version,
+            published: start_version,
+            in_flight: None,
+            ceiling: start_version,
+        }
+    }
+
+    /// The version that the time corresponds to.
+    #[must_use]
+    pub fn at(&self, now: Instant) -> i64 {
+        let elapsed = now.saturating_duration_since(self.started).as_micros();
+        self.start_version.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
+    }
+
+    /// A version to read at.
+    pub fn read_version(&mut self, now: Instant) -> i64 {
+        let version = match self.in_flight {
+            Some(in_flight) => in_flight - 1,
+            None => self.at(now).max(self.newest),
+        };
+        self.newest = self.newest.max(version);
+        version
+    }
+
+    /// True when the versions handed out have passed the ceiling, so that an empty batch should raise it.
+    #[must_use]
+    pub fn wants_ceiling(&self) -> bool {
+        self.newest > self.ceiling && self.in_flight.is_none()
+    }
+
+    /// Begins a batch: its version, and the ceiling that it has to make durable.
+    pub fn begin_batch(&mut self, now: Instant) -> (i64, i64) {
+        debug_assert!(self.in_flight.is_none(), "one batch at a time");
+        let version = self.at(now).max(self.newest + 1);
+        self.in_flight = Some(version);
+        self.newest = version;
+        let ceiling =
+            if version + CEILING_LEAD / 2 > self.ceiling { version + CEILING_LEAD } else { self.ceiling };
+        (version, ceiling)
+    }
+
+    /// The batch is durable, with this ceiling.
+    pub fn publish(&mut self, version: i64, ceiling: i64) {
+        debug_assert_eq!(self.in_flight, Some(version));
+        self.in_flight = None;
+        self.published = version;
+        self.ceiling = ceiling;
+    }
+
+    /// Nothing of the batch was committed.
+    pub fn abandon_batch(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// The newest version whose commits can be read.
+    #[must_use]
+    pub fn published(&self) -> i64 {
+        self.published
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> (Clock, Instant) {
+        let now = Instant::now();
+        (Clock::new(0, SystemTime::now(), now), now)
+    }
+
+    #[test]
+    fn reads_stay_below_the_batch_in_flight_and_commits_above_reads() {
+        let (mut clock, now) = clock();
+        let first = clock.read_version(now);
+        let (version, ceiling) = clock.begin_batch(now);
+        assert!(version > first);
+        assert!(clock.read_version(now + Duration::from_secs(1)) < version);
+        clock.publish(version, ceiling);
+        let later = clock.read_version(now + Duration::from_secs(1));
+        assert!(later >= version);
+        assert!(clock.begin_batch(now).0 > later, "even if the batch's time were earlier");
+    }
+
+    #[test]
+    fn a_new_process_starts_above_everything_handed_out() {
+        let (mut clock, now) = clock();
+        let later = now + Duration::from_secs(3600);
+        let version = clock.read_version(later);
+        assert!(clock.wants_ceiling());
+        let (commit, ceiling) = clock.begin_batch(later);
+        clock.publish(commit, ceiling);
+        assert!(!clock.wants_ceiling());
+        let restarted = Clock::new(ceiling, SystemTime::UNIX_EPOCH, now).read_version(now);
+        assert!(restarted > version.max(commit), "although the wall clock went back to 1970");
+    }
+}

@@ -1,0 +1,244 @@
+//! The commit pipeline: one thread that turns waiting commits into durable batches.
+//!
+//! ```text
+//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> answer, fire watches
+//! ```
+//! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
+//! flush.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::Shared;
+use super::faults::Fault;
+use super::mutation::{Mutation, Stamp};
+use super::resolver::{Resolver, Verdict};
+use super::storage::StorageError;
+use crate::error::Code;
+use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
+use crate::range_set::KeyRange;
+
+/// A commit that took place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    /// Its version.
+    pub version: i64,
+    /// Its place among the transactions of that version.
+    pub order: u16,
+}
+
+impl Committed {
+    /// The versionstamp of the commit.
+    #[must_use]
+    pub fn stamp(self) -> Stamp {
+        Stamp::new(self.version, self.order)
+    }
+}
+
+/// A commit that did not, or may not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommitFailure {
+    /// Why.
+    pub code: Code,
+    /// The read ranges that were written by others since, when `code` is `NOT_COMMITTED`.
+    pub conflicting: Vec<KeyRange>,
+}
+
+impl From<Code> for CommitFailure {
+    fn from(code: Code) -> Self {
+        CommitFailure { code, conflicting: Vec::new() }
+    }
+}
+
+/// The answer to a commit.
+pub type CommitResult = Result<Committed, CommitFailure>;
+
+/// Called once with it, on the committer's thread.
+pub type Answer = Box<dyn FnOnce(CommitResult) + Send>;
+
+/// A transaction that wants to commit.
+pub struct CommitRequest {
+    /// Writes after this version to what it read make it conflict.
+    pub read_version: i64,
+    /// What it read.
+    pub reads: Vec<KeyRange>,
+    /// What it writes, as others' reads see it; the final keys of stamped mutations are added on commit.
+    pub writes: Vec<KeyRange>,
+    /// Its changes in order.
+    pub mutations: Vec<Mutation>,
+    /// Gets the outcome.
+    pub answer: Answer,
+}
+
+impl CommitRequest {
+    fn len(&self) -> usize {
+        self.mutations.iter().map(Mutation::payload_len).sum()
+    }
+}
+
+/// The commits that wait for the next batch.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub(super) requests: std::collections::VecDeque<CommitRequest>,
+    /// An empty batch is wanted, to raise the version ceiling.
+    pub(super) raise_ceiling: bool,
+    pub(super) closing: bool,
+}
+
+/// An accepted transaction, to be answered when its batch is durable.
+struct Accepted {
+    committed: Committed,
+    unknown: bool,
+    answer: Answer,
+}
+
+pub(super) struct Committer {
+    shared: Arc<Shared>,
+    resolver: Resolver,
+}
+
+/// A batch between its resolution and its answers.
+#[derive(Default)]
+struct Batch {
+    mutations: Vec<Mutation>,
+    accepted: Vec<Accepted>,
+    refused: Vec<(CommitFailure, Answer)>,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
+        Committer { shared, resolver }
+    }
+
+    /// Works until the engine closes; then answers what still waits and ends.
+    pub(super) fn run(mut self) {
+        while let Some(requests) = self.next_requests() {
+            self.commit(requests);
+        }
+    }
+
+    /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
+    fn next_requests(&self) -> Option<Vec<CommitRequest>> {
+        let mut waiting = self.shared.waiting.lock();
+        loop {
+            if !waiting.requests.is_empty() || waiting.raise_ceiling {
+                waiting.raise_ceiling = false;
+                let mut bytes = 0;
+                let fits = |request: &CommitRequest| {
+                    let fits = bytes < MAX_BATCH_BYTES;
+                    bytes += request.len();
+                    fits
+                };
+                let count =
+                    waiting.requests.iter().take(MAX_BATCH_TRANSACTIONS).map(fits).take_while(|fits| *fits);
+                let count = count.count();
+                return Some(waiting.requests.drain(..count).collect());
+            }
+            if waiting.closing {
+                return None;
+            }
+            self.shared.work.wait(&mut waiting);
+        }
+    }
+
+    fn commit(&mut self, requests: Vec<CommitRequest>) {
+        if self.shared.is_poisoned() {
+            for request in requests {
+                (request.answer)(Err(Code::IO_ERROR.into()));
+            }
+            return;
+        }
+        let raise_only = requests.is_empty();
+        let (version, ceiling) = self.shared.views.lock().clock().begin_batch(Instant::now());
+        self.resolver.begin(version);
+        let batch = self.resolve(requests, version);
+        self.resolver.seal(version);
+        if batch.accepted.is_empty() && batch.mutations.is_empty() && !raise_only {
+            self.shared.views.lock().clock().abandon_batch();
+        } else {
+            let touched = self.shared.watches.touched(&batch.mutations);
+            if let Err(error) = self.make_durable(version, ceiling, batch.mutations, &touched) {
+                self.shared.poison(&error);
+                for accepted in batch.accepted {
+                    (accepted.answer)(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+                }
+                return refuse(batch.refused);
+            }
+        }
+        for accepted in batch.accepted {
+            let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+            (accepted.answer)(unknown.unwrap_or(Ok(accepted.committed)));
+        }
+        refuse(batch.refused);
+    }
+
+    /// Decides each transaction in order and stamps the mutations of those that commit.
+    fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
+        let mut batch = Batch::default();
+        for request in requests {
+            let fault = self.shared.next_fault();
+            if let Some(failure) = self.refusal(&request, fault) {
+                batch.refused.push((failure, request.answer));
+                continue;
+            }
+            let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
+            let committed = Committed { version, order };
+            self.resolver.admit(request.writes);
+            for mutation in request.mutations {
+                let is_stamped_key = matches!(mutation, Mutation::StampedKey { .. });
+                let mutation = mutation.stamped(committed.stamp());
+                if is_stamped_key {
+                    self.resolver.admit([mutation.write_range()]);
+                }
+                batch.mutations.push(mutation);
+            }
+            let unknown = fault == Fault::UnknownCommitted;
+            batch.accepted.push(Accepted { committed, unknown, answer: request.answer });
+        }
+        batch
+    }
+
+    fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
+        match fault {
+            Fault::None | Fault::UnknownCommitted => {}
+            Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
+            Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
+            Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
+        }
+        match self.resolver.check(request.read_version, &request.reads) {
+            Verdict::Commit => None,
+            Verdict::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
+            Verdict::Conflict(indices) => {
+                let conflicting = indices.iter().map(|i| request.reads[*i].clone()).collect();
+                Some(CommitFailure { code: Code::NOT_COMMITTED, conflicting })
+            }
+        }
+    }
+
+    fn make_durable(
+        &self,
+        version: i64,
+        ceiling: i64,
+        mutations: Vec<Mutation>,
+        touched: &[Vec<u8>],
+    ) -> Result<(), StorageError> {
+        self.shared.storage.apply(mutations, ceiling)?;
+        let snapshot = self.shared.storage.snapshot()?;
+        let mut views = self.shared.views.lock();
+        views.publish(version, ceiling, snapshot);
+        let view = (!touched.is_empty()).then(|| views.read(Instant::now()));
+        drop(views);
+        if let Some(view) = view {
+            for key in touched {
+                self.shared.watches.recheck(key, &view);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn refuse(refused: Vec<(CommitFailure, Answer)>) {
+    for (failure, answer) in refused {
+        answer(Err(failure));
+    }
+}

@@ -1,0 +1,127 @@
+//! The database directory: what is in it, and who holds it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `data.redb` | the keys ([`super::storage`]) |
+//! | `lock` | locked by the process that has the directory open; holds that process's id as text |
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use super::storage::StorageError;
+
+/// Why a directory could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The path after `embedded:` is empty.
+    #[error("\"embedded:\" names no directory; write embedded:DIR, for example embedded:./kvqueue-data")]
+    NoDirectory,
+    /// The directory cannot be created or its files cannot be opened.
+    #[error("cannot open {path}: {source}; check that it is a directory that this user may write", path = path.display())]
+    Io {
+        /// The file or directory at fault.
+        path: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// Another process has the directory open.
+    #[error("{path} is held by the process with pid {pid}; stop that process, or use another directory", path = path.display())]
+    Held {
+        /// The directory.
+        path: PathBuf,
+        /// The process, as it wrote itself into the lock file.
+        pid: String,
+    },
+    /// The database file cannot be used.
+    #[error("cannot use {path}: {source}", path = path.display())]
+    Storage {
+        /// The database file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: StorageError,
+    },
+}
+
+/// A directory that this process holds until the value is dropped.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    /// The lock goes with the file handle.
+    _lock: File,
+}
+
+impl Directory {
+    /// Creates the directory if need be and takes its lock.
+    pub fn hold(path: &Path) -> Result<Directory, OpenError> {
+        let io = |at: &Path| {
+            let path = at.to_path_buf();
+            move |source| OpenError::Io { path, source }
+        };
+        if path.as_os_str().is_empty() {
+            return Err(OpenError::NoDirectory);
+        }
+        std::fs::create_dir_all(path).map_err(io(path))?;
+        let path = path.canonicalize().map_err(io(path))?;
+        let lock_path = path.join("lock");
+        let mut lock = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&lock_path)
+            .map_err(io(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&mut lock), path }),
+            Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
+        }
+        write_holder(&mut lock).map_err(io(&lock_path))?;
+        Ok(Directory { path, _lock: lock })
+    }
+
+    /// The file of the keys.
+    #[must_use]
+    pub fn data_file(&self) -> PathBuf {
+        self.path.join("data.redb")
+    }
+}
+
+fn write_holder(lock: &mut File) -> std::io::Result<()> {
+    lock.set_len(0)?;
+    lock.rewind()?;
+    writeln!(lock, "{}", std::process::id())
+}
+
+fn holder(lock: &mut File) -> String {
+    let mut text = String::new();
+    match lock.read_to_string(&mut text) {
+        Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_directory_names_its_holder() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Directory::hold(dir.path()).unwrap();
+        let error = Directory::hold(dir.path()).unwrap_err().to_string();
+        assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
+        drop(held);
+        Directory::hold(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_cannot_be_a_directory_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = Directory::hold(&file).unwrap_err().to_string();
+        assert!(error.contains(&file.display().to_string()), "{error}");
+        assert!(matches!(Directory::hold(Path::new("")), Err(OpenError::NoDirectory)));
+    }
+}

@@ -1,0 +1,230 @@
+//! The engine of one database directory: FoundationDB's architecture in miniature, in one process.
+//!
+//! | file | what |
+//! |---|---|
+//! | `directory` | the directory and who holds it |
+//! | `storage` | keys on disk, snapshots |
+//! | `clock` | read and commit versions |
+//! | `views` | read versions handed out, and the snapshots behind them |
+//! | `resolver` | optimistic conflict detection |
+//! | `committer` | the commit pipeline: batches, one flush each |
+//! | `watches` | armed watches |
+//! | `mutation`, `atomic` | what a transaction changes |
+//! | `faults` | faults on purpose, for tests |
+//!
+//! The seam to the client is small on purpose: [`Engine::read`], [`View`], [`Engine::commit`] and
+//! [`Engine::arm`].
+
+pub mod atomic;
+mod clock;
+mod committer;
+mod directory;
+pub mod faults;
+pub mod mutation;
+mod resolver;
+mod storage;
+mod views;
+mod watches;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+use clock::Clock;
+use committer::{Committer, Waiting};
+use directory::Directory;
+use faults::{Fault, Faults};
+use resolver::Resolver;
+use storage::{Storage, StorageError};
+use views::Views;
+use watches::Watches;
+
+use crate::error::Result;
+use crate::future::Future;
+
+pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
+pub use directory::OpenError;
+pub use views::View;
+
+/// What the client and the committer share.
+struct Shared {
+    storage: Storage,
+    views: Mutex<Views>,
+    waiting: Mutex<Waiting>,
+    work: Condvar,
+    watches: Watches,
+    faults: Mutex<Option<Faults>>,
+    has_faults: AtomicBool,
+    poisoned: AtomicBool,
+    /// Held until the storage is closed: fields are dropped in order.
+    _directory: Directory,
+}
+
+impl Shared {
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    /// After a failed write nobody knows what is on the disk: take no further commits.
+    fn poison(&self, error: &StorageError) {
+        self.poisoned.store(true, Ordering::Release);
+        crate::report(&format!("the embedded database takes no more commits: {error}"));
+    }
+
+    fn next_fault(&self) -> Fault {
+        if !self.has_faults.load(Ordering::Acquire) {
+            return Fault::None;
+        }
+        self.faults.lock().as_mut().map_or(Fault::None, Faults::next)
+    }
+}
+
+/// One open database directory. Dropping it waits for the batch in flight and closes the files.
+pub struct Engine {
+    shared: Arc<Shared>,
+    committer: Option<JoinHandle<()>>,
+}
+
+/// The engines that are open in this process, by canonical directory.
+static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Engine>>>> = LazyLock::new(Mutex::default);
+
+/// How long opening waits for an engine of this process that is just closing the same directory.
+const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Engine {
+    /// Opens the directory, or returns the engine that this process already has for it.
+    pub fn open(path: &Path) -> Result<Arc<Engine>, OpenError> {
+        let deadline = Instant::now() + CLOSING_PATIENCE;
+        loop {
+            let mut open = OPEN.lock();
+            if let Some(engine) = lookup(&open, path) {
+                return Ok(engine);
+            }
+            match Engine::start(path) {
+                Ok(engine) => {
+                    let engine = Arc::new(engine);
+                    open.retain(|_, engine| engine.strong_count() > 0);
+                    if let Ok(canonical) = path.canonicalize() {
+                        open.insert(canonical, Arc::downgrade(&engine));
+                    }
+                    return Ok(engine);
+                }
+                Err(OpenError::Held { pid, .. })
+                    if pid == std::process::id().to_string() && Instant::now() < deadline =>
+                {
+                    drop(open);
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The engine that this process has open for `path`.
+    pub fn find(path: &Path) -> Option<Arc<Engine>> {
+        lookup(&OPEN.lock(), path)
+    }
+
+    fn start(path: &Path) -> Result<Engine, OpenError> {
+        let directory = Directory::hold(path)?;
+        let file = directory.data_file();
+        let unusable = |source| OpenError::Storage { path: file.clone(), source };
+        let (storage, ceiling) = Storage::open(&file).map_err(unusable)?;
+        let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
+        // The first versions of this process are durable before anybody sees them.
+        let (version, ceiling) = clock.begin_batch(Instant::now());
+        storage.apply([], ceiling).map_err(unusable)?;
+        clock.publish(version, ceiling);
+        let snapshot = storage.snapshot().map_err(unusable)?;
+        let shared = Arc::new(Shared {
+            storage,
+            views: Mutex::new(Views::new(clock, snapshot)),
+            waiting: Mutex::default(),
+            work: Condvar::new(),
+            watches: Watches::default(),
+            faults: Mutex::default(),
+            has_faults: AtomicBool::new(false),
+            poisoned: AtomicBool::new(false),
+            _directory: directory,
+        });
+        let committer = Committer::new(Arc::clone(&shared), Resolver::new(version));
+        let committer = thread::Builder::new()
+            .name("fdb-committer".to_owned())
+            .spawn(move || committer.run())
+            .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        Ok(Engine { shared, committer: Some(committer) })
+    }
+
+    /// A new read version and the view at it.
+    pub fn read(&self) -> View {
+        let mut views = self.shared.views.lock();
+        let view = views.read(Instant::now());
+        let wants_ceiling = views.clock().wants_ceiling();
+        drop(views);
+        if wants_ceiling {
+            self.shared.waiting.lock().raise_ceiling = true;
+            self.shared.work.notify_one();
+        }
+        view
+    }
+
+    /// The view at a version that the client chose.
+    pub fn read_at(&self, version: i64) -> Result<View> {
+        self.shared.views.lock().at(version, Instant::now())
+    }
+
+    /// Queues a commit; its answer comes on the committer's thread.
+    pub fn commit(&self, request: CommitRequest) {
+        self.shared.waiting.lock().requests.push_back(request);
+        self.shared.work.notify_one();
+    }
+
+    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
+    pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
+        self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
+        self.shared.watches.recheck(key, &self.read());
+        let shared = Arc::downgrade(&self.shared);
+        let (key, weak) = (key.to_vec(), Arc::downgrade(future));
+        future.hook(Box::new(move || {
+            if let (Some(shared), Some(future)) = (shared.upgrade(), weak.upgrade()) {
+                shared.watches.forget(&key, &future);
+            }
+        }));
+    }
+
+    /// Installs or, with `None`, removes a plan of faults.
+    pub fn set_faults(&self, faults: Option<Faults>) {
+        let mut slot = self.shared.faults.lock();
+        self.shared.has_faults.store(faults.is_some(), Ordering::Release);
+        *slot = faults;
+    }
+}
+
+fn lookup(open: &HashMap<PathBuf, Weak<Engine>>, path: &Path) -> Option<Arc<Engine>> {
+    open.get(&path.canonicalize().ok()?)?.upgrade()
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().closing = true;
+        self.shared.work.notify_one();
+        if let Some(committer) = self.committer.take()
+            && committer.thread().id() != thread::current().id()
+        {
+            // A panic of the committer has already been reported by the panic hook.
+            let _ = committer.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Engine")
+    }
+}

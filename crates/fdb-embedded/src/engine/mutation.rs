@@ -1,0 +1,99 @@
+//! What a transaction asks the storage to change, and how a versionstamp gets into it.
+
+use super::atomic::AtomicOp;
+use crate::range_set::{KeyRange, key_after};
+
+/// Bytes of a versionstamp: an 8-byte commit version and a 2-byte order within it, both big-endian.
+pub const STAMP_LEN: usize = 10;
+
+/// The ten bytes that a commit puts where a transaction left a place for its versionstamp.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp(pub [u8; STAMP_LEN]);
+
+impl Stamp {
+    /// The stamp of the `order`-th transaction committed at `version`.
+    #[must_use]
+    pub fn new(version: i64, order: u16) -> Stamp {
+        let mut bytes = [0; STAMP_LEN];
+        bytes[..8].copy_from_slice(&version.to_be_bytes());
+        bytes[8..].copy_from_slice(&order.to_be_bytes());
+        Stamp(bytes)
+    }
+
+    /// Writes the stamp over the ten bytes at `offset`, which the client has checked to be inside.
+    fn place(self, bytes: &mut [u8], offset: usize) {
+        bytes[offset..offset + STAMP_LEN].copy_from_slice(&self.0);
+    }
+}
+
+/// One change, in the order in which the transaction's changes are to be applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the fields are what their names say")]
+pub enum Mutation {
+    /// Sets a key.
+    Set { key: Vec<u8>, value: Vec<u8> },
+    /// Clears `[begin, end)`.
+    ClearRange { begin: Vec<u8>, end: Vec<u8> },
+    /// Applies an atomic operation.
+    Atomic { op: AtomicOp, key: Vec<u8>, operand: Vec<u8> },
+    /// Sets a key that gets the commit's versionstamp at `offset`.
+    StampedKey { key: Vec<u8>, offset: usize, value: Vec<u8> },
+    /// Sets a key to a value that gets the commit's versionstamp at `offset`.
+    StampedValue { key: Vec<u8>, value: Vec<u8>, offset: usize },
+}
+
+impl Mutation {
+    /// The mutation with `stamp` in its place: a plain `Set` where it was a stamped one.
+    #[must_use]
+    pub fn stamped(self, stamp: Stamp) -> Mutation {
+        match self {
+            Self::StampedKey { mut key, offset, value } => {
+                stamp.place(&mut key, offset);
+                Self::Set { key, value }
+            }
+            Self::StampedValue { key, mut value, offset } => {
+                stamp.place(&mut value, offset);
+                Self::Set { key, value }
+            }
+            other => other,
+        }
+    }
+
+    /// The range of keys that the mutation writes, for one that needs no stamp.
+    #[must_use]
+    pub fn write_range(&self) -> KeyRange {
+        match self {
+            Self::ClearRange { begin, end } => (begin.clone(), end.clone()),
+            Self::Set { key, .. }
+            | Self::Atomic { key, .. }
+            | Self::StampedKey { key, .. }
+            | Self::StampedValue { key, .. } => (key.clone(), key_after(key)),
+        }
+    }
+
+    /// Bytes of keys and values that the mutation carries.
+    #[must_use]
+    pub fn payload_len(&self) -> usize {
+        let (a, b) = match self {
+            Self::Set { key, value }
+            | Self::StampedKey { key, value, .. }
+            | Self::StampedValue { key, value, .. } => (key, value),
+            Self::ClearRange { begin, end } => (begin, end),
+            Self::Atomic { key, operand, .. } => (key, operand),
+        };
+        a.len() + b.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stamp_is_version_then_order_big_endian() {
+        let mutation = Mutation::StampedKey { key: vec![0xff; 13], offset: 2, value: vec![9] };
+        let expected = [0xff, 0xff, 0, 0, 0, 0, 0, 0, 1, 2, 0, 3, 0xff];
+        let stamped = mutation.stamped(Stamp::new(0x0102, 3));
+        assert_eq!(stamped, Mutation::Set { key: expected.to_vec(), value: vec![9] });
+    }
+}

@@ -1,0 +1,169 @@
+//! Futures: a value or an error that arrives once, and the callbacks that wait for it.
+//!
+//! A callback registered on a ready future runs at once on the caller's thread; on a pending one it runs on the
+//! network thread, once, after the value is visible. *Hooks* are our own, run where the future is completed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+use crate::error::{Code, Result};
+use crate::network;
+use crate::rows::RowSet;
+
+/// What a future carries. The getter of the C API has to match it.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the variants are the C API's result types")]
+pub enum Output {
+    Void,
+    Int64(i64),
+    Double(f64),
+    Key(Bytes),
+    Value(Option<Bytes>),
+    Rows(RowSet),
+    Keys(Vec<Bytes>),
+    Strings(Vec<std::ffi::CString>),
+}
+
+type Callback = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct Waiting {
+    hooks: Vec<Callback>,
+    callbacks: Vec<Callback>,
+}
+
+enum State {
+    Pending(Waiting),
+    Ready(Result<Arc<Output>>),
+}
+
+/// A shared, single-assignment result.
+pub struct Future {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl Future {
+    /// A future that is not ready yet.
+    #[must_use]
+    pub fn pending() -> Arc<Future> {
+        Self::with(State::Pending(Waiting::default()))
+    }
+
+    /// A future that is ready from the start.
+    #[must_use]
+    pub fn ready(result: Result<Output>) -> Arc<Future> {
+        Self::with(State::Ready(result.map(Arc::new)))
+    }
+
+    fn with(state: State) -> Arc<Future> {
+        Arc::new(Future { state: Mutex::new(state), ready: Condvar::new() })
+    }
+
+    /// True once there is a value or an error.
+    pub fn is_ready(&self) -> bool {
+        matches!(*self.state.lock(), State::Ready(_))
+    }
+
+    /// The result; `FUTURE_NOT_SET` while pending.
+    pub fn result(&self) -> Result<Arc<Output>> {
+        match &*self.state.lock() {
+            State::Ready(result) => result.clone(),
+            State::Pending(_) => Err(Code::FUTURE_NOT_SET),
+        }
+    }
+
+    /// Gives the future its result, unless it already has one. True when this call did it.
+    pub fn complete(&self, result: Result<Output>) -> bool {
+        let waiting = {
+            let mut state = self.state.lock();
+            let State::Pending(waiting) = &mut *state else { return false };
+            let waiting = std::mem::take(waiting);
+            *state = State::Ready(result.map(Arc::new));
+            self.ready.notify_all();
+            waiting
+        };
+        for hook in waiting.hooks {
+            hook();
+        }
+        network::post(waiting.callbacks);
+        true
+    }
+
+    /// Completes without a value.
+    pub fn succeed(&self) -> bool {
+        self.complete(Ok(Output::Void))
+    }
+
+    /// Completes with an error.
+    pub fn fail(&self, code: Code) -> bool {
+        self.complete(Err(code))
+    }
+
+    /// Runs `callback` on the network thread once the result is there; at once, here, if it is there already.
+    pub fn on_ready(&self, callback: Callback) {
+        self.register(callback, |waiting| &mut waiting.callbacks);
+    }
+
+    /// Runs `hook` as part of the completion, on whatever thread completes.
+    pub fn hook(&self, hook: Callback) {
+        self.register(hook, |waiting| &mut waiting.hooks);
+    }
+
+    fn register(&self, callback: Callback, list: fn(&mut Waiting) -> &mut Vec<Callback>) {
+        if let State::Pending(waiting) = &mut *self.state.lock() {
+            list(waiting).push(callback);
+            return;
+        }
+        callback();
+    }
+
+    /// Blocks until the result is there. On the network thread that would never end, so it is refused there.
+    pub fn block_until_ready(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        if matches!(*state, State::Pending(_)) && network::is_network_thread() {
+            return Err(Code::BLOCKED_FROM_NETWORK_THREAD);
+        }
+        while matches!(*state, State::Pending(_)) {
+            self.ready.wait(&mut state);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Future {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &*self.state.lock() {
+            State::Pending(_) => f.write_str("Future(pending)"),
+            State::Ready(result) => write!(f, "Future({result:?})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn the_first_result_stays_and_hooks_run_once() {
+        let future = Future::pending();
+        let runs = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&runs);
+        future.hook(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert_eq!(future.result().unwrap_err(), Code::FUTURE_NOT_SET);
+        assert!(future.complete(Ok(Output::Int64(7))));
+        assert!(!future.fail(Code::OPERATION_CANCELLED));
+        assert!(matches!(*future.result().unwrap(), Output::Int64(7)));
+        assert_eq!(runs.load(Ordering::Relaxed), 1);
+        let count = Arc::clone(&runs);
+        future.on_ready(Box::new(move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        }));
+        assert_eq!(runs.load(Ordering::Relaxed), 2, "on a ready future it runs at once");
+    }
+}

@@ -1,0 +1,181 @@
+//! Sets of half-open key ranges, kept coalesced.
+//!
+//! Used for conflict ranges, cleared ranges and unreadable ranges alike.
+
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// A key range, begin inclusive, end exclusive.
+pub type KeyRange = (Vec<u8>, Vec<u8>);
+
+/// The first key after `key`: `key` and a zero byte.
+#[must_use]
+pub fn key_after(key: &[u8]) -> Vec<u8> {
+    let mut after = Vec::with_capacity(key.len() + 1);
+    after.extend_from_slice(key);
+    after.push(0);
+    after
+}
+
+/// Disjoint, non-adjacent ranges in key order.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RangeSet {
+    ranges: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl RangeSet {
+    /// True when no key is in the set.
+    pub fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// How many disjoint ranges the set has.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        self.ranges.clear();
+    }
+
+    /// The ranges in key order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        self.ranges.iter().map(|(begin, end)| (begin.as_slice(), end.as_slice()))
+    }
+
+    /// Adds one key.
+    pub fn insert_key(&mut self, key: &[u8]) {
+        self.insert(key.to_vec(), key_after(key));
+    }
+
+    /// Adds `[begin, end)`; an empty range changes nothing.
+    pub fn insert(&mut self, mut begin: Vec<u8>, mut end: Vec<u8>) {
+        if begin >= end {
+            return;
+        }
+        if let Some((b, e)) = self.ranges.range::<[u8], _>((Unbounded, Included(&begin[..]))).next_back()
+            && *e >= begin
+        {
+            if *e >= end {
+                return;
+            }
+            begin.clone_from(b);
+        }
+        while let Some((b, e)) =
+            self.ranges.range::<[u8], _>((Included(&begin[..]), Included(&end[..]))).next_back()
+        {
+            if *e > end {
+                end.clone_from(e);
+            }
+            let b = b.clone();
+            self.ranges.remove(&b);
+        }
+        self.ranges.insert(begin, end);
+    }
+
+    /// Takes `[begin, end)` out of the set.
+    pub fn remove(&mut self, begin: &[u8], end: &[u8]) {
+        if begin >= end {
+            return;
+        }
+        let hit: Vec<KeyRange> =
+            self.intersecting(begin, end).map(|(b, e)| (b.to_vec(), e.to_vec())).collect();
+        for (b, e) in hit {
+            self.ranges.remove(&b);
+            if b.as_slice() < begin {
+                self.ranges.insert(b, begin.to_vec());
+            }
+            if e.as_slice() > end {
+                self.ranges.insert(end.to_vec(), e);
+            }
+        }
+    }
+
+    /// The range that holds `key`, if one does.
+    pub fn containing(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
+        let (begin, end) = self.ranges.range::<[u8], _>((Unbounded, Included(key))).next_back()?;
+        (key < end.as_slice()).then_some((begin, end))
+    }
+
+    /// True when `key` is in the set.
+    pub fn contains(&self, key: &[u8]) -> bool {
+        self.containing(key).is_some()
+    }
+
+    /// The ranges that share a key with `[begin, end)`, in key order.
+    pub fn intersecting<'s>(
+        &'s self,
+        begin: &'s [u8],
+        end: &'s [u8],
+    ) -> impl DoubleEndedIterator<Item = (&'s [u8], &'s [u8])> {
+        let first =
+            self.containing(begin).filter(|(b, _)| *b < begin && begin < end).map(|(b, _)| b).into_iter();
+        let rest = (begin < end)
+            .then(|| self.ranges.range::<[u8], _>((Included(begin), Excluded(end))))
+            .into_iter()
+            .flatten()
+            .map(|(b, _)| b.as_slice());
+        first.chain(rest).map(|b| (b, self.ranges[b].as_slice()))
+    }
+
+    /// True when some key of `[begin, end)` is in the set.
+    pub fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.intersecting(begin, end).next().is_some()
+    }
+}
+
+impl FromIterator<KeyRange> for RangeSet {
+    fn from_iter<I: IntoIterator<Item = KeyRange>>(ranges: I) -> Self {
+        let mut set = RangeSet::default();
+        for (begin, end) in ranges {
+            set.insert(begin, end);
+        }
+        set
+    }
+}
+
+impl IntoIterator for RangeSet {
+    type Item = KeyRange;
+    type IntoIter = std::collections::btree_map::IntoIter<Vec<u8>, Vec<u8>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.ranges.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn ranges() -> impl Strategy<Value = Vec<(bool, u8, u8)>> {
+        proptest::collection::vec((any::<bool>(), 0u8..40, 0u8..40), 0..24)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_bitmap(steps in ranges()) {
+            let mut set = RangeSet::default();
+            let mut bitmap = [false; 40];
+            for (add, begin, end) in steps {
+                if add {
+                    set.insert(vec![begin], vec![end]);
+                } else {
+                    set.remove(&[begin], &[end]);
+                }
+                for key in begin..end {
+                    bitmap[usize::from(key)] = add;
+                }
+                for (key, member) in (0u8..).zip(bitmap) {
+                    prop_assert_eq!(set.contains(&[key]), member);
+                    prop_assert_eq!(set.intersects(&[key], &[key, 0]), member);
+                }
+                let listed: Vec<_> = set.iter().collect();
+                prop_assert!(listed.windows(2).all(|pair| pair[0].1 < pair[1].0), "coalesced: {:?}", listed);
+                let hit = bitmap[usize::from(begin.min(end))..usize::from(end.max(begin))].contains(&true);
+                prop_assert_eq!(set.intersects(&[begin.min(end)], &[end.max(begin)]), hit);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The rows of a range read: one buffer of bytes and where each key and value lies in it.
+
+use std::ops::Range;
+
+/// Rows in the order in which they were read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct RowSet {
+    bytes: Vec<u8>,
+    /// For each row where its key begins, where its value begins, and where that ends.
+    rows: Vec<[usize; 3]>,
+    /// A limit stopped the read: there may be more rows.
+    pub more: bool,
+}
+
+impl RowSet {
+    /// Appends a row.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        let middle = self.bytes.len();
+        self.bytes.extend_from_slice(value);
+        self.rows.push([begin, middle, self.bytes.len()]);
+    }
+
+    /// How many rows there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// True without rows.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The key and value of row `index`.
+    #[must_use]
+    pub fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
+        let [begin, middle, end] = *self.rows.get(index)?;
+        let cut = |range: Range<usize>| &self.bytes[range];
+        Some((cut(begin..middle), cut(middle..end)))
+    }
+
+    /// The rows in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).filter_map(|index| self.get(index))
+    }
+
+    /// Bytes of all keys and values.
+    #[must_use]
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+}
