@@ -4,7 +4,7 @@
 //! A UUID is 30 and its 16 bytes. The range of a tuple is from its packed form and 00 to its packed form and FF.
 
 use super::*;
-use crate::keys::{items, tokens};
+use crate::keys::{counters, items, tokens};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -14,69 +14,80 @@ fn hex(bytes: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
 }
 
+/// Holds the bytes we make against a vector, and the vector against the page.
+#[track_caller]
+fn golden(made: &[u8], vector: &str) {
+    assert_eq!(made, hex(vector));
+    let spaced: Vec<String> = made.iter().map(|byte| format!("{byte:02x}")).collect();
+    let spaced = spaced.join(" ");
+    assert!(PAGE.contains(&format!("`{spaced}`")), "docs/KEYSPACE.md has no vector {spaced}");
+}
+
+const PAGE: &str = include_str!("../../../../../docs/KEYSPACE.md");
+
 #[test]
 fn queue_q() {
     // "q" is 71, so (q) is 01 71 00.
     let space = Space::new(b"", b"q").unwrap();
-    assert_eq!(space.queue, hex("017100"));
+    golden(&space.queue, "017100");
     // "npush" is 6e 70 75 73 68.
-    assert_eq!(space.npush, hex("017100 01 6e70757368 00"));
+    golden(&space.npush, "017100 01 6e70757368 00");
     // "npop" is 6e 70 6f 70.
-    assert_eq!(space.npop, hex("017100 01 6e706f70 00"));
+    golden(&space.npop, "017100 01 6e706f70 00");
+    let (begin, end) = space.queue_range();
+    golden(&begin, "017100 00");
+    golden(&end, "017100 ff");
     // "val" is 76 61 6c.
-    assert_eq!(space.items, hex("017100 01 76616c 00"));
-    // "token" is 74 6f 6b 65 6e.
-    assert_eq!(space.tokens, hex("017100 01 746f6b656e 00"));
-    assert_eq!(space.queue_range(), (hex("017100 00"), hex("017100 ff")));
-    assert_eq!(space.item_range(), (hex("017100 0176616c00 00"), hex("017100 0176616c00 ff")));
+    let (begin, end) = space.item_range();
+    golden(&begin, "017100 01 76616c 00 00");
+    golden(&end, "017100 01 76616c 00 ff");
+    golden(&counters::increment(1), "0100000000000000");
 }
 
 #[test]
-fn the_parameter_of_a_push_to_q() {
+fn the_operand_of_a_push_to_q() {
     // (q, "val") has 3 + 5 bytes and the code 33 one more, so the stamp stands at 9: 09000000 little endian.
     // The second push of a transaction has the user version 1: 0001 big endian.
     let space = Space::new(b"", b"q").unwrap();
-    assert_eq!(
-        items::pending(&space.items, 1),
-        hex("017100 0176616c00 33 ffffffffffffffffffff 0001 09000000")
-    );
+    golden(&items::pending(&space.items, 1), "017100 0176616c00 33 ffffffffffffffffffff 0001 09000000");
 }
 
 #[test]
 fn an_item_of_q() {
-    // Committed at version 0x1a2b3c4d5e6f, as the fourth of its batch, push number 1 of its transaction.
+    // Committed at version 0x1a2b3c4d5e6f, as number 3 of its version, push number 1 of its transaction.
     let space = Space::new(b"", b"q").unwrap();
-    let key = hex("017100 0176616c00 33 00001a2b3c4d5e6f 0003 0001");
-    let stamp = items::decode(&space.items, &key).unwrap();
+    let vector = "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0001";
+    let stamp = items::decode(&space.items, &hex(vector)).unwrap();
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
+    golden(&items::key(&space.items, stamp), vector);
+    golden(&items::after(&space.items, stamp), "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002");
 }
 
 #[test]
 fn a_token_slot_of_q() {
     let space = Space::new(b"", b"q").unwrap();
     let id = SessionId(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
-    // A UUID has a fixed length, so its zero bytes are not escaped.
-    assert_eq!(
-        tokens::key(&space.tokens, id),
-        hex("017100 01746f6b656e00 30 00112233445566778899aabbccddeeff")
-    );
-    // Attempt 258 is 0x0102; the stamp's place in the value is byte 8.
-    assert_eq!(tokens::pending(258).to_vec(), hex("0201000000000000 ffffffffffffffffffff 08000000"));
-    let token = tokens::decode(&hex("0201000000000000 00001a2b3c4d5e6f 0003")).unwrap();
+    // "token" is 74 6f 6b 65 6e. A UUID has a fixed length, so its zero bytes are not escaped.
+    golden(&tokens::key(&space.tokens, id), "017100 01 746f6b656e 00 30 00112233445566778899aabbccddeeff");
+    // Attempt 258 is 0x0102, little endian; the stamp's place in the value is byte 8.
+    golden(&tokens::pending(258), "0201000000000000 ffffffffffffffffffff 08000000");
+    let value = "0201000000000000 00001a2b3c4d5e6f 0003";
+    let token = tokens::decode(&hex(value)).unwrap();
     assert_eq!((token.attempt, token.version()), (258, 0x1a2b_3c4d_5e6f));
+    golden(&hex(value), value);
 }
 
 #[test]
 fn a_name_with_zero_bytes_is_escaped() {
     // The name 00 61 00 becomes 00 FF 61 00 FF.
     let space = Space::new(b"", b"\0a\0").unwrap();
-    assert_eq!(space.queue, hex("01 00ff 61 00ff 00"));
-    assert_eq!(space.npush, hex("01 00ff 61 00ff 00 01 6e70757368 00"));
-    // 6 + 1 bytes of name, 5 of "val" and the code: 13, which is 0d.
-    assert_eq!(
-        items::pending(&space.items, 0),
-        hex("01 00ff 61 00ff 00 0176616c00 33 ffffffffffffffffffff 0000 0d000000")
+    golden(&space.queue, "01 00ff 61 00ff 00");
+    golden(&space.npush, "01 00ff 61 00ff 00 01 6e70757368 00");
+    // 7 bytes of (q), 5 of "val" and the code: the stamp stands at 13, which is 0d.
+    golden(
+        &items::pending(&space.items, 0),
+        "01 00ff 61 00ff 00 0176616c00 33 ffffffffffffffffffff 0000 0d000000",
     );
 }
 
@@ -84,10 +95,10 @@ fn a_name_with_zero_bytes_is_escaped() {
 fn a_prefix_stands_raw_before_every_key() {
     // Its zero byte is not escaped: a prefix is no tuple element. The stamp moves on by its 3 bytes, to 12.
     let space = Space::new(b"\x15\x00p", b"q").unwrap();
-    assert_eq!(space.npop, hex("150070 017100 016e706f7000"));
-    assert_eq!(
-        items::pending(&space.items, 0),
-        hex("150070 017100 0176616c00 33 ffffffffffffffffffff 0000 0c000000")
+    golden(&space.npop, "150070 017100 016e706f7000");
+    golden(
+        &items::pending(&space.items, 0),
+        "150070 017100 0176616c00 33 ffffffffffffffffffff 0000 0c000000",
     );
 }
 

@@ -1,0 +1,107 @@
+//! A database for one test.
+
+use std::sync::OnceLock;
+
+use fdb_embedded::{Faults, Network};
+use foundationdb::options::DatabaseOption;
+use foundationdb::{Database, Transaction};
+use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, retry};
+use tempfile::TempDir;
+
+use super::session_id;
+
+/// A database, and a part of it that belongs to one test alone.
+pub(crate) struct TestDb {
+    pub(crate) db: Database,
+    pub(crate) prefix: Vec<u8>,
+    /// The embedded database's path; `None` on a cluster.
+    url: Option<String>,
+    _dir: Option<TempDir>,
+}
+
+/// Runs a test on a database of its own, and clears what it wrote.
+pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
+    static NETWORK: OnceLock<Network> = OnceLock::new();
+    NETWORK.get_or_init(|| Network::start().unwrap());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let t = TestDb::open();
+        test(&t).await;
+        let mut end = t.prefix.clone();
+        end.push(0xff);
+        t.run(async |tr| {
+            tr.clear_range(&t.prefix, &end);
+            Ok(())
+        })
+        .await;
+    });
+}
+
+impl TestDb {
+    fn open() -> TestDb {
+        let prefix = format!("kvqueue-test/{}/", uuid::Uuid::now_v7()).into_bytes();
+        let (url, dir) = match std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
+            Ok(cluster) => (cluster, None),
+            Err(_) => {
+                let dir = tempfile::tempdir().unwrap();
+                (format!("embedded:{}", dir.path().join("db").display()), Some(dir))
+            }
+        };
+        let db = Database::from_path(&url).unwrap();
+        // Back-off is not what is tested, and waiting it out is most of what a test with faults would do.
+        db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
+        TestDb { db, prefix, url: dir.is_some().then_some(url), _dir: dir }
+    }
+
+    /// The queue `name` in this test's part.
+    pub(crate) fn queue(&self, name: impl AsRef<[u8]>) -> Queue {
+        Queue::new(&self.prefix, name.as_ref()).unwrap()
+    }
+
+    /// A new session at a queue.
+    pub(crate) fn session(&self, queue: &Queue) -> Session {
+        Session::new(queue.clone(), session_id())
+    }
+
+    /// Lets commits from now on meet these faults. `false` on a cluster, which has only its own.
+    pub(crate) fn install(&self, faults: Faults) -> bool {
+        let Some(url) = &self.url else {
+            println!("skipped: faults are injected into the embedded engine only");
+            return false;
+        };
+        faults.install(url).unwrap();
+        true
+    }
+
+    /// Ends all faults.
+    pub(crate) fn end_faults(&self) {
+        if let Some(url) = &self.url {
+            Faults::remove(url).unwrap();
+        }
+    }
+
+    /// Runs a body that may commit twice with the same result, until it has committed.
+    pub(crate) async fn run<T>(&self, body: impl AsyncFn(&Transaction) -> Result<T, QueueError>) -> T {
+        let (body, policy) = (&body, RetryPolicy::default());
+        let done = retry::run(&self.db, &policy, |tr| async move {
+            let value = body(&tr).await;
+            (tr, value)
+        });
+        done.await.unwrap().value
+    }
+
+    /// Pushes in a transaction of its own.
+    pub(crate) async fn push(&self, queue: &Queue, payloads: &[&str]) {
+        self.session(queue).push(&self.db, payloads).await.unwrap();
+    }
+
+    /// The payloads in the queue, as text.
+    pub(crate) async fn list(&self, queue: &Queue) -> Vec<String> {
+        super::payloads(&self.run(async |tr| queue.list(tr).await).await)
+    }
+
+    /// The queue's length by its counters.
+    pub(crate) async fn len(&self, queue: &Queue) -> i64 {
+        self.run(async |tr| queue.len(tr).await).await
+    }
+}

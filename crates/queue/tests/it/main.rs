@@ -1,0 +1,23 @@
+//! The queue layer on a database: the embedded engine, or the cluster whose file `KVQUEUE_TEST_CLUSTER_FILE` names.
+//!
+//! On a cluster every test works under a prefix of its own and clears it at the end; tests that need injected faults
+//! are skipped there, and say so.
+
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+// The client library's symbols, for the linker.
+use fdb_embedded as _;
+
+mod common;
+
+mod counters;
+mod interop;
+mod model;
+mod operations;
+mod order;
+mod queues;
+mod sessions;
+mod stress;
+mod sweep;
+mod unknown;
+mod watches;

@@ -1,0 +1,99 @@
+//! Finding the queues under a prefix.
+
+use kvqueue_queue::queues;
+
+use crate::common::{TestDb, k, on_database};
+
+async fn found(t: &TestDb, prefix: &[u8]) -> Vec<String> {
+    let names = t.run(async |tr| queues(tr, prefix).await).await;
+    names.into_iter().map(|name| String::from_utf8(name).unwrap()).collect()
+}
+
+#[test]
+fn queues_are_found_whatever_lies_around_them() {
+    on_database(async |t| {
+        assert!(found(t, &t.prefix).await.is_empty());
+        for name in ["b", "a", "a\0", "a\0b", "ab", "\0"] {
+            t.push(&t.queue(name), &["item"]).await;
+        }
+        let long = [b"\x01".as_slice(), &[b'b'; 300], b"\0\x01npush\0"].concat();
+        let foreign: [&[u8]; 9] = [
+            b"",                          // the prefix itself
+            b"\x00",                      // before all names
+            b"\x01a\x00",                 // the bare tuple (a)
+            b"\x01aa\x00",                // the bare tuple of no queue
+            b"\x01aa\x00\x01other\x00",   // a byte string that is no record of ours
+            b"\x01aa\x00\x15\x01",        // a number
+            b"\x01no end",                // no tuple
+            b"\x02text\x00\x01npush\x00", // a name that is text, not bytes
+            &long,                        // a name too long for a queue
+        ];
+        t.run(async |tr| {
+            for key in foreign {
+                tr.set(&[t.prefix.as_slice(), key].concat(), b"");
+            }
+            Ok(())
+        })
+        .await;
+        assert_eq!(found(t, &t.prefix).await, ["\0", "a", "a\0", "a\0b", "ab", "b"]);
+    });
+}
+
+#[test]
+fn a_queue_exists_from_its_first_push_until_it_is_deleted() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut session = t.session(&q);
+        assert!(session.take(&t.db, k(1)).await.unwrap().items.is_empty());
+        assert!(found(t, &t.prefix).await.is_empty());
+        session.push(&t.db, &["item"]).await.unwrap();
+        session.take(&t.db, k(1)).await.unwrap();
+        assert_eq!(found(t, &t.prefix).await, ["q"]);
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        assert!(found(t, &t.prefix).await.is_empty());
+    });
+}
+
+#[test]
+fn one_record_of_any_kind_makes_a_queue_and_a_token_slot_does_not() {
+    on_database(async |t| {
+        let stamped = [b"\x01val\0\x33".as_slice(), &[7; 12]].concat();
+        let slot = [b"\x01token\0\x30".as_slice(), &[7; 16]].concat();
+        let records: [(&str, &[u8]); 5] = [
+            ("by items", &stamped),
+            ("by npop", b"\x01npop\0"),
+            ("by npush", b"\x01npush\0"),
+            ("not by another name", b"\x01nother\0"),
+            ("not by slots", &slot),
+        ];
+        t.run(async |tr| {
+            for (name, record) in records {
+                let base = t.queue(name).range().0;
+                // A record that sorts before all of ours, so that the first key decides nothing.
+                let earlier = [&base[..base.len() - 1], b"\x01attributes\0"].concat();
+                tr.set(&earlier, b"");
+                tr.set(&[&base[..base.len() - 1], record].concat(), b"");
+            }
+            Ok(())
+        })
+        .await;
+        assert_eq!(found(t, &t.prefix).await, ["by items", "by npop", "by npush"]);
+    });
+}
+
+#[test]
+fn other_prefixes_are_not_looked_at() {
+    on_database(async |t| {
+        t.push(&t.queue("q"), &["item"]).await;
+        let inner = [t.prefix.as_slice(), b"inner/"].concat();
+        assert!(found(t, &inner).await.is_empty());
+        let queue = kvqueue_queue::Queue::new(&inner, b"i").unwrap();
+        t.push(&queue, &["item"]).await;
+        assert_eq!(found(t, &inner).await, ["i"]);
+        assert_eq!(found(t, &t.prefix).await, ["q"]);
+    });
+}

@@ -1,0 +1,124 @@
+//! Waiting for pushes: no wake-up is lost, and none comes for nothing.
+
+use std::time::Duration;
+
+use fdb_embedded::Faults;
+use futures::FutureExt;
+use kvqueue_queue::Watch;
+
+use crate::common::{TestDb, k, on_database, payloads};
+
+/// Waits for a watch; a wake-up that does not come in this time is a lost one.
+async fn woken(watch: Watch) {
+    tokio::time::timeout(Duration::from_secs(30), watch).await.expect("the watch fires").unwrap();
+}
+
+#[test]
+fn consume_k_gives_a_watch_where_it_finds_fewer() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c"]).await;
+        let consume_k = async |n| {
+            let tr = t.db.create_trx().unwrap();
+            let (items, watch) = q.consume_k(&tr, k(n)).await.unwrap();
+            tr.commit().await.unwrap();
+            (payloads(&items), watch)
+        };
+        let (items, watch) = consume_k(2).await;
+        assert_eq!((items, watch.is_none()), (vec!["a".to_owned(), "b".to_owned()], true));
+        let (items, watch) = consume_k(2).await;
+        assert_eq!(items, ["c"]);
+        let watch = watch.expect("fewer than two were there");
+        t.push(&q, &["d"]).await;
+        woken(watch).await;
+        assert_eq!(consume_k(1).await.0, ["d"]);
+    });
+}
+
+#[test]
+fn pops_wake_nobody() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let tr = t.db.create_trx().unwrap();
+        let mut watch = q.watch(&tr);
+        tr.commit().await.unwrap();
+        t.run(async |tr| q.pop(tr).await).await;
+        assert!((&mut watch).now_or_never().is_none());
+        t.push(&q, &["b"]).await;
+        woken(watch).await;
+    });
+}
+
+#[test]
+fn a_push_between_the_look_and_the_watch_is_noticed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        assert!(q.pop(&tr).await.unwrap().is_none());
+        let watch = q.watch(&tr);
+        // Committed after what `tr` reads, before `tr` itself.
+        t.push(&q, &["a"]).await;
+        tr.commit().await.unwrap();
+        woken(watch).await;
+    });
+}
+
+#[test]
+fn one_push_wakes_every_idle_session() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut watches = Vec::new();
+        for _ in 0..10 {
+            watches.push(t.session(&q).take(&t.db, k(1)).await.unwrap().watch.unwrap());
+        }
+        t.push(&q, &["a"]).await;
+        for watch in watches {
+            woken(watch).await;
+        }
+    });
+}
+
+#[test]
+fn deleting_the_queue_wakes_too() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut session = t.session(&q);
+        session.take(&t.db, k(1)).await.unwrap();
+        let watch = session.take(&t.db, k(1)).await.unwrap().watch.unwrap();
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        woken(watch).await;
+    });
+}
+
+#[test]
+fn no_wake_up_is_lost_under_faults() {
+    on_database(async |t| {
+        let faults = Faults::seeded(11).unknown_committed(0.2).unknown_not_committed(0.2).conflict(0.1);
+        if t.install(faults) {
+            rounds(t).await;
+        }
+    });
+}
+
+/// A consumer that idles on its watches alone, against a producer that waits for it.
+async fn rounds(t: &TestDb) {
+    let q = t.queue("q");
+    let (mut consumer, mut producer) = (t.session(&q), t.session(&q));
+    for round in 0..200 {
+        let watch = loop {
+            let taken = consumer.take(&t.db, k(3)).await.unwrap();
+            if let Some(watch) = taken.watch {
+                break watch;
+            }
+        };
+        assert_eq!(t.len(&q).await, 0, "round {round}");
+        producer.push(&t.db, &["a", "b"]).await.unwrap();
+        woken(watch).await;
+    }
+}
