@@ -123,7 +123,12 @@ impl Daemon {
         result
     }
 
-    async fn serve(&self, db: &Arc<Database>, shared: &Arc<Shared>, signals: &Signals) -> Result<(), DaemonError> {
+    async fn serve(
+        &self,
+        db: &Arc<Database>,
+        shared: &Arc<Shared>,
+        signals: &Signals,
+    ) -> Result<(), DaemonError> {
         tokio::select! {
             read = first_read(db) => read?,
             // Nothing has begun, so there is nothing to drain.
@@ -188,6 +193,9 @@ async fn first_read(db: &Database) -> Result<(), DaemonError> {
 
 impl std::fmt::Debug for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Daemon").field("config", &self.config).field("handlers", &self.registry).finish_non_exhaustive()
+        f.debug_struct("Daemon")
+            .field("config", &self.config)
+            .field("handlers", &self.registry)
+            .finish_non_exhaustive()
     }
 }

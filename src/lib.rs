@@ -21,13 +21,15 @@
 //! ```no_run
 //! use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
 //!
+//! #[derive(serde::Deserialize)]
+//! #[serde(deny_unknown_fields)]
 //! struct Email {
 //!     from: String,
 //! }
 //!
 //! impl Email {
 //!     fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
-//!         settings.parse().map(|from| Self { from })
+//!         settings.parse()
 //!     }
 //! }
 //!

@@ -136,7 +136,9 @@ async fn finished(crew: &mut Crew) {
 impl From<End> for RunError {
     fn from(end: End) -> Self {
         match end {
-            End::TooManyFailures { queue, restarts, within } => Self::ConsumersFailed { queue, restarts, within },
+            End::TooManyFailures { queue, restarts, within } => {
+                Self::ConsumersFailed { queue, restarts, within }
+            }
             // A crew that finished is no error; whoever asks has lost its supervisor.
             End::Finished | End::SupervisorDied => Self::SupervisorDied,
         }

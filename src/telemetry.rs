@@ -1,6 +1,6 @@
 //! Logs: to stderr, for people or as JSON.
 
-use std::io::IsTerminal;
+use std::{any::Any, io::IsTerminal};
 
 use tracing_subscriber::{
     filter::{LevelFilter, Targets},
@@ -34,11 +34,17 @@ pub fn init(log: &Log) -> Result<(), ConfigError> {
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     tracing::error!(
-        reason = panic.payload_as_str().unwrap_or("no message"),
+        reason = panic_text(panic.payload()),
         location = panic.location().map(tracing::field::display),
         thread = thread.name().unwrap_or("unnamed"),
         "panic"
     );
+}
+
+/// What a panic said.
+pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")
 }
 
 /// Reads `info` or `info,kvqueue::actors=debug`.

@@ -63,7 +63,8 @@ impl Consumer {
             Effect::Wait => self.wait(context),
             Effect::Pause { failures } => {
                 let pause = tokio::time::sleep(backoff::pause(failures));
-                let pause = pause.into_actor(self).map(|(), actor, context| actor.on(Event::PauseOver, context));
+                let pause =
+                    pause.into_actor(self).map(|(), actor, context| actor.on(Event::PauseOver, context));
                 self.waiting = Some(context.spawn(pause));
             }
             Effect::StopWaiting => {

@@ -1,9 +1,12 @@
 //! Durations as people write them: `"30s"`, `"500ms"`, `"1h 30m"`.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use jiff::SignedDuration;
-use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
+use serde::{
+    Deserializer, Serializer,
+    de::{Error, Visitor},
+};
 
 /// Renders `value` the way the configuration reads it back, as in `1m 30s`.
 pub(crate) fn format(value: Duration) -> String {
@@ -13,8 +16,9 @@ pub(crate) fn format(value: Duration) -> String {
 
 /// Reads a duration; the error is a fragment that shows the accepted form.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let signed: SignedDuration =
-        text.parse().map_err(|_| format!("{text:?} is not a duration; write it as in \"30s\" or \"500ms\""))?;
+    let signed: SignedDuration = text
+        .parse()
+        .map_err(|_| format!("{text:?} is not a duration; write it as in \"30s\" or \"500ms\""))?;
     Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; a duration starts at \"0s\""))
 }
 
@@ -23,14 +27,27 @@ pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok
 }
 
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(input)?;
-    parse(&text).map_err(D::Error::custom)
+    input.deserialize_str(Text)
+}
+
+/// Says what is wanted when something else than a text is found.
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as \"30s\"")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+        parse(text).map_err(E::custom)
+    }
 }
 
 /// The same for a duration that may be absent.
 pub(crate) mod optional {
-    use super::{Deserialize, Deserializer, Duration, Serializer};
-    use serde::de::Error as _;
+    use super::{Deserializer, Duration, Serializer};
 
     pub(crate) fn serialize<S: Serializer>(value: &Option<Duration>, out: S) -> Result<S::Ok, S::Error> {
         match value {
@@ -39,9 +56,9 @@ pub(crate) mod optional {
         }
     }
 
+    /// A key that is absent takes its default, so a value that is there is a duration.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
-        let text = Option::<String>::deserialize(input)?;
-        text.map(|text| super::parse(&text)).transpose().map_err(D::Error::custom)
+        super::deserialize(input).map(Some)
     }
 }
 
@@ -60,10 +77,7 @@ mod tests {
 
     #[test]
     fn a_bare_number_or_a_negative_duration_is_refused_with_the_form_to_use() {
-        assert_eq!(
-            parse("30").unwrap_err(),
-            "\"30\" is not a duration; write it as in \"30s\" or \"500ms\""
-        );
+        assert_eq!(parse("30").unwrap_err(), "\"30\" is not a duration; write it as in \"30s\" or \"500ms\"");
         assert_eq!(parse("-1s").unwrap_err(), "\"-1s\" is negative; a duration starts at \"0s\"");
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read {}; name a readable file with --config", path.display())]
+    #[error("cannot read configuration {} (name a readable file with --config)", path.display())]
     Unreadable {
         /// The file as given.
         path: PathBuf,
@@ -22,7 +22,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// A key that does not exist, or a value of the wrong type.
-    #[error("{key}: {problem} ({origin}); `kvqueue config show` prints the keys in use, docs/CONFIG.md all of them")]
+    #[error("{key}: {problem} ({origin}); see docs/CONFIG.md")]
     Key {
         /// The dotted path of the key.
         key: String,

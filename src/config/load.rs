@@ -24,8 +24,7 @@ fn load_from(file: Option<&Path>, environment: Environment) -> Result<Config, Co
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path)
-        .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })
 }
 
 /// Where the layers above the defaults come from, for messages.
@@ -114,21 +113,25 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"");
-        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"");
-        insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"");
-        insta::assert_snapshot!(problem("grace = 30", &[]), @"");
-        insta::assert_snapshot!(problem("grace = '30'", &[]), @"");
-        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"");
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"");
-        insta::assert_snapshot!(problem("database", &[]), @"");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"");
+        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `consumers`, `handler-timeout`, `slow-look`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected `human` or `json` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected usize (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("database", &[]), @"DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
+  |
+1 | database
+  |         ^
+key with no value, expected `=`");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected `human` or `json` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
     }
 
     #[test]
     fn an_unreadable_file_is_named() {
         let error = load_from(Some(Path::new("/nowhere/kvqueue.toml")), Environment::default()).unwrap_err();
-        insta::assert_snapshot!(error, @"");
+        insta::assert_snapshot!(error, @"cannot read configuration /nowhere/kvqueue.toml (name a readable file with --config)");
     }
 }

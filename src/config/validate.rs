@@ -44,7 +44,12 @@ impl QueueConfig {
         self.validate_consumers(&key("consumers"))?;
         if self.slow_look.is_zero() {
             let fix = "write a time such as \"30s\"; pushes wake consumers at once in any case";
-            return Err(ConfigError::value(key("slow-look"), "\"0s\"", "an idle consumer would never rest", fix));
+            return Err(ConfigError::value(
+                key("slow-look"),
+                "\"0s\"",
+                "an idle consumer would never rest",
+                fix,
+            ));
         }
         match self.handler_timeout {
             Some(timeout) => validate_timeout(key("handler-timeout"), timeout, grace),
@@ -124,17 +129,17 @@ mod tests {
     #[test]
     fn messages_name_key_value_and_fix() {
         let queue = |line: &str| format!("[queues.emails]\nhandler = 'log'\n{line}");
-        insta::assert_snapshot!(problem("database = ''"), @"");
-        insta::assert_snapshot!(problem("database = 'embedded:'"), @"");
-        insta::assert_snapshot!(problem("log.level = 'loud'"), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = []")), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"");
-        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"");
-        insta::assert_snapshot!(problem(&queue("slow-look = '0s'")), @"");
-        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @"");
-        insta::assert_snapshot!(problem(&queue("handler-timeout = '1m'")), @"");
+        insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"queues.emails.consumers[0].count = 100000: a process may hold 1000 consumers of one queue; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"queues.emails.consumers = 1200 in all: a process may hold 1000 consumers of one queue; lower the counts");
+        insta::assert_snapshot!(problem(&queue("slow-look = '0s'")), @r#"queues.emails.slow-look = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (grace = "30s"), so a stop would lose it; raise grace or lower the timeout"#);
     }
 }

@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::{batch::Batch, source::Source};
-use crate::handlers::{Context, Outcome, StopRequest};
+use crate::{
+    handlers::{Context, Outcome, StopRequest},
+    telemetry::panic_text,
+};
 
 /// How long a handler whose item is cancelled may go on before it is dropped.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -89,11 +92,7 @@ async fn last_moment(mut task: JoinHandle<Outcome>, reason: String) -> Outcome {
 fn outcome(done: Result<Outcome, JoinError>) -> Outcome {
     match done.map_err(JoinError::try_into_panic) {
         Ok(outcome) => outcome,
-        Err(Ok(panic)) => {
-            let text = panic.downcast_ref::<&str>().copied();
-            let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-            Outcome::failed(format_args!("the handler panicked: {}", text.unwrap_or("no message")))
-        }
+        Err(Ok(panic)) => Outcome::failed(format_args!("the handler panicked: {}", panic_text(&*panic))),
         Err(Err(_)) => Outcome::failed("the handler's task was cancelled with the runtime"),
     }
 }

@@ -72,7 +72,6 @@ impl Default for Registry {
     }
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,11 +87,11 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("exce", ""), @"");
-        insta::assert_snapshot!(problem("log", "loud = true"), @"");
-        insta::assert_snapshot!(problem("exec", ""), @"");
-        insta::assert_snapshot!(problem("exec", "command = []"), @"");
-        insta::assert_snapshot!(problem("exec", "command = 'ls'"), @"");
-        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @"");
+        insta::assert_snapshot!(problem("exce", ""), @r#"queues.emails.handler = "exce": there is no such handler; use one of exec, log, stdout"#);
+        insta::assert_snapshot!(problem("log", "loud = true"), @r#"queues.emails.handler-config: handler "log": loud: this handler has no settings; remove it"#);
+        insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
+        insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);
+        insta::assert_snapshot!(problem("exec", "command = 'ls'"), @r#"queues.emails.handler-config: handler "exec": command: invalid type: string "ls", expected a sequence; write command = ["program", "argument"] in handler-config"#);
+        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected `command` or `stderr-limit`; write command = ["program", "argument"] in handler-config"#);
     }
 }

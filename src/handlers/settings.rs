@@ -22,9 +22,16 @@ impl Settings {
     /// Reads the whole table as `T`, which should be `#[serde(deny_unknown_fields)]`.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, SettingsError> {
         let value = toml::Value::Table(self.table.clone());
-        serde_path_to_error::deserialize(value).map_err(|error: serde_path_to_error::Error<toml::de::Error>| {
-            SettingsError(format!("{}: {}", error.path(), error.inner().message()))
-        })
+        serde_path_to_error::deserialize(value).map_err(
+            |error: serde_path_to_error::Error<toml::de::Error>| {
+                let problem = error.inner().message();
+                match error.path().to_string().as_str() {
+                    // The table as a whole, as when a key is missing.
+                    "." => SettingsError(problem.to_owned()),
+                    path => SettingsError(format!("{path}: {problem}")),
+                }
+            },
+        )
     }
 
     /// For a handler that has no settings.

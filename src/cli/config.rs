@@ -1,0 +1,36 @@
+//! `kvqueue config`
+
+use anyhow::Context;
+
+use super::{globals::Globals, output};
+use crate::{daemon::Daemon, exit::Exit};
+
+/// Check the configuration, or show it
+#[derive(Debug, clap::Subcommand)]
+pub(super) enum Command {
+    /// Tell whether the configuration is right; exit code 78 if not
+    Check,
+    /// Print the configuration in effect, from defaults, file, environment and options, as TOML
+    Show,
+}
+
+impl Command {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let config = globals.load()?;
+        Daemon::new(config.clone()).check()?;
+        match self {
+            Self::Check if globals.quiet => {}
+            Self::Check => {
+                let text = format!("configuration is valid, queues: {}", config.queues.len());
+                let object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
+                output::line(globals.json, text.as_bytes(), &object)?;
+            }
+            Self::Show => {
+                let text = toml::to_string(&config).context("the configuration cannot be shown")?;
+                let object = serde_json::to_value(&config).context("the configuration cannot be shown")?;
+                output::line(globals.json, text.trim_end().as_bytes(), &object)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}

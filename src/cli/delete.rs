@@ -1,0 +1,37 @@
+//! `kvqueue delete`
+
+use std::{ffi::OsString, future::ready};
+
+use super::{UsageError, client::Client, globals::Globals, output};
+use crate::exit::Exit;
+
+/// Delete a queue: its items and its counters
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The queue
+    queue: OsString,
+    /// Yes, delete every item for good
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        if !self.yes {
+            let name = self.queue.display();
+            return Err(
+                UsageError(format!("this deletes queue {name:?} for good; repeat it with --yes")).into()
+            );
+        }
+        let client = Client::open(globals)?;
+        let queue = client.queue(&self.queue)?;
+        client.transact(|tr| {
+            queue.delete(&tr);
+            ready((tr, Ok(())))
+        })?;
+        if globals.json {
+            output::line(true, b"", &output::about(queue.name(), "deleted", true))?;
+        }
+        Ok(Exit::Done)
+    }
+}

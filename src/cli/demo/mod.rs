@@ -1,0 +1,54 @@
+//! `kvqueue demo`: the KvQueue tutorial, live, through the daemon's own supervisor, consumers and queue layer.
+//!
+//! | file | role |
+//! |---|---|
+//! | `tutorial` | what happens |
+//! | `ledger` | who consumed what: the demo's handler, and the watch over its consumers |
+//! | `report` | the table at the end, and whether all was well |
+
+mod ledger;
+mod report;
+mod tutorial;
+
+use anyhow::Context;
+
+use super::globals::Globals;
+use crate::{
+    actors::{self, Shared},
+    daemon,
+    database::Store,
+    exit::Exit,
+    telemetry,
+};
+use ledger::Ledger;
+
+/// Show a queue at work: a throw-away database, three consumers, 1000 concurrent pushes
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+impl Args {
+    #[expect(clippy::unused_self, reason = "every command is run alike")]
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let mut log = globals.load()?.log;
+        log.level = level(globals).to_owned();
+        telemetry::init(&log)?;
+        let directory = tempfile::tempdir().context("cannot make a temporary directory for the database")?;
+        let store = Store::open(&format!("embedded:{}", directory.path().display()))?;
+        let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
+        let ledger = Ledger::new();
+        let shared = Shared::new(pool.handle().clone(), Some(ledger.observer()));
+        let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
+        pool.shutdown_background();
+        report.print(globals.json)?;
+        Ok(if report.is_clean() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+/// The consumers' lines are the point of it.
+fn level(globals: &Globals) -> &'static str {
+    match (globals.quiet, globals.verbose) {
+        (true, _) => "error",
+        (false, 0) => "warn,kvqueue=debug",
+        (false, _) => "debug",
+    }
+}

@@ -1,0 +1,120 @@
+//! What happens in the demo.
+
+use std::{
+    num::NonZeroUsize,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, anyhow};
+use foundationdb::Database;
+use futures::future::try_join_all;
+use kvqueue_queue::{Queue, RetryPolicy, retry};
+use tokio::{sync::Mutex, time::timeout};
+
+use super::{
+    ledger::{Ledger, Page},
+    report::Report,
+};
+use crate::{
+    actors::{Crew, Shared, Spec},
+    cli::client::Client,
+    consumer::source::Source,
+    database::Store,
+};
+
+/// The tutorial's queue.
+const QUEUE: &str = "q";
+
+/// Items pushed, all at once.
+pub(super) const ITEMS: usize = 1000;
+
+/// K of the consumers that wait when the pushes begin.
+const EARLY: [NonZeroUsize; 2] = [NonZeroUsize::MIN, NonZeroUsize::new(10).expect("not zero")];
+
+/// K of the one that joins while items are about.
+const LATE: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
+
+/// Far more than it takes anywhere.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) -> anyhow::Result<Report> {
+    let queue = Queue::new(b"", QUEUE.as_bytes())?;
+    let source = Arc::new(source(store, &queue, ledger));
+    let mut crew = Crew::new(shared.clone());
+    let mut consumers = Vec::new();
+    for k in EARLY {
+        consumers.push((start(&crew, &source, k).await?, k));
+    }
+    until(ledger, "idle consumers", |page| page.idle.len() == EARLY.len()).await?;
+
+    tracing::info!(items = ITEMS, "pushing, each item in a transaction of its own, all at once");
+    let started = Instant::now();
+    let pushing = shared.pool.spawn(push_all(store.db.clone(), queue.clone()));
+    consumers.push((start(&crew, &source, LATE).await?, LATE));
+    pushing.await??;
+    let push_time = started.elapsed();
+    tracing::info!(items = ITEMS, "pushed");
+
+    // Items that are lost show in the report, when patience has run out.
+    let all = consumers.len();
+    let done = ledger.until(|page| page.items() >= ITEMS && page.idle.len() == all);
+    let page = timeout(PATIENCE, done).await.unwrap_or_else(|_| ledger.page().clone());
+    let total_time = started.elapsed();
+    for (consumer, _) in &consumers {
+        crew.stop(*consumer).await.map_err(|end| anyhow!("no consumer can be stopped: {end:?}"))?;
+    }
+    crew.drain();
+    timeout(PATIENCE, crew.ended()).await.map_err(|_| anyhow!("the consumers do not stop"))?;
+    let left = delete(&store.db, &queue).await?;
+    Ok(Report { consumers, page, left, push_time, total_time })
+}
+
+fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
+    Source {
+        name: QUEUE.into(),
+        queue: queue.clone(),
+        db: store.db.clone(),
+        handler: Arc::new(ledger.clone()),
+        timeout: None,
+        slow_look: PATIENCE,
+        turn: Mutex::new(()),
+    }
+}
+
+async fn start(crew: &Crew, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
+    let spec = Spec { source: source.clone(), k, until_empty: false };
+    crew.start(spec).await.map_err(|end| anyhow!("no consumer can be started: {end:?}"))
+}
+
+async fn until(ledger: &Ledger, what: &str, wanted: impl FnMut(&Page) -> bool) -> anyhow::Result<Page> {
+    timeout(PATIENCE, ledger.until(wanted)).await.map_err(|_| {
+        anyhow!("no {what} after {} s; {} items were consumed", PATIENCE.as_secs(), ledger.page().items())
+    })
+}
+
+/// Pushes the numbers from 1, each in a task and a transaction of its own.
+async fn push_all(db: Arc<Database>, queue: Queue) -> anyhow::Result<()> {
+    let pushes = (1..=ITEMS).map(|number| {
+        let db = db.clone();
+        let mut session = Client::session(queue.clone());
+        tokio::spawn(async move { session.push(&db, &[number.to_string()]).await })
+    });
+    for pushed in try_join_all(pushes).await? {
+        pushed?;
+    }
+    Ok(())
+}
+
+/// Deletes the queue, and returns how many items were left in it.
+async fn delete(db: &Database, queue: &Queue) -> anyhow::Result<i64> {
+    let policy = RetryPolicy::default();
+    let delete = retry::run(db, &policy, |tr| async move {
+        let left = queue.len(&tr).await;
+        queue.delete(&tr);
+        (tr, left)
+    });
+    let left = delete.await.context("cannot delete the queue")?.value;
+    tracing::info!(queue = QUEUE, "queue deleted");
+    Ok(left)
+}

@@ -1,0 +1,54 @@
+//! Options that every command has.
+
+use std::path::PathBuf;
+
+use crate::{
+    config::{self, Config, ConfigError},
+    telemetry,
+};
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Globals {
+    /// embedded:DIRECTORY, or the path of a FoundationDB cluster file
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
+    /// The configuration file; without it, defaults and KVQUEUE_... variables
+    #[arg(long, global = true, value_name = "FILE", env = "KVQUEUE_CONFIG")]
+    config: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    /// Tell more on stderr; repeat for still more
+    #[arg(short, global = true, action = clap::ArgAction::Count)]
+    pub(super) verbose: u8,
+    /// Tell nothing but errors on stderr
+    #[arg(short, global = true, conflicts_with = "verbose")]
+    pub(super) quiet: bool,
+}
+
+impl Globals {
+    /// Defaults, file, environment, these options. Not validated: a command's own options may follow.
+    pub(super) fn load(&self) -> Result<Config, ConfigError> {
+        let mut config = config::load(self.config.as_deref())?;
+        if let Some(database) = &self.database {
+            config.database.clone_from(database);
+        }
+        let level = match (self.quiet, self.verbose) {
+            (true, _) => "error",
+            (false, 0) => return Ok(config),
+            (false, 1) => "info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug",
+            (false, 2) => "debug",
+            (false, _) => "trace",
+        };
+        level.clone_into(&mut config.log.level);
+        Ok(config)
+    }
+
+    /// The configuration of a command that adds nothing to it; logging starts.
+    pub(super) fn start(&self) -> Result<Config, ConfigError> {
+        let config = self.load()?;
+        config.validate()?;
+        telemetry::init(&config.log)?;
+        Ok(config)
+    }
+}

@@ -1,0 +1,28 @@
+//! `kvqueue list`
+
+use kvqueue_queue::queues;
+use serde_json::{Map, Value};
+
+use super::{client::Client, globals::Globals, output};
+use crate::exit::Exit;
+
+/// Print the names of all queues
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {}
+
+impl Args {
+    #[expect(clippy::unused_self, reason = "every command is run alike")]
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let names = client.transact(|tr| async {
+            let names = queues(&tr, client.prefix()).await;
+            (tr, names)
+        })?;
+        for name in names {
+            let mut object = Map::new();
+            output::insert_bytes(&mut object, "queue", &name);
+            output::line(globals.json, &name, &Value::Object(object))?;
+        }
+        Ok(Exit::Done)
+    }
+}

@@ -1,0 +1,53 @@
+//! `kvqueue pop`
+
+use std::{ffi::OsString, num::NonZeroUsize};
+
+use anyhow::{Context, anyhow};
+use kvqueue_queue::Session;
+
+use super::{client::Client, globals::Globals, output};
+use crate::exit::Exit;
+
+/// The most items of one transaction. More could be too much to read within its five seconds.
+const GROUP: usize = 250;
+
+/// Take the first items out of a queue and print them
+#[derive(Debug, clap::Args)]
+#[command(long_about = "Take the first items out of a queue and print them.\n\n\
+    Prints each payload and a newline, with --json an object each. An empty queue gives nothing, and is no error. More \
+    than 250 items are taken in groups, each in a transaction of its own.")]
+pub(super) struct Args {
+    /// The queue
+    queue: OsString,
+    /// So many items, or fewer if there are fewer
+    #[arg(short, default_value = "1")]
+    k: NonZeroUsize,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let mut session = Client::session(client.queue(&self.queue)?);
+        let popped = self.pop(&client, &mut session, globals.json);
+        let closed = client.wait(session.close(client.db()));
+        popped?;
+        closed.context("items popped, but the session is not closed; a later sweep removes its token")?;
+        Ok(Exit::Done)
+    }
+
+    fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<()> {
+        let mut wanted = self.k.get();
+        while let Some(k) = NonZeroUsize::new(wanted.min(GROUP)) {
+            let taken = client.wait(session.take(client.db(), k))?;
+            if taken.items.is_empty() {
+                break;
+            }
+            // Not an io::Error outside: that a closed pipe took items with it is worth a message.
+            output::items(json, &taken.items).map_err(|error| {
+                anyhow!("{} items were popped and not all printed: {error}", taken.items.len())
+            })?;
+            wanted -= taken.items.len();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! `kvqueue run`
+
+use std::num::NonZeroUsize;
+
+use super::globals::Globals;
+use crate::{
+    config::{Config, ConfigError, QueueConfig},
+    daemon::{Daemon, DaemonError},
+    exit::Exit,
+    telemetry,
+};
+
+/// Run the daemon: work off the configured queues, or the one that options describe
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
+    With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
+    INT lets the items in hand finish, for as long as `grace` says; a second one ends the daemon at once."
+)]
+pub(super) struct Args {
+    /// Only this queue
+    #[arg(long)]
+    queue: Option<String>,
+    /// What to do with an item: log, stdout, exec
+    #[arg(long, requires = "queue")]
+    handler: Option<String>,
+    /// So many consumers
+    #[arg(long, value_name = "N", requires = "queue")]
+    consumers: Option<NonZeroUsize>,
+    /// Items per take
+    #[arg(short, requires = "queue")]
+    k: Option<NonZeroUsize>,
+    /// Stop when the queues are empty
+    #[arg(long)]
+    until_empty: bool,
+}
+
+impl Args {
+    pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
+        let mut config = globals.load()?;
+        let until_empty = self.until_empty;
+        self.apply(&mut config)?;
+        config.validate()?;
+        telemetry::init(&config.log)?;
+        Daemon::new(config).until_empty(until_empty).run().inspect_err(|error| {
+            if let DaemonError::Run(error) = error {
+                tracing::error!(%error, "stopped with an error");
+            }
+        })?;
+        Ok(Exit::Done)
+    }
+
+    /// Lays the options over the configuration.
+    fn apply(self, config: &mut Config) -> Result<(), ConfigError> {
+        let Some(name) = self.queue else { return Ok(()) };
+        let mut queue = match (config.queues.remove(&name), self.handler) {
+            (Some(queue), None) => queue,
+            // Settings of one handler mean nothing to another.
+            (Some(queue), Some(handler)) if queue.handler != handler => {
+                QueueConfig { handler, handler_config: toml::Table::new(), ..queue }
+            }
+            (Some(queue), Some(_)) => queue,
+            (None, Some(handler)) => QueueConfig::new(handler),
+            (None, None) => {
+                let problem = "the queue is not in the configuration";
+                let fix = "say what to do with its items, as in --handler stdout";
+                return Err(ConfigError::value("queues", format_args!("{name:?}"), problem, fix));
+            }
+        };
+        if self.consumers.is_some() || self.k.is_some() {
+            let mut group = queue.consumers.first().copied().unwrap_or_default();
+            group.k = self.k.map_or(group.k, NonZeroUsize::get);
+            group.count = self.consumers.map_or(group.count, NonZeroUsize::get);
+            queue.consumers = vec![group];
+        }
+        config.queues = [(name, queue)].into();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ConsumerGroup;
+
+    const NONE: Args = Args { queue: None, handler: None, consumers: None, k: None, until_empty: false };
+
+    fn config() -> Config {
+        toml::from_str(
+            "[queues.a]\nhandler = 'exec'\nconsumers = [ { k = 5, count = 2 } ]\nhandler-config = { command = ['x'] }\n\
+             [queues.b]\nhandler = 'log'",
+        )
+        .unwrap()
+    }
+
+    fn applied(args: Args) -> Config {
+        let mut config = config();
+        args.apply(&mut config).unwrap();
+        config
+    }
+
+    #[test]
+    fn without_options_the_configuration_stays() {
+        assert_eq!(applied(NONE), config());
+    }
+
+    #[test]
+    fn a_queue_is_singled_out_with_its_settings() {
+        let config = applied(Args { queue: Some("a".into()), k: NonZeroUsize::new(7), ..NONE });
+        assert_eq!(config.queues.len(), 1);
+        assert_eq!(config.queues["a"].consumers, [ConsumerGroup { k: 7, count: 2 }]);
+        assert!(config.queues["a"].handler_config.contains_key("command"));
+    }
+
+    #[test]
+    fn another_handler_does_not_inherit_settings() {
+        let config = applied(Args { queue: Some("a".into()), handler: Some("log".into()), ..NONE });
+        assert!(config.queues["a"].handler_config.is_empty());
+    }
+
+    #[test]
+    fn an_unknown_queue_needs_a_handler() {
+        let error = Args { queue: Some("new".into()), ..NONE }.apply(&mut config()).unwrap_err();
+        insta::assert_snapshot!(error, @r#"queues = "new": the queue is not in the configuration; say what to do with its items, as in --handler stdout"#);
+    }
+}
