@@ -75,6 +75,8 @@ impl Transaction {
         let generation = state.generation;
         Box::new(move |result| {
             let outcome = transaction.take_outcome(generation, result);
+            // Whoever sees the outcome and then lets go of the database expects to be the last to hold it.
+            drop(transaction);
             future.complete(outcome.map(|()| Output::Void));
         })
     }
