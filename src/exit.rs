@@ -38,3 +38,17 @@ impl From<Exit> for ExitCode {
         Self::from(exit as u8)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_reference_has_the_same_table() {
+        let reference = include_str!("../docs/CONFIG.md");
+        let rows: Vec<_> =
+            include_str!("exit.rs").lines().filter_map(|line| line.strip_prefix("/// | ")).collect();
+        assert!(rows.len() > 8);
+        for row in rows {
+            assert!(reference.contains(&format!("| {row}")), "docs/CONFIG.md lacks {row}");
+        }
+    }
+}

@@ -119,3 +119,29 @@ impl Default for ConsumerGroup {
         Self { k: 10, count: 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys of a table with their defaults, as the reference writes them.
+    fn rows(table: &toml::Table, path: &str) -> Vec<String> {
+        let row = |(key, value): (&String, &toml::Value)| match value {
+            toml::Value::Table(inner) => rows(inner, &format!("{path}{key}.")),
+            value => vec![format!("| `{path}{key}` | `{value}` |")],
+        };
+        table.iter().flat_map(row).collect()
+    }
+
+    #[test]
+    fn the_reference_has_every_key_with_its_default() {
+        let reference = include_str!("../../docs/CONFIG.md");
+        let mut config = toml::Table::try_from(Config::default()).unwrap();
+        config.remove("queues");
+        let mut queue = toml::Table::try_from(QueueConfig::new("log")).unwrap();
+        queue.remove("handler");
+        for row in rows(&config, "").into_iter().chain(rows(&queue, "")) {
+            assert!(reference.contains(&row), "docs/CONFIG.md lacks {row}");
+        }
+    }
+}
