@@ -68,13 +68,13 @@ pub struct RangeRead {
     pub direction: Direction,
 }
 
-/// The rows of a range read and the range that it depended on.
+/// The rows of a range read and what they depended on.
 #[derive(Debug)]
 pub struct RangeResult {
     /// The rows.
     pub rows: RowSet,
-    /// A write here by another transaction could have changed the rows.
-    pub conflict: KeyRange,
+    /// A write in one of these by another transaction could have changed the rows.
+    pub conflicts: Vec<KeyRange>,
 }
 
 impl RangeRead {
@@ -91,26 +91,26 @@ impl RangeRead {
         };
         let (begin, end) = (bound(&self.begin)?, bound(&self.end)?);
         let rows = read_rows(merged, &begin, end.as_slice().min(max), self.limits, self.direction)?;
-        let conflict = self.conflict(&begin, &end, &rows);
-        Ok(RangeResult { rows, conflict })
+        let conflicts = self.conflicts(begin, end, &rows);
+        Ok(RangeResult { rows, conflicts })
     }
 
-    /// From the lowest to the highest key that had a say in the result. Where a limit cut the read short, what
-    /// lies beyond the last row had none, unless the far bound was found by counting back towards it.
-    fn conflict(&self, begin: &[u8], end: &[u8], rows: &RowSet) -> KeyRange {
-        let mut low = begin.min(&self.begin.key).to_vec();
-        let mut high = if self.end.offset > 1 { key_after(end) } else { end.to_vec() };
-        high = high.max(self.end.key.clone());
+    /// The range read, as far as it was read, and what each bound was found by.
+    fn conflicts(&self, mut begin: Vec<u8>, mut end: Vec<u8>, rows: &RowSet) -> Vec<KeyRange> {
+        let bounds = [(&self.begin, &begin), (&self.end, &end)];
+        let searched = bounds.into_iter().filter(|(selector, _)| !selector.is_plain());
+        let mut conflicts: Vec<KeyRange> =
+            searched.map(|(selector, resolved)| selector.conflict_range(resolved)).collect();
         if rows.more
             && let Some((last, _)) = rows.iter().next_back()
         {
             match self.direction {
-                Direction::Forward if self.end.offset > 0 => high = key_after(last),
-                Direction::Backward if self.begin.offset <= 1 => low = last.to_vec(),
-                _ => {}
+                Direction::Forward => end = key_after(last),
+                Direction::Backward => begin = last.to_vec(),
             }
         }
-        if low <= high { (low, high) } else { (high, low) }
+        conflicts.push((begin, end));
+        conflicts
     }
 }
 

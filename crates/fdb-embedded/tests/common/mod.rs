@@ -1,5 +1,8 @@
 //! What the tests of this crate share: one network per process, a database of its own per test.
 
+#![allow(dead_code, reason = "each test crate uses its own part of this")]
+#![expect(clippy::allow_attributes, reason = "an expectation would fail in a crate that uses all of it")]
+
 use std::sync::{Arc, OnceLock};
 
 use fdb_embedded::Network;

@@ -84,7 +84,9 @@ impl Transaction {
             }
             let result = read.run(&state.merged(&self.database, arguments.snapshot)?, max)?;
             if !arguments.snapshot {
-                state.add_read_conflict(result.conflict);
+                for range in result.conflicts {
+                    state.add_read_conflict(range);
+                }
             }
             Ok(Output::Rows(result.rows))
         })
