@@ -207,12 +207,10 @@ pub unsafe extern "C" fn fdb_future_set_callback(
     parameter: *mut c_void,
 ) -> fdb_error_t {
     // SAFETY: the caller's promise.
-    let own = match unsafe { handle::borrow::<CFuture, _>(future) } {
-        Some(own) => own,
-        // SAFETY: the handle is the real library's.
-        None => {
-            return unsafe { (real::library().futures.fdb_future_set_callback)(future, callback, parameter) };
-        }
+    let Some(own) = (unsafe { handle::borrow::<CFuture, _>(future) }) else {
+        let set_callback = real::library().futures.fdb_future_set_callback;
+        // SAFETY: the handle is the real library's, and the caller's promise.
+        return unsafe { set_callback(future, callback, parameter) };
     };
     let Some(callback) = callback else { return Code::CLIENT_INVALID_OPERATION.raw() };
     let target = CallbackTarget { future, parameter };

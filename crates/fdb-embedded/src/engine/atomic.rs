@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn each_operation_on_worked_examples() {
-        let cases: &[(AtomicOp, Option<&[u8]>, &[u8], Option<&[u8]>)] = &[
+        type Case = (AtomicOp, Option<&'static [u8]>, &'static [u8], Option<&'static [u8]>);
+        let cases: &[Case] = &[
             (Add, None, &[1, 0], Some(&[1, 0])),
             (Add, Some(&[255, 0]), &[1, 0], Some(&[0, 1])),
             (Add, Some(&[255, 255]), &[1, 0], Some(&[0, 0])),

@@ -1,12 +1,8 @@
 //! What a transaction promises, through the unmodified `foundationdb` crate.
 
-#![expect(clippy::unwrap_used, reason = "tests")]
-
-mod common;
-
 use std::time::{Duration, Instant};
 
-use common::scratch;
+use crate::common::{Scratch, scratch};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
 use foundationdb::{Database, KeySelector, RangeOption, Transaction, TransactionCommitError};
@@ -33,8 +29,9 @@ async fn a_commit_is_seen_by_later_transactions_and_after_reopening() {
     let scratch = scratch();
     put(&scratch.db, &[(b"a", b"1"), (b"empty", b"")]).await;
     assert_eq!(value(&scratch.db, b"a").await.as_deref(), Some(&b"1"[..]));
-    let common::Scratch { db, url, _dir } = scratch;
+    let Scratch { db, place } = scratch;
     drop(db);
+    let Some(url) = place.embedded_url() else { return };
     let db = Database::from_path(&url).unwrap();
     assert_eq!(value(&db, b"a").await.as_deref(), Some(&b"1"[..]));
     assert_eq!(value(&db, b"empty").await.as_deref(), Some(&b""[..]));
@@ -348,8 +345,9 @@ async fn increment(db: &Database) {
 #[tokio::test]
 async fn faults_are_met_as_scripted() {
     let scratch = scratch();
+    let Some(url) = scratch.place.embedded_url() else { return };
     let script = [Fault::UnknownNotCommitted, Fault::UnknownCommitted, Fault::Conflict, Fault::TooOld];
-    Faults::script(script).install(&scratch.url).unwrap();
+    Faults::script(script).install(&url).unwrap();
     for (key, code, stored) in [
         (b"a", Err(1021), false),
         (b"b", Err(1021), true),

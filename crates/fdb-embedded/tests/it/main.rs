@@ -1,0 +1,13 @@
+//! The embedded engine through the unmodified `foundationdb` crate.
+//!
+//! | file | what |
+//! |---|---|
+//! | `transactions` | each promise by name |
+//! | `model` | random programs against a plain map |
+//! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
+
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod model;
+mod transactions;
