@@ -101,6 +101,9 @@ fn a_take_does_not_conflict_with_pushes() {
                 let taken = consumer.take(&t.db, k(50)).await.unwrap();
                 items += taken.items.len();
                 conflicts += taken.attempts.conflicts;
+                if let Some(watch) = taken.watch {
+                    watch.await.unwrap();
+                }
             }
             conflicts
         };
