@@ -27,7 +27,7 @@ pub enum RunError {
     #[error("cannot watch for signals")]
     Signals(#[source] io::Error),
     /// Consumers were still at work when the grace was over.
-    #[error("{consumers} consumers were still at work after the grace of {} ms, their items are lost; raise grace", grace.as_millis())]
+    #[error("consumers still at work after the grace of {} ms: {consumers}; their items are lost, raise grace", grace.as_millis())]
     GraceOver {
         /// So many.
         consumers: usize,

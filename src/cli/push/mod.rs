@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use kvqueue_queue::{BatchLimits, PushError, Session, batches};
 use tokio::sync::mpsc;
@@ -98,27 +98,40 @@ struct Push<'a> {
 }
 
 impl Push<'_> {
+    /// Pushes the input to its end. Where it ends in an error, what came before goes in first.
     async fn all(&mut self, mut input: mpsc::Receiver<io::Result<Chunk>>) -> anyhow::Result<()> {
         let limits = BatchLimits::default();
         let mut waiting = VecDeque::new();
+        let mut broken = None;
         loop {
             if waiting.is_empty() {
-                let Some(chunk) = input.recv().await else { return Ok(()) };
-                self.sort(chunk, &mut waiting)?;
+                match (broken.take(), input.recv().await) {
+                    (Some(error), _) => return Err(anyhow!("{error}")),
+                    (None, None) => return Ok(()),
+                    (None, Some(chunk)) => broken = self.sort(chunk, &mut waiting).err(),
+                }
             }
             while waiting.len() < limits.max_items
                 && let Ok(chunk) = input.try_recv()
             {
-                self.sort(chunk, &mut waiting)?;
+                broken = self.sort(chunk, &mut waiting).err();
             }
-            let Some(batch) = batches(&waiting, limits).next() else { continue };
-            let pushed = batch.len();
-            if let Err(error) = self.session.push(self.client.db(), &batch).await {
-                return Err(self.failure(error, pushed));
+            if let Some(batch) = batches(&waiting, limits).next() {
+                let pushed = self.push(&batch).await?;
+                let bytes = waiting.drain(..pushed).map(|payload: Bytes| payload.len() + 1).sum();
+                self.progress.acknowledged(self.acknowledged, bytes);
             }
-            let bytes: usize = waiting.drain(..pushed).map(|payload: Bytes| payload.len() + 1).sum();
-            self.acknowledged += pushed as u64;
-            self.progress.acknowledged(self.acknowledged, bytes);
+        }
+    }
+
+    /// One transaction.
+    async fn push(&mut self, batch: &[&Bytes]) -> anyhow::Result<usize> {
+        match self.session.push(self.client.db(), batch).await {
+            Ok(pushed) => {
+                self.acknowledged += pushed.items as u64;
+                Ok(pushed.items)
+            }
+            Err(error) => Err(self.failure(error, batch.len())),
         }
     }
 

@@ -33,7 +33,7 @@ impl Refusals {
         if self.count == 0 {
             return Exit::Done;
         }
-        note(format_args!("kvqueue: {} items refused, everything else was pushed", self.count));
+        note(format_args!("kvqueue: items refused: {}; everything else was pushed", self.count));
         Exit::Data
     }
 }

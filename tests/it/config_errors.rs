@@ -1,0 +1,89 @@
+//! A wrong configuration: the key, the value and the fix, and exit code 78.
+
+use crate::support::{Database, Ran, kvqueue, run};
+
+/// Runs the daemon with this configuration file.
+fn with_file(text: &str) -> Ran {
+    let db = Database::embedded();
+    let config = db.file("kvqueue.toml");
+    std::fs::write(&config, text).unwrap();
+    let mut ran = run(&db, &["run", "--config", config.to_str().unwrap()]);
+    ran.stderr = ran.stderr.replace(&db.directory.path().display().to_string(), "DIR");
+    ran
+}
+
+fn problem(text: &str) -> String {
+    with_file(text).failed(78)
+}
+
+#[test]
+fn unknown_keys() {
+    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `consumers`, `handler-timeout`, `slow-look`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+}
+
+#[test]
+fn handlers() {
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exce'"), @r#"kvqueue: queues.emails.handler = "exce": there is no such handler; use one of exec, log, stdout"#);
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'exec'"), @r#"kvqueue: queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'stdout'\nhandler-config = { colour = 'red' }"), @r#"kvqueue: queues.emails.handler-config: handler "stdout": colour: this handler has no settings; remove it"#);
+}
+
+#[test]
+fn values() {
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { k = 0 } ]"), @"kvqueue: queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { count = 0 } ]"), @"kvqueue: queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (grace = "30s"), so a stop would lose it; raise grace or lower the timeout"#);
+    insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"kvqueue: log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+    insta::assert_snapshot!(problem("grace = 'long'"), @r#"kvqueue: grace: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+}
+
+#[test]
+fn nothing_to_do() {
+    insta::assert_snapshot!(problem(""), @"kvqueue: queues = {}: there is nothing to work off; add a [queues.NAME] table, or name a queue with --queue and --handler");
+}
+
+#[test]
+fn an_unreadable_file() {
+    let db = Database::embedded();
+    insta::assert_snapshot!(run(&db, &["len", "q", "--config", "/nowhere/kvqueue.toml"]).failed(78), @"kvqueue: cannot read configuration /nowhere/kvqueue.toml (name a readable file with --config): No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_variable() {
+    let db = Database::embedded();
+    let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_DATBASE", "x").output().unwrap().into();
+    insta::assert_snapshot!(ran.failed(78), @"kvqueue: datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+}
+
+#[test]
+fn a_queue_that_only_options_name() {
+    let db = Database::embedded();
+    insta::assert_snapshot!(run(&db, &["run", "--queue", "q"]).failed(78), @r#"kvqueue: queues = "q": the queue is not in the configuration; say what to do with its items, as in --handler stdout"#);
+    insta::assert_snapshot!(run(&db, &["run", "--queue", "q", "--handler", "exec"]).failed(78), @r#"kvqueue: queues.q.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
+}
+
+#[test]
+fn layers_and_what_show_prints() {
+    let db = Database::embedded();
+    let config = db.file("kvqueue.toml");
+    std::fs::write(&config, "grace = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n").unwrap();
+    let mut command = kvqueue(&db, &["config", "show", "--config", config.to_str().unwrap()]);
+    let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
+    insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"database = "URL"
+prefix = ""
+grace = "1s"
+
+[log]
+format = "human"
+level = "debug"
+
+[queues.q]
+handler = "log"
+slow-look = "30s"
+
+[[queues.q.consumers]]
+k = 10
+count = 1"#);
+}

@@ -1,0 +1,86 @@
+//! The `exec` handler: the payload on stdin, failures that say why, commands that are killed in time.
+
+use crate::support::{Database, Ran, kvqueue, run};
+
+/// Works off queue `q` with a shell script per item.
+fn with_script(db: &Database, script: &str, more: &str) -> Ran {
+    let config = db.file("kvqueue.toml");
+    let text = format!(
+        "[queues.q]\nhandler = 'exec'\n{more}\n[queues.q.handler-config]\ncommand = ['sh', '-c', '''{script}''']\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let mut command = kvqueue(db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
+    command.current_dir(db.directory.path()).env("KVQUEUE_LOG__FORMAT", "json").output().unwrap().into()
+}
+
+fn read(db: &Database, name: &str) -> String {
+    std::fs::read_to_string(db.file(name)).unwrap()
+}
+
+#[test]
+fn the_command_gets_payload_queue_and_stamp() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let stamps = run(&db, &["peek", "q", "-k", "2", "--json"]).ok();
+    with_script(&db, "cat >> payloads; echo >> payloads; echo $KVQUEUE_QUEUE $KVQUEUE_ITEM >> items", "")
+        .ok();
+    assert_eq!(read(&db, "payloads"), "one\ntwo\n");
+    for line in read(&db, "items").lines() {
+        let stamp = line.strip_prefix("q ").unwrap();
+        assert!(stamps.contains(stamp), "{stamp} is not in {stamps}");
+    }
+}
+
+#[test]
+fn a_command_that_fails_is_logged_with_what_it_said() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let ran = with_script(&db, "echo no such mailbox >&2; cat >> payloads; exit 3", "");
+    assert_eq!(ran.stderr.matches("sh failed with exit status: 3: no such mailbox").count(), 2, "{ran:?}");
+    ran.ok();
+    assert_eq!(read(&db, "payloads"), "onetwo", "a failure does not stop the next item");
+}
+
+#[test]
+fn a_command_need_not_read_its_input() {
+    let db = Database::new();
+    run(&db, &["push", "q", &"x".repeat(100_000)]).ok();
+    let ran = with_script(&db, "exit 0", "");
+    assert!(!ran.stderr.contains("item failed"), "{ran:?}");
+    ran.ok();
+}
+
+#[test]
+fn what_it_leaves_running_does_not_hold_it_up() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    // The sleeper inherits all pipes.
+    let ran = with_script(&db, "sleep 1000 & echo $! > sleeper; exit 1", "");
+    assert!(ran.stderr.contains("sh failed with exit status: 1"), "{ran:?}");
+    std::process::Command::new("kill").arg(read(&db, "sleeper").trim()).status().unwrap();
+    ran.ok();
+}
+
+#[test]
+fn a_command_that_takes_too_long_is_killed_with_what_it_started() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let ran = with_script(&db, "sleep 1000 & echo $! > sleeper; wait", "handler-timeout = '200ms'");
+    assert!(ran.stderr.contains("not done after 200 ms (handler-timeout)"), "{ran:?}");
+    ran.ok();
+    let sleeper = std::path::PathBuf::from(format!("/proc/{}/stat", read(&db, "sleeper").trim()));
+    let state = std::fs::read_to_string(sleeper).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "still alive: {state}");
+}
+
+#[test]
+fn a_command_that_does_not_exist_is_a_failed_item() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let config = db.file("kvqueue.toml");
+    std::fs::write(&config, "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['./nowhere'] }")
+        .unwrap();
+    let ran = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
+    assert!(ran.stderr.contains("cannot start ./nowhere"), "{ran:?}");
+    ran.ok();
+}

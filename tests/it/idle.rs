@@ -1,0 +1,119 @@
+//! An idle daemon: no measurable CPU, and awake within milliseconds.
+
+use std::{
+    fs,
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use kvqueue::{Config, Context, Daemon, Event, Found, Handler, Item, Outcome, SettingsError};
+use kvqueue_queue::{Queue, Session, SessionId};
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, PATIENCE, database_of_helper, helper, kvqueue};
+
+/// How long an idle daemon is looked at.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// CPU time in that span that counts as none: 4 ms a second.
+const NOTHING: Duration = Duration::from_millis(20);
+
+/// Pushes whose way to the handler is timed.
+const PUSHES: usize = 200;
+
+/// User and system time of a process so far. The kernel counts in hundredths of a second.
+fn cpu_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks = |index: usize| fields[index].parse::<u64>().unwrap();
+    Duration::from_millis(10 * (ticks(11) + ticks(12)))
+}
+
+#[test]
+fn it_uses_no_cpu() {
+    let db = Database::new();
+    let args = ["run", "--queue", "q", "--handler", "log", "--consumers", "4", "-v"];
+    let mut daemon = Background::start(kvqueue(&db, &args));
+    (0..4).for_each(|_| drop(daemon.wait_for("waiting for push")));
+    let before = cpu_time(daemon.pid());
+    // Not to wait for something: the span that is measured.
+    thread::sleep(LOOK);
+    let used = cpu_time(daemon.pid()) - before;
+    println!("an idle daemon used {used:?} of CPU in {LOOK:?}");
+    assert!(used <= NOTHING, "{used:?} in {LOOK:?}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+/// Tells when it was handed an item.
+struct Clock(Mutex<mpsc::Sender<Instant>>);
+
+#[kvqueue::async_trait]
+impl Handler for Clock {
+    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
+        self.0.lock().unwrap().send(Instant::now()).unwrap();
+        Outcome::Done
+    }
+}
+
+/// Runs a daemon and pushes to it from the same process, one item at a time, each when the consumer is idle.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_wake() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let (handed, handed_at) = mpsc::channel();
+    let (idle, idles) = mpsc::channel();
+    let handed = Arc::new(Mutex::new(handed));
+    let queues = toml::from_str::<Config>("[queues.q]\nhandler = 'clock'").unwrap().queues;
+    let config = Config { database: database.clone(), prefix: prefix.clone(), queues, ..Config::default() };
+    let daemon = Daemon::new(config)
+        .handler("clock", move |_| Ok::<_, SettingsError>(Clock(Mutex::new(handed.lock().unwrap().clone()))))
+        .observe(move |_, event| {
+            if event == Event::Took(Found::Nothing) {
+                // Nobody listens any more at the end.
+                let _ = idle.send(());
+            }
+        });
+    thread::spawn(move || daemon.run().unwrap());
+    idles.recv_timeout(PATIENCE).unwrap();
+
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let db = foundationdb::Database::from_path(&database).unwrap();
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    let mut session = Session::new(queue, SessionId(*uuid::Uuid::now_v7().as_bytes()));
+    let mut pushes = Vec::new();
+    let mut wakes = Vec::new();
+    for _ in 0..PUSHES {
+        let start = Instant::now();
+        runtime.block_on(session.push(&db, &[b"item"])).unwrap();
+        let stored = Instant::now();
+        let handed = handed_at.recv_timeout(PATIENCE).unwrap();
+        pushes.push(stored - start);
+        // The consumer may be faster than the answer to the push.
+        wakes.push(handed.saturating_duration_since(stored));
+        idles.recv_timeout(PATIENCE).unwrap();
+    }
+    println!("\nwake {}", figures(&mut wakes));
+    println!("push {}", figures(&mut pushes));
+    std::process::exit(0);
+}
+
+fn figures(times: &mut [Duration]) -> String {
+    times.sort_unstable();
+    let micros = |share: usize| times[(times.len() - 1) * share / 100].as_micros();
+    format!("p50_us={} p99_us={} max_us={}", micros(50), micros(99), micros(100))
+}
+
+/// From an acknowledged push to the handler: a watch, a take with its flush to disk, and two threads.
+#[test]
+fn it_wakes_within_milliseconds() {
+    let db = Database::new();
+    let out = Background::start(helper(&db, "idle::helper_wake")).end().ok();
+    let line = out.lines().find(|line| line.starts_with("wake ")).unwrap_or_else(|| panic!("{out}"));
+    let push = out.lines().find(|line| line.starts_with("push ")).unwrap();
+    println!("{line}\n{push}");
+    let (_, rest) = line.split_once("p50_us=").unwrap();
+    let median: u64 = rest.split_whitespace().next().unwrap().parse().unwrap();
+    assert!(median < 50_000, "half of {PUSHES} wakes took longer than {median} us");
+}

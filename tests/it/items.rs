@@ -1,0 +1,57 @@
+//! `kvqueue pop`, `peek`, `len`, `list`, `delete`.
+
+use crate::support::{Database, run};
+
+#[test]
+fn peek_leaves_and_pop_takes() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b", "c"]).ok();
+    assert_eq!(run(&db, &["peek", "q"]).ok(), "a\n");
+    assert_eq!(run(&db, &["peek", "q", "-k", "2"]).ok(), "a\nb\n");
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "a\n");
+    assert_eq!(run(&db, &["pop", "q", "-k", "5"]).ok(), "b\nc\n");
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
+}
+
+#[test]
+fn pop_takes_more_than_one_transaction_holds() {
+    let db = Database::new();
+    let numbers: Vec<_> = (1..=700).map(|number| number.to_string()).collect();
+    let numbers: Vec<_> = numbers.iter().map(String::as_str).collect();
+    run(&db, &[&["push", "q"], &numbers[..]].concat()).ok();
+    assert_eq!(run(&db, &["pop", "q", "-k", "600"]).ok(), numbers[..600].join("\n") + "\n");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "100\n");
+}
+
+#[test]
+fn json_has_one_object_per_line() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a"]).ok();
+    assert_eq!(run(&db, &["len", "q", "--json"]).ok(), "{\"len\":1,\"queue\":\"q\"}\n");
+    let peeked = run(&db, &["peek", "q", "--json"]).ok();
+    let object: serde_json::Value = serde_json::from_str(&peeked).unwrap();
+    assert_eq!(object["payload"], "a");
+    assert_eq!(object["stamp"].as_str().unwrap().len(), 24);
+    assert_eq!(run(&db, &["pop", "q", "--json"]).ok(), peeked);
+}
+
+#[test]
+fn delete_needs_a_yes_and_leaves_other_queues() {
+    let db = Database::new();
+    run(&db, &["push", "a", "x"]).ok();
+    run(&db, &["push", "ab", "y"]).ok();
+    assert_eq!(run(&db, &["list"]).ok(), "a\nab\n");
+    insta::assert_snapshot!(run(&db, &["delete", "a"]).failed(2), @r#"kvqueue: this deletes queue "a" for good; repeat it with --yes"#);
+    assert_eq!(run(&db, &["delete", "a", "--yes"]).ok(), "");
+    assert_eq!(run(&db, &["list"]).ok(), "ab\n");
+    assert_eq!(run(&db, &["len", "a"]).ok(), "0\n");
+}
+
+#[test]
+fn a_name_that_cannot_be_is_a_usage_error() {
+    insta::assert_snapshot!(run(&Database::new(), &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
+    insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @"error: invalid value '0' for '-k <K>': number would be zero for non-zero type
+
+For more information, try '--help'.");
+}

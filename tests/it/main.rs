@@ -1,0 +1,21 @@
+//! The real program, end to end: what issue 2 promises, one file per promise.
+//!
+//! With `KVQUEUE_TEST_CLUSTER_FILE` set, everything but the tests about the embedded directory runs on that cluster, each
+//! test under a prefix of its own.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod config_errors;
+mod crash;
+mod demo;
+mod exec;
+mod idle;
+mod items;
+mod output;
+mod panics;
+mod push;
+mod signals;
+mod support;
+mod systemd;
+mod unavailable;
+mod work_off;

@@ -1,0 +1,105 @@
+//! Panics: a handler's is contained, a consumer's is survived, and a consumer that keeps panicking ends the daemon.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kvqueue::{Config, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
+
+use crate::support::{Background, Database, database_of_helper, helper, run};
+
+/// Prints what it handles; panics at an item that says so.
+struct Touchy;
+
+impl Touchy {
+    fn from_config(_: &Settings) -> Result<Self, SettingsError> {
+        Ok(Self)
+    }
+}
+
+#[kvqueue::async_trait]
+impl Handler for Touchy {
+    async fn handle(&self, item: &Item, _: &Context) -> Outcome {
+        assert_ne!(&item.payload[..], b"panic", "panic on purpose");
+        println!("handled {}", String::from_utf8_lossy(&item.payload));
+        Outcome::Done
+    }
+}
+
+/// A daemon on queue `q`, for a helper to run to its end.
+fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let queue = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]";
+    let queues = toml::from_str::<Config>(queue).unwrap().queues;
+    let config = Config { database, prefix, queues, ..Config::default() };
+    kvqueue::telemetry::init(&config.log).unwrap();
+    let daemon = Daemon::new(config).handler("touchy", Touchy::from_config).until_empty(true);
+    let exit = match with(daemon).run() {
+        Ok(()) => kvqueue::Exit::Done,
+        Err(error) => {
+            eprintln!("ended: {error}");
+            error.exit()
+        }
+    };
+    std::process::exit(exit as i32);
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_handler() {
+    run_daemon(|daemon| daemon);
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_consumer_panics_twice() {
+    let takes = AtomicU32::new(0);
+    run_daemon(|daemon| {
+        daemon.observe(move |_, event| {
+            if matches!(event, Event::Dispatched) {
+                assert!(takes.fetch_add(1, Ordering::Relaxed) >= 2, "panic on purpose");
+            }
+        })
+    });
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_consumer_keeps_panicking() {
+    run_daemon(|daemon| daemon.observe(|_, event| assert!(event != Event::Started, "panic on purpose")));
+}
+
+fn handled(stdout: &str) -> Vec<&str> {
+    stdout.lines().filter_map(|line| line.split_once("handled ").map(|(_, item)| item)).collect()
+}
+
+#[test]
+fn a_handler_that_panics_fails_its_item_and_no_other() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "panic", "two"]).ok();
+    let ran = Background::start(helper(&db, "panics::helper_handler")).end();
+    assert!(ran.stderr.contains("the handler panicked"), "{ran:?}");
+    assert!(!ran.stderr.contains("consumer failed"), "{ran:?}");
+    assert_eq!(handled(&ran.stdout), ["one", "two"]);
+    assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn a_consumer_that_panics_is_replaced() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two", "three", "four"]).ok();
+    let ran = Background::start(helper(&db, "panics::helper_consumer_panics_twice")).end();
+    assert_eq!(ran.stderr.matches("consumer replaced").count(), 2, "{ran:?}");
+    assert_eq!(handled(&ran.stdout), ["one", "two", "three", "four"]);
+    assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn a_consumer_that_keeps_panicking_ends_the_daemon() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let ran = Background::start(helper(&db, "panics::helper_consumer_keeps_panicking")).end();
+    assert_eq!(ran.stderr.matches("consumer replaced").count(), 5, "{ran:?}");
+    let message = "ended: consumers of queue \"q\" failed more than 5 times within 30 s; the log says how";
+    assert!(ran.stderr.contains(message), "{ran:?}");
+    assert_eq!(ran.code, Some(70));
+    assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
+}

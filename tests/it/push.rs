@@ -1,0 +1,98 @@
+//! `kvqueue push`: where items come from, and which are refused.
+
+use crate::support::{Database, Ran, kvqueue, run, run_with_input};
+
+const LIMIT: usize = 100_000;
+
+fn items(db: &Database) -> Vec<String> {
+    let out = run(db, &["peek", "q", "-k", "1000"]).ok();
+    out.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn arguments_then_lines_then_a_file() {
+    let db = Database::new();
+    let file = db.file("whole");
+    std::fs::write(&file, "of\na file").unwrap();
+    let args = ["push", "q", "first", "second", "--lines", "-", "--file", file.to_str().unwrap()];
+    assert_eq!(run_with_input(&db, &args, "third\n\nlast").ok(), "6 acknowledged\n");
+    assert_eq!(items(&db), ["first", "second", "third", "", "last", "of", "a file"]);
+    assert_eq!(run(&db, &["len", "q"]).ok(), "6\n");
+}
+
+#[test]
+fn an_empty_line_is_an_item_and_a_final_newline_is_none() {
+    let db = Database::new();
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "").ok(), "0 acknowledged\n");
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "\n").ok(), "1 acknowledged\n");
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "a\n").ok(), "1 acknowledged\n");
+    assert_eq!(items(&db), ["", "a"]);
+}
+
+#[test]
+fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
+    let db = Database::new();
+    let long = "x".repeat(LIMIT + 1);
+    let input = format!("before\n{long}\nafter\n");
+    let ran = run_with_input(&db, &["push", "q", "--lines", "-"], input);
+    assert_eq!(ran.stdout, "2 acknowledged\n");
+    insta::assert_snapshot!(ran.failed(65), @"kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
+kvqueue: items refused: 1; everything else was pushed");
+    assert_eq!(items(&db), ["before", "after"]);
+}
+
+#[test]
+fn so_is_an_argument_and_a_file() {
+    let db = Database::new();
+    let file = db.file("long");
+    std::fs::write(&file, "x".repeat(3 * LIMIT)).unwrap();
+    let long = "x".repeat(LIMIT + 1);
+    let ran = run(&db, &["push", "q", "ok", &long, "--file", file.to_str().unwrap(), "--json"]);
+    assert_eq!(ran.stdout, "{\"acknowledged\":1,\"queue\":\"q\",\"refused\":2}\n");
+    let error = ran.failed(65).replace(&db.directory.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(error, @"kvqueue: argument 2 not pushed: it has 100001 bytes, an item at most 100000
+kvqueue: DIR/long not pushed: it has 300000 bytes, an item at most 100000
+kvqueue: items refused: 2; everything else was pushed");
+}
+
+#[test]
+fn the_longest_item_goes_in() {
+    let db = Database::new();
+    let longest = "x".repeat(LIMIT);
+    assert_eq!(run(&db, &["push", "q", &longest, "after"]).ok(), "2 acknowledged\n");
+    assert_eq!(items(&db), [longest.as_str(), "after"]);
+}
+
+#[test]
+fn many_long_items_are_spread_over_transactions() {
+    let db = Database::new();
+    let input = format!("{}\n", "x".repeat(LIMIT)).repeat(150);
+    let ran = run_with_input(&db, &["push", "q", "--lines", "-", "-v"], input);
+    let transactions = ran.stderr.matches("acknowledged").count();
+    assert_eq!(ran.ok(), "150 acknowledged\n");
+    assert!(transactions >= 15, "150 items of 100 kB in {transactions} transactions");
+}
+
+#[test]
+fn input_that_ends_in_an_error_says_how_far_it_got() {
+    let db = Database::new();
+    let ran = run(&db, &["push", "q", "stored", "--file", "/nowhere"]);
+    assert_eq!(ran.stdout, "1 acknowledged\n");
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: cannot read /nowhere: No such file or directory (os error 2)");
+    assert_eq!(items(&db), ["stored"]);
+}
+
+#[test]
+fn nothing_to_push_is_a_usage_error() {
+    insta::assert_snapshot!(run(&Database::new(), &["push", "q"]).failed(2), @"kvqueue: nothing to push: give items as arguments, or --lines FILE, or --file FILE");
+}
+
+#[test]
+fn bytes_that_are_no_text_survive() {
+    use std::os::unix::ffi::OsStrExt;
+    let db = Database::new();
+    let bytes = std::ffi::OsStr::from_bytes(b"\xff\xfe");
+    let ran: Ran = kvqueue(&db, &["push"]).arg(bytes).arg(bytes).output().unwrap().into();
+    assert_eq!(ran.ok().as_bytes(), b"1 acknowledged\n");
+    assert_eq!(run(&db, &["list", "--json"]).ok(), "{\"queue_base64\":\"//4=\"}\n");
+}

@@ -1,0 +1,107 @@
+//! TERM and INT: the first drains, the second ends it at once.
+
+use std::{fs, io::Write, process::Command};
+
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, kvqueue, run};
+
+/// A daemon with an item in hand: its command has begun, and ends when [`InHand::let_go`] is called.
+struct InHand {
+    db: Database,
+    daemon: Background,
+}
+
+impl InHand {
+    fn start(grace: &str) -> Self {
+        let db = Database::new();
+        run(&db, &["push", "q", "one", "two", "three"]).ok();
+        for pipe in ["begun", "go"] {
+            assert!(Command::new("mkfifo").arg(db.file(pipe)).status().unwrap().success());
+        }
+        let config = db.file("kvqueue.toml");
+        let text = format!(
+            "grace = '{grace}'\n[queues.q]\nhandler = 'exec'\nconsumers = [ {{ k = 1 }} ]\n[queues.q.handler-config]\n\
+             command = ['sh', '-c', 'echo $$ > begun; read word < go; cat >> done; echo >> done']"
+        );
+        fs::write(&config, text).unwrap();
+        let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
+        command.current_dir(db.directory.path());
+        Self { daemon: Background::start(command), db }
+    }
+
+    /// Waits until the handler has the first item, and returns the pid of its command.
+    fn begun(&self) -> u32 {
+        fs::read_to_string(self.db.file("begun")).unwrap().trim().parse().unwrap()
+    }
+
+    fn let_go(&self) {
+        fs::OpenOptions::new().write(true).open(self.db.file("go")).unwrap().write_all(b"go\n").unwrap();
+    }
+
+    fn done(&self) -> String {
+        fs::read_to_string(self.db.file("done")).unwrap_or_default()
+    }
+}
+
+fn drains_on(signal: Signal) {
+    let mut test = InHand::start("30s");
+    test.begun();
+    test.daemon.signal(signal);
+    test.daemon.wait_for("draining");
+    test.let_go();
+    let done = test.db.file("done");
+    let ran = test.daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(fs::read_to_string(done).unwrap(), "one\n", "the item in hand is finished");
+    assert_eq!(run(&test.db, &["len", "q"]).ok(), "2\n", "and no other is taken");
+}
+
+#[test]
+fn term_drains() {
+    drains_on(Signal::TERM);
+}
+
+#[test]
+fn int_drains() {
+    drains_on(Signal::INT);
+}
+
+#[test]
+fn a_second_signal_ends_it_at_once() {
+    let mut test = InHand::start("30s");
+    test.begun();
+    test.daemon.signal(Signal::TERM);
+    test.daemon.wait_for("draining");
+    test.daemon.signal(Signal::TERM);
+    assert_eq!(test.done(), "");
+    let command = test.db.file("go");
+    assert_eq!(test.daemon.end().code, Some(128 + 15));
+    // The command is still there, and nobody waits for it.
+    fs::OpenOptions::new().write(true).open(command).unwrap().write_all(b"go\n").unwrap();
+}
+
+#[test]
+fn when_the_grace_is_over_commands_are_killed_and_the_exit_code_says_so() {
+    let test = InHand::start("100ms");
+    let command = test.begun();
+    test.daemon.signal(Signal::TERM);
+    let ran = test.daemon.end();
+    assert!(ran.stderr.contains("consumers still at work after the grace of 100 ms: 1"), "{ran:?}");
+    assert_eq!(ran.code, Some(1));
+    let state = fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "still alive: {state}");
+}
+
+#[test]
+fn an_idle_daemon_stops() {
+    let db = Database::new();
+    let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log", "-v"]);
+    command.env("KVQUEUE_GRACE", "1h");
+    let mut daemon = Background::start(command);
+    daemon.wait_for("waiting for push");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert!(ran.stderr.contains("drained"), "{ran:?}");
+    assert_eq!(ran.code, Some(0));
+}

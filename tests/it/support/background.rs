@@ -1,0 +1,83 @@
+//! A program that runs while the test goes on.
+
+use std::{
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver},
+    thread::{self, JoinHandle},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{PATIENCE, Ran};
+
+/// A running program and what it has said on stderr. Killed when dropped.
+pub(crate) struct Background {
+    child: Child,
+    lines: Receiver<String>,
+    said: String,
+    stdout: Option<JoinHandle<String>>,
+}
+
+impl Background {
+    /// Starts it, with JSON for a log: events can be waited for by their message.
+    pub(crate) fn start(mut command: Command) -> Self {
+        command.env("KVQUEUE_LOG__FORMAT", "json").stdin(Stdio::null());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let (sender, lines) = mpsc::channel();
+        let errors = BufReader::new(child.stderr.take().unwrap());
+        thread::spawn(move || errors.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+        let mut out = child.stdout.take().unwrap();
+        let stdout = thread::spawn(move || {
+            let mut text = String::new();
+            out.read_to_string(&mut text).unwrap();
+            text
+        });
+        Self { child, lines, said: String::new(), stdout: Some(stdout) }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for a line on stderr that contains `text`, and returns it.
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.said.push_str(&line);
+                    self.said.push('\n');
+                    if line.contains(text) {
+                        return line;
+                    }
+                }
+                Err(_) => panic!("never said {text:?}, but:\n{}", self.said),
+            }
+        }
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Ran {
+        let stdout = self.stdout.take().unwrap().join().unwrap();
+        let status = self.child.wait().unwrap();
+        let mut stderr = std::mem::take(&mut self.said);
+        for line in self.lines.iter() {
+            stderr.push_str(&line);
+            stderr.push('\n');
+        }
+        Ran { code: status.code(), stdout, stderr }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // Either may fail because it has ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,79 @@
+//! Running the program to its end.
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+    thread,
+};
+
+use super::Database;
+
+/// The program on a database, with none of the settings that this process was given.
+pub(crate) fn kvqueue(db: &Database, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+    clean(&mut command, db);
+    command.args(args).args(["--database", &db.url]);
+    command
+}
+
+/// Takes the settings out of a command's environment, and puts the database's prefix in.
+pub(super) fn clean(command: &mut Command, db: &Database) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"KVQUEUE_"))
+    {
+        command.env_remove(name);
+    }
+    command.env_remove("NOTIFY_SOCKET").env("KVQUEUE_PREFIX", &db.prefix);
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    /// stdout of a command that has to succeed.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{self:?}");
+        self.stdout
+    }
+
+    /// stderr of a command that has to fail with this code.
+    #[track_caller]
+    pub(crate) fn failed(self, code: i32) -> String {
+        assert_eq!(self.code, Some(code), "{self:?}");
+        self.stderr
+    }
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Self {
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+/// Runs the program on a database.
+pub(crate) fn run(db: &Database, args: &[&str]) -> Ran {
+    kvqueue(db, args).stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// Runs the program with something to read.
+pub(crate) fn run_with_input(db: &Database, args: &[&str], input: impl Into<Vec<u8>>) -> Ran {
+    let mut child = kvqueue(db, args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.into();
+    // A program that fails early does not read it all.
+    let feeder = thread::spawn(move || stdin.write_all(&input).ok());
+    let output = child.wait_with_output().unwrap();
+    feeder.join().unwrap();
+    output.into()
+}

@@ -1,0 +1,16 @@
+//! What the tests share.
+
+mod background;
+mod command;
+mod database;
+mod helper;
+mod random;
+
+pub(crate) use background::Background;
+pub(crate) use command::{Ran, kvqueue, run, run_with_input};
+pub(crate) use database::Database;
+pub(crate) use helper::{database_of_helper, helper};
+pub(crate) use random::Random;
+
+/// Far longer than anything takes; only a failure waits so long.
+pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);

@@ -1,0 +1,55 @@
+//! What was pushed is worked off: each item once, in order where one consumer works.
+
+use crate::support::{Database, run, run_with_input};
+
+/// Debug builds are slow.
+const ITEMS: u32 = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
+
+fn numbers(to: u32) -> String {
+    (1..=to).map(|number| format!("{number}\n")).collect()
+}
+
+fn pushed(items: u32) -> Database {
+    let db = Database::new();
+    let out = run_with_input(&db, &["push", "numbers", "--lines", "-"], numbers(items)).ok();
+    assert_eq!(out, format!("{items} acknowledged\n"));
+    assert_eq!(run(&db, &["len", "numbers"]).ok(), format!("{items}\n"));
+    db
+}
+
+fn worked_off(db: &Database, consumers: &str, k: &str) -> String {
+    let args = ["run", "--queue", "numbers", "--handler", "stdout", "--until-empty"];
+    let out = run(db, &[&args[..], &["--consumers", consumers, "-k", k]].concat()).ok();
+    assert_eq!(run(db, &["len", "numbers"]).ok(), "0\n");
+    out
+}
+
+#[test]
+fn one_consumer_keeps_the_order() {
+    let db = pushed(ITEMS);
+    assert!(worked_off(&db, "1", "100") == numbers(ITEMS), "not the numbers in order");
+}
+
+#[test]
+fn eight_consumers_handle_each_item_once() {
+    let items = ITEMS / 5;
+    let db = pushed(items);
+    let out = worked_off(&db, "8", "10");
+    let mut seen: Vec<u32> = out.lines().map(|line| line.parse().unwrap()).collect();
+    seen.sort_unstable();
+    assert!(seen.into_iter().eq(1..=items), "not each number once");
+}
+
+#[test]
+fn several_queues_with_their_own_consumers() {
+    let db = Database::new();
+    run(&db, &["push", "a", "1", "2", "3"]).ok();
+    run(&db, &["push", "b", "4", "5"]).ok();
+    let config = db.file("kvqueue.toml");
+    let queue = "handler = 'stdout'\nconsumers = [ { k = 1, count = 2 }, { k = 10, count = 1 } ]";
+    std::fs::write(&config, format!("[queues.a]\n{queue}\n[queues.b]\n{queue}\n")).unwrap();
+    let out = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
+    let mut lines: Vec<_> = out.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["1", "2", "3", "4", "5"]);
+}
