@@ -53,8 +53,31 @@ impl From<Code> for CommitFailure {
 /// The answer to a commit.
 pub type CommitResult = Result<Committed, CommitFailure>;
 
-/// Called once with it, on the committer's thread.
-pub type Answer = Box<dyn FnOnce(CommitResult) + Send>;
+/// Who waits for the answer. One that is dropped unanswered says `COMMIT_UNKNOWN_RESULT`: nobody waits for ever,
+/// even if the committer dies.
+pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
+
+impl Answer {
+    /// `waiting` is called once, on the committer's thread.
+    pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
+        Answer(Some(Box::new(waiting)))
+    }
+
+    /// Gives the answer.
+    pub(super) fn give(mut self, result: CommitResult) {
+        if let Some(waiting) = self.0.take() {
+            waiting(result);
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.0.take() {
+            waiting(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+        }
+    }
+}
 
 /// A transaction that wants to commit.
 pub struct CommitRequest {
@@ -97,6 +120,21 @@ pub(super) struct Committer {
     resolver: Resolver,
 }
 
+/// Refuses what waits, and what comes, when the committer ends in a panic.
+struct LastWords(Arc<Shared>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison(&"its committer panicked");
+            let unheard = std::mem::take(&mut self.0.waiting.lock().requests);
+            for request in unheard {
+                request.answer.give(Err(Code::IO_ERROR.into()));
+            }
+        }
+    }
+}
+
 /// A batch between its resolution and its answers.
 #[derive(Default)]
 struct Batch {
@@ -110,8 +148,9 @@ impl Committer {
         Committer { shared, resolver }
     }
 
-    /// Works until the engine closes; then answers what still waits and ends.
+    /// Works until the engine closes.
     pub(super) fn run(mut self) {
+        let _last_words = LastWords(Arc::clone(&self.shared));
         while let Some(requests) = self.next_requests() {
             self.commit(requests);
         }
@@ -144,7 +183,7 @@ impl Committer {
     fn commit(&mut self, requests: Vec<CommitRequest>) {
         if self.shared.is_poisoned() {
             for request in requests {
-                (request.answer)(Err(Code::IO_ERROR.into()));
+                request.answer.give(Err(Code::IO_ERROR.into()));
             }
             return;
         }
@@ -160,14 +199,14 @@ impl Committer {
             if let Err(error) = self.make_durable(version, ceiling, batch.mutations, &touched) {
                 self.shared.poison(&error);
                 for accepted in batch.accepted {
-                    (accepted.answer)(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+                    accepted.answer.give(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
                 }
                 return refuse(batch.refused);
             }
         }
         for accepted in batch.accepted {
             let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
-            (accepted.answer)(unknown.unwrap_or(Ok(accepted.committed)));
+            accepted.answer.give(unknown.unwrap_or(Ok(accepted.committed)));
         }
         refuse(batch.refused);
     }
@@ -239,6 +278,6 @@ impl Committer {
 
 fn refuse(refused: Vec<(CommitFailure, Answer)>) {
     for (failure, answer) in refused {
-        answer(Err(failure));
+        answer.give(Err(failure));
     }
 }

@@ -41,11 +41,11 @@ use committer::{Committer, Waiting};
 use directory::Directory;
 use faults::{Fault, Faults};
 use resolver::Resolver;
-use storage::{Storage, StorageError};
+use storage::Storage;
 use views::Views;
 use watches::Watches;
 
-use crate::error::Result;
+use crate::error::{Code, Result};
 use crate::future::Future;
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
@@ -72,7 +72,7 @@ impl Shared {
     }
 
     /// After a failed write nobody knows what is on the disk: take no further commits.
-    fn poison(&self, error: &StorageError) {
+    fn poison(&self, error: &dyn std::fmt::Display) {
         self.poisoned.store(true, Ordering::Release);
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
@@ -181,7 +181,13 @@ impl Engine {
 
     /// Queues a commit; its answer comes on the committer's thread.
     pub fn commit(&self, request: CommitRequest) {
-        self.shared.waiting.lock().requests.push_back(request);
+        let mut waiting = self.shared.waiting.lock();
+        if self.shared.is_poisoned() {
+            drop(waiting);
+            return request.answer.give(Err(Code::IO_ERROR.into()));
+        }
+        waiting.requests.push_back(request);
+        drop(waiting);
         self.shared.work.notify_one();
     }
 
@@ -226,5 +232,58 @@ impl Drop for Engine {
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Engine")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    fn blind_write(answer: Answer) -> CommitRequest {
+        let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
+        CommitRequest {
+            read_version: i64::MAX,
+            reads: vec![],
+            writes: vec![],
+            mutations: vec![mutation],
+            answer,
+        }
+    }
+
+    fn answered(engine: &Engine) -> CommitResult {
+        let (sender, receiver) = mpsc::channel();
+        engine.commit(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
+        receiver.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+
+    #[test]
+    fn after_a_failed_write_nothing_is_committed_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path()).unwrap();
+        answered(&engine).unwrap();
+        engine.shared.poison(&"a test says so");
+        assert_eq!(answered(&engine), Err(Code::IO_ERROR.into()));
+    }
+
+    #[test]
+    fn an_answer_that_is_never_given_says_that_the_outcome_is_unknown() {
+        let (sender, receiver) = mpsc::channel();
+        drop(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
+        assert_eq!(receiver.recv().unwrap(), Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+    }
+
+    #[test]
+    fn one_process_shares_one_engine_per_directory_and_can_open_it_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Engine::open(dir.path()).unwrap();
+        let second = Engine::open(&dir.path().join(".")).unwrap();
+        assert!(Arc::ptr_eq(&first, &second));
+        let before = answered(&first).unwrap();
+        drop((first, second));
+        let again = Engine::open(dir.path()).unwrap();
+        let after = answered(&again).unwrap();
+        assert!(after.version > before.version);
+        assert_eq!(again.read().get(b"k").unwrap().as_deref(), Some(&b"v"[..]));
     }
 }

@@ -73,7 +73,7 @@ impl Transaction {
     fn answer_to(self: &Arc<Self>, state: &State, future: &Arc<Future>) -> Answer {
         let (transaction, future) = (Arc::clone(self), Arc::clone(future));
         let generation = state.generation;
-        Box::new(move |result| {
+        Answer::new(move |result| {
             let outcome = transaction.take_outcome(generation, result);
             // Whoever sees the outcome and then lets go of the database expects to be the last to hold it.
             drop(transaction);
