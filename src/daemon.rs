@@ -10,7 +10,7 @@ use crate::{
     actors::{self, Crew, Observer, Shared, Spec},
     config::{Config, ConfigError, ConsumerGroup},
     consumer::{source::Source, state::Event},
-    database::{OpenError, Store},
+    database::{OpenError, Store, patiently},
     exit::Exit,
     handlers::{Handler, Registry, Settings},
     lifecycle::{self, RunError, Signals},
@@ -130,7 +130,7 @@ impl Daemon {
         signals: &Signals,
     ) -> Result<(), DaemonError> {
         tokio::select! {
-            read = first_read(db) => read?,
+            read = patiently(first_read(db)) => read?,
             // Nothing has begun, so there is nothing to drain.
             signal = signals.received() => return Ok(signal.map_err(RunError::Signals)?),
         }

@@ -1,8 +1,12 @@
 //! Opening the database that a configuration names.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use foundationdb::{Database, FdbError};
+use tokio::time::timeout;
+
+/// How long an answer of the database may take without a word about it.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open database, and the client network under it. One per process.
 pub struct Store {
@@ -34,6 +38,18 @@ impl Store {
 /// The engine knows better than the error code what is wrong.
 fn reason(code: FdbError) -> String {
     fdb_embedded::open_error().unwrap_or_else(|| code.to_string())
+}
+
+/// Waits for an answer of the database, and says so when it takes long: a cluster that cannot be reached gives none at
+/// all, not even an error.
+pub(crate) async fn patiently<T>(answer: impl Future<Output = T>) -> T {
+    let mut answer = pin!(answer);
+    loop {
+        match timeout(PATIENCE, &mut answer).await {
+            Ok(answer) => return answer,
+            Err(_) => tracing::warn!("the database does not answer, still waiting"),
+        }
+    }
 }
 
 impl std::fmt::Debug for Store {

@@ -9,7 +9,7 @@ use tokio::runtime;
 use uuid::Uuid;
 
 use super::{UsageError, globals::Globals};
-use crate::database::Store;
+use crate::database::{Store, patiently};
 
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
@@ -52,7 +52,7 @@ impl Client {
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
-        let done = self.wait(retry::run(self.db(), &RetryPolicy::default(), body));
+        let done = self.wait(patiently(retry::run(self.db(), &RetryPolicy::default(), body)));
         done.map(|done| done.value).context("the database refused")
     }
 }

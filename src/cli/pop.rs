@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use kvqueue_queue::Session;
 
 use super::{client::Client, globals::Globals, output};
-use crate::exit::Exit;
+use crate::{database::patiently, exit::Exit};
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
 const GROUP: usize = 250;
@@ -38,7 +38,7 @@ impl Args {
     fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<()> {
         let mut wanted = self.k.get();
         while let Some(k) = NonZeroUsize::new(wanted.min(GROUP)) {
-            let taken = client.wait(session.take(client.db(), k))?;
+            let taken = client.wait(patiently(session.take(client.db(), k)))?;
             if taken.items.is_empty() {
                 break;
             }

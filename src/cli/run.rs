@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::globals::Globals;
 use crate::{
-    config::{Config, ConfigError, QueueConfig},
+    config::{Config, ConfigError, LogFormat, QueueConfig},
     daemon::{Daemon, DaemonError},
     exit::Exit,
     telemetry,
@@ -42,8 +42,10 @@ impl Args {
         self.apply(&mut config)?;
         config.validate()?;
         telemetry::init(&config.log)?;
+        let format = config.log.format;
         Daemon::new(config).until_empty(until_empty).run().inspect_err(|error| {
-            if let DaemonError::Run(error) = error {
+            // People read the message on stderr; whoever collects JSON wants it there.
+            if let (LogFormat::Json, DaemonError::Run(error)) = (format, error) {
                 tracing::error!(%error, "stopped with an error");
             }
         })?;

@@ -119,7 +119,7 @@ mod tests {
         insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected `human` or `json` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected usize (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("database", &[]), @"DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
   |
 1 | database

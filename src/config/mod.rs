@@ -9,7 +9,7 @@
 //! | `load` | file and environment merged into a [`Config`] |
 //! | `environment` | how a variable's name maps to a key |
 //! | `validate` | what a type cannot say: ranges and contradictions |
-//! | `duration` | `"30s"` |
+//! | `duration`, `number` | `"30s"`, `10` |
 //! | `error` | [`ConfigError`]: key, value, fix |
 //!
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
@@ -19,6 +19,7 @@ mod environment;
 mod error;
 mod load;
 mod model;
+mod number;
 mod validate;
 
 pub use error::ConfigError;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::duration;
+use super::{duration, number};
 
 /// Everything the daemon can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,8 +103,10 @@ impl QueueConfig {
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct ConsumerGroup {
     /// Items taken in one transaction.
+    #[serde(deserialize_with = "number::deserialize")]
     pub k: usize,
     /// Consumers of this kind.
+    #[serde(deserialize_with = "number::deserialize")]
     pub count: usize,
 }
 

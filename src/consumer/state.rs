@@ -226,4 +226,50 @@ mod tests {
         assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Woken]), []);
         assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Drain]), []);
     }
+
+    /// What can happen next to an actor that has `under_way` to finish.
+    fn possible(under_way: Effect, drained: bool) -> Vec<Event> {
+        let mut events = match under_way {
+            Take if drained => vec![Took(Found::Nothing), Took(Found::Items(1)), TakeFailed, NotTaken],
+            Take => vec![Took(Found::Nothing), Took(Found::Items(1)), TakeFailed],
+            Dispatch => vec![Dispatched],
+            Wait => vec![Woken],
+            Pause { .. } => vec![PauseOver],
+            Close => vec![Closed],
+            StopWaiting | Stop => unreachable!("these are done at once"),
+        };
+        events.push(Drain);
+        events
+    }
+
+    /// Follows every course of events for so many steps.
+    fn explore(state: &State, under_way: Effect, drained: bool, steps: u32) {
+        for event in possible(under_way, drained) {
+            let mut next = state.clone();
+            let mut effects = next.on(event);
+            let drained = drained || event == Drain;
+            if effects.first() == Some(&StopWaiting) {
+                assert!(matches!(under_way, Wait | Pause { .. }), "{state:?} on {event:?}");
+                effects.remove(0);
+            } else if event == Drain {
+                assert_eq!(effects, [], "{under_way:?} goes on after a drain");
+                effects.push(under_way);
+            }
+            let [effect] = effects[..] else { panic!("{state:?} on {event:?} has {effects:?} under way") };
+            let goes_on = !matches!(effect, Take | Wait | Pause { .. }) || effect == under_way;
+            assert!(!drained || goes_on, "{state:?} on {event:?} after a drain: {effect:?}");
+            if effect != Stop && steps > 0 {
+                explore(&next, effect, drained, steps - 1);
+            }
+        }
+    }
+
+    #[test]
+    fn one_thing_is_always_under_way_and_nothing_new_after_a_drain() {
+        for until_empty in [false, true] {
+            let mut state = State::new(until_empty);
+            assert_eq!(state.on(Started), [Take]);
+            explore(&state, Take, false, 10);
+        }
+    }
 }

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod blocked;
 mod config_errors;
 mod crash;
 mod demo;

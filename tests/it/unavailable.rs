@@ -6,7 +6,7 @@ use crate::support::{Background, Database, Ran, kvqueue, run};
 
 #[test]
 fn without_the_client_library() {
-    let db = Database { url: "/nowhere/fdb.cluster".to_owned(), ..Database::embedded() };
+    let db = Database::at("/nowhere/fdb.cluster".to_owned(), String::new());
     let mut command = kvqueue(&db, &["len", "q"]);
     let ran: Ran = command.env("FDB_CLIENT_LIB", "/nowhere/libfdb_c.so").output().unwrap().into();
     let error = ran.failed(69);
@@ -29,7 +29,7 @@ fn a_directory_that_another_process_holds() {
 
 #[test]
 fn a_directory_that_cannot_be_made() {
-    let db = Database { url: "embedded:/proc/nowhere".to_owned(), ..Database::embedded() };
+    let db = Database::at("embedded:/proc/nowhere".to_owned(), String::new());
     let error = run(&db, &["len", "q"]).failed(69);
     assert!(error.contains("/proc/nowhere"), "{error}");
 }

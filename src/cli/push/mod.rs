@@ -27,7 +27,7 @@ use self::{
     refusals::Refusals,
 };
 use super::{client::Client, globals::Globals, output};
-use crate::exit::Exit;
+use crate::{database::patiently, exit::Exit};
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -126,7 +126,7 @@ impl Push<'_> {
 
     /// One transaction.
     async fn push(&mut self, batch: &[&Bytes]) -> anyhow::Result<usize> {
-        match self.session.push(self.client.db(), batch).await {
+        match patiently(self.session.push(self.client.db(), batch)).await {
             Ok(pushed) => {
                 self.acknowledged += pushed.items as u64;
                 Ok(pushed.items)

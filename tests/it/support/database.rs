@@ -1,6 +1,10 @@
 //! A database of the test's own.
 
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
 use tempfile::TempDir;
+
+use super::kvqueue;
 
 /// Where a test keeps its queues.
 pub(crate) struct Database {
@@ -16,9 +20,14 @@ impl Database {
     /// An empty one: embedded, or a prefix on the cluster that the environment names.
     pub(crate) fn new() -> Self {
         match std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
-            Ok(url) => Self { url, prefix: format!("test-{}/", uuid::Uuid::now_v7()), ..Self::embedded() },
+            Ok(url) => Self::at(url, format!("test-{}/", uuid::Uuid::now_v7())),
             Err(_) => Self::embedded(),
         }
+    }
+
+    /// Any other.
+    pub(crate) fn at(url: String, prefix: String) -> Self {
+        Self { url, prefix, directory: tempfile::tempdir().unwrap() }
     }
 
     /// An empty embedded one.
@@ -31,5 +40,19 @@ impl Database {
     /// A path for a file of the test's, beside the database.
     pub(crate) fn file(&self, name: &str) -> std::path::PathBuf {
         self.directory.path().join(name)
+    }
+}
+
+/// On a cluster, the queues would stay.
+impl Drop for Database {
+    fn drop(&mut self) {
+        if self.prefix.is_empty() {
+            return;
+        }
+        let list = kvqueue(self, &["list"]).output().map(|output| output.stdout).unwrap_or_default();
+        for name in list.split(|byte| *byte == b'\n').filter(|name| !name.is_empty()) {
+            // What is left does no harm: no other test has this prefix.
+            let _ = kvqueue(self, &["delete", "--yes"]).arg(OsStr::from_bytes(name)).status();
+        }
     }
 }
