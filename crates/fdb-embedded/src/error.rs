@@ -1,4 +1,5 @@
-//! FoundationDB's error codes, with our own words for each.
+//! FoundationDB's error codes, with our own words for each, but for `NOT_COMMITTED`: clients' tests compare that one
+//! with the text that FoundationDB gives.
 //!
 //! Source of the numbers: the FoundationDB documentation, "Error codes".
 
@@ -46,7 +47,7 @@ codes! {
     TIMED_OUT = 1004 "the operation took longer than it was allowed",
     TRANSACTION_TOO_OLD = 1007 "the transaction's read version is more than five seconds old; retry it",
     FUTURE_VERSION = 1009 "the read version lies ahead of the database; retry the transaction",
-    NOT_COMMITTED = 1020 "not committed: another transaction wrote what this one had read; retry it",
+    NOT_COMMITTED = 1020 "Transaction not committed due to conflict with another transaction",
     COMMIT_UNKNOWN_RESULT = 1021 "the transaction may or may not have been committed",
     TRANSACTION_CANCELLED = 1025 "the transaction was cancelled, reset or destroyed",
     TRANSACTION_TIMED_OUT = 1031 "the transaction ran longer than its timeout option allows",

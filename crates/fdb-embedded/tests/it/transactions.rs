@@ -301,6 +301,9 @@ async fn a_read_version_can_be_chosen_while_its_snapshot_is_held() {
     let tr = scratch.db.create_trx().unwrap();
     tr.set_read_version(version);
     assert_eq!(&*tr.get(b"a", false).await.unwrap().unwrap(), b"old");
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(42);
+    assert_eq!(tr.get_read_version().await.unwrap(), 42, "what was set is not checked before it is read at");
     for (version, code) in [(1, 1007), (1 << 62, 1009), (0, 2011)] {
         let tr = scratch.db.create_trx().unwrap();
         tr.set_read_version(version);

@@ -50,7 +50,7 @@ impl Transaction {
         if state.commit_size(&mutations) > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
-        Ok((mutations, state.view(&self.database)?.version))
+        Ok((mutations, state.read_version(&self.database)?))
     }
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.

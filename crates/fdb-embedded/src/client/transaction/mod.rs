@@ -66,7 +66,7 @@ struct State {
     deferred: Option<Code>,
     /// Counts resets, so that the answer to an older commit finds no one.
     generation: u64,
-    /// A read version that the client chose and nothing has been read at yet.
+    /// The read version that the client chose.
     chosen_version: Option<i64>,
     view: Option<View>,
     writes: WriteMap,
@@ -148,16 +148,22 @@ impl State {
         if self.options.access_system_keys { SYSTEM_END } else { NORMAL_END }
     }
 
-    /// The read version and its view, taken now if there is none yet.
-    fn view(&mut self, database: &Database) -> Result<&View> {
-        if self.view.is_none() {
-            let view = match self.chosen_version {
-                Some(version) => database.engine().read_at(version)?,
-                None => database.engine().read(),
-            };
-            self.view = Some(view);
+    /// The read version: the client's choice, whether it can be read at or not, or one taken now.
+    fn read_version(&mut self, database: &Database) -> Result<i64> {
+        match self.chosen_version {
+            Some(version) => Ok(version),
+            None => Ok(self.view(database)?.version),
         }
-        self.view.as_ref().ok_or(Code::INTERNAL_ERROR)
+    }
+
+    /// The view at the read version, taken now if there is none yet.
+    fn view(&mut self, database: &Database) -> Result<&View> {
+        let view = match (self.view.take(), self.chosen_version) {
+            (Some(view), _) => view,
+            (None, Some(version)) => database.engine().read_at(version)?,
+            (None, None) => database.engine().read(),
+        };
+        Ok(self.view.insert(view))
     }
 
     /// What a read sees.

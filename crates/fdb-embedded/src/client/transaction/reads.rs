@@ -115,7 +115,7 @@ impl Transaction {
         let version = state
             .check_alive()
             .and_then(|()| state.deferred.map_or(Ok(()), Err))
-            .and_then(|()| Ok(state.view(&self.database)?.version));
+            .and_then(|()| state.read_version(&self.database));
         Future::ready(version.map(Output::Int64))
     }
 
