@@ -12,6 +12,7 @@
 //! | `actors` | supervisor and consumers as actors |
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
+//! | `sweep` | clearing what dead sessions left |
 //! | [`telemetry`], `systemd` | what the outside is told |
 //! | [`cli`] | the commands |
 //! | [`exit`] | exit codes |
@@ -57,6 +58,7 @@ pub mod database;
 pub mod exit;
 pub mod handlers;
 pub mod lifecycle;
+mod sweep;
 mod systemd;
 pub mod telemetry;
 

@@ -8,6 +8,7 @@ use crate::{
 };
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Globals {
     /// embedded:DIRECTORY, or the path of a FoundationDB cluster file
     #[arg(long, global = true, value_name = "URL")]

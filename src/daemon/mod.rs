@@ -1,21 +1,25 @@
 //! The daemon: from a configuration to running consumers. The one place where the parts are wired.
 
-use std::{num::NonZeroUsize, sync::Arc};
+mod error;
+mod parts;
 
-use foundationdb::{Database, FdbError};
-use kvqueue_queue::Queue;
-use tokio::{runtime, sync::Mutex};
+use std::sync::Arc;
 
+use foundationdb::Database;
+use tokio::runtime;
+
+use self::parts::{Part, parts};
 use crate::{
     actors::{self, Crew, Observer, Shared, Spec},
-    config::{Config, ConfigError, ConsumerGroup},
-    consumer::{source::Source, state::Event},
-    database::{OpenError, Store, patiently},
-    exit::Exit,
+    config::{Config, ConfigError},
+    consumer::state::Event,
+    database::{Store, patiently},
     handlers::{Handler, Registry, Settings},
     lifecycle::{self, RunError, Signals},
-    systemd,
+    sweep, systemd,
 };
+
+pub use error::DaemonError;
 
 /// A daemon to be run: a configuration and the handlers it may name.
 #[derive(Default)]
@@ -24,38 +28,6 @@ pub struct Daemon {
     registry: Registry,
     until_empty: bool,
     observer: Option<Observer>,
-}
-
-/// A daemon could not run, or not end well.
-#[derive(Debug, thiserror::Error)]
-pub enum DaemonError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The database cannot be used.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// The database does not answer.
-    #[error("the first read of the database failed")]
-    FirstRead(#[source] FdbError),
-    /// The handlers' threads cannot be started.
-    #[error("cannot start the handlers' threads")]
-    Pool(#[source] std::io::Error),
-    /// It failed while running.
-    #[error(transparent)]
-    Run(#[from] RunError),
-}
-
-impl DaemonError {
-    /// The exit code that tells it to scripts.
-    pub fn exit(&self) -> Exit {
-        match self {
-            Self::Config(_) => Exit::Config,
-            Self::Open(_) | Self::FirstRead(_) => Exit::Unavailable,
-            Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
-            Self::Pool(_) | Self::Run(_) => Exit::Failed,
-        }
-    }
 }
 
 impl Daemon {
@@ -98,18 +70,13 @@ impl Daemon {
 
     /// Checks everything that can be checked without the database.
     pub fn check(&self) -> Result<(), ConfigError> {
-        self.config.validate()?;
-        for (name, queue) in &self.config.queues {
-            crate::daemon::queue(&self.config.prefix, name)?;
-            self.registry.build(name, queue)?;
-        }
-        Ok(())
+        parts(&self.config, &self.registry).map(drop)
     }
 
     /// Runs on the calling thread until a signal, an error, or the end of the items has it stop.
     pub fn run(self) -> Result<(), DaemonError> {
-        self.check()?;
-        if self.config.queues.is_empty() {
+        let parts = parts(&self.config, &self.registry)?;
+        if parts.is_empty() {
             let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
             return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix).into());
         }
@@ -117,7 +84,7 @@ impl Daemon {
         let store = Store::open(&self.config.database)?;
         let pool = handler_pool().map_err(DaemonError::Pool)?;
         let shared = Shared::new(pool.handle().clone(), self.observer.clone());
-        let result = actors::run(self.serve(&store.db, &shared, &signals));
+        let result = actors::run(self.serve(&store.db, &parts, &shared, &signals));
         // Not waited for: a handler may block its thread for ever.
         pool.shutdown_background();
         result
@@ -126,6 +93,7 @@ impl Daemon {
     async fn serve(
         &self,
         db: &Arc<Database>,
+        parts: &[Part],
         shared: &Arc<Shared>,
         signals: &Signals,
     ) -> Result<(), DaemonError> {
@@ -135,29 +103,30 @@ impl Daemon {
             signal = signals.received() => return Ok(signal.map_err(RunError::Signals)?),
         }
         let mut crew = Crew::new(shared.clone());
-        self.start_consumers(db, &crew).await?;
+        self.start_consumers(db, parts, &crew).await?;
         tracing::info!(
             database = self.config.database,
-            queues = self.config.queues.len(),
+            queues = parts.len(),
             consumers = shared.consumers(),
             "ready"
         );
         systemd::ready();
-        Ok(lifecycle::serve(&mut crew, shared, signals, self.config.grace).await?)
+        let queues = parts.iter().map(|part| part.queue.clone()).collect();
+        tokio::select! {
+            ended = lifecycle::serve(&mut crew, shared, signals, self.config.grace) => Ok(ended?),
+            never = sweep::forever(db.clone(), queues) => match never {},
+        }
     }
 
-    async fn start_consumers(&self, db: &Arc<Database>, crew: &Crew) -> Result<(), DaemonError> {
-        for (name, config) in &self.config.queues {
-            let source = Arc::new(Source {
-                name: name.as_str().into(),
-                queue: queue(&self.config.prefix, name)?,
-                db: db.clone(),
-                handler: self.registry.build(name, config)?,
-                timeout: config.handler_timeout,
-                slow_look: config.slow_look,
-                turn: Mutex::new(()),
-            });
-            for k in config.consumers.iter().flat_map(ks) {
+    async fn start_consumers(
+        &self,
+        db: &Arc<Database>,
+        parts: &[Part],
+        crew: &Crew,
+    ) -> Result<(), DaemonError> {
+        for part in parts {
+            let source = part.source(db);
+            for k in part.ks() {
                 let spec = Spec { source: source.clone(), k, until_empty: self.until_empty };
                 crew.start(spec).await.map_err(RunError::from)?;
             }
@@ -169,17 +138,6 @@ impl Daemon {
 /// The threads that handlers run on.
 pub(crate) fn handler_pool() -> std::io::Result<runtime::Runtime> {
     runtime::Builder::new_multi_thread().thread_name("kvqueue-handler").enable_all().build()
-}
-
-/// The K of each consumer in a group.
-fn ks(group: &ConsumerGroup) -> impl Iterator<Item = NonZeroUsize> + use<> {
-    std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten()
-}
-
-fn queue(prefix: &str, name: &str) -> Result<Queue, ConfigError> {
-    Queue::new(prefix.as_bytes(), name.as_bytes()).map_err(|error| {
-        ConfigError::value(format!("queues.{name}"), format_args!("{name:?}"), error.to_string(), "rename it")
-    })
 }
 
 /// Whoever is told that the daemon is ready may rely on a database that answers.

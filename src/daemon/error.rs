@@ -1,0 +1,37 @@
+//! Why a daemon could not run, or not end well.
+
+use foundationdb::FdbError;
+
+use crate::{config::ConfigError, database::OpenError, exit::Exit, lifecycle::RunError};
+
+/// A daemon could not run, or not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The database cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The database does not answer.
+    #[error("the first read of the database failed")]
+    FirstRead(#[source] FdbError),
+    /// The handlers' threads cannot be started.
+    #[error("cannot start the handlers' threads")]
+    Pool(#[source] std::io::Error),
+    /// It failed while running.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl DaemonError {
+    /// The exit code that tells it to scripts.
+    pub fn exit(&self) -> Exit {
+        match self {
+            Self::Config(_) => Exit::Config,
+            Self::Open(_) | Self::FirstRead(_) => Exit::Unavailable,
+            Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
+            Self::Pool(_) | Self::Run(_) => Exit::Failed,
+        }
+    }
+}
