@@ -1,11 +1,9 @@
 //! Handlers that block every thread they can get: signals, timers and the drain do not depend on them.
 
-use std::time::Duration;
-
-use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
+use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, database_of_helper, helper, run};
+use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
 
 /// More than the threads of the pool on any machine that runs tests.
 const CONSUMERS: usize = 256;
@@ -26,18 +24,9 @@ impl Handler for Block {
 #[test]
 #[ignore = "a helper, run by other tests"]
 fn helper_daemon() {
-    let Some((database, prefix)) = database_of_helper() else { return };
     let queue = format!("[queues.q]\nhandler = 'block'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
-    let queues = toml::from_str::<Config>(&queue).unwrap().queues;
-    let grace = Duration::from_millis(100);
-    let config = Config { database, prefix, queues, grace, ..Config::default() };
-    kvqueue::telemetry::init(&config.log).unwrap();
-    let error = Daemon::new(config)
-        .handler("block", |_: &Settings| Ok::<_, SettingsError>(Block))
-        .run()
-        .expect_err("the grace is too short");
-    eprintln!("ended: {error}");
-    std::process::exit(error.exit() as i32);
+    let Some(daemon) = daemon_of_helper(&format!("grace = '100ms'\n{queue}")) else { return };
+    run_to_the_end(daemon.handler("block", |_: &Settings| Ok::<_, SettingsError>(Block)));
 }
 
 #[test]

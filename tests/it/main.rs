@@ -10,6 +10,7 @@ mod config_errors;
 mod crash;
 mod demo;
 mod exec;
+mod faults;
 mod idle;
 mod items;
 mod output;

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use kvqueue::{Config, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
+use kvqueue::{Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
 
-use crate::support::{Background, Database, database_of_helper, helper, run};
+use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
 
 /// Prints what it handles; panics at an item that says so.
 struct Touchy;
@@ -26,20 +26,9 @@ impl Handler for Touchy {
 
 /// A daemon on queue `q`, for a helper to run to its end.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let queue = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]";
-    let queues = toml::from_str::<Config>(queue).unwrap().queues;
-    let config = Config { database, prefix, queues, ..Config::default() };
-    kvqueue::telemetry::init(&config.log).unwrap();
-    let daemon = Daemon::new(config).handler("touchy", Touchy::from_config).until_empty(true);
-    let exit = match with(daemon).run() {
-        Ok(()) => kvqueue::Exit::Done,
-        Err(error) => {
-            eprintln!("ended: {error}");
-            error.exit()
-        }
-    };
-    std::process::exit(exit as i32);
+    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]";
+    let Some(daemon) = daemon_of_helper(config) else { return };
+    run_to_the_end(with(daemon.handler("touchy", Touchy::from_config).until_empty(true)));
 }
 
 #[test]

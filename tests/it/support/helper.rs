@@ -3,6 +3,8 @@
 
 use std::process::Command;
 
+use kvqueue::{Config, Daemon, Exit};
+
 use super::{Database, command::clean};
 
 const URL: &str = "KVQUEUE_TEST_HELPER_DATABASE";
@@ -18,4 +20,24 @@ pub(crate) fn helper(db: &Database, name: &str) -> Command {
 /// In a helper: the database it was given, as URL and prefix. `None` when someone runs the ignored tests by hand.
 pub(crate) fn database_of_helper() -> Option<(String, String)> {
     Some((std::env::var(URL).ok()?, std::env::var("KVQUEUE_PREFIX").unwrap_or_default()))
+}
+
+/// In a helper: a daemon on the database it was given, with this configuration besides.
+pub(crate) fn daemon_of_helper(config: &str) -> Option<Daemon> {
+    let (database, prefix) = database_of_helper()?;
+    let config = Config { database, prefix, ..toml::from_str(config).unwrap() };
+    kvqueue::telemetry::init(&config.log).unwrap();
+    Some(Daemon::new(config))
+}
+
+/// Runs a daemon as the program does, and ends the process.
+pub(crate) fn run_to_the_end(daemon: Daemon) -> ! {
+    let exit = match daemon.run() {
+        Ok(()) => Exit::Done,
+        Err(error) => {
+            eprintln!("ended: {error}");
+            error.exit()
+        }
+    };
+    std::process::exit(exit as i32);
 }
