@@ -120,11 +120,13 @@ mod tests {
         insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected `human` or `json` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("database", &[]), @"DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
-  |
-1 | database
-  |         ^
-key with no value, expected `=`");
+        insta::assert_snapshot!(problem("database", &[]), @r"
+        DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
+          |
+        1 | database
+          |         ^
+        key with no value, expected `=`
+        ");
         insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected `human` or `json` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
     }

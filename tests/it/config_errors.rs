@@ -71,19 +71,21 @@ fn layers_and_what_show_prints() {
     std::fs::write(&config, "grace = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n").unwrap();
     let mut command = kvqueue(&db, &["config", "show", "--config", config.to_str().unwrap()]);
     let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
-    insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"database = "URL"
-prefix = ""
-grace = "1s"
+    insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"
+        database = "URL"
+        prefix = ""
+        grace = "1s"
 
-[log]
-format = "human"
-level = "debug"
+        [log]
+        format = "human"
+        level = "debug"
 
-[queues.q]
-handler = "log"
-slow-look = "30s"
+        [queues.q]
+        handler = "log"
+        slow-look = "30s"
 
-[[queues.q.consumers]]
-k = 10
-count = 1"#);
+        [[queues.q.consumers]]
+        k = 10
+        count = 1
+        "#);
 }

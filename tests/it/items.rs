@@ -51,7 +51,9 @@ fn delete_needs_a_yes_and_leaves_other_queues() {
 #[test]
 fn a_name_that_cannot_be_is_a_usage_error() {
     insta::assert_snapshot!(run(&Database::new(), &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
-    insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @"error: invalid value '0' for '-k <K>': number would be zero for non-zero type
+    insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @r"
+        error: invalid value '0' for '-k <K>': number would be zero for non-zero type
 
-For more information, try '--help'.");
+        For more information, try '--help'.
+        ");
 }

@@ -36,8 +36,10 @@ fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
     let input = format!("before\n{long}\nafter\n");
     let ran = run_with_input(&db, &["push", "q", "--lines", "-"], input);
     assert_eq!(ran.stdout, "2 acknowledged\n");
-    insta::assert_snapshot!(ran.failed(65), @"kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
-kvqueue: items refused: 1; everything else was pushed");
+    insta::assert_snapshot!(ran.failed(65), @r"
+        kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
+        kvqueue: items refused: 1; everything else was pushed
+        ");
     assert_eq!(items(&db), ["before", "after"]);
 }
 
@@ -50,9 +52,11 @@ fn so_is_an_argument_and_a_file() {
     let ran = run(&db, &["push", "q", "ok", &long, "--file", file.to_str().unwrap(), "--json"]);
     assert_eq!(ran.stdout, "{\"acknowledged\":1,\"queue\":\"q\",\"refused\":2}\n");
     let error = ran.failed(65).replace(&db.directory.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(error, @"kvqueue: argument 2 not pushed: it has 100001 bytes, an item at most 100000
-kvqueue: DIR/long not pushed: it has 300000 bytes, an item at most 100000
-kvqueue: items refused: 2; everything else was pushed");
+    insta::assert_snapshot!(error, @r"
+        kvqueue: argument 2 not pushed: it has 100001 bytes, an item at most 100000
+        kvqueue: DIR/long not pushed: it has 300000 bytes, an item at most 100000
+        kvqueue: items refused: 2; everything else was pushed
+        ");
 }
 
 #[test]
