@@ -23,10 +23,6 @@
 //! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
 //! file; [`session`] and [`retry`] run them.
 
-// The client library's symbols, for the linker.
-#[cfg(test)]
-use fdb_embedded as _;
-
 mod batch;
 mod error;
 mod item;
@@ -35,6 +31,8 @@ mod ops;
 mod queue;
 pub mod retry;
 pub mod session;
+#[cfg(test)]
+mod testing;
 mod watch;
 
 pub use batch::{BatchLimits, Batches, batches};

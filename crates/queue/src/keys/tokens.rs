@@ -1,6 +1,6 @@
 //! (q, "token", session): which attempt of a session committed last.
 //!
-//! Written by every attempt of a session's push or take, in the transaction of that attempt, and read only when
+//! Written by every attempt of a session that pushes or removes items, in its transaction, and read only when
 //! a commit's outcome is unknown: the slot then tells whether that attempt committed. One slot per session, of
 //! constant size. The Erlang program neither reads nor writes it.
 

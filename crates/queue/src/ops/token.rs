@@ -39,3 +39,43 @@ pub(crate) async fn read(
 pub(crate) fn clear(space: &Space, tr: &Transaction, session: SessionId) {
     tr.clear(&tokens::key(&space.tokens, session));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Queue;
+    use crate::testing::on_database;
+
+    #[test]
+    fn of_two_attempts_that_overlap_one_commits() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let session = SessionId([7; 16]);
+            let (given_up, next) = (db.create_trx().unwrap(), db.create_trx().unwrap());
+            // On its way: its writes are made and its read version is fixed, but the next attempt arrives first.
+            given_up.get_read_version().await.unwrap();
+            mark(queue.space(), &given_up, session, 1).unwrap();
+            assert!(read(queue.space(), &next, session).await.unwrap().is_none());
+            mark(queue.space(), &next, session, 2).unwrap();
+            next.commit().await.unwrap();
+            assert_eq!(given_up.commit().await.unwrap_err().code(), 1020);
+
+            let tr = db.create_trx().unwrap();
+            assert_eq!(read(queue.space(), &tr, session).await.unwrap().unwrap().attempt, 2);
+        });
+    }
+
+    #[test]
+    fn sessions_do_not_conflict_with_each_other() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let (one, other) = (db.create_trx().unwrap(), db.create_trx().unwrap());
+            for (tr, session) in [(&one, 1), (&other, 2)] {
+                tr.get_read_version().await.unwrap();
+                mark(queue.space(), tr, SessionId([session; 16]), 1).unwrap();
+            }
+            one.commit().await.unwrap();
+            other.commit().await.unwrap();
+        });
+    }
+}

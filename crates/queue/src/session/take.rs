@@ -27,8 +27,8 @@ pub struct Taken {
 enum Step {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
-    /// The transaction removes items, or marks that there are none after an unknown outcome.
-    Marked(Option<Watch>),
+    /// The transaction removes items.
+    Removes,
     /// The transaction only reads: there is nothing to take.
     Empty(Watch),
 }
@@ -45,26 +45,28 @@ impl Session {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
             let prepared = self.prepare_take(&tr, k).await;
-            let (watch, marked) = match prepared {
-                Err(error) => {
-                    tr = retry.after_body(tr, error).await?;
-                    continue;
-                }
+            tr = match prepared {
+                Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Recovered) => return Ok(self.hand_recovered(k, retry.attempts)),
-                Ok(Step::Marked(watch)) => (watch, true),
-                Ok(Step::Empty(watch)) => (Some(watch), false),
-            };
-            tr = match tr.commit().await {
-                Ok(_committed) => {
-                    let items = if marked { self.taken() } else { Vec::new() };
-                    return Ok(Taken { items, watch, attempts: retry.attempts });
-                }
-                Err(error) => {
-                    if marked {
-                        self.unsettled.failed(*error);
+                Ok(Step::Empty(watch)) => match tr.commit().await {
+                    Err(error) => retry.after_commit(error).await?,
+                    Ok(_committed) => {
+                        // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
+                        self.unsettled.void();
+                        let (items, watch) = (Vec::new(), Some(watch));
+                        return Ok(Taken { items, watch, attempts: retry.attempts });
                     }
-                    retry.after_commit(error).await?
-                }
+                },
+                Ok(Step::Removes) => match tr.commit().await {
+                    Err(error) => {
+                        self.unsettled.failed(*error);
+                        retry.after_commit(error).await?
+                    }
+                    Ok(_committed) => {
+                        let items = self.taken();
+                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
+                    }
+                },
             };
         }
     }
@@ -77,19 +79,15 @@ impl Session {
         }
         let space = self.queue.space().clone();
         let items = take::take(&space, tr, k).await?;
-        // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that found
-        // something goes without; the next one, finding nothing, writes nothing.
-        let watch = items.is_empty().then(|| self.queue.watch(tr));
-        match watch {
-            Some(watch) if self.unsettled.is_empty() => Ok(Step::Empty(watch)),
-            watch => {
-                // Also without items: after this mark no attempt from before can still remove any.
-                let attempt = self.next_attempt();
-                token::mark(&space, tr, self.id, attempt)?;
-                self.unsettled.note(attempt, Effect::Took(items));
-                Ok(Step::Marked(watch))
-            }
+        if items.is_empty() {
+            // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
+            // found something goes without; the next one, finding nothing, writes nothing.
+            return Ok(Step::Empty(self.queue.watch(tr)));
         }
+        let attempt = self.next_attempt();
+        token::mark(&space, tr, self.id, attempt)?;
+        self.unsettled.note(attempt, Effect::Took(items));
+        Ok(Step::Removes)
     }
 
     /// What the attempt that just committed had removed.

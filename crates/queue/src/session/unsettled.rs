@@ -62,6 +62,11 @@ impl Unsettled {
         settled.map(|(_, effect)| effect)
     }
 
+    /// None of them committed or will.
+    pub(super) fn void(&mut self) {
+        self.attempts.clear();
+    }
+
     /// A new push begins: what an earlier one, given up by its caller, came to is of no interest any more.
     pub(super) fn forget_pushes(&mut self) {
         self.attempts.retain(|(_, effect)| matches!(effect, Effect::Took(_)));

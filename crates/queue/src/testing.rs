@@ -1,0 +1,15 @@
+//! A database for the unit tests that need one. Most tests on a database are in `tests/it`.
+
+use std::sync::OnceLock;
+
+use fdb_embedded::Network;
+use foundationdb::Database;
+
+/// Runs a test on a throw-away embedded database.
+pub(crate) fn on_database(test: impl AsyncFnOnce(&Database)) {
+    static NETWORK: OnceLock<Network> = OnceLock::new();
+    NETWORK.get_or_init(|| Network::start().expect("the network starts once in a process"));
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let db = Database::from_path(&format!("embedded:{}", dir.path().join("db").display()));
+    futures::executor::block_on(test(&db.expect("an empty directory can be opened")));
+}
