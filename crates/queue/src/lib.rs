@@ -5,6 +5,35 @@
 //! actor's identity at a queue; its methods run whole transactions and see them through, also when a commit's
 //! outcome is unknown. It is what producers and consumers use.
 //!
+//! ```no_run
+//! use std::num::NonZeroUsize;
+//!
+//! use foundationdb::Database;
+//! use kvqueue_queue::{Queue, Session, SessionId};
+//!
+//! # async fn example(db: &Database, id: [u8; 16]) -> Result<(), Box<dyn std::error::Error>> {
+//! let queue = Queue::new(b"", b"emails")?;
+//!
+//! // In a transaction of one's own: the order and the email about it are stored together, or neither is.
+//! let tr = db.create_trx()?;
+//! tr.set(b"order/17", b"two pounds of tea");
+//! queue.pusher(&tr).push(b"order 17 has come in")?;
+//! tr.commit().await?;
+//!
+//! // Or as a consumer: take what there is, and wait where there is nothing.
+//! let mut session = Session::new(queue, SessionId(id));
+//! loop {
+//!     let taken = session.take(db, NonZeroUsize::MIN).await?;
+//!     for item in taken.items {
+//!         println!("{}: {:?}", item.stamp, item.payload);
+//!     }
+//!     if let Some(watch) = taken.watch {
+//!         watch.await?;
+//!     }
+//! }
+//! # }
+//! ```
+//!
 //! Promises, each with a test that could break it:
 //!
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from

@@ -16,6 +16,7 @@ mod model;
 mod operations;
 mod order;
 mod queues;
+mod retries;
 mod sessions;
 mod stress;
 mod sweep;

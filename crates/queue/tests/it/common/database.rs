@@ -27,6 +27,7 @@ pub(crate) fn on_database(test: impl AsyncFnOnce(&TestDb)) {
     runtime.block_on(async {
         let t = TestDb::open();
         test(&t).await;
+        t.end_faults();
         let mut end = t.prefix.clone();
         end.push(0xff);
         t.run(async |tr| {
