@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::common::{Scratch, scratch};
 use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::TryStreamExt;
 use futures::executor::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -149,19 +150,22 @@ async fn actual(tr: &Transaction, read: &Read) -> String {
                 reverse: *reverse,
                 ..RangeOption::from((selector(begin), selector(end)))
             };
-            let rows = tr.get_range(&range, 1, false).await.unwrap();
-            let rows: Vec<_> = rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
-            format!("{rows:?}")
+            format!("{:?}", all_rows(tr, range, false).await)
         }
     }
+}
+
+/// Reads a range to its end: a server may give it in pieces.
+async fn all_rows(tr: &Transaction, range: RangeOption<'_>, snapshot: bool) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let rows = tr.get_ranges_keyvalues(range, snapshot);
+    rows.map_ok(|row| (row.key().to_vec(), row.value().to_vec())).try_collect().await.unwrap()
 }
 
 /// Reads everything there is.
 async fn contents(scratch: &Scratch) -> Model {
     let tr = scratch.db.create_trx().unwrap();
     let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(SPACE) };
-    let rows = tr.get_range(&range, 1, true).await.unwrap();
-    rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect()
+    all_rows(&tr, range, true).await.into_iter().collect()
 }
 
 /// Clears the database and commits what the program starts from.

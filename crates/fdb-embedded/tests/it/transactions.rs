@@ -222,10 +222,10 @@ async fn a_timeout_ends_a_transaction_and_cancel_and_reset_do_what_they_say() {
     let scratch = scratch();
     let mut tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::Timeout(1)).unwrap();
-    let watch = tr.watch(b"w");
     let started = Instant::now();
-    assert_eq!(watch.await.err().map(|e| e.code()), Some(1031));
-    assert!(started.elapsed() < Duration::from_secs(5));
+    while started.elapsed() < Duration::from_millis(20) {
+        tokio::task::yield_now().await;
+    }
     assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(1031));
     tr.reset();
     tr.get(b"a", false).await.unwrap();

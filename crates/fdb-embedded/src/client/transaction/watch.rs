@@ -21,19 +21,10 @@ pub(super) struct PendingWatch {
 
 impl Transaction {
     /// Void future: ready when the key has, or gets, another value than this transaction saw. Armed by a
-    /// successful commit; from then on independent of the transaction.
-    pub fn watch(self: &Arc<Self>, key: &[u8]) -> Arc<Future> {
-        let watch = self.open().and_then(|mut state| {
-            let watch = self.new_watch(&mut state, key)?;
-            Ok((watch, state.deadline()))
-        });
-        match watch {
-            Ok((future, deadline)) => {
-                self.watch_deadline(deadline);
-                future
-            }
-            Err(code) => Future::ready(Err(code)),
-        }
+    /// successful commit; from then on independent of the transaction. A timeout fails it with its commit only.
+    pub fn watch(&self, key: &[u8]) -> Arc<Future> {
+        let watch = self.open().and_then(|mut state| self.new_watch(&mut state, key));
+        watch.unwrap_or_else(|code| Future::ready(Err(code)))
     }
 
     fn new_watch(&self, state: &mut State, key: &[u8]) -> Result<Arc<Future>> {
