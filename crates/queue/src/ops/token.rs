@@ -8,21 +8,34 @@ use crate::keys::{Space, tokens};
 use crate::session::SessionId;
 
 /// Writes the attempt's number to the slot, so that it is there exactly if this transaction commits.
-///
-/// The read conflict is a fence: two attempts of a session that overlap, because one was given up while its commit
-/// was still on its way, cannot both commit.
 pub(crate) fn mark(
     space: &Space,
     tr: &Transaction,
     session: SessionId,
     attempt: u64,
 ) -> Result<(), QueueError> {
+    let key = fenced(space, tr, session)?;
+    tr.atomic_op(&key, &tokens::pending(attempt), MutationType::SetVersionstampedValue);
+    Ok(())
+}
+
+/// Empties the slot.
+pub(crate) fn clear(space: &Space, tr: &Transaction, session: SessionId) -> Result<(), QueueError> {
+    let key = fenced(space, tr, session)?;
+    tr.clear(&key);
+    Ok(())
+}
+
+/// The slot's key, which the caller then writes.
+///
+/// The read conflict is a fence: two attempts of a session that overlap, because one was given up while its commit
+/// was still on its way, cannot both commit.
+fn fenced(space: &Space, tr: &Transaction, session: SessionId) -> Result<Vec<u8>, QueueError> {
     let key = tokens::key(&space.tokens, session);
     let after = [key.as_slice(), &[0x00]].concat();
     // Before the write: a transaction does not conflict on what it has itself overwritten.
     tr.add_conflict_range(&key, &after, ConflictRangeType::Read)?;
-    tr.atomic_op(&key, &tokens::pending(attempt), MutationType::SetVersionstampedValue);
-    Ok(())
+    Ok(key)
 }
 
 /// What the slot says. `None` if it is empty: no attempt committed since the queue was made or swept.
@@ -33,11 +46,6 @@ pub(crate) async fn read(
 ) -> Result<Option<tokens::Token>, QueueError> {
     let value = tr.get(&tokens::key(&space.tokens, session), false).await?;
     Ok(value.as_deref().and_then(tokens::decode))
-}
-
-/// Empties the slot.
-pub(crate) fn clear(space: &Space, tr: &Transaction, session: SessionId) {
-    tr.clear(&tokens::key(&space.tokens, session));
 }
 
 #[cfg(test)]
@@ -62,6 +70,10 @@ mod tests {
 
             let tr = db.create_trx().unwrap();
             assert_eq!(read(queue.space(), &tr, session).await.unwrap().unwrap().attempt, 2);
+            clear(queue.space(), &tr, session).unwrap();
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            assert!(read(queue.space(), &tr, session).await.unwrap().is_none());
         });
     }
 

@@ -7,8 +7,9 @@
 //! the session kept what it had taken, and returns it. If not, it did not commit by then, and will not after: each
 //! attempt has a read conflict on the slot, so it fails once a later one has written it.
 //!
-//! The cost in the ordinary case is one write, and no read.
+//! The cost in the ordinary case is one write and one conflict range, and no read.
 
+mod close;
 mod push;
 mod take;
 mod unsettled;
@@ -16,15 +17,12 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::fmt;
 
-use foundationdb::Database;
-
 pub use push::Pushed;
 pub use take::Taken;
 
 use crate::item::Item;
-use crate::ops::token;
 use crate::queue::Queue;
-use crate::retry::{RetryError, RetryPolicy, run};
+use crate::retry::RetryPolicy;
 use unsettled::Unsettled;
 
 /// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
@@ -42,8 +40,8 @@ impl fmt::Debug for SessionId {
 ///
 /// # Dropping a future
 /// A push that is dropped before it is done may or may not have happened; the session forgets it. A take that is
-/// dropped is kept in mind: if it had removed items, the next take returns them. Items are lost, as at-most-once
-/// delivery has it, only with the session itself.
+/// dropped is kept in mind: if it had removed items, the next take returns them, or [`Session::close`]. Items are
+/// lost, as at-most-once delivery has it, only with the session itself.
 #[derive(Debug)]
 pub struct Session {
     queue: Queue,
@@ -83,23 +81,6 @@ impl Session {
     /// Its id.
     pub fn id(&self) -> SessionId {
         self.id
-    }
-
-    /// Ends the session and clears its token slot. A session that is only dropped leaves the slot to
-    /// [`sweep_tokens`](crate::sweep_tokens).
-    ///
-    /// Take until nothing is left over first if a take has failed or was dropped: what it had removed goes with the
-    /// session.
-    pub async fn close(self, db: &Database) -> Result<(), RetryError> {
-        if self.attempt == 0 {
-            return Ok(());
-        }
-        let session = &self;
-        let cleared = run(db, &self.policy, |tr| async move {
-            token::clear(session.queue.space(), &tr, session.id);
-            (tr, Ok(()))
-        });
-        cleared.await.map(|_done| ())
     }
 
     /// The number of a new attempt.

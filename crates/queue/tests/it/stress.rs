@@ -96,6 +96,6 @@ async fn consume(t: &TestDb, queue: &Queue, n: usize, taken: &AtomicUsize, total
             let _ = tokio::time::timeout(Duration::from_millis(50), watch).await;
         }
     }
-    session.close(&t.db).await.unwrap();
+    assert!(session.close(&t.db).await.unwrap().is_empty());
     items
 }

@@ -108,6 +108,31 @@ fn what_a_take_that_gave_up_had_removed_comes_with_the_next() {
 }
 
 #[test]
+fn close_hands_over_what_a_take_that_gave_up_had_removed() {
+    on_database(async |t| {
+        // Closing itself meets a fault, too.
+        for (i, (first, second)) in [UnknownCommitted, UnknownNotCommitted]
+            .into_iter()
+            .flat_map(|first| [Fine, UnknownCommitted, UnknownNotCommitted].map(|second| (first, second)))
+            .enumerate()
+        {
+            let q = t.queue(format!("q{i}"));
+            t.push(&q, &["a", "b", "c"]).await;
+            let mut session = impatient(t, &q);
+            if !t.install(Faults::script([first, second])) {
+                return;
+            }
+            session.take(&t.db, k(2)).await.unwrap_err();
+            let left = session.with_policy(RetryPolicy::default()).close(&t.db).await.unwrap();
+            t.end_faults();
+            let expected: &[&str] = if first == UnknownCommitted { &["a", "b"] } else { &[] };
+            assert_eq!(payloads(&left), expected, "{first:?} {second:?}");
+            assert_eq!(t.len(&q).await as usize + left.len(), 3, "{first:?} {second:?}");
+        }
+    });
+}
+
+#[test]
 fn a_push_between_a_take_that_gave_up_and_the_next_loses_nothing() {
     on_database(async |t| {
         for faults in
