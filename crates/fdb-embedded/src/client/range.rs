@@ -8,8 +8,8 @@ use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::RowSet;
 
-/// What each row costs beside its key and value, bytes.
-const ROW_OVERHEAD: usize = 8;
+/// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
+const ROW_OVERHEAD: usize = 24;
 
 /// Byte targets of the iterator mode, by iteration; the last stays.
 const ITERATOR_BYTES: [usize; 10] =

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Scratch, scratch};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
-use foundationdb::{Database, KeySelector, RangeOption, Transaction, TransactionCommitError};
+use foundationdb::{Database, FdbError, KeySelector, RangeOption, Transaction, TransactionCommitError};
 
 async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
     let tr = db.create_trx().unwrap();
@@ -134,12 +134,14 @@ async fn range_reads_stop_at_their_limits_and_say_so() {
     let keys: Vec<Vec<u8>> = (0u8..100).map(|n| vec![b'k', n]).collect();
     let rows: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b"0123456789"[..])).collect();
     put(&scratch.db, &rows).await;
-    let tr = scratch.db.create_trx().unwrap();
     let all = || RangeOption::from((&b"k"[..], &b"l"[..]));
-    let read = async |range: RangeOption<'static>| tr.get_range(&range, 1, true).await.unwrap();
+    // Each in a transaction of its own: FoundationDB gives what one has read before as a piece by itself.
+    let read = async |range: RangeOption<'static>| {
+        scratch.db.create_trx().unwrap().get_range(&range, 1, true).await.unwrap()
+    };
 
     let small = read(RangeOption { mode: StreamingMode::Small, ..all() }).await;
-    assert_eq!((small.len(), small.more()), (13, true), "20 bytes a row against 256");
+    assert_eq!((small.len(), small.more()), (8, true), "36 bytes a row against 256");
     let everything = read(RangeOption { mode: StreamingMode::WantAll, ..all() }).await;
     assert_eq!((everything.len(), everything.more()), (100, false));
     let exact = read(RangeOption { mode: StreamingMode::Exact, limit: Some(100), ..all() }).await;
@@ -147,6 +149,7 @@ async fn range_reads_stop_at_their_limits_and_say_so() {
     let back = read(RangeOption { limit: Some(2), ..all().rev() }).await;
     assert_eq!(back.iter().map(|row| row.key()[1]).collect::<Vec<_>>(), [99, 98]);
     let no_limit = RangeOption { mode: StreamingMode::Exact, ..all() };
+    let tr = scratch.db.create_trx().unwrap();
     assert_eq!(tr.get_range(&no_limit, 1, true).await.err().map(|e| e.code()), Some(2210));
 }
 
@@ -252,6 +255,12 @@ async fn on_error_retries_what_is_retryable_as_often_as_allowed() {
     assert_eq!(tr.on_error(error(2101)).await.err().map(|e| e.code()), Some(2101));
 }
 
+/// The outcome of a watch that ends by itself.
+async fn soon(watch: impl Future<Output = Result<(), FdbError>>) -> Result<(), i32> {
+    let outcome = tokio::time::timeout(Duration::from_secs(5), watch).await;
+    outcome.expect("the watch ends").map_err(FdbError::code)
+}
+
 #[tokio::test]
 async fn watches_fire_on_a_change_and_not_on_the_same_value() {
     let scratch = scratch();
@@ -265,7 +274,7 @@ async fn watches_fire_on_a_change_and_not_on_the_same_value() {
     let tr = scratch.db.create_trx().unwrap();
     tr.clear_range(b"a", b"z");
     assert_eq!(commit(tr).await, Ok(()));
-    tokio::time::timeout(Duration::from_secs(5), watch).await.unwrap().unwrap();
+    assert_eq!(soon(watch).await, Ok(()));
 }
 
 #[tokio::test]
@@ -275,20 +284,23 @@ async fn a_watch_sees_a_change_made_between_its_read_and_its_commit() {
     let watch = tr.watch(b"w");
     put(&scratch.db, &[(b"w", b"1")]).await;
     assert_eq!(commit(tr).await, Ok(()), "a read-only transaction does not conflict");
-    tokio::time::timeout(Duration::from_secs(5), watch).await.unwrap().unwrap();
+    assert_eq!(soon(watch).await, Ok(()));
 }
 
 #[tokio::test]
 async fn watches_are_limited_and_give_their_slot_back() {
     let scratch = scratch();
+    if scratch.place.embedded_url().is_none() {
+        return; // There the second watch stays pending instead.
+    }
     scratch.db.set_option(foundationdb::options::DatabaseOption::MaxWatches(1)).unwrap();
     let tr = scratch.db.create_trx().unwrap();
     let first = tr.watch(b"a");
-    assert_eq!(tr.watch(b"b").await.err().map(|e| e.code()), Some(1032));
+    assert_eq!(soon(tr.watch(b"b")).await, Err(1032));
     drop(first);
     let second = tr.watch(b"b");
     drop(tr);
-    assert_eq!(second.await.err().map(|e| e.code()), Some(1025), "its transaction never committed");
+    assert_eq!(soon(second).await, Err(1025), "its transaction never committed");
 }
 
 #[tokio::test]
@@ -373,9 +385,12 @@ async fn sizes_and_split_points_cover_a_range() {
     let rows: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &[0; 98][..])).collect();
     put(&scratch.db, &rows).await;
     let tr = scratch.db.create_trx().unwrap();
+    assert_eq!(tr.get_addresses_for_key(b"k").await.unwrap().len(), 1);
+    if scratch.place.embedded_url().is_none() {
+        return; // A cluster estimates from a sample.
+    }
     assert_eq!(tr.get_estimated_range_size_bytes(b"k", b"l").await.unwrap(), 20_000);
     let points = tr.get_range_split_points(b"k", b"l", 5_000).await.unwrap();
     let points: Vec<_> = points.iter().map(|point| point.key().to_vec()).collect();
     assert_eq!(points, [&b"k"[..], b"k\x32", b"k\x64", b"k\x96", b"l"]);
-    assert_eq!(tr.get_addresses_for_key(b"k").await.unwrap().len(), 1);
 }
