@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
 };
-use kvqueue_queue::{Session, Watch};
+use kvqueue_queue::{Item, Session, Watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -105,12 +105,10 @@ impl Consumer {
             Attempt::Taken(taken) => {
                 let items = taken.items.len();
                 self.watch = taken.watch;
-                if items == 0 {
-                    return Event::Took(Found::Nothing);
+                if items > 0 {
+                    tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items, "took items");
                 }
-                tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items, "took items");
-                self.batch = Some(Batch::new(queue.clone(), taken.items));
-                Event::Took(Found::Items(items))
+                Event::Took(self.hold(taken.items))
             }
         }
     }
@@ -168,16 +166,30 @@ impl Consumer {
         let session = self.session.take();
         let source = self.spec.source.clone();
         async move {
-            if let Some(session) = session
-                && let Err(error) = session.close(&source.db).await
-            {
+            let Some(session) = session else { return Vec::new() };
+            session.close(&source.db).await.unwrap_or_else(|error| {
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(queue = %source.name, error, "session not closed, a later sweep removes its token");
-            }
+                Vec::new()
+            })
         }
         .into_actor(self)
-        .map(|(), actor, context| actor.on(Event::Closed, context))
+        .map(|left, actor, context| {
+            let found = actor.hold(left);
+            actor.on(Event::Closed(found), context);
+        })
         .spawn(context);
+    }
+
+    /// Keeps items for the dispatch that follows.
+    fn hold(&mut self, items: Vec<Item>) -> Found {
+        match items.len() {
+            0 => Found::Nothing,
+            count => {
+                self.batch = Some(Batch::new(self.spec.source.name.clone(), items));
+                Found::Items(count)
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, num::NonZeroUsize};
 
 use anyhow::{Context, anyhow};
-use kvqueue_queue::Session;
+use kvqueue_queue::{Item, Session};
 
 use super::{client::Client, globals::Globals, output};
 use crate::{database::patiently, exit::Exit};
@@ -30,6 +30,10 @@ impl Args {
         let mut session = Client::session(client.queue(&self.queue)?);
         let popped = self.pop(&client, &mut session, globals.json);
         let closed = client.wait(session.close(client.db()));
+        if let Ok(left) = &closed {
+            // A take whose outcome stayed unknown may have removed these.
+            print(globals.json, left)?;
+        }
         popped?;
         closed.context("items popped, but the session is not closed; a later sweep removes its token")?;
         Ok(Exit::Done)
@@ -42,12 +46,15 @@ impl Args {
             if taken.items.is_empty() {
                 break;
             }
-            // Not an io::Error outside: that a closed pipe took items with it is worth a message.
-            output::items(json, &taken.items).map_err(|error| {
-                anyhow!("{} items were popped and not all printed: {error}", taken.items.len())
-            })?;
+            print(json, &taken.items)?;
             wanted -= taken.items.len();
         }
         Ok(())
     }
+}
+
+fn print(json: bool, items: &[Item]) -> anyhow::Result<()> {
+    // Not an io::Error outside: that a closed pipe took items with it is worth a message.
+    output::items(json, items)
+        .map_err(|error| anyhow!("{} items were popped and not all printed: {error}", items.len()))
 }

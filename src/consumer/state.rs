@@ -13,6 +13,7 @@
 //!
 //!   drain:  idle, pausing ─▶ closing
 //!           taking, dispatching ─▶ draining ─ items done ─▶ closing ─▶ (stopped)
+//!           closing ─ items were left in the session ─▶ finishing ─ items done ─▶ (stopped)
 //! ```
 
 /// What happened to a consumer.
@@ -34,8 +35,8 @@ pub enum Event {
     Woken,
     /// Finish what is in hand and stop.
     Drain,
-    /// The session is closed.
-    Closed,
+    /// The session is closed. It may give items that a take without an answer had removed.
+    Closed(Found),
 }
 
 /// What a take found.
@@ -77,6 +78,7 @@ enum Phase {
     Pausing,
     Draining,
     Closing,
+    Finishing,
 }
 
 /// Where a consumer is.
@@ -106,7 +108,10 @@ impl State {
             (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
             (Phase::Draining, Event::Took(Found::Nothing) | Event::NotTaken | Event::TakeFailed)
             | (Phase::Draining, Event::Dispatched) => self.close(),
-            (Phase::Closing, Event::Closed) => vec![Effect::Stop],
+            (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
+            (Phase::Closing, Event::Closed(Found::Nothing)) | (Phase::Finishing, Event::Dispatched) => {
+                vec![Effect::Stop]
+            }
             _ => Vec::new(),
         }
     }
@@ -135,7 +140,7 @@ impl State {
                 self.phase = Phase::Draining;
                 Vec::new()
             }
-            Phase::Draining | Phase::Closing => Vec::new(),
+            Phase::Draining | Phase::Closing | Phase::Finishing => Vec::new(),
         }
     }
 
@@ -193,14 +198,24 @@ mod tests {
     fn until_empty_stops_only_when_a_take_finds_nothing() {
         assert_eq!(last(true, &[Started, Took(Found::Items(1)), Dispatched]), [Take]);
         assert_eq!(last(true, &[Started, Took(Found::Nothing)]), [Close]);
-        assert_eq!(last(true, &[Started, Took(Found::Nothing), Closed]), [Stop]);
+        assert_eq!(last(true, &[Started, Took(Found::Nothing), Closed(Found::Nothing)]), [Stop]);
     }
 
     #[test]
     fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
         assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain]), []);
         assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain, Dispatched]), [Close]);
-        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed]), [Stop]);
+        assert_eq!(
+            serving(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed(Found::Nothing)]),
+            [Stop]
+        );
+    }
+
+    #[test]
+    fn items_left_in_the_session_are_handled_before_the_end() {
+        let closed = [Started, TakeFailed, Drain, Closed(Found::Items(2))];
+        assert_eq!(serving(&closed), [Dispatch]);
+        assert_eq!(serving(&[&closed[..], &[Dispatched]].concat()), [Stop]);
     }
 
     #[test]
@@ -235,7 +250,7 @@ mod tests {
             Dispatch => vec![Dispatched],
             Wait => vec![Woken],
             Pause { .. } => vec![PauseOver],
-            Close => vec![Closed],
+            Close => vec![Closed(Found::Nothing), Closed(Found::Items(1))],
             StopWaiting | Stop => unreachable!("these are done at once"),
         };
         events.push(Drain);

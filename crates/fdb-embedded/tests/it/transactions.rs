@@ -243,7 +243,7 @@ async fn a_timeout_ends_a_transaction_and_cancel_and_reset_do_what_they_say() {
 #[tokio::test]
 async fn on_error_retries_what_is_retryable_as_often_as_allowed() {
     let scratch = scratch();
-    let error = |code| foundationdb::FdbError::from_code(code);
+    let error = FdbError::from_code;
     let tr = scratch.db.create_trx().unwrap();
     tr.set_option(TransactionOption::RetryLimit(2)).unwrap();
     tr.set(b"a", b"1");
