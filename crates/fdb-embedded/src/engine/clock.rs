@@ -75,23 +75,22 @@ impl Clock {
         self.newest > self.ceiling && self.in_flight.is_none()
     }
 
-    /// Begins a batch: its version, and the ceiling that it has to make durable.
-    pub fn begin_batch(&mut self, now: Instant) -> (i64, i64) {
+    /// Begins a batch: its version, and the ceiling that it has to make durable, if it has to.
+    pub fn begin_batch(&mut self, now: Instant) -> (i64, Option<i64>) {
         debug_assert!(self.in_flight.is_none(), "one batch at a time");
         let version = self.at(now).max(self.newest + 1);
         self.in_flight = Some(version);
         self.newest = version;
-        let ceiling =
-            if version + CEILING_LEAD / 2 > self.ceiling { version + CEILING_LEAD } else { self.ceiling };
-        (version, ceiling)
+        let is_near = version + CEILING_LEAD / 2 > self.ceiling;
+        (version, is_near.then_some(version + CEILING_LEAD))
     }
 
-    /// The batch is durable, with this ceiling.
-    pub fn publish(&mut self, version: i64, ceiling: i64) {
+    /// The batch is durable, and with it the ceiling that it was to raise.
+    pub fn publish(&mut self, version: i64, ceiling: Option<i64>) {
         debug_assert_eq!(self.in_flight, Some(version));
         self.in_flight = None;
         self.published = version;
-        self.ceiling = ceiling;
+        self.ceiling = ceiling.unwrap_or(self.ceiling);
     }
 
     /// Nothing of the batch was committed.
@@ -137,6 +136,7 @@ mod tests {
         let (commit, ceiling) = clock.begin_batch(later);
         clock.publish(commit, ceiling);
         assert!(!clock.wants_ceiling());
+        let ceiling = ceiling.expect("an hour is more than the lead");
         let restarted = Clock::new(ceiling, SystemTime::UNIX_EPOCH, now).read_version(now);
         assert!(restarted > version.max(commit), "although the wall clock went back to 1970");
     }

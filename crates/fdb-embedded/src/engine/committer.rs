@@ -257,7 +257,7 @@ impl Committer {
     fn make_durable(
         &self,
         version: i64,
-        ceiling: i64,
+        ceiling: Option<i64>,
         mutations: Vec<Mutation>,
         touched: &[Vec<u8>],
     ) -> Result<(), StorageError> {

@@ -89,23 +89,29 @@ impl Storage {
         Ok(Snapshot { data })
     }
 
-    /// Applies stamped mutations in order, with a new version ceiling; durable when it returns.
+    /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns.
     pub fn apply(
         &self,
         mutations: impl IntoIterator<Item = Mutation>,
-        ceiling: i64,
+        ceiling: Option<i64>,
     ) -> Result<(), StorageError> {
         self.write(mutations, ceiling).map_err(StorageError::Redb)
     }
 
-    fn write(&self, mutations: impl IntoIterator<Item = Mutation>, ceiling: i64) -> Result<(), redb::Error> {
+    fn write(
+        &self,
+        mutations: impl IntoIterator<Item = Mutation>,
+        ceiling: Option<i64>,
+    ) -> Result<(), redb::Error> {
         let write = self.db.begin_write()?;
         {
             let mut data = write.open_table(DATA)?;
             for mutation in mutations {
                 apply_one(&mut data, mutation)?;
             }
-            write.open_table(META)?.insert(CEILING, ceiling)?;
+            if let Some(ceiling) = ceiling {
+                write.open_table(META)?.insert(CEILING, ceiling)?;
+            }
         }
         write.commit()?;
         Ok(())
@@ -200,7 +206,7 @@ mod tests {
         let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![2] };
         let batch =
             [set(b"a", b"1"), set(b"b", b"2"), set(b"c", b"3"), clear, add.clone(), add, set(b"a", b"4")];
-        storage.apply(batch, 77).unwrap();
+        storage.apply(batch, Some(77)).unwrap();
         assert_eq!(before.get(b"c").unwrap(), None, "a snapshot does not move");
         drop(before);
         drop(storage);

@@ -107,7 +107,7 @@ impl Views {
     }
 
     /// A batch is durable: `snapshot` is what is read from now on.
-    pub fn publish(&mut self, version: i64, ceiling: i64, snapshot: Snapshot) {
+    pub fn publish(&mut self, version: i64, ceiling: Option<i64>, snapshot: Snapshot) {
         self.clock.publish(version, ceiling);
         let new = Arc::new(Published { version, snapshot: RwLock::new(Some(snapshot)) });
         let old = std::mem::replace(&mut self.current, new);
