@@ -1,4 +1,4 @@
-//! The real program, end to end: what issue 2 promises, one file per promise.
+//! The real program, end to end, one file per promise.
 //!
 //! With `KVQUEUE_TEST_CLUSTER_FILE` set, everything but the tests about the embedded directory runs on that cluster, each
 //! test under a prefix of its own.
@@ -9,6 +9,7 @@ mod blocked;
 mod config_errors;
 mod crash;
 mod demo;
+mod example;
 mod exec;
 mod faults;
 mod idle;

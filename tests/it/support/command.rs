@@ -17,7 +17,7 @@ pub(crate) fn kvqueue(db: &Database, args: &[&str]) -> Command {
 }
 
 /// Takes the settings out of a command's environment, and puts the database's prefix in.
-pub(super) fn clean(command: &mut Command, db: &Database) {
+pub(crate) fn clean(command: &mut Command, db: &Database) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"KVQUEUE_"))
     {
         command.env_remove(name);

@@ -39,11 +39,16 @@ impl Place {
     }
 }
 
+/// Starts the network, once in the process.
+pub fn network() {
+    static NETWORK: OnceLock<Network> = OnceLock::new();
+    NETWORK.get_or_init(|| Network::start().unwrap());
+}
+
 /// Opens an empty database.
 pub fn scratch() -> Scratch {
-    static NETWORK: OnceLock<Network> = OnceLock::new();
     static TURN: Mutex<()> = Mutex::new(());
-    NETWORK.get_or_init(|| Network::start().unwrap());
+    network();
     if let Ok(cluster) = std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let db = Database::from_path(&cluster).unwrap();

@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
+//! | `crash` | kill -9 while clients commit |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+mod crash;
 mod model;
 mod transactions;
