@@ -86,12 +86,9 @@ impl WriteMap {
         if begin >= end {
             return;
         }
-        remove_range(&mut self.keys, begin, end, |key| key.clone());
-        let hit: Vec<_> =
-            self.stamped.keys().filter(|(key, _)| begin <= &key[..] && &key[..] < end).cloned().collect();
-        for key in hit {
-            self.stamped.remove(&key);
-        }
+        let range = begin.to_vec()..end.to_vec();
+        self.keys.extract_if(range.clone(), |_, _| true).for_each(drop);
+        self.stamped.retain(|(key, _), _| !range.contains(key));
         self.cleared.insert(begin.to_vec(), end.to_vec());
         self.unreadable.remove(begin, end);
     }
@@ -204,14 +201,6 @@ impl WriteMap {
             mutations.push(Mutation::StampedKey { key, offset: *offset, value });
         }
         mutations
-    }
-}
-
-fn remove_range<V>(map: &mut BTreeMap<Vec<u8>, V>, begin: &[u8], end: &[u8], owned: fn(&Vec<u8>) -> Vec<u8>) {
-    let hit: Vec<Vec<u8>> =
-        map.range::<[u8], _>((Included(begin), Excluded(end))).map(|(key, _)| owned(key)).collect();
-    for key in hit {
-        map.remove(&key);
     }
 }
 
