@@ -5,8 +5,9 @@
 //! | `data.redb` | the keys ([`super::storage`]) |
 //! | `lock` | locked by the process that has the directory open; holds that process's id as text |
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::storage::StorageError;
@@ -52,7 +53,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Creates the directory if need be and takes its lock.
+    /// Creates the directory if need be, for this user alone, and takes its lock.
     pub fn hold(path: &Path) -> Result<Directory, OpenError> {
         let io = |at: &Path| {
             let path = at.to_path_buf();
@@ -61,7 +62,7 @@ impl Directory {
         if path.as_os_str().is_empty() {
             return Err(OpenError::NoDirectory);
         }
-        std::fs::create_dir_all(path).map_err(io(path))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
         let path = path.canonicalize().map_err(io(path))?;
         let lock_path = path.join("lock");
         let mut lock = OpenOptions::new()
@@ -78,6 +79,17 @@ impl Directory {
         }
         write_holder(&mut lock).map_err(io(&lock_path))?;
         Ok(Directory { path, _lock: lock })
+    }
+
+    /// Makes the directory's entries durable, and its own entry in its parent: a file whose name is lost with the power
+    /// is lost, however often it was flushed itself.
+    pub fn make_durable(&self) -> Result<(), OpenError> {
+        let parent = self.path.parent().unwrap_or(&self.path);
+        for path in [self.path.as_path(), parent] {
+            let synced = File::open(path).and_then(|directory| directory.sync_all());
+            synced.map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        }
+        Ok(())
     }
 
     /// The file of the keys.
@@ -113,6 +125,15 @@ mod tests {
         assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
         drop(held);
         Directory::hold(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_new_directory_is_for_its_user_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        Directory::hold(&path).unwrap().make_durable().unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 
     #[test]

@@ -135,7 +135,11 @@ impl Engine {
         let directory = Directory::hold(path)?;
         let file = directory.data_file();
         let unusable = |source| OpenError::Storage { path: file.clone(), source };
+        let is_new = !file.exists();
         let (storage, ceiling) = Storage::open(&file).map_err(unusable)?;
+        if is_new {
+            directory.make_durable()?;
+        }
         let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
         // The first versions of this process are durable before anybody sees them.
         let (version, ceiling) = clock.begin_batch(Instant::now());

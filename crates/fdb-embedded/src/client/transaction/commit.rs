@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::MutexGuard;
 
 use super::watch::PendingWatch;
 use super::{Phase, State, Transaction, conflict_size};
@@ -19,7 +20,7 @@ impl Transaction {
             Err(code) => return Future::ready(Err(code)),
         };
         if state.is_read_only() {
-            return self.finish_read_only(&mut state);
+            return self.finish_read_only(state);
         }
         let (mutations, read_version) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
@@ -54,12 +55,15 @@ impl Transaction {
     }
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
-    fn finish_read_only(&self, state: &mut State) -> Arc<Future> {
+    fn finish_read_only(&self, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
-        for stamp in state.stamps.drain(..) {
+        let stamps = std::mem::take(&mut state.stamps);
+        let watches = std::mem::take(&mut state.watches);
+        drop(state);
+        for stamp in stamps {
             stamp.fail(Code::NO_COMMIT_VERSION);
         }
-        self.arm(std::mem::take(&mut state.watches));
+        self.arm(watches);
         Future::ready(Ok(Output::Void))
     }
 
