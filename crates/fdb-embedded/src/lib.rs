@@ -17,6 +17,11 @@
 //! | [`Network`] | starts and stops the thread that runs callbacks |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
+//! Not here yet, and answered with an error: mapped range reads (`unsupported_operation`). Not linked at all: the functions that
+//! the `foundationdb` crate does not call, tenants and blob granules among them. A read version that a client sets
+//! itself can be read at while some transaction still holds its snapshot. The `\xff\x02/timeKeeper/` rows of a cluster
+//! are not kept.
+//!
 //! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:
 //! `use fdb_embedded as _;` does.
 

@@ -6,7 +6,7 @@
 //! | `lock` | locked by the process that has the directory open; holds that process's id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
@@ -84,12 +84,15 @@ impl Directory {
     /// Makes the directory's entries durable, and its own entry in its parent: a file whose name is lost with the power
     /// is lost, however often it was flushed itself.
     pub fn make_durable(&self) -> Result<(), OpenError> {
-        let parent = self.path.parent().unwrap_or(&self.path);
-        for path in [self.path.as_path(), parent] {
-            let synced = File::open(path).and_then(|directory| directory.sync_all());
-            synced.map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
+        sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
+        match self.path.parent().map(|parent| (parent, sync(parent))) {
+            // A parent that may be passed through but not opened is not ours to look after.
+            Some((parent, Err(source))) if source.kind() != ErrorKind::PermissionDenied => {
+                Err(OpenError::Io { path: parent.to_path_buf(), source })
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The file of the keys.
