@@ -201,7 +201,7 @@ fn without_quirks(scratch: &Scratch, program: Vec<Step>) -> Vec<Step> {
 
 /// Runs `check` on many values of `strategy`; a failing one is made small and printed.
 fn for_all<S: Strategy>(strategy: S, check: impl Fn(S::Value) -> TestCaseResult) {
-    let config = Config { cases: 400, failure_persistence: None, ..Config::default() };
+    let config = Config { cases: 1000, failure_persistence: None, ..Config::default() };
     TestRunner::new(config).run(&strategy, check).unwrap();
 }
 
