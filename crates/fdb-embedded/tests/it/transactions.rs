@@ -129,6 +129,22 @@ async fn key_selectors_move_over_present_keys_and_clamp() {
 }
 
 #[tokio::test]
+async fn bounds_may_be_the_end_of_the_key_space_and_not_beyond() {
+    let scratch = scratch();
+    put(&scratch.db, &[(b"a", b"")]).await;
+    let tr = scratch.db.create_trx().unwrap();
+    let end = |key: &'static [u8]| RangeOption {
+        begin: KeySelector::first_greater_or_equal(&b""[..]),
+        end: KeySelector::first_greater_than(key),
+        ..RangeOption::default()
+    };
+    assert_eq!(tr.get_range(&end(b"\xff"), 1, false).await.unwrap().len(), 1);
+    assert_eq!(tr.get_range(&end(b"\xff\x01"), 1, false).await.err().map(|e| e.code()), Some(2004));
+    tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
+    assert!(tr.get_range(&end(b"\xff\x01"), 1, true).await.is_ok());
+}
+
+#[tokio::test]
 async fn range_reads_stop_at_their_limits_and_say_so() {
     let scratch = scratch();
     let keys: Vec<Vec<u8>> = (0u8..100).map(|n| vec![b'k', n]).collect();

@@ -57,9 +57,7 @@ impl Transaction {
     pub fn get_key(&self, selector: &Selector, snapshot: bool) -> Arc<Future> {
         self.answer(|state| {
             let max = state.max_read_key();
-            if selector.key.as_slice() > max && selector.key != key_after(max) {
-                return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
-            }
+            check_selector(selector, max)?;
             let resolved = selector.resolve(&state.merged(&self.database, snapshot)?, max)?;
             if !snapshot {
                 state.add_read_conflict(selector.conflict_range(&resolved));
@@ -75,9 +73,8 @@ impl Transaction {
         }
         self.answer(|state| {
             let max = state.max_read_key();
-            if arguments.begin.key.as_slice() > max || arguments.end.key.as_slice() > max {
-                return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
-            }
+            check_selector(&arguments.begin, max)?;
+            check_selector(&arguments.end, max)?;
             let read = range_read(arguments)?;
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
@@ -191,6 +188,12 @@ impl Transaction {
             ControlFlow::Continue(())
         })
     }
+}
+
+/// A selector may start from `max` itself; worked into the key, "or equal" makes that the key after it.
+fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
+    let legal = selector.key.as_slice() <= max || selector.key.strip_prefix(max) == Some(&[0]);
+    if legal { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
 }
 
 fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
