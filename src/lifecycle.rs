@@ -34,9 +34,9 @@ pub enum RunError {
         /// The configured grace.
         grace: Duration,
     },
-    /// A handler could not go on.
-    #[error("a handler stopped the daemon: {0}")]
-    HandlerStopped(String),
+    /// A handler could not go on, or the database cannot.
+    #[error("cannot go on: {0}")]
+    CannotGoOn(String),
     /// Our own fault.
     #[error(
         "consumers of queue {queue:?} failed more than {restarts} times within {} s; the log says how", within.as_secs()
@@ -101,7 +101,7 @@ pub(crate) async fn serve(
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
         signal = signals.received() => signal.map_err(RunError::Signals),
-        reason = shared.stop.wait() => Err(RunError::HandlerStopped(reason)),
+        reason = shared.stop.wait() => Err(RunError::CannotGoOn(reason)),
         end = crew.ended() => match end {
             End::Finished => return Ok(()),
             end => Err(end.into()),

@@ -21,6 +21,9 @@ use crate::consumer::{
     take::{self, Attempt},
 };
 
+/// FoundationDB's `io_error`: an embedded database says it from its first failed write until it is opened again.
+const STORAGE_FAILED: i32 = 1510;
+
 /// The actor. Only one thing is under way at a time: a take, a batch, or a wait.
 pub(super) struct Consumer {
     id: u64,
@@ -98,6 +101,12 @@ impl Consumer {
         match attempt {
             Attempt::GivenUp => Event::NotTaken,
             Attempt::Failed(error) => {
+                if error.code() == Some(STORAGE_FAILED) {
+                    self.shared.stop.request(
+                        "the database's storage failed and takes no more commits; a restart opens it again"
+                            .to_owned(),
+                    );
+                }
                 let error = &error as &dyn std::error::Error;
                 tracing::warn!(%queue, consumer = self.id, error, "take failed, trying again");
                 Event::TakeFailed

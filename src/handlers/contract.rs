@@ -53,7 +53,7 @@ impl Context {
     }
 }
 
-/// The way a handler's wish to stop reaches the daemon. The first reason stands.
+/// The way a wish to stop, a handler's or a consumer's, reaches the daemon. The first reason stands.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StopRequest {
     reason: Arc<std::sync::OnceLock<String>>,
@@ -61,7 +61,7 @@ pub(crate) struct StopRequest {
 }
 
 impl StopRequest {
-    fn request(&self, reason: String) {
+    pub(crate) fn request(&self, reason: String) {
         // Later reasons only repeat that it is over.
         let _ = self.reason.set(reason);
         self.requested.cancel();

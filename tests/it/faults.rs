@@ -2,11 +2,11 @@
 
 use std::sync::Once;
 
-use fdb_embedded::Faults;
+use fdb_embedded::{Fault, Faults};
 use kvqueue::Event;
 
 use crate::support::{
-    Background, Database, Random, daemon_of_helper, database_of_helper, helper, run_to_the_end,
+    Background, Database, Random, daemon_of_helper, database_of_helper, helper, run, run_to_the_end,
     run_with_input,
 };
 
@@ -33,6 +33,29 @@ fn helper_daemon() {
         }
     });
     run_to_the_end(daemon);
+}
+
+/// Its disk fails at its first take.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_disk_failure() {
+    let Some(daemon) = daemon_of_helper("[queues.q]\nhandler = 'stdout'") else { return };
+    let (url, _) = database_of_helper().unwrap();
+    run_to_the_end(daemon.observe(move |_, event| {
+        if event == Event::Started {
+            Faults::script([Fault::DiskFailure]).install(&url).unwrap();
+        }
+    }));
+}
+
+#[test]
+fn a_failed_disk_ends_the_daemon_and_a_new_one_finds_every_item() {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let ran = Background::start(helper(&db, "faults::helper_disk_failure")).end();
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("a restart opens it again"), "{ran:?}");
+    assert_eq!(run(&db, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\n");
 }
 
 #[test]

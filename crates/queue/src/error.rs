@@ -108,6 +108,12 @@ pub enum TakeError {
 }
 
 impl TakeError {
+    /// The database's error code, if the database's error ended it.
+    pub fn code(&self) -> Option<i32> {
+        let Self::Retry(error) = self;
+        error.code()
+    }
+
     /// Whether items may have left the queue all the same.
     pub fn is_maybe_committed(&self) -> bool {
         let Self::Retry(error) = self;

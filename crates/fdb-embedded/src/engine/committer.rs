@@ -138,6 +138,8 @@ impl Drop for LastWords {
 /// A batch between its resolution and its answers.
 #[derive(Default)]
 struct Batch {
+    /// A fault is to fail it.
+    fails: bool,
     mutations: Vec<Mutation>,
     accepted: Vec<Accepted>,
     refused: Vec<(CommitFailure, Answer)>,
@@ -196,7 +198,13 @@ impl Committer {
             self.shared.views.lock().clock().abandon_batch();
         } else {
             let touched = self.shared.watches.touched(&batch.mutations);
-            if let Err(error) = self.make_durable(version, ceiling, batch.mutations, &touched) {
+            let durable = match batch.fails {
+                true => Err("a fault on purpose".to_owned()),
+                false => self
+                    .make_durable(version, ceiling, batch.mutations, &touched)
+                    .map_err(|error| error.to_string()),
+            };
+            if let Err(error) = durable {
                 self.shared.poison(&error);
                 for accepted in batch.accepted {
                     accepted.answer.give(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
@@ -220,6 +228,7 @@ impl Committer {
                 batch.refused.push((failure, request.answer));
                 continue;
             }
+            batch.fails |= fault == Fault::DiskFailure;
             let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
             let committed = Committed { version, order };
             self.resolver.admit(request.writes);
@@ -239,7 +248,7 @@ impl Committer {
 
     fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
         match fault {
-            Fault::None | Fault::UnknownCommitted => {}
+            Fault::None | Fault::UnknownCommitted | Fault::DiskFailure => {}
             Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
             Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),

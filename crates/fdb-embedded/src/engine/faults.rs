@@ -19,6 +19,9 @@ pub enum Fault {
     Conflict,
     /// It is not committed, and answered `transaction_too_old` (1007).
     TooOld,
+    /// The disk fails under it: it and its batch are answered `commit_unknown_result` (1021), and the engine takes
+    /// no more commits, `io_error` (1510), until the directory is opened again.
+    DiskFailure,
 }
 
 /// A plan of faults for the commits of one database directory.
@@ -64,6 +67,12 @@ impl Faults {
     #[must_use]
     pub fn too_old(self, p: f64) -> Faults {
         self.with(Fault::TooOld, p)
+    }
+
+    /// The disk fails, with probability `p` at each commit.
+    #[must_use]
+    pub fn disk_failure(self, p: f64) -> Faults {
+        self.with(Fault::DiskFailure, p)
     }
 
     fn with(mut self, fault: Fault, p: f64) -> Faults {

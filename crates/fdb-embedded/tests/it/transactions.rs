@@ -395,6 +395,24 @@ async fn faults_are_met_as_scripted() {
 }
 
 #[tokio::test]
+async fn after_a_disk_failure_nothing_is_committed_until_the_directory_is_opened_again() {
+    let Scratch { db, place } = scratch();
+    let Some(url) = place.embedded_url() else { return };
+    put(&db, &[(b"before", b"")]).await;
+    Faults::script([Fault::DiskFailure]).install(&url).unwrap();
+    for code in [1021, 1510] {
+        let tr = db.create_trx().unwrap();
+        tr.set(b"lost", b"");
+        assert_eq!(commit(tr).await, Err(code));
+    }
+    assert!(value(&db, b"before").await.is_some(), "what is durable can still be read");
+    drop(db);
+    let db = Database::from_path(&url).unwrap();
+    put(&db, &[(b"after", b"")]).await;
+    assert!(value(&db, b"before").await.is_some() && value(&db, b"lost").await.is_none());
+}
+
+#[tokio::test]
 async fn sizes_and_split_points_cover_a_range() {
     let scratch = scratch();
     let keys: Vec<Vec<u8>> = (0u8..200).map(|n| vec![b'k', n]).collect();
