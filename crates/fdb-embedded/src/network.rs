@@ -3,8 +3,7 @@
 //! As in FoundationDB it is set up once, run once and stopped once in a process. Work of the engine never runs
 //! here, because a callback may block (a binding may wait for its own event loop to drain).
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
 
@@ -22,18 +21,16 @@ enum Phase {
     Stopped,
 }
 
-struct Timer {
-    at: Instant,
-    sequence: u64,
-    task: Task,
-}
+/// Names a timer: when it is due, and a number that makes it unique.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimerId(Instant, u64);
 
 struct Loop {
     phase: Phase,
     /// Stop was asked for before the loop was entered.
     stopping: bool,
     tasks: Vec<Task>,
-    timers: BinaryHeap<Reverse<Timer>>,
+    timers: BTreeMap<TimerId, Task>,
     sequence: u64,
     completion_hooks: Vec<Task>,
 }
@@ -42,7 +39,7 @@ static LOOP: Mutex<Loop> = Mutex::new(Loop {
     phase: Phase::Unset,
     stopping: false,
     tasks: Vec::new(),
-    timers: BinaryHeap::new(),
+    timers: BTreeMap::new(),
     sequence: 0,
     completion_hooks: Vec::new(),
 });
@@ -120,13 +117,13 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
         }
         let mut tasks = std::mem::take(&mut state.tasks);
         let now = Instant::now();
-        while state.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
-            tasks.extend(state.timers.pop().map(|Reverse(timer)| timer.task));
+        while let Some(due) = state.timers.first_entry().filter(|timer| timer.key().0 <= now) {
+            tasks.push(due.remove());
         }
         if !tasks.is_empty() {
             return Some(tasks);
         }
-        match state.timers.peek().map(|Reverse(timer)| timer.at) {
+        match state.timers.first_key_value().map(|(TimerId(at, _), _)| *at) {
             Some(at) => {
                 WAKE.wait_until(state, at);
             }
@@ -169,15 +166,21 @@ pub fn post(mut tasks: Vec<Task>) {
 }
 
 /// Runs `task` on the network thread at `at`, or as soon after as it comes to it.
-pub fn schedule(at: Instant, task: Task) {
+pub fn schedule(at: Instant, task: Task) -> TimerId {
     let mut state = LOOP.lock();
-    if state.phase == Phase::Stopped {
-        return;
-    }
     state.sequence += 1;
-    let timer = Timer { at, sequence: state.sequence, task };
-    state.timers.push(Reverse(timer));
-    WAKE.notify_one();
+    let id = TimerId(at, state.sequence);
+    if state.phase != Phase::Stopped {
+        state.timers.insert(id, task);
+        WAKE.notify_one();
+    }
+    id
+}
+
+/// Drops a timer that is not due yet.
+pub fn cancel(id: TimerId) {
+    // The task is dropped after the lock: it may own something whose end schedules or posts.
+    let _task = LOOP.lock().timers.remove(&id);
 }
 
 /// Is the caller on the network thread?
@@ -185,22 +188,18 @@ pub fn is_network_thread() -> bool {
     LOOP.lock().phase == Phase::Running(thread::current().id())
 }
 
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
 
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
+    #[test]
+    fn a_cancelled_timer_lets_go_of_its_task() {
+        let held = std::sync::Arc::new(());
+        let of_task = std::sync::Arc::clone(&held);
+        let id = schedule(Instant::now() + Duration::from_secs(3600), Box::new(move || drop(of_task)));
+        assert_eq!(std::sync::Arc::strong_count(&held), 2);
+        cancel(id);
+        assert_eq!(std::sync::Arc::strong_count(&held), 1);
     }
 }

@@ -214,7 +214,9 @@ pub unsafe extern "C" fn fdb_future_set_callback(
     };
     let Some(callback) = callback else { return Code::CLIENT_INVALID_OPERATION.raw() };
     let target = CallbackTarget { future, parameter };
-    own.future.on_ready(Box::new(move || {
+    // The callback may destroy the handle, so `own` is not used beyond this.
+    let future = Arc::clone(&own.future);
+    future.on_ready(Box::new(move || {
         let target = target;
         // SAFETY: the caller's promise. The future may be destroyed by now: its handle is passed, not followed.
         unsafe { callback(target.future, target.parameter) }

@@ -28,18 +28,20 @@ use std::ffi::c_int;
 
 use crate::error::{Code, Result};
 
-/// The bytes that a pointer and a length stand for; empty where either says so.
+/// The bytes that a pointer and a length stand for; none where the pointer is null.
+///
+/// # Panics
+/// On a negative length, which ends the process: taken for an empty key it could clear a database.
 ///
 /// # Safety
 /// `pointer` must be null or point at `length` readable bytes that stay as they are for `'a`.
 unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
-    match usize::try_from(length) {
-        Ok(length) if length > 0 && !pointer.is_null() => {
-            // SAFETY: the caller's promise.
-            unsafe { std::slice::from_raw_parts(pointer, length) }
-        }
-        _ => &[],
+    let length = usize::try_from(length).expect("a caller of the C API gave a negative length");
+    if length == 0 || pointer.is_null() {
+        return &[];
     }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(pointer, length) }
 }
 
 /// Like [`bytes`], for an option's value, which may be absent.

@@ -83,8 +83,10 @@ impl Drop for Answer {
 pub struct CommitRequest {
     /// Writes after this version to what it read make it conflict.
     pub read_version: i64,
-    /// What it read.
+    /// What it read: disjoint, in key order.
     pub reads: Vec<KeyRange>,
+    /// Say which of the reads conflict, not only that one does.
+    pub report_conflicts: bool,
     /// What it writes, as others' reads see it; the final keys of stamped mutations are added on commit.
     pub writes: Vec<KeyRange>,
     /// Its changes in order.
@@ -94,8 +96,11 @@ pub struct CommitRequest {
 }
 
 impl CommitRequest {
+    /// Bytes of keys and values, those of conflict ranges included.
     fn len(&self) -> usize {
-        self.mutations.iter().map(Mutation::payload_len).sum()
+        let ranges = self.reads.iter().chain(&self.writes);
+        let ranges: usize = ranges.map(|(begin, end)| begin.len() + end.len()).sum();
+        ranges + self.mutations.iter().map(Mutation::payload_len).sum::<usize>()
     }
 }
 
@@ -197,12 +202,11 @@ impl Committer {
         if batch.accepted.is_empty() && batch.mutations.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
         } else {
-            let touched = self.shared.watches.touched(&batch.mutations);
             let durable = match batch.fails {
                 true => Err("a fault on purpose".to_owned()),
-                false => self
-                    .make_durable(version, ceiling, batch.mutations, &touched)
-                    .map_err(|error| error.to_string()),
+                false => {
+                    self.make_durable(version, ceiling, &batch.mutations).map_err(|error| error.to_string())
+                }
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);
@@ -253,7 +257,7 @@ impl Committer {
             Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
         }
-        match self.resolver.check(request.read_version, &request.reads) {
+        match self.resolver.check(request.read_version, &request.reads, request.report_conflicts) {
             Verdict::Commit => None,
             Verdict::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
             Verdict::Conflict(indices) => {
@@ -267,21 +271,26 @@ impl Committer {
         &self,
         version: i64,
         ceiling: Option<i64>,
-        mutations: Vec<Mutation>,
-        touched: &[Vec<u8>],
+        mutations: &[Mutation],
     ) -> Result<(), StorageError> {
         self.shared.storage.apply(mutations, ceiling)?;
         let snapshot = self.shared.storage.snapshot()?;
-        let mut views = self.shared.views.lock();
-        views.publish(version, ceiling, snapshot);
-        let view = (!touched.is_empty()).then(|| views.read(Instant::now()));
-        drop(views);
-        if let Some(view) = view {
-            for key in touched {
-                self.shared.watches.recheck(key, &view);
-            }
-        }
+        self.shared.views.lock().publish(version, ceiling, snapshot);
+        self.fire_watches(mutations);
         Ok(())
+    }
+
+    /// After the publication, so that none is missed: a watch that is armed later sees the new state by itself, one
+    /// that was armed before is found here.
+    fn fire_watches(&self, mutations: &[Mutation]) {
+        let touched = self.shared.watches.touched(mutations);
+        if touched.is_empty() {
+            return;
+        }
+        let view = self.shared.views.lock().read(Instant::now());
+        for key in touched {
+            self.shared.watches.recheck(&key, &view);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `data.redb` | the keys ([`super::storage`]) |
+//! | `data.new` | the same, while it is being made for the first time |
 //! | `lock` | locked by the process that has the directory open; holds that process's id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -10,7 +11,7 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::storage::StorageError;
+use super::storage::{Storage, StorageError};
 
 /// Why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -81,9 +82,31 @@ impl Directory {
         Ok(Directory { path, _lock: lock })
     }
 
+    /// Opens the storage, and returns with it the version ceiling that it holds. A new file gets its name when it is
+    /// whole: one that a kill left half made is never taken for a database.
+    pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
+        let file = self.data_file();
+        let open = |file: &Path| {
+            Storage::open(file).map_err(|source| OpenError::Storage { path: file.to_path_buf(), source })
+        };
+        if file.exists() {
+            return open(&file);
+        }
+        let half_made = file.with_extension("new");
+        let io = |source| OpenError::Io { path: half_made.clone(), source };
+        match std::fs::remove_file(&half_made) {
+            Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(source)),
+            _ => {}
+        }
+        let opened = open(&half_made)?;
+        std::fs::rename(&half_made, &file).map_err(io)?;
+        self.make_durable()?;
+        Ok(opened)
+    }
+
     /// Makes the directory's entries durable, and its own entry in its parent: a file whose name is lost with the power
     /// is lost, however often it was flushed itself.
-    pub fn make_durable(&self) -> Result<(), OpenError> {
+    fn make_durable(&self) -> Result<(), OpenError> {
         let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
         match self.path.parent().map(|parent| (parent, sync(parent))) {
@@ -135,8 +158,19 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
-        Directory::hold(&path).unwrap().make_durable().unwrap();
+        Directory::hold(&path).unwrap().open_storage().unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_file_that_was_half_made_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Directory::hold(dir.path()).unwrap();
+        let half_made = dir.path().join("data.new");
+        std::fs::write(&half_made, vec![0; 1 << 20]).unwrap();
+        let (_storage, ceiling) = held.open_storage().unwrap();
+        assert_eq!(ceiling, 0);
+        assert!(held.data_file().exists() && !half_made.exists());
     }
 
     #[test]

@@ -74,6 +74,7 @@ impl Shared {
     /// After a failed write nobody knows what is on the disk: take no further commits.
     fn poison(&self, error: &dyn std::fmt::Display) {
         self.poisoned.store(true, Ordering::Release);
+        self.watches.fail_all(Code::IO_ERROR);
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
@@ -133,17 +134,12 @@ impl Engine {
 
     fn start(path: &Path) -> Result<Engine, OpenError> {
         let directory = Directory::hold(path)?;
-        let file = directory.data_file();
-        let unusable = |source| OpenError::Storage { path: file.clone(), source };
-        let is_new = !file.exists();
-        let (storage, ceiling) = Storage::open(&file).map_err(unusable)?;
-        if is_new {
-            directory.make_durable()?;
-        }
+        let (storage, ceiling) = directory.open_storage()?;
         let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
         // The first versions of this process are durable before anybody sees them.
         let (version, ceiling) = clock.begin_batch(Instant::now());
-        storage.apply([], ceiling).map_err(unusable)?;
+        let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
+        storage.apply(&[], ceiling).map_err(unusable)?;
         clock.publish(version, ceiling);
         let snapshot = storage.snapshot().map_err(unusable)?;
         let shared = Arc::new(Shared {
@@ -249,6 +245,7 @@ mod tests {
         CommitRequest {
             read_version: i64::MAX,
             reads: vec![],
+            report_conflicts: false,
             writes: vec![],
             mutations: vec![mutation],
             answer,

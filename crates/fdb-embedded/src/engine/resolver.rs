@@ -2,11 +2,12 @@
 //!
 //! A transaction conflicts when a range that it read at its read version intersects a range that was written at
 //! a later version. Each commit batch leaves one sorted, coalesced array of the ranges that it wrote; a check
-//! walks the batches after the read version, newest first, and searches each by bisection. So a check costs by
-//! the number of batches since the read version (a handful, for a transaction that lives a few milliseconds),
-//! a commit that read nothing costs nothing, and memory is the keys written in the window and twelve bytes each.
+//! walks the batches after the read version, newest first, and searches each by bisection, the shorter side in the
+//! longer. So a check costs by the number of batches since the read version (a handful, for a transaction that
+//! lives a few milliseconds) and at most by what was written in the window, a commit that read nothing costs
+//! nothing, and memory is the keys written in the window and twelve bytes each.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use crate::limits::VERSION_WINDOW;
 use crate::range_set::{KeyRange, RangeSet};
@@ -53,25 +54,25 @@ impl Resolver {
         }
     }
 
-    /// Checks one transaction of the batch being formed, after the earlier ones were `admit`ted. The read ranges
-    /// are not empty.
+    /// Checks one transaction of the batch being formed, after the earlier ones were `admit`ted. The read ranges are
+    /// disjoint, not empty, and in key order. `find_all` wants every conflicting one, not only the first found.
     #[must_use]
-    pub fn check(&self, read_version: i64, reads: &[KeyRange]) -> Verdict {
+    pub fn check(&self, read_version: i64, reads: &[KeyRange], find_all: bool) -> Verdict {
         if read_version < self.oldest {
             return Verdict::TooOld;
         }
-        let written_since = |(begin, end): &KeyRange| {
-            self.current.intersects(begin, end)
-                || self
-                    .window
-                    .iter()
-                    .rev()
-                    .take_while(|sealed| sealed.version > read_version)
-                    .any(|sealed| sealed.ranges.intersects(begin, end))
-        };
-        let hits = reads.iter().enumerate().filter(|(_, range)| written_since(range)).map(|(i, _)| i);
-        let hits: Vec<usize> = hits.collect();
-        if hits.is_empty() { Verdict::Commit } else { Verdict::Conflict(hits) }
+        let newer = self.window.iter().rev().take_while(|sealed| sealed.version > read_version);
+        let mut hits = BTreeSet::new();
+        for written in newer.map(|sealed| &sealed.ranges as &dyn Written).chain([&self.current as _]) {
+            collide(written, reads, &mut |index| {
+                hits.insert(index);
+                find_all
+            });
+            if !find_all && !hits.is_empty() {
+                break;
+            }
+        }
+        if hits.is_empty() { Verdict::Commit } else { Verdict::Conflict(hits.into_iter().collect()) }
     }
 
     /// Adds the writes of a transaction that commits in the batch being formed.
@@ -87,6 +88,53 @@ impl Resolver {
         if !current.is_empty() {
             self.window.push_back(Sealed { version, ranges: SortedRanges::new(&current) });
         }
+    }
+}
+
+/// Gets a range; without an end where the range is one key.
+type EachRange<'e> = &'e mut dyn FnMut(&[u8], Option<&[u8]>);
+
+/// The ranges that a batch wrote: disjoint, in key order.
+trait Written {
+    fn len(&self) -> usize;
+    fn intersects(&self, begin: &[u8], end: &[u8]) -> bool;
+    fn each(&self, each: EachRange<'_>);
+}
+
+/// Calls `hit` with the index of every read that was written to, until it says no. Walks whichever side has fewer
+/// ranges and searches the other, so that neither many reads nor many writes alone make it slow.
+fn collide(written: &dyn Written, reads: &[KeyRange], hit: &mut dyn FnMut(usize) -> bool) {
+    if reads.len() <= written.len() {
+        let collisions = reads.iter().enumerate().filter(|(_, (begin, end))| written.intersects(begin, end));
+        // The search ends at the first index that `hit` says no to.
+        let _ = collisions.map(|(index, _)| index).find(|index| !hit(*index));
+        return;
+    }
+    let mut go_on = true;
+    written.each(&mut |begin, end| {
+        let first = reads.partition_point(|(_, read_end)| read_end.as_slice() <= begin);
+        let starts_before = |read: &[u8]| end.map_or(read <= begin, |end| read < end);
+        let mut reached = reads.iter().enumerate().skip(first);
+        while go_on
+            && let Some((index, (read, _))) = reached.next()
+            && starts_before(read)
+        {
+            go_on = hit(index);
+        }
+    });
+}
+
+impl Written for RangeSet {
+    fn len(&self) -> usize {
+        RangeSet::len(self)
+    }
+
+    fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
+        RangeSet::intersects(self, begin, end)
+    }
+
+    fn each(&self, each: EachRange<'_>) {
+        self.iter().for_each(|(begin, end)| each(begin, Some(end)));
     }
 }
 
@@ -119,12 +167,25 @@ impl SortedRanges {
     fn slice(&self, from: u32, to: u32) -> &[u8] {
         &self.bytes[from as usize..to as usize]
     }
+}
+
+impl Written for SortedRanges {
+    fn len(&self) -> usize {
+        self.bounds.len()
+    }
 
     fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
         // The last range that begins before `end` is the only one that can reach beyond `begin`.
         let index = self.bounds.partition_point(|[from, to, _]| self.slice(*from, *to) < end);
         let Some([from, middle, to]) = index.checked_sub(1).map(|i| self.bounds[i]) else { return false };
         if middle == to { begin <= self.slice(from, middle) } else { begin < self.slice(middle, to) }
+    }
+
+    fn each(&self, each: EachRange<'_>) {
+        for [from, middle, to] in &self.bounds {
+            let end = (middle < to).then(|| self.slice(*middle, *to));
+            each(self.slice(*from, *middle), end);
+        }
     }
 }
 
@@ -137,17 +198,24 @@ mod tests {
         (vec![begin], vec![end])
     }
 
+    /// Disjoint, non-adjacent ranges from any bounds, as a transaction's reads are.
+    fn reads(bounds: &[(u8, u8)]) -> Vec<KeyRange> {
+        let ranges = bounds.iter().map(|(a, b)| range(*a.min(b), *a.max(b) + 1));
+        ranges.collect::<RangeSet>().into_iter().collect()
+    }
+
     proptest! {
         #[test]
         fn agrees_with_the_latest_write_of_each_key(
             batches in proptest::collection::vec(proptest::collection::vec((0u8..30, 0u8..30), 0..4), 1..12),
-            bounds in (0u8..29, 0u8..29), behind in 0usize..12,
+            bounds in proptest::collection::vec((0u8..29, 0u8..29), 0..6),
+            behind in 0usize..12, sealed in any::<bool>(),
         ) {
-            let (begin, end) = (bounds.0.min(bounds.1), bounds.0.max(bounds.1) + 1);
+            let reads = reads(&bounds);
             let mut resolver = Resolver::new(0);
             let mut last_write = [0i64; 30];
             let mut version = 10;
-            for batch in &batches {
+            for (n, batch) in batches.iter().enumerate() {
                 version += 1;
                 for (b, e) in batch {
                     resolver.admit([range(*b, *e)]);
@@ -155,12 +223,22 @@ mod tests {
                         last_write[usize::from(key)] = version;
                     }
                 }
-                resolver.seal(version);
+                // The last may still be forming.
+                if sealed || n + 1 < batches.len() {
+                    resolver.seal(version);
+                }
             }
-            let read_version = version - i64::try_from(behind).unwrap();
-            let expected = (begin..end).any(|key| last_write[usize::from(key)] > read_version);
-            let verdict = resolver.check(read_version, &[range(begin, end)]);
-            prop_assert_eq!(matches!(verdict, Verdict::Conflict(_)), expected);
+            // Whatever the batch being formed has written is newer than any read version.
+            let newest = version - i64::from(!sealed);
+            let read_version = newest.min(version - i64::try_from(behind).unwrap());
+            let written = |(begin, end): &KeyRange| {
+                (begin[0]..end[0]).any(|key| last_write[usize::from(key)] > read_version)
+            };
+            let expected: Vec<usize> = (0..reads.len()).filter(|i| written(&reads[*i])).collect();
+            let some = resolver.check(read_version, &reads, false);
+            prop_assert_eq!(some == Verdict::Commit, expected.is_empty());
+            let all = if expected.is_empty() { Verdict::Commit } else { Verdict::Conflict(expected) };
+            prop_assert_eq!(resolver.check(read_version, &reads, true), all);
         }
     }
 
@@ -169,21 +247,21 @@ mod tests {
         let mut resolver = Resolver::new(0);
         resolver.admit([(b"k".to_vec(), b"k\0".to_vec())]);
         resolver.seal(5);
-        assert_eq!(resolver.check(4, &[(b"k".to_vec(), b"k\0".to_vec())]), Verdict::Conflict(vec![0]));
-        assert_eq!(resolver.check(4, &[(b"k\0".to_vec(), b"z".to_vec())]), Verdict::Commit);
-        assert_eq!(resolver.check(4, &[(b"a".to_vec(), b"k".to_vec())]), Verdict::Commit);
-        assert_eq!(resolver.check(5, &[(b"a".to_vec(), b"z".to_vec())]), Verdict::Commit);
+        assert_eq!(resolver.check(4, &[(b"k".to_vec(), b"k\0".to_vec())], true), Verdict::Conflict(vec![0]));
+        assert_eq!(resolver.check(4, &[(b"k\0".to_vec(), b"z".to_vec())], true), Verdict::Commit);
+        assert_eq!(resolver.check(4, &[(b"a".to_vec(), b"k".to_vec())], true), Verdict::Commit);
+        assert_eq!(resolver.check(5, &[(b"a".to_vec(), b"z".to_vec())], true), Verdict::Commit);
     }
 
     #[test]
     fn a_read_version_outside_the_window_is_too_old() {
         let mut resolver = Resolver::new(100);
-        assert_eq!(resolver.check(99, &[]), Verdict::TooOld);
+        assert_eq!(resolver.check(99, &[], true), Verdict::TooOld);
         resolver.admit([range(1, 2)]);
         resolver.seal(200 + VERSION_WINDOW);
         resolver.begin(100 + 2 * VERSION_WINDOW);
-        assert_eq!(resolver.check(99 + VERSION_WINDOW, &[]), Verdict::TooOld);
-        assert_eq!(resolver.check(100 + VERSION_WINDOW, &[range(1, 2)]), Verdict::Conflict(vec![0]));
+        assert_eq!(resolver.check(99 + VERSION_WINDOW, &[], true), Verdict::TooOld);
+        assert_eq!(resolver.check(100 + VERSION_WINDOW, &[range(1, 2)], true), Verdict::Conflict(vec![0]));
         resolver.begin(200 + 2 * VERSION_WINDOW);
         assert!(resolver.window.is_empty());
     }

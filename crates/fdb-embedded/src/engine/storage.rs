@@ -90,19 +90,11 @@ impl Storage {
     }
 
     /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns.
-    pub fn apply(
-        &self,
-        mutations: impl IntoIterator<Item = Mutation>,
-        ceiling: Option<i64>,
-    ) -> Result<(), StorageError> {
+    pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), StorageError> {
         self.write(mutations, ceiling).map_err(StorageError::Redb)
     }
 
-    fn write(
-        &self,
-        mutations: impl IntoIterator<Item = Mutation>,
-        ceiling: Option<i64>,
-    ) -> Result<(), redb::Error> {
+    fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), redb::Error> {
         let write = self.db.begin_write()?;
         {
             let mut data = write.open_table(DATA)?;
@@ -120,21 +112,23 @@ impl Storage {
 
 fn apply_one(
     data: &mut Table<'_, &'static [u8], &'static [u8]>,
-    mutation: Mutation,
+    mutation: &Mutation,
 ) -> Result<(), redb::Error> {
     match mutation {
         Mutation::Set { key, value } => {
-            data.insert(&*key, &*value)?;
+            data.insert(key.as_slice(), value.as_slice())?;
         }
-        Mutation::ClearRange { begin, end } if end.strip_prefix(&*begin) == Some(&[0]) => {
-            data.remove(&*begin)?;
+        Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
+            data.remove(begin.as_slice())?;
         }
-        Mutation::ClearRange { begin, end } => data.retain_in::<&[u8], _>(&*begin..&*end, |_, _| false)?,
+        Mutation::ClearRange { begin, end } => {
+            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |_, _| false)?;
+        }
         Mutation::Atomic { op, key, operand } => {
-            let new = op.apply(data.get(&*key)?.as_ref().map(redb::AccessGuard::value), &operand);
+            let new = op.apply(data.get(key.as_slice())?.as_ref().map(redb::AccessGuard::value), operand);
             match new {
-                Some(value) => data.insert(&*key, &*value)?,
-                None => data.remove(&*key)?,
+                Some(value) => data.insert(key.as_slice(), value.as_slice())?,
+                None => data.remove(key.as_slice())?,
             };
         }
         Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
@@ -206,7 +200,7 @@ mod tests {
         let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![2] };
         let batch =
             [set(b"a", b"1"), set(b"b", b"2"), set(b"c", b"3"), clear, add.clone(), add, set(b"a", b"4")];
-        storage.apply(batch, Some(77)).unwrap();
+        storage.apply(&batch, Some(77)).unwrap();
         assert_eq!(before.get(b"c").unwrap(), None, "a snapshot does not move");
         drop(before);
         drop(storage);

@@ -304,6 +304,53 @@ async fn a_watch_sees_a_change_made_between_its_read_and_its_commit() {
 }
 
 #[tokio::test]
+async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
+    let scratch = scratch();
+    for n in 0u8..40 {
+        let tr = scratch.db.create_trx().unwrap();
+        let watch = tr.watch(b"n");
+        let db = std::sync::Arc::clone(&scratch.db);
+        let writing = tokio::spawn(async move {
+            let rows: Vec<[u8; 2]> = (0..10).map(|row| [b'x', row]).collect();
+            let mut rows: Vec<(&[u8], &[u8])> = rows.iter().map(|key| (&key[..], &[0; 90_000][..])).collect();
+            let value = [n];
+            rows.push((b"n", &value));
+            put(&db, &rows).await;
+        });
+        // Any moment of the other commit will do: before, amidst, after.
+        tokio::time::sleep(Duration::from_micros(u64::from(n) * 100)).await;
+        assert_eq!(commit(tr).await, Ok(()));
+        assert_eq!(soon(watch).await, Ok(()), "round {n}");
+        writing.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_refused_commit_ends_what_hangs_on_it() {
+    let scratch = scratch();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_option(TransactionOption::SizeLimit(100)).unwrap();
+    tr.set(b"k", &[0; 200]);
+    let (stamp, watch) = (tr.get_versionstamp(), tr.watch(b"w"));
+    let error = tr.commit().await.unwrap_err();
+    assert_eq!(error.code(), 2101);
+    assert_eq!(stamp.await.err().map(|e| e.code()), Some(2020));
+    assert_eq!(soon(watch).await, Err(2101));
+}
+
+#[tokio::test]
+async fn a_read_version_is_no_read() {
+    let scratch = scratch();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.get_read_version().await.unwrap();
+    tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
+    tr.set(b"k", b"");
+    assert!(tr.get(b"k", false).await.unwrap().is_none());
+    tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
+    assert_eq!(tr.get(b"k", false).await.err().map(|e| e.code()), Some(2000), "too late");
+}
+
+#[tokio::test]
 async fn watches_are_limited_and_give_their_slot_back() {
     let scratch = scratch();
     if scratch.place.embedded_url().is_none() {

@@ -1,6 +1,7 @@
 //! Committing, and what a commit answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
@@ -11,6 +12,7 @@ use crate::engine::mutation::Mutation;
 use crate::engine::{Answer, CommitRequest, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::network;
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -24,7 +26,13 @@ impl Transaction {
         }
         let (mutations, read_version) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
-            Err(code) => return Future::ready(Err(code)),
+            Err(code) => {
+                state.phase = Phase::Used;
+                let refused = state.refused(code);
+                drop(state);
+                refused.settle();
+                return Future::ready(Err(code));
+            }
         };
         state.phase = Phase::Used;
         let future = Future::pending();
@@ -32,13 +40,13 @@ impl Transaction {
         let request = CommitRequest {
             read_version,
             reads: std::mem::take(&mut state.reads).into_iter().collect(),
+            report_conflicts: state.options.report_conflicting_keys,
             writes: std::mem::take(&mut state.write_conflicts).into_iter().collect(),
             mutations,
-            answer: self.answer_to(&state, &future),
+            answer: self.answer_to(&future),
         };
-        let deadline = state.deadline();
+        state.timer = state.deadline().map(|deadline| self.fail_at(deadline));
         drop(state);
-        self.watch_deadline(deadline);
         self.database.engine().commit(request);
         future
     }
@@ -74,9 +82,9 @@ impl Transaction {
     }
 
     /// The function that the committer calls with the outcome.
-    fn answer_to(self: &Arc<Self>, state: &State, future: &Arc<Future>) -> Answer {
+    fn answer_to(self: &Arc<Self>, future: &Arc<Future>) -> Answer {
         let (transaction, future) = (Arc::clone(self), Arc::clone(future));
-        let generation = state.generation;
+        let generation = self.generation.load(Ordering::Acquire);
         Answer::new(move |result| {
             let outcome = transaction.take_outcome(generation, result);
             // Whoever sees the outcome and then lets go of the database expects to be the last to hold it.
@@ -87,16 +95,21 @@ impl Transaction {
 
     /// Records the outcome and settles watches and versionstamps, unless the transaction has been reset since.
     fn take_outcome(&self, generation: u64, result: CommitResult) -> Result<()> {
-        let mut state = self.state.lock();
-        if state.generation != generation {
+        let is_past = || self.generation.load(Ordering::Acquire) != generation;
+        if is_past() {
             return result.map(drop).map_err(|failure| failure.code);
         }
-        let stamps = std::mem::take(&mut state.stamps);
-        let watches = std::mem::take(&mut state.watches);
+        let mut state = self.state.lock();
+        if is_past() {
+            return result.map(drop).map_err(|failure| failure.code);
+        }
         state.outstanding.clear();
+        state.timer.take().into_iter().for_each(network::cancel);
         match result {
             Ok(committed) => {
                 state.committed_version = committed.version;
+                let stamps = std::mem::take(&mut state.stamps);
+                let watches = std::mem::take(&mut state.watches);
                 drop(state);
                 for stamp in stamps {
                     stamp.complete(Ok(Output::Key(Bytes::copy_from_slice(&committed.stamp().0))));
@@ -108,13 +121,9 @@ impl Transaction {
                 if state.options.report_conflicting_keys {
                     state.conflicting = failure.conflicting;
                 }
+                let refused = state.refused(failure.code);
                 drop(state);
-                for stamp in stamps {
-                    stamp.fail(Code::TRANSACTION_INVALID_VERSION);
-                }
-                for watch in watches {
-                    watch.future.fail(failure.code);
-                }
+                refused.settle();
                 Err(failure.code)
             }
         }
@@ -138,7 +147,30 @@ impl Transaction {
     }
 }
 
+/// What hung on a commit that did not happen.
+struct Refused {
+    stamps: Vec<Arc<Future>>,
+    watches: Vec<PendingWatch>,
+    code: Code,
+}
+
+impl Refused {
+    fn settle(self) {
+        for stamp in self.stamps {
+            stamp.fail(Code::TRANSACTION_INVALID_VERSION);
+        }
+        for watch in self.watches {
+            watch.future.fail(self.code);
+        }
+    }
+}
+
 impl State {
+    fn refused(&mut self, code: Code) -> Refused {
+        let stamps = std::mem::take(&mut self.stamps);
+        Refused { stamps, watches: std::mem::take(&mut self.watches), code }
+    }
+
     fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.write_conflicts.is_empty()
     }

@@ -18,6 +18,7 @@ mod watch;
 mod writes;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
@@ -28,6 +29,7 @@ use super::write_map::WriteMap;
 use crate::engine::View;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::network::TimerId;
 use crate::options::TransactionOptions;
 use crate::range_set::{KeyRange, RangeSet};
 
@@ -64,8 +66,10 @@ struct State {
     dead: Option<Code>,
     /// The first error of a call that could not report it; the next call that returns a future does.
     deferred: Option<Code>,
-    /// Counts resets, so that the answer to an older commit finds no one.
-    generation: u64,
+    /// Something has been read from the database.
+    has_read: bool,
+    /// Fails the commit under way when the timeout is over.
+    timer: Option<TimerId>,
     /// The read version that the client chose.
     chosen_version: Option<i64>,
     view: Option<View>,
@@ -92,7 +96,8 @@ impl State {
             phase: Phase::Open,
             dead: None,
             deferred: None,
-            generation: 0,
+            has_read: false,
+            timer: None,
             chosen_version: None,
             view: None,
             writes: WriteMap::default(),
@@ -111,7 +116,7 @@ impl State {
 
     /// Has the transaction read or written anything?
     fn is_touched(&self) -> bool {
-        self.view.is_some() || !self.writes.is_empty() || !self.reads.is_empty()
+        self.has_read || !self.writes.is_empty() || !self.reads.is_empty()
     }
 
     /// When the timeout option ends the transaction.
@@ -169,6 +174,7 @@ impl State {
     /// What a read sees.
     fn merged(&mut self, database: &Database, snapshot: bool) -> Result<Merged<'_>> {
         self.view(database)?;
+        self.has_read = true;
         let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
         let view = self.view.as_ref().ok_or(Code::INTERNAL_ERROR)?;
         Ok(Merged { view, writes: own.then_some(&self.writes) })
@@ -209,6 +215,9 @@ fn len(bytes: &[u8]) -> i64 {
 pub struct Transaction {
     database: Arc<Database>,
     state: Mutex<State>,
+    /// Counts resets, so that the answer to an older commit finds no one. Beside the lock: the committer must not wait
+    /// for a transaction that is busy with something else by now.
+    generation: AtomicU64,
 }
 
 impl Transaction {
@@ -216,7 +225,8 @@ impl Transaction {
     #[must_use]
     pub fn new(database: &Arc<Database>) -> Arc<Transaction> {
         let state = Mutex::new(State::new(database.defaults()));
-        Arc::new(Transaction { database: Arc::clone(database), state })
+        let generation = AtomicU64::new(0);
+        Arc::new(Transaction { database: Arc::clone(database), state, generation })
     }
 
     /// The state, for a call that may not come while a commit is under way. Such a call fails, and unless the

@@ -1,12 +1,13 @@
 //! Retrying, resetting, cancelling, and running out of time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{FIRST_BACKOFF, Phase, State, Transaction};
+use super::{FIRST_BACKOFF, State, Transaction};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::network;
+use crate::network::{self, TimerId};
 
 /// Errors of a proxy that is out of memory are retried more slowly: up to this.
 const RESOURCE_BACKOFF: Duration = Duration::from_secs(30);
@@ -19,7 +20,7 @@ impl Transaction {
         match self.prepare_retry(&mut state, code) {
             Ok(delay) => {
                 let future = Future::pending();
-                let ended = state.restart(Restart::Retry, self.database.defaults());
+                let ended = self.restart(&mut state, Restart::Retry);
                 state.outstanding.push(Arc::clone(&future));
                 drop(state);
                 ended.fail();
@@ -34,7 +35,7 @@ impl Transaction {
             }
             Err(code) => {
                 state.dead.get_or_insert(Code::TRANSACTION_CANCELLED);
-                let ended = state.end();
+                let ended = self.end(&mut state);
                 drop(state);
                 ended.fail();
                 Future::ready(Err(code))
@@ -69,7 +70,7 @@ impl Transaction {
     /// Makes the transaction as new, whatever state it is in.
     pub fn reset(&self) {
         let mut state = self.state.lock();
-        let ended = state.restart(Restart::Reset, self.database.defaults());
+        let ended = self.restart(&mut state, Restart::Reset);
         drop(state);
         ended.fail();
     }
@@ -78,27 +79,47 @@ impl Transaction {
     pub fn cancel(&self) {
         let mut state = self.state.lock();
         state.dead = Some(Code::TRANSACTION_CANCELLED);
-        let ended = state.end();
+        let ended = self.end(&mut state);
         drop(state);
         ended.fail();
     }
 
-    /// Fails what is pending when the timeout option's time has come.
-    pub(super) fn watch_deadline(self: &Arc<Self>, deadline: Option<Instant>) {
-        let Some(deadline) = deadline else { return };
+    /// A timer that fails what is pending when the timeout option's time has come.
+    pub(super) fn fail_at(self: &Arc<Self>, deadline: Instant) -> TimerId {
         let transaction = Arc::downgrade(self);
-        network::schedule(
-            deadline,
-            Box::new(move || {
-                let Some(transaction) = transaction.upgrade() else { return };
-                let mut state = transaction.state.lock();
-                if state.check_alive() == Err(Code::TRANSACTION_TIMED_OUT) {
-                    let ended = Ended { code: Code::TRANSACTION_TIMED_OUT, ..state.end() };
-                    drop(state);
-                    ended.fail();
-                }
-            }),
-        );
+        let fail = move || {
+            let Some(transaction) = transaction.upgrade() else { return };
+            let mut state = transaction.state.lock();
+            if state.check_alive() == Err(Code::TRANSACTION_TIMED_OUT) {
+                let ended = Ended { code: Code::TRANSACTION_TIMED_OUT, ..transaction.end(&mut state) };
+                drop(state);
+                ended.fail();
+            }
+        };
+        network::schedule(deadline, Box::new(fail))
+    }
+
+    /// Takes everything that is pending, and makes an answer that is still to come find no one.
+    fn end(&self, state: &mut State) -> Ended {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        state.timer.take().into_iter().for_each(network::cancel);
+        let mut futures = std::mem::take(&mut state.outstanding);
+        futures.append(&mut state.stamps);
+        futures.extend(state.watches.drain(..).map(|watch| watch.future));
+        Ended { futures, code: Code::TRANSACTION_CANCELLED }
+    }
+
+    fn restart(&self, state: &mut State, how: Restart) -> Ended {
+        let ended = self.end(state);
+        let old = std::mem::replace(state, State::new(self.database.defaults()));
+        if how == Restart::Retry {
+            state.options = old.options.persistent(&state.options);
+            state.created = old.created;
+            state.committed_version = old.committed_version;
+            state.retries = old.retries;
+            state.backoff = old.backoff;
+        }
+        ended
     }
 }
 
@@ -121,31 +142,5 @@ impl Ended {
         for future in self.futures {
             future.fail(self.code);
         }
-    }
-}
-
-impl State {
-    /// Takes everything that is pending, and makes an answer that is still to come find no one.
-    fn end(&mut self) -> Ended {
-        self.generation += 1;
-        let mut futures = std::mem::take(&mut self.outstanding);
-        futures.append(&mut self.stamps);
-        futures.extend(self.watches.drain(..).map(|watch| watch.future));
-        Ended { futures, code: Code::TRANSACTION_CANCELLED }
-    }
-
-    fn restart(&mut self, how: Restart, defaults: crate::options::TransactionOptions) -> Ended {
-        let ended = self.end();
-        let old = std::mem::replace(self, State::new(defaults));
-        self.generation = old.generation;
-        self.phase = Phase::Open;
-        if how == Restart::Retry {
-            self.options = old.options.persistent(&self.options);
-            self.created = old.created;
-            self.committed_version = old.committed_version;
-            self.retries = old.retries;
-            self.backoff = old.backoff;
-        }
-        ended
     }
 }
