@@ -109,45 +109,75 @@ pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
 
 fn start(settings: &Settings) -> Result<Real, LoadError> {
     let object = SharedObject::open()?;
-    let check = |status: fdb_error_t| match Code::from_raw(status) {
-        None => Ok(()),
-        Some(code) => Err(LoadError::Start { name: object.name.clone(), code }),
-    };
-    // SAFETY: the types are the C header's; the calls come in the order that the C API asks for, with pointers
-    // that are valid during each call.
-    let (run_network, stop_network) = unsafe {
-        let select: SelectApiVersion = object.function("fdb_select_api_version_impl\0")?;
-        let (runtime, header) = settings.api_version;
-        check(select(runtime, header))?;
-        let set_option: SetOption = object.function("fdb_network_set_option\0")?;
-        for (code, value) in &settings.network_options {
-            let length = value.as_ref().map_or(0, |v| c_int::try_from(v.len()).unwrap_or(c_int::MAX));
-            let pointer = value.as_ref().map_or(std::ptr::null(), |v| v.as_ptr());
-            check(set_option(*code, pointer, length))?;
-        }
-        let setup: NetworkCall = object.function("fdb_setup_network\0")?;
-        check(setup())?;
-        let run: NetworkCall = object.function("fdb_run_network\0")?;
-        let stop: NetworkCall = object.function("fdb_stop_network\0")?;
-        (run, stop)
-    };
-    // SAFETY: as above; `run_network` is meant to be called on a thread of its own.
-    let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(move || unsafe {
+    // Everything is found before anything is started: from then on the library has to stay.
+    let functions = (
+        RealDatabases::load(&object)?,
+        RealTransactions::load(&object)?,
+        RealFutures::load(&object)?,
+        Process::load(&object)?,
+    );
+    let (databases, transactions, futures, process) = functions;
+    process.set_up(settings).map_err(|code| LoadError::Start { name: object.name.clone(), code })?;
+    let run_network = process.run_network;
+    // SAFETY: the network is set up, and this is the one thread that runs it.
+    let run = move || unsafe {
         run_network();
-    });
-    // SAFETY: the types are the C header's.
-    let (get_error, create_database) =
-        unsafe { (object.function("fdb_get_error\0")?, object.function("fdb_create_database\0")?) };
+    };
+    let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
     Ok(Real {
-        databases: RealDatabases::load(&object)?,
-        transactions: RealTransactions::load(&object)?,
-        futures: RealFutures::load(&object)?,
-        get_error,
-        create_database,
-        stop_network,
+        databases,
+        transactions,
+        futures,
+        get_error: process.get_error,
+        create_database: process.create_database,
+        stop_network: process.stop_network,
         network: Mutex::new(Some(thread.map_err(LoadError::Thread)?)),
         _library: object.library,
     })
+}
+
+/// The functions that act on the process as a whole.
+struct Process {
+    select_api_version: SelectApiVersion,
+    set_option: SetOption,
+    setup_network: NetworkCall,
+    run_network: NetworkCall,
+    stop_network: NetworkCall,
+    get_error: GetError,
+    create_database: CreateDatabase,
+}
+
+impl Process {
+    fn load(object: &SharedObject) -> Result<Process, LoadError> {
+        // SAFETY: the types are those of the C header, which the library implements.
+        unsafe {
+            Ok(Process {
+                select_api_version: object.function("fdb_select_api_version_impl\0")?,
+                set_option: object.function("fdb_network_set_option\0")?,
+                setup_network: object.function("fdb_setup_network\0")?,
+                run_network: object.function("fdb_run_network\0")?,
+                stop_network: object.function("fdb_stop_network\0")?,
+                get_error: object.function("fdb_get_error\0")?,
+                create_database: object.function("fdb_create_database\0")?,
+            })
+        }
+    }
+
+    /// Repeats what was chosen on our side, and sets the network up.
+    fn set_up(&self, settings: &Settings) -> Result<(), Code> {
+        let check = |status: fdb_error_t| Code::from_raw(status).map_or(Ok(()), Err);
+        let (runtime, header) = settings.api_version;
+        // SAFETY: the calls come in the order that the C API asks for, with pointers that are valid during each.
+        unsafe {
+            check((self.select_api_version)(runtime, header))?;
+            for (code, value) in &settings.network_options {
+                let length = value.as_ref().map_or(0, |v| c_int::try_from(v.len()).unwrap_or(c_int::MAX));
+                let pointer = value.as_ref().map_or(std::ptr::null(), |v| v.as_ptr());
+                check((self.set_option)(*code, pointer, length))?;
+            }
+            check((self.setup_network)())
+        }
+    }
 }
 
 /// The library, if it has been loaded.

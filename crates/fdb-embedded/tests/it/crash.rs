@@ -77,6 +77,21 @@ fn acknowledged_commits_survive_kill_9_whole_and_versions_go_on() {
     assert!(acknowledged.values().sum::<u32>() > ROUNDS, "the rounds were too short to commit anything");
 }
 
+#[test]
+fn a_kill_during_the_first_opening_leaves_a_directory_that_opens() {
+    network();
+    let seed = RandomState::new().build_hasher().finish();
+    for round in 0..20 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut helper = spawn_helper(dir.path());
+        std::thread::sleep(Duration::from_micros(1_000 + (seed >> round) % 20_000));
+        helper.kill().unwrap();
+        helper.wait().unwrap();
+        let opened = Database::from_path(&url(dir.path())).map(drop).map_err(|error| error.code());
+        assert_eq!(opened, Ok(()), "round {round}, seed {seed}: {:?}", fdb_embedded::open_error());
+    }
+}
+
 /// Lets the helper commit for a while and kills it: the commits acknowledged by each client so far, and the highest
 /// version that it was given.
 fn run_and_kill(dir: &Path, delay: Duration) -> (BTreeMap<u32, u32>, i64) {
