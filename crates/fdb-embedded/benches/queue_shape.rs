@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fdb_embedded::Network;
-use foundationdb::options::MutationType;
+use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{Database, RangeOption};
 use futures::executor::block_on;
 
@@ -85,9 +85,8 @@ async fn push(db: &Database) {
 
 async fn take(db: &Database) {
     let tr = db.create_trx().unwrap();
-    let range = RangeOption { limit: Some(BATCH), ..RangeOption::from((ITEMS, ITEMS_END)) };
-    let mut range = RangeOption { mode: foundationdb::options::StreamingMode::WantAll, ..range };
-    range.limit = Some(BATCH);
+    let whole = RangeOption::from((ITEMS, ITEMS_END));
+    let range = RangeOption { limit: Some(BATCH), mode: StreamingMode::WantAll, ..whole };
     let rows = tr.get_range(&range, 1, false).await.unwrap();
     assert_eq!(rows.len(), BATCH);
     let end = [rows.last().unwrap().key(), b"\0"].concat();

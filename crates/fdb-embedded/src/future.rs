@@ -18,7 +18,6 @@ use crate::rows::RowSet;
 pub enum Output {
     Void,
     Int64(i64),
-    Double(f64),
     Key(Bytes),
     Value(Option<Bytes>),
     Rows(RowSet),

@@ -34,11 +34,6 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// Removes everything.
-    pub fn clear(&mut self) {
-        self.ranges.clear();
-    }
-
     /// The ranges in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
         self.ranges.iter().map(|(begin, end)| (begin.as_slice(), end.as_slice()))

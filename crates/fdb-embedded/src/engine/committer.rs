@@ -199,14 +199,13 @@ impl Committer {
         self.resolver.begin(version);
         let batch = self.resolve(requests, version);
         self.resolver.seal(version);
-        if batch.accepted.is_empty() && batch.mutations.is_empty() && !raise_only {
+        if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
         } else {
-            let durable = match batch.fails {
-                true => Err("a fault on purpose".to_owned()),
-                false => {
-                    self.make_durable(version, ceiling, &batch.mutations).map_err(|error| error.to_string())
-                }
+            let durable = if batch.fails {
+                Err("a fault on purpose".to_owned())
+            } else {
+                self.make_durable(version, ceiling, &batch.mutations).map_err(|error| error.to_string())
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);

@@ -69,12 +69,6 @@ impl Faults {
         self.with(Fault::TooOld, p)
     }
 
-    /// The disk fails, with probability `p` at each commit.
-    #[must_use]
-    pub fn disk_failure(self, p: f64) -> Faults {
-        self.with(Fault::DiskFailure, p)
-    }
-
     fn with(mut self, fault: Fault, p: f64) -> Faults {
         self.odds.push((fault, p));
         self

@@ -195,6 +195,10 @@ impl Engine {
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
         self.shared.watches.recheck(key, &self.read());
+        if self.shared.is_poisoned() {
+            // Nothing will be published any more. Who poisons it ends the watches that were armed before.
+            future.fail(Code::IO_ERROR);
+        }
         let shared = Arc::downgrade(&self.shared);
         let (key, weak) = (key.to_vec(), Arc::downgrade(future));
         future.hook(Box::new(move || {
@@ -263,8 +267,18 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let engine = Engine::open(dir.path()).unwrap();
         answered(&engine).unwrap();
+        let watch = || {
+            let future = Future::pending();
+            engine.arm(b"k", Some(Bytes::from_static(b"v")), &future);
+            future
+        };
+        let before = watch();
+        assert!(!before.is_ready());
         engine.shared.poison(&"a test says so");
         assert_eq!(answered(&engine), Err(Code::IO_ERROR.into()));
+        for watch in [before, watch()] {
+            assert_eq!(watch.result().err(), Some(Code::IO_ERROR), "no push will ever fire it");
+        }
     }
 
     #[test]
