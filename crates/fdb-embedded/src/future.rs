@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::error::{Code, Result};
 use crate::network;
-use crate::rows::RowSet;
+use crate::rows::{MappedRows, RowSet};
 
 /// What a future carries. The getter of the C API has to match it.
 #[derive(Debug)]
@@ -21,6 +21,7 @@ pub enum Output {
     Key(Bytes),
     Value(Option<Bytes>),
     Rows(RowSet),
+    MappedRows(MappedRows),
     Keys(Vec<Bytes>),
     Strings(Vec<std::ffi::CString>),
 }

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use bytes::Bytes;
+
 /// Rows in the order in which they were read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct RowSet {
@@ -52,4 +54,28 @@ impl RowSet {
     pub fn byte_len(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// One row of a mapped range read: a row of the index, and what its mapper found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MappedRow {
+    /// The index row's key.
+    pub key: Bytes,
+    /// The index row's value.
+    pub value: Bytes,
+    /// First key of the secondary range that was read.
+    pub begin: Bytes,
+    /// End of the secondary range, exclusive.
+    pub end: Bytes,
+    /// What was found there.
+    pub rows: RowSet,
+}
+
+/// The rows of a mapped range read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct MappedRows {
+    /// The rows in the order in which they were read.
+    pub rows: Vec<MappedRow>,
+    /// A limit stopped the read: there may be more rows.
+    pub more: bool,
 }
