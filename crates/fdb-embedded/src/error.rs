@@ -126,6 +126,10 @@ codes! {
 }
 
 impl Code {
+    /// Ours alone, never given to a client: what the read needs is not here yet; it is to be fetched, and the read
+    /// repeated.
+    pub(crate) const MISSING: Code = Code(-1);
+
     /// The code of a number that came through the C API; `None` for 0, which is success.
     #[must_use]
     pub const fn from_raw(code: i32) -> Option<Code> {

@@ -31,6 +31,7 @@ pub mod engine;
 mod error;
 mod future;
 mod limits;
+mod link;
 mod network;
 mod options;
 mod range_set;

@@ -1,8 +1,50 @@
 //! The rows of a range read: one buffer of bytes and where each key and value lies in it.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
+
+/// The direction of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the lowest key up.
+    Forward,
+    /// From the highest key down.
+    Backward,
+}
+
+/// Gets each row of a scan and tells whether to go on.
+pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+
+/// How much of a scan its reader is going to need: a hint, for data that has to be fetched from elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Want {
+    /// Rows.
+    pub rows: u32,
+    /// Bytes of keys and values.
+    pub bytes: u32,
+}
+
+impl Want {
+    /// So many rows, without a word about their size.
+    #[must_use]
+    pub fn rows(rows: usize) -> Want {
+        Want { rows: u32::try_from(rows).unwrap_or(u32::MAX), ..Want::default() }
+    }
+
+    /// Do `rows` reach one of the limits?
+    #[must_use]
+    pub fn is_met_by(self, rows: &RowSet) -> bool {
+        rows.len() >= self.rows as usize || rows.byte_len() >= self.bytes as usize
+    }
+}
+
+impl Default for Want {
+    /// A good piece.
+    fn default() -> Want {
+        Want { rows: 4_096, bytes: 128 << 10 }
+    }
+}
 
 /// Rows in the order in which they were read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::engine::Engine;
 use crate::engine::faults::Faults;
+use crate::link::Link;
 
 const SCHEME: &str = "embedded:";
 
@@ -13,9 +13,9 @@ pub fn directory(url: &str) -> Option<&Path> {
     url.strip_prefix(SCHEME).map(Path::new)
 }
 
-/// A plan of faults was to be installed where no embedded database is open.
+/// A plan of faults was to be installed where this process hosts no embedded database.
 #[derive(Debug, thiserror::Error)]
-#[error("no embedded database is open at {url}; open it before installing faults")]
+#[error("this process hosts no embedded database at {url}; be the first to open it before installing faults")]
 pub struct NotOpen {
     url: String,
 }
@@ -33,7 +33,7 @@ impl Faults {
 }
 
 fn set(url: &str, faults: Option<Faults>) -> Result<(), NotOpen> {
-    let engine = directory(url).and_then(Engine::find);
+    let engine = directory(url).and_then(Link::hosted);
     engine.ok_or_else(|| NotOpen { url: url.to_owned() })?.set_faults(faults);
     Ok(())
 }

@@ -36,7 +36,7 @@ fn code_of(error: &OpenError) -> Code {
     match error {
         OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
         OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
-        OpenError::Held { .. } => Code::LOCK_FILE_FAILURE,
+        OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
         OpenError::Storage { .. } => Code::FILE_CORRUPT,
     }
 }

@@ -54,6 +54,7 @@ pub(super) fn setup() -> Result<()> {
 pub(super) fn run() -> Result<()> {
     let result = network::run();
     if result.is_ok() {
+        crate::link::Link::close_all();
         real::stop();
     }
     result

@@ -7,16 +7,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::engine::OpenError;
 use crate::engine::faults::SplitMix;
-use crate::engine::{Engine, OpenError};
 use crate::error::{Code, Result};
 use crate::future::Future;
+use crate::link::Link;
 use crate::options::{DatabaseOptions, TransactionOptions};
 
-/// One `FDBDatabase`: several may share an engine.
+/// One `FDBDatabase`: several may share a link to a directory.
 #[derive(Debug)]
 pub struct Database {
-    engine: Arc<Engine>,
+    link: Arc<Link>,
     /// What the client called it, `embedded:` included.
     url: String,
     options: Mutex<DatabaseOptions>,
@@ -29,7 +30,7 @@ impl Database {
     pub fn open(url: &str, directory: &Path) -> Result<Arc<Database>, OpenError> {
         let seed = RandomState::new().build_hasher().finish();
         Ok(Arc::new(Database {
-            engine: Engine::open(directory)?,
+            link: Link::open(directory)?,
             url: url.to_owned(),
             options: Mutex::default(),
             watches: AtomicUsize::new(0),
@@ -42,8 +43,8 @@ impl Database {
         self.options.lock().set(code, value)
     }
 
-    pub(super) fn engine(&self) -> &Engine {
-        &self.engine
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
     }
 
     pub(super) fn url(&self) -> &str {

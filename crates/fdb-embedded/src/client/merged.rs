@@ -6,9 +6,10 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::write_map::{KeyWrites, WriteMap};
-use crate::engine::View;
 use crate::error::{Code, Result};
+use crate::link::View;
 use crate::range_set::KeyRange;
+use crate::rows::{Direction, Visit, Want};
 
 /// What a read sees. Without writes it is the plain snapshot.
 #[derive(Clone, Copy)]
@@ -17,18 +18,8 @@ pub struct Merged<'t> {
     pub view: &'t View,
     /// The transaction's own writes, if the read is to see them.
     pub writes: Option<&'t WriteMap>,
-}
-
-/// Tells a scan whether to go on.
-pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
-
-/// The direction of a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
-    /// From the lowest key up.
-    Forward,
-    /// From the highest key down.
-    Backward,
+    /// About how much of a scan the reader will take.
+    pub want: Want,
 }
 
 impl Merged<'_> {
@@ -82,18 +73,7 @@ impl Merged<'_> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
-        let mut rows = self.view.range(begin, end)?;
-        loop {
-            let row = match direction {
-                Direction::Forward => rows.next(),
-                Direction::Backward => rows.next_back(),
-            };
-            let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
-            let (key, value) = row.map_err(|_| Code::IO_ERROR)?;
-            if visit(key.value(), value.value()).is_break() {
-                return Ok(ControlFlow::Break(()));
-            }
-        }
+        self.view.scan(begin, end, direction, self.want, visit)
     }
 
     fn scan_readable(

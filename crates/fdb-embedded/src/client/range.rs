@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
-use super::merged::{Direction, Merged};
+use super::merged::Merged;
 use super::selector::Selector;
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
-use crate::rows::RowSet;
+use crate::rows::{Direction, RowSet, Want};
 
 /// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
 const ROW_OVERHEAD: usize = 24;
@@ -52,6 +52,15 @@ impl Limits {
             (a, b) => a.or(b),
         };
         Ok(Limits { rows, bytes })
+    }
+
+    /// About how much will be read.
+    fn want(self) -> Want {
+        let most = Want::default();
+        let at_most = |limit: Option<usize>, most| {
+            limit.and_then(|l| u32::try_from(l).ok()).map_or(most, |l| l.min(most))
+        };
+        Want { rows: at_most(self.rows, most.rows), bytes: at_most(self.bytes, most.bytes) }
     }
 }
 
@@ -123,6 +132,7 @@ fn read_rows(
 ) -> Result<RowSet> {
     let mut rows = RowSet::default();
     let mut bytes = 0;
+    let merged = Merged { want: limits.want(), ..*merged };
     merged.scan(begin, end, direction, &mut |key, value| {
         rows.push(key, value);
         bytes += key.len() + value.len() + ROW_OVERHEAD;

@@ -2,9 +2,10 @@
 
 use std::ops::ControlFlow;
 
-use super::merged::{Direction, Merged};
+use super::merged::Merged;
 use crate::error::Result;
 use crate::range_set::{KeyRange, key_after};
+use crate::rows::{Direction, Want};
 
 /// "Find the last key below `key` (or equal, if `or_equal`), then go `offset` keys forward."
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,7 @@ impl Selector {
         } else {
             (Direction::Backward, &[][..], self.key.as_slice().min(max), &[][..])
         };
+        let merged = Merged { want: Want::rows(self.offset.unsigned_abs() as usize + 1), ..*merged };
         let mut left = i64::from(self.offset).max(1 - i64::from(self.offset));
         let mut found = None;
         merged.scan(begin, end, direction, &mut |key, _| {

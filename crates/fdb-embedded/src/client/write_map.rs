@@ -59,7 +59,7 @@ impl KeyWrites {
 }
 
 /// The writes of a transaction. Later ones replace or build on earlier ones.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub struct WriteMap {
     keys: BTreeMap<Vec<u8>, KeyWrites>,
     /// Keys that get a versionstamp on commit, with the place of the stamp.

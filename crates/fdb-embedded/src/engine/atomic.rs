@@ -49,6 +49,23 @@ impl AtomicOp {
         })
     }
 
+    /// The mutation type code of the C API.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Add => 2,
+            Self::And => 6,
+            Self::Or => 7,
+            Self::Xor => 8,
+            Self::AppendIfFits => 9,
+            Self::Max => 12,
+            Self::Min => 13,
+            Self::ByteMin => 16,
+            Self::ByteMax => 17,
+            Self::CompareAndClear => 20,
+        }
+    }
+
     /// The value after the operation; `None` is an absent key, before and after.
     #[must_use]
     pub fn apply(self, old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {

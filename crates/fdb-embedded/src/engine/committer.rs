@@ -64,7 +64,7 @@ impl Answer {
     }
 
     /// Gives the answer.
-    pub(super) fn give(mut self, result: CommitResult) {
+    pub(crate) fn give(mut self, result: CommitResult) {
         if let Some(waiting) = self.0.take() {
             waiting(result);
         }

@@ -35,6 +35,14 @@ pub enum OpenError {
         /// The process, as it wrote itself into the lock file.
         pid: String,
     },
+    /// Another process hosts the directory, and this one cannot be its guest.
+    #[error("cannot use the database at {path} through the process that hosts it: {reason}", path = path.display())]
+    Host {
+        /// The directory.
+        path: PathBuf,
+        /// Why not.
+        reason: String,
+    },
     /// The database file cannot be used.
     #[error("cannot use {path}: {source}", path = path.display())]
     Storage {

@@ -26,12 +26,11 @@ mod storage;
 mod views;
 mod watches;
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -92,47 +91,9 @@ pub struct Engine {
     committer: Option<JoinHandle<()>>,
 }
 
-/// The engines that are open in this process, by canonical directory.
-static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Engine>>>> = LazyLock::new(Mutex::default);
-
-/// How long opening waits for an engine of this process that is just closing the same directory.
-const CLOSING_PATIENCE: Duration = Duration::from_secs(10);
-
 impl Engine {
-    /// Opens the directory, or returns the engine that this process already has for it.
-    pub fn open(path: &Path) -> Result<Arc<Engine>, OpenError> {
-        let deadline = Instant::now() + CLOSING_PATIENCE;
-        loop {
-            let mut open = OPEN.lock();
-            if let Some(engine) = lookup(&open, path) {
-                return Ok(engine);
-            }
-            match Engine::start(path) {
-                Ok(engine) => {
-                    let engine = Arc::new(engine);
-                    open.retain(|_, engine| engine.strong_count() > 0);
-                    if let Ok(canonical) = path.canonicalize() {
-                        open.insert(canonical, Arc::downgrade(&engine));
-                    }
-                    return Ok(engine);
-                }
-                Err(OpenError::Held { pid, .. })
-                    if pid == std::process::id().to_string() && Instant::now() < deadline =>
-                {
-                    drop(open);
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The engine that this process has open for `path`.
-    pub fn find(path: &Path) -> Option<Arc<Engine>> {
-        lookup(&OPEN.lock(), path)
-    }
-
-    fn start(path: &Path) -> Result<Engine, OpenError> {
+    /// Opens the directory, for this process alone.
+    pub fn open(path: &Path) -> Result<Engine, OpenError> {
         let directory = Directory::hold(path)?;
         let (storage, ceiling) = directory.open_storage()?;
         let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
@@ -179,6 +140,11 @@ impl Engine {
         self.shared.views.lock().at(version, Instant::now())
     }
 
+    /// A client has seen this version and may come back to it.
+    pub fn reveal(&self, version: i64) {
+        let _ = version;
+    }
+
     /// Queues a commit; its answer comes on the committer's thread.
     pub fn commit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
@@ -216,10 +182,6 @@ impl Engine {
     }
 }
 
-fn lookup(open: &HashMap<PathBuf, Weak<Engine>>, path: &Path) -> Option<Arc<Engine>> {
-    open.get(&path.canonicalize().ok()?)?.upgrade()
-}
-
 impl Drop for Engine {
     fn drop(&mut self) {
         self.shared.waiting.lock().closing = true;
@@ -243,6 +205,7 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     fn blind_write(answer: Answer) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
@@ -289,13 +252,12 @@ mod tests {
     }
 
     #[test]
-    fn one_process_shares_one_engine_per_directory_and_can_open_it_again() {
+    fn a_directory_can_be_opened_again_and_its_versions_go_on() {
         let dir = tempfile::tempdir().unwrap();
         let first = Engine::open(dir.path()).unwrap();
-        let second = Engine::open(&dir.path().join(".")).unwrap();
-        assert!(Arc::ptr_eq(&first, &second));
+        assert!(matches!(Engine::open(dir.path()), Err(OpenError::Held { .. })));
         let before = answered(&first).unwrap();
-        drop((first, second));
+        drop(first);
         let again = Engine::open(dir.path()).unwrap();
         let after = answered(&again).unwrap();
         assert!(after.version > before.version);

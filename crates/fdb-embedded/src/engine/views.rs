@@ -5,6 +5,7 @@
 //! or five seconds after a newer batch replaced it, whichever is first; readers then get `transaction_too_old`.
 
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use super::clock::Clock;
 use super::storage::{Rows, Snapshot};
 use crate::error::{Code, Result};
 use crate::limits::{VERSION_WINDOW, VERSIONS_PER_SECOND};
+use crate::rows::{Direction, Visit};
 
 const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
 
@@ -44,6 +46,28 @@ impl View {
     /// The rows of `[begin, end)`.
     pub fn range(&self, begin: &[u8], end: &[u8]) -> Result<Rows> {
         self.read(|snapshot| snapshot.range(begin, end).map_err(|_| Code::IO_ERROR))
+    }
+
+    /// Visits the rows of `[begin, end)` until the visitor breaks.
+    pub fn scan(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        let mut rows = self.range(begin, end)?;
+        loop {
+            let row = match direction {
+                Direction::Forward => rows.next(),
+                Direction::Backward => rows.next_back(),
+            };
+            let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
+            let (key, value) = row.map_err(|_| Code::IO_ERROR)?;
+            if visit(key.value(), value.value()).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
     }
 
     fn read<T>(&self, read: impl FnOnce(&Snapshot) -> Result<T>) -> Result<T> {

@@ -9,9 +9,10 @@ use parking_lot::MutexGuard;
 use super::watch::PendingWatch;
 use super::{Phase, State, Transaction, conflict_size};
 use crate::engine::mutation::Mutation;
-use crate::engine::{Answer, CommitRequest, CommitResult};
+use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::link::{Base, Commit};
 use crate::network;
 
 impl Transaction {
@@ -21,10 +22,24 @@ impl Transaction {
             Ok(state) => state,
             Err(code) => return Future::ready(Err(code)),
         };
+        if state.reading.is_empty() {
+            return self.begin_commit(state);
+        }
+        // What is still being read decides what the commit conflicts with.
+        state.phase = Phase::Used;
+        let future = Future::pending();
+        state.outstanding.push(Arc::clone(&future));
+        state.waiting_commit = Some(Arc::clone(&future));
+        self.start_timer(&mut state);
+        future
+    }
+
+    /// Commits what all reads so far have left.
+    pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
-        let (mutations, read_version) = match self.prepare(&mut state) {
+        let (mutations, base) = match Self::prepare(&mut state) {
             Ok(prepared) => prepared,
             Err(code) => {
                 state.phase = Phase::Used;
@@ -37,21 +52,21 @@ impl Transaction {
         state.phase = Phase::Used;
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
-        let request = CommitRequest {
-            read_version,
+        let commit = Commit {
+            base,
             reads: std::mem::take(&mut state.reads).into_iter().collect(),
             report_conflicts: state.options.report_conflicting_keys,
             writes: std::mem::take(&mut state.write_conflicts).into_iter().collect(),
             mutations,
             answer: self.answer_to(&future),
         };
-        state.timer = state.deadline().map(|deadline| self.fail_at(deadline));
+        self.start_timer(&mut state);
         drop(state);
-        self.database.engine().commit(request);
+        self.database.link().commit(commit);
         future
     }
 
-    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, i64)> {
+    fn prepare(state: &mut State) -> Result<(Vec<Mutation>, Base)> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
@@ -59,7 +74,12 @@ impl Transaction {
         if state.commit_size(&mutations) > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
-        Ok((mutations, state.read_version(&self.database)?))
+        let base = match (&state.view, state.chosen_version) {
+            (_, Some(version)) => Base::Version(version),
+            (Some(view), None) => Base::View(view.clone()),
+            (None, None) => Base::Now,
+        };
+        Ok((mutations, base))
     }
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
@@ -77,7 +97,7 @@ impl Transaction {
 
     fn arm(&self, watches: Vec<PendingWatch>) {
         for watch in watches {
-            self.database.engine().arm(&watch.key, watch.baseline, &watch.future);
+            self.database.link().arm(&watch.key, watch.baseline, &watch.future);
         }
     }
 

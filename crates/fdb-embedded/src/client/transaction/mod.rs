@@ -6,12 +6,14 @@
 //! | `writes` | set, clear, atomic operations, conflict ranges, options |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
+//! | `pending` | reads whose data is still to arrive |
 //! | `retry` | on_error, reset, cancel, timeouts |
 //!
-//! Reads are answered on the caller's thread, from memory or the page cache; only commits, watches and the delay
-//! of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
+//! Where this process hosts the database, reads are answered on the caller's thread, from memory or the page cache; only
+//! commits, watches and the delay of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
 
 mod commit;
+mod pending;
 mod reads;
 mod retry;
 mod watch;
@@ -26,12 +28,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::database::Database;
 use super::merged::Merged;
 use super::write_map::WriteMap;
-use crate::engine::View;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::link::View;
 use crate::network::TimerId;
 use crate::options::TransactionOptions;
 use crate::range_set::{KeyRange, RangeSet};
+use crate::rows::Want;
 
 pub use reads::RangeArguments;
 pub use writes::ConflictKind;
@@ -68,12 +71,17 @@ struct State {
     deferred: Option<Code>,
     /// Something has been read from the database.
     has_read: bool,
-    /// Fails the commit under way when the timeout is over.
+    /// Reads whose data is still to arrive.
+    reading: Vec<Arc<Future>>,
+    /// A commit that waits for them.
+    waiting_commit: Option<Arc<Future>>,
+    /// Fails what is pending when the timeout is over.
     timer: Option<TimerId>,
     /// The read version that the client chose.
     chosen_version: Option<i64>,
     view: Option<View>,
-    writes: WriteMap,
+    /// Shared with the reads that wait for data: they see what was written before them.
+    writes: Arc<WriteMap>,
     reads: RangeSet,
     write_conflicts: RangeSet,
     /// What `get_approximate_size` answers, bytes.
@@ -97,10 +105,12 @@ impl State {
             dead: None,
             deferred: None,
             has_read: false,
+            reading: Vec::new(),
+            waiting_commit: None,
             timer: None,
             chosen_version: None,
             view: None,
-            writes: WriteMap::default(),
+            writes: Arc::default(),
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
             size: 0,
@@ -157,16 +167,15 @@ impl State {
     fn read_version(&mut self, database: &Database) -> Result<i64> {
         match self.chosen_version {
             Some(version) => Ok(version),
-            None => Ok(self.view(database)?.version),
+            None => self.view(database)?.version(),
         }
     }
 
     /// The view at the read version, taken now if there is none yet.
     fn view(&mut self, database: &Database) -> Result<&View> {
-        let view = match (self.view.take(), self.chosen_version) {
-            (Some(view), _) => view,
-            (None, Some(version)) => database.engine().read_at(version)?,
-            (None, None) => database.engine().read(),
+        let view = match self.view.take() {
+            Some(view) => view,
+            None => database.link().view(self.chosen_version)?,
         };
         Ok(self.view.insert(view))
     }
@@ -177,7 +186,7 @@ impl State {
         self.has_read = true;
         let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
         let view = self.view.as_ref().ok_or(Code::INTERNAL_ERROR)?;
-        Ok(Merged { view, writes: own.then_some(&self.writes) })
+        Ok(Merged { view, writes: own.then_some(&*self.writes), want: Want::default() })
     }
 
     /// Remembers what a read depended on, less what the transaction has itself overwritten.
@@ -246,9 +255,12 @@ impl Transaction {
         Ok(state)
     }
 
-    /// Runs a call that returns a value at once, as a future.
-    fn answer(&self, call: impl FnOnce(&mut State) -> Result<Output>) -> Arc<Future> {
-        Future::ready(self.open().and_then(|mut state| call(&mut state)))
+    /// Runs a call that reads, while the transaction takes such calls. It may be run more than once: see `pending`.
+    fn answer(
+        self: &Arc<Self>,
+        call: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
+    ) -> Arc<Future> {
+        self.read(self.open(), call)
     }
 
     /// Runs a call that has no way to report an error; the next one that has, does.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{METADATA_VERSION, State, Transaction};
-use crate::client::merged::{Direction, Merged};
+use crate::client::merged::Merged;
 use crate::client::range::{Limits, RangeRead};
 use crate::client::selector::Selector;
 use crate::client::special_keys;
@@ -14,6 +14,7 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::key_limit;
 use crate::range_set::key_after;
+use crate::rows::{Direction, Want};
 
 /// The arguments of a range read, as the C API gives them.
 #[derive(Debug, Clone)]
@@ -34,18 +35,20 @@ const ADDRESS: &std::ffi::CStr = c"127.0.0.1:4500";
 
 impl Transaction {
     /// Value future: the value of a key.
-    pub fn get(&self, key: &[u8], snapshot: bool) -> Arc<Future> {
+    pub fn get(self: &Arc<Self>, key: &[u8], snapshot: bool) -> Arc<Future> {
         if special_keys::is_special(key) {
             return self.special(|special| special.get(key).map(Output::Value));
         }
-        self.answer(|state| {
+        let key = key.to_vec();
+        self.answer(move |own, state| {
+            let key = key.as_slice();
             if key >= state.max_read_key() && key != METADATA_VERSION {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
             if key.len() > key_limit(key) {
                 return Ok(Output::Value(None));
             }
-            let value = state.merged(&self.database, snapshot)?.get(key)?;
+            let value = state.merged(&own.database, snapshot)?.get(key)?;
             if !snapshot {
                 state.add_read_conflict((key.to_vec(), key_after(key)));
             }
@@ -54,11 +57,12 @@ impl Transaction {
     }
 
     /// Key future: the key that a selector names.
-    pub fn get_key(&self, selector: &Selector, snapshot: bool) -> Arc<Future> {
-        self.answer(|state| {
+    pub fn get_key(self: &Arc<Self>, selector: &Selector, snapshot: bool) -> Arc<Future> {
+        let selector = selector.clone();
+        self.answer(move |own, state| {
             let max = state.max_read_key();
-            check_selector(selector, max)?;
-            let resolved = selector.resolve(&state.merged(&self.database, snapshot)?, max)?;
+            check_selector(&selector, max)?;
+            let resolved = selector.resolve(&state.merged(&own.database, snapshot)?, max)?;
             if !snapshot {
                 state.add_read_conflict(selector.conflict_range(&resolved));
             }
@@ -67,19 +71,20 @@ impl Transaction {
     }
 
     /// Rows future: the rows between two selectors.
-    pub fn get_range(&self, arguments: &RangeArguments) -> Arc<Future> {
+    pub fn get_range(self: &Arc<Self>, arguments: &RangeArguments) -> Arc<Future> {
         if special_keys::is_special(&arguments.begin.key) {
             return self.special_range(arguments);
         }
-        self.answer(|state| {
+        let arguments = arguments.clone();
+        self.answer(move |own, state| {
             let max = state.max_read_key();
             check_selector(&arguments.begin, max)?;
             check_selector(&arguments.end, max)?;
-            let read = range_read(arguments)?;
+            let read = range_read(&arguments)?;
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
             }
-            let result = read.run(&state.merged(&self.database, arguments.snapshot)?, max)?;
+            let result = read.run(&state.merged(&own.database, arguments.snapshot)?, max)?;
             if !arguments.snapshot {
                 for range in result.conflicts {
                     state.add_read_conflict(range);
@@ -107,13 +112,14 @@ impl Transaction {
     }
 
     /// Int64 future: the read version, which later reads use too.
-    pub fn get_read_version(&self) -> Arc<Future> {
+    pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
-        let version = state
-            .check_alive()
-            .and_then(|()| state.deferred.map_or(Ok(()), Err))
-            .and_then(|()| state.read_version(&self.database));
-        Future::ready(version.map(Output::Int64))
+        let alive = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err));
+        self.read(alive.map(|()| state), |own, state| {
+            let version = state.read_version(&own.database)?;
+            own.database.link().reveal(version);
+            Ok(Output::Int64(version))
+        })
     }
 
     /// Chooses the read version, before anything is read.
@@ -131,39 +137,41 @@ impl Transaction {
     }
 
     /// Int64 future: about how many bytes the transaction has become.
-    pub fn get_approximate_size(&self) -> Arc<Future> {
-        self.answer(|state| Ok(Output::Int64(state.size)))
+    pub fn get_approximate_size(self: &Arc<Self>) -> Arc<Future> {
+        self.answer(|_, state| Ok(Output::Int64(state.size)))
     }
 
     /// String array future: where a key is stored.
-    pub fn get_addresses_for_key(&self, _key: &[u8]) -> Arc<Future> {
-        self.answer(|_| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
+    pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
+        self.answer(|_, _| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
     }
 
     /// Int64 future: bytes of keys and values in a range.
-    pub fn get_estimated_range_size(&self, begin: &[u8], end: &[u8]) -> Arc<Future> {
-        self.answer(|state| {
+    pub fn get_estimated_range_size(self: &Arc<Self>, begin: &[u8], end: &[u8]) -> Arc<Future> {
+        let (begin, end) = (begin.to_vec(), end.to_vec());
+        self.answer(move |own, state| {
             let mut total = 0;
-            self.scan_sizes(state, begin, end, |_, bytes| total += bytes)?;
+            own.scan_sizes(state, &begin, &end, |_, bytes| total += bytes)?;
             Ok(Output::Int64(i64::try_from(total).unwrap_or(i64::MAX)))
         })
     }
 
     /// Key array future: the range's bounds, and keys between them about `chunk` bytes apart.
-    pub fn get_range_split_points(&self, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
-        self.answer(|state| {
+    pub fn get_range_split_points(self: &Arc<Self>, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
+        let (begin, end) = (begin.to_vec(), end.to_vec());
+        self.answer(move |own, state| {
             let chunk = usize::try_from(chunk).ok().filter(|chunk| *chunk > 0);
             let chunk = chunk.ok_or(Code::CLIENT_INVALID_OPERATION)?;
-            let mut points = vec![Bytes::copy_from_slice(begin)];
+            let mut points = vec![Bytes::copy_from_slice(&begin)];
             let mut since = 0;
-            self.scan_sizes(state, begin, end, |key, bytes| {
+            own.scan_sizes(state, &begin, &end, |key, bytes| {
                 if since >= chunk {
                     points.push(Bytes::copy_from_slice(key));
                     since = 0;
                 }
                 since += bytes;
             })?;
-            points.push(Bytes::copy_from_slice(end));
+            points.push(Bytes::copy_from_slice(&end));
             Ok(Output::Keys(points))
         })
     }
@@ -182,7 +190,7 @@ impl Transaction {
         if end > state.max_read_key() {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        let stored = Merged { view: state.view(&self.database)?, writes: None };
+        let stored = Merged { view: state.view(&self.database)?, writes: None, want: Want::default() };
         stored.scan(begin, end, Direction::Forward, &mut |key, value| {
             each(key, key.len() + value.len());
             ControlFlow::Continue(())

@@ -84,8 +84,16 @@ impl Transaction {
         ended.fail();
     }
 
-    /// A timer that fails what is pending when the timeout option's time has come.
-    pub(super) fn fail_at(self: &Arc<Self>, deadline: Instant) -> TimerId {
+    /// Makes sure that what is pending fails when the timeout option's time has come.
+    pub(super) fn start_timer(self: &Arc<Self>, state: &mut State) {
+        if state.timer.is_none()
+            && let Some(deadline) = state.deadline()
+        {
+            state.timer = Some(self.fail_at(deadline));
+        }
+    }
+
+    fn fail_at(self: &Arc<Self>, deadline: Instant) -> TimerId {
         let transaction = Arc::downgrade(self);
         let fail = move || {
             let Some(transaction) = transaction.upgrade() else { return };
@@ -104,7 +112,9 @@ impl Transaction {
         self.generation.fetch_add(1, Ordering::AcqRel);
         state.timer.take().into_iter().for_each(network::cancel);
         let mut futures = std::mem::take(&mut state.outstanding);
+        futures.append(&mut state.reading);
         futures.append(&mut state.stamps);
+        state.waiting_commit = None;
         futures.extend(state.watches.drain(..).map(|watch| watch.future));
         Ended { futures, code: Code::TRANSACTION_CANCELLED }
     }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::pending::Outcome;
 use super::{METADATA_VERSION, State, Transaction};
 use crate::error::{Code, Result};
 use crate::future::Future;
@@ -22,12 +23,27 @@ pub(super) struct PendingWatch {
 impl Transaction {
     /// Void future: ready when the key has, or gets, another value than this transaction saw. Armed by a
     /// successful commit; from then on independent of the transaction. A timeout fails it with its commit only.
-    pub fn watch(&self, key: &[u8]) -> Arc<Future> {
-        let watch = self.open().and_then(|mut state| self.new_watch(&mut state, key));
-        watch.unwrap_or_else(|code| Future::ready(Err(code)))
+    pub fn watch(self: &Arc<Self>, key: &[u8]) -> Arc<Future> {
+        let mut state = match self.open() {
+            Ok(state) => state,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        let (future, key) = (Future::pending(), key.to_vec());
+        match self.new_watch(&mut state, &key, &future) {
+            Ok(()) => future,
+            Err(Code::MISSING) => {
+                let watch = Arc::clone(&future);
+                let read = move |own: &Arc<Self>, state: &mut State| {
+                    own.new_watch(state, &key, &watch).map(|()| Outcome::Later)
+                };
+                self.suspend(state, Box::new(read), Arc::clone(&future));
+                future
+            }
+            Err(code) => Future::ready(Err(code)),
+        }
     }
 
-    fn new_watch(&self, state: &mut State, key: &[u8]) -> Result<Arc<Future>> {
+    fn new_watch(self: &Arc<Self>, state: &mut State, key: &[u8], future: &Arc<Future>) -> Result<()> {
         if state.options.ryw_disabled {
             return Err(Code::WATCHES_DISABLED);
         }
@@ -39,10 +55,9 @@ impl Transaction {
         }
         let baseline = state.merged(&self.database, false)?.get(key)?;
         state.add_read_conflict((key.to_vec(), key_after(key)));
-        let future = Future::pending();
-        self.database.take_watch_slot(&future)?;
-        state.watches.push(PendingWatch { key: key.to_vec(), baseline, future: Arc::clone(&future) });
-        Ok(future)
+        self.database.take_watch_slot(future)?;
+        state.watches.push(PendingWatch { key: key.to_vec(), baseline, future: Arc::clone(future) });
+        Ok(())
     }
 }
 

@@ -1,11 +1,15 @@
 //! Writing keys, adding conflict ranges, setting options.
 
+use std::sync::Arc;
+
 use super::{METADATA_VERSION, State, Transaction, conflict_size, mutation_size};
 use crate::client::special_keys;
+use crate::client::write_map::WriteMap;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::STAMP_LEN;
 use crate::error::{Code, Result};
 use crate::limits::{MAX_VALUE, key_limit};
+use crate::link::View;
 use crate::options::TransactionOptions;
 use crate::range_set::key_after;
 
@@ -35,7 +39,7 @@ impl Transaction {
             state.check_write(key, value)?;
             state.fire_own_watches(|watch| watch.key == key && watch.baseline.as_deref() != Some(value));
             state.add_key_write(key, value);
-            state.writes.set(key, value);
+            state.writes_mut().set(key, value);
             Ok(())
         });
     }
@@ -56,12 +60,12 @@ impl Transaction {
                 SET_VERSIONSTAMPED_VALUE => {
                     let (value, offset) = split_stamp_offset(operand)?;
                     state.add_key_write(key, operand);
-                    state.writes.set_stamped_value(key, value, offset);
+                    state.writes_mut().set_stamped_value(key, value, offset);
                 }
                 _ => {
                     let op = AtomicOp::from_code(code).ok_or(Code::INVALID_MUTATION_TYPE)?;
                     state.add_key_write(key, operand);
-                    state.writes.atomic(op, key, operand);
+                    state.writes_mut().atomic(op, key, operand);
                 }
             }
             state.fire_own_watches(|watch| watch.key == key);
@@ -74,8 +78,8 @@ impl Transaction {
         state.size += mutation_size(key, value);
         // The range that the client knows of; the final key is added when its stamp is known.
         state.options.next_write_no_conflict = false;
-        let read_version = state.view.as_ref().map_or(0, |view| view.version);
-        state.writes.set_stamped_key(stripped, offset, value, read_version);
+        let read_version = state.view.as_ref().and_then(View::known_version).unwrap_or(0);
+        state.writes_mut().set_stamped_key(stripped, offset, value, read_version);
         Ok(())
     }
 
@@ -158,6 +162,11 @@ impl Transaction {
 }
 
 impl State {
+    /// The writes, to add to them; reads that wait for data keep what was written before them.
+    fn writes_mut(&mut self) -> &mut WriteMap {
+        Arc::make_mut(&mut self.writes)
+    }
+
     fn check_write(&self, key: &[u8], value: &[u8]) -> Result<()> {
         if special_keys::is_special(key) {
             return Err(special_keys::write_error(self.options.special_keys_writes));
@@ -191,7 +200,7 @@ impl State {
             self.size += conflict_size(begin, end);
             self.write_conflicts.insert(begin.to_vec(), end.to_vec());
         }
-        self.writes.clear_range(begin, end);
+        self.writes_mut().clear_range(begin, end);
     }
 }
 

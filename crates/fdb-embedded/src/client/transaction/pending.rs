@@ -1,0 +1,151 @@
+//! Reads whose data is still to arrive.
+//!
+//! A read is a function of the transaction's state, run under its lock. On the engine of this process it ends at once.
+//! On another's it may end with [`Code::MISSING`]: then what it misses is fetched and it is run again, from the start,
+//! over the writes and options of the moment at which it was called, until it ends. A commit waits for the reads
+//! before it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use parking_lot::MutexGuard;
+
+use super::{State, Transaction};
+use crate::client::write_map::WriteMap;
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+use crate::options::TransactionOptions;
+
+/// A read that can be run again. It changes the state only when it succeeds.
+pub(super) type Read = Box<dyn Fn(&Arc<Transaction>, &mut State) -> Result<Outcome> + Send>;
+
+/// What a read that has ended leaves of its future.
+pub(super) enum Outcome {
+    /// The future's value.
+    Value(Output),
+    /// The future stays pending, for something later to complete: it is a watch.
+    Later,
+}
+
+/// A read that waits for data.
+struct Suspended {
+    read: Read,
+    future: Arc<Future>,
+    generation: u64,
+    /// What the transaction had written, and how it reads, when the read was called.
+    writes: Arc<WriteMap>,
+    options: TransactionOptions,
+}
+
+impl Transaction {
+    /// Runs a read; its future is ready, unless data has to be fetched.
+    pub(super) fn read(
+        self: &Arc<Self>,
+        state: Result<MutexGuard<'_, State>>,
+        read: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
+    ) -> Arc<Future> {
+        let mut state = match state {
+            Ok(state) => state,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        if state.reading.is_empty()
+            && let Some(view) = &state.view
+        {
+            view.trim();
+        }
+        match read(self, &mut state) {
+            Err(Code::MISSING) => {
+                let future = Future::pending();
+                let read =
+                    Box::new(move |own: &Arc<Self>, state: &mut State| read(own, state).map(Outcome::Value));
+                self.suspend(state, read, Arc::clone(&future));
+                future
+            }
+            result => {
+                drop(state);
+                Future::ready(result)
+            }
+        }
+    }
+
+    /// Has fetched what a read has just missed.
+    pub(super) fn suspend(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        read: Read,
+        future: Arc<Future>,
+    ) {
+        state.reading.push(Arc::clone(&future));
+        self.start_timer(&mut state);
+        let suspended = Suspended {
+            read,
+            future,
+            generation: self.generation.load(Ordering::Acquire),
+            writes: Arc::clone(&state.writes),
+            options: state.options.clone(),
+        };
+        self.fetch(state, suspended);
+    }
+
+    fn fetch(self: &Arc<Self>, state: MutexGuard<'_, State>, suspended: Suspended) {
+        let missing = state.view.as_ref().and_then(crate::link::View::missing);
+        drop(state);
+        let transaction = Arc::clone(self);
+        let again = Box::new(move || transaction.resume(suspended));
+        match missing {
+            Some(missing) => missing.fetch(again),
+            // There is no view yet, for there is no host.
+            None => self.database.link().when_settled(again),
+        }
+    }
+
+    /// Runs a read again: what it missed has arrived, or never will.
+    fn resume(self: &Arc<Self>, mut suspended: Suspended) {
+        let mut state = self.state.lock();
+        if self.generation.load(Ordering::Acquire) != suspended.generation {
+            return;
+        }
+        let result = if suspended.future.is_ready() {
+            // Cancelled: nobody wants it any more.
+            Err(Code::OPERATION_CANCELLED)
+        } else {
+            state.exchange(&mut suspended);
+            let result = (suspended.read)(self, &mut state);
+            state.exchange(&mut suspended);
+            result
+        };
+        let result = match result {
+            Err(Code::MISSING) => return self.fetch(state, suspended),
+            Ok(Outcome::Value(value)) => Some(Ok(value)),
+            Ok(Outcome::Later) => None,
+            Err(code) => Some(Err(code)),
+        };
+        state.reading.retain(|future| !Arc::ptr_eq(future, &suspended.future));
+        let commit = if state.reading.is_empty() { state.waiting_commit.take() } else { None };
+        match commit {
+            Some(commit) => self.commit_after_reads(state, &commit),
+            None => drop(state),
+        }
+        if let Some(result) = result {
+            suspended.future.complete(result);
+        }
+    }
+
+    /// Gives a commit that had to wait for reads its outcome.
+    fn commit_after_reads(self: &Arc<Self>, state: MutexGuard<'_, State>, waiting: &Arc<Future>) {
+        let committed = self.begin_commit(state);
+        let (waiting, result) = (Arc::clone(waiting), Arc::downgrade(&committed));
+        committed.hook(Box::new(move || {
+            let result = result.upgrade().map_or(Err(Code::COMMIT_UNKNOWN_RESULT), |future| future.result());
+            waiting.complete(result.map(|_| Output::Void));
+        }));
+    }
+}
+
+impl State {
+    /// Puts what a suspended read sees in the place of what is now, or back.
+    fn exchange(&mut self, suspended: &mut Suspended) {
+        std::mem::swap(&mut self.writes, &mut suspended.writes);
+        std::mem::swap(&mut self.options, &mut suspended.options);
+    }
+}

@@ -1,0 +1,340 @@
+//! This process as a guest: its connection to the process that hosts the directory.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::address;
+use super::message::{Base, Commit, PROTOCOL, Request, Response};
+use super::remote::{Fetch, RemoteView, Then};
+use super::stream::{self, Frames, Outbox};
+use crate::engine::Answer;
+use crate::error::Code;
+use crate::rows::Direction;
+
+/// How long a new connection waits for the host to say who it is.
+const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
+/// Requests are refused, with an error that is retried, while this many bytes wait for a host that does not read.
+const MAX_UNSENT: usize = 256 << 20;
+/// Closed views are told of at once from this many on; fewer go with the next request.
+const MAX_UNTOLD: usize = 64;
+
+/// Why there is no connection to a host.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConnectError {
+    /// Nobody listens (yet, or any more).
+    #[error("nobody listens")]
+    Absent,
+    /// Somebody does, and says nothing.
+    #[error("it does not answer (is it stopped?)")]
+    Silent,
+    /// It belongs to another user.
+    #[error("it belongs to another user")]
+    Untrusted,
+    /// It speaks otherwise than we do.
+    #[error(
+        "it speaks version {theirs} of the protocol and this process {PROTOCOL}; use the same version of both"
+    )]
+    Protocol { theirs: u32 },
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+enum Waiting {
+    Fetch { view: Weak<RemoteView>, fetch: Fetch, then: Then },
+    Commit(Answer),
+}
+
+#[derive(Default)]
+struct State {
+    is_lost: bool,
+    views: HashMap<u64, Weak<RemoteView>>,
+    waiting: HashMap<u64, Waiting>,
+    /// Views closed since the host was last told of one.
+    untold: usize,
+}
+
+/// A connection to the host.
+pub struct Guest {
+    outbox: Outbox,
+    state: Mutex<State>,
+    sequence: AtomicU64,
+}
+
+/// What happens on the connection, for the link.
+pub(super) trait Events: Send + 'static {
+    /// A watch has fired or failed.
+    fn fired(&self, watch: u64, error: Option<Code>);
+    /// The host is gone. Called once, last.
+    fn lost(&self);
+}
+
+impl Guest {
+    /// Connects to the process that hosts `directory`.
+    pub(super) fn connect(directory: &Path) -> Result<Arc<Guest>, ConnectError> {
+        let socket = match address::connect(directory) {
+            Ok(socket) => socket,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                return Err(ConnectError::Absent);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ConnectError::Absent),
+            Err(error) => return Err(error.into()),
+        };
+        if !stream::is_trusted(&socket)? {
+            return Err(ConnectError::Untrusted);
+        }
+        let outbox = Outbox::new(socket);
+        outbox.push(|frame| Request::Hello { protocol: PROTOCOL }.encode(frame));
+        outbox.flush();
+        welcome(outbox.socket())?;
+        Ok(Arc::new(Guest { outbox, state: Mutex::default(), sequence: AtomicU64::new(1) }))
+    }
+
+    /// Starts the connection's threads.
+    pub(super) fn start(self: &Arc<Self>, events: impl Events) -> io::Result<()> {
+        let writer = Arc::clone(self);
+        thread::Builder::new().name("fdb-guest-out".to_owned()).spawn(move || writer.outbox.run_writer())?;
+        let reader = Arc::clone(self);
+        let work = move || {
+            reader.read(&events);
+            reader.lose();
+            events.lost();
+        };
+        thread::Builder::new().name("fdb-guest-in".to_owned()).spawn(work)?;
+        Ok(())
+    }
+
+    fn next_id(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Opens a view; its version arrives with the first answer.
+    pub(super) fn open_view(self: &Arc<Self>, version: Option<i64>) -> Arc<RemoteView> {
+        let id = self.next_id();
+        let view = Arc::new(RemoteView::new(id, Arc::clone(self)));
+        let is_lost = {
+            let mut state = self.state.lock();
+            state.views.insert(id, Arc::downgrade(&view));
+            state.is_lost
+        };
+        if is_lost {
+            view.opened(Err(Code::TRANSACTION_TOO_OLD));
+        } else {
+            self.outbox.push(|frame| Request::OpenView { view: id, version }.encode(frame));
+        }
+        view
+    }
+
+    /// A view is dropped. The host is told with the next request.
+    pub(super) fn forget_view(&self, id: u64) {
+        let mut state = self.state.lock();
+        if state.views.remove(&id).is_none() || state.is_lost {
+            return;
+        }
+        state.untold += 1;
+        let tell = state.untold >= MAX_UNTOLD;
+        if tell {
+            state.untold = 0;
+        }
+        drop(state);
+        self.outbox.push(|frame| Request::CloseView { view: id }.encode(frame));
+        if tell {
+            self.outbox.flush();
+        }
+    }
+
+    /// Has something fetched into its view; `then` is called when it is there, or never will be.
+    pub(super) fn fetch(&self, view: &Arc<RemoteView>, fetch: Fetch, then: Then) {
+        if fetch == Fetch::Version {
+            match view.await_version(then) {
+                Some(then) => then(),
+                // The message that opens the view may still lie in the outbox.
+                None => self.outbox.flush(),
+            }
+            return;
+        }
+        let (request, view_id) = (self.next_id(), view.id());
+        let message = match &fetch {
+            Fetch::Key(key) => Request::Get { request, view: view_id, key: key.clone() },
+            Fetch::Range { begin, end, direction, want } => Request::Range {
+                request,
+                view: view_id,
+                begin: begin.clone(),
+                end: end.clone(),
+                backward: *direction == Direction::Backward,
+                rows: want.rows,
+                bytes: want.bytes,
+            },
+            Fetch::Version => unreachable!("handled above"),
+        };
+        if let Err(Waiting::Fetch { then, .. }) =
+            self.ask(request, Waiting::Fetch { view: Arc::downgrade(view), fetch, then }, &message)
+        {
+            view.opened(Err(Code::TRANSACTION_TOO_OLD));
+            then();
+        }
+    }
+
+    /// Sends a request that is answered later; gives `waiting` back when the connection is lost.
+    fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), Waiting> {
+        {
+            let mut state = self.state.lock();
+            if state.is_lost || self.outbox.len() > MAX_UNSENT {
+                return Err(waiting);
+            }
+            state.waiting.insert(request, waiting);
+        }
+        self.outbox.push(|frame| message.encode(frame));
+        self.outbox.flush();
+        Ok(())
+    }
+
+    /// Sends a commit. If the connection is lost before the answer, that says that the outcome is unknown.
+    pub(super) fn commit(&self, commit: Commit, answer: Answer) {
+        let request = self.next_id();
+        let message = Request::Commit { request, commit };
+        if let Err(Waiting::Commit(answer)) = self.ask(request, Waiting::Commit(answer), &message) {
+            // It was not sent, so it certainly did not happen.
+            answer.give(Err(Code::TRANSACTION_TOO_OLD.into()));
+        }
+    }
+
+    /// Arms a watch at the host.
+    pub(super) fn arm(&self, watch: u64, key: &[u8], baseline: Option<Bytes>) {
+        self.tell(&Request::Arm { watch, key: key.to_vec(), baseline });
+    }
+
+    /// Ends a watch at the host.
+    pub(super) fn disarm(&self, watch: u64) {
+        self.tell(&Request::Disarm { watch });
+    }
+
+    /// Tells the host that a client has seen a version.
+    pub(super) fn reveal(&self, version: i64) {
+        self.outbox.push(|frame| Request::Reveal { version }.encode(frame));
+    }
+
+    fn tell(&self, message: &Request) {
+        self.outbox.push(|frame| message.encode(frame));
+        self.outbox.flush();
+    }
+
+    /// Ends the connection; its reader thread does the rest.
+    pub(super) fn close(&self) {
+        self.outbox.close();
+    }
+
+    /// Is `base` a view of this connection?
+    pub(super) fn owns(self: &Arc<Self>, view: &RemoteView) -> Option<Base> {
+        Arc::ptr_eq(self, view.guest()).then(|| Base::View(view.id()))
+    }
+
+    fn read(&self, events: &impl Events) {
+        let mut frames = Frames::new(self.outbox.socket());
+        loop {
+            let response = match frames.next() {
+                Ok(Some(frame)) => Response::decode(frame).map_err(|error| error.to_string()),
+                Ok(None) => return,
+                Err(error) => Err(error.to_string()),
+            };
+            match response {
+                Ok(response) => self.receive(response, events),
+                Err(error) => {
+                    crate::report(&format!("closing the connection to the host of the database: {error}"));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn receive(&self, response: Response, events: &impl Events) {
+        match response {
+            Response::Welcome { .. } => {}
+            Response::View { view, version } => {
+                let view = self.state.lock().views.get(&view).and_then(Weak::upgrade);
+                view.into_iter().for_each(|view| view.opened(version));
+            }
+            Response::Value { request, value } => self.arrived(request, |view, fetch| {
+                if let Fetch::Key(key) = fetch {
+                    view.insert_value(key, value?);
+                }
+                Ok(())
+            }),
+            Response::Rows { request, rows } => self.arrived(request, |view, fetch| {
+                if let Fetch::Range { begin, end, direction, .. } = fetch {
+                    view.insert_rows(begin, end, direction, &rows?);
+                }
+                Ok(())
+            }),
+            Response::Committed { request, result } => {
+                let waiting = self.state.lock().waiting.remove(&request);
+                if let Some(Waiting::Commit(answer)) = waiting {
+                    answer.give(result);
+                }
+            }
+            Response::Fired { watch, error } => events.fired(watch, error),
+        }
+    }
+
+    /// Puts what has arrived into its view and repeats the read that waits for it. An error ends all reads of the view:
+    /// they are all of one version.
+    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch) -> Result<(), Code>) {
+        let waiting = self.state.lock().waiting.remove(&request);
+        let Some(Waiting::Fetch { view, fetch, then }) = waiting else { return };
+        if let Some(view) = view.upgrade()
+            && let Err(code) = insert(&view, fetch)
+        {
+            view.opened(Err(code));
+        }
+        then();
+    }
+
+    /// The connection has ended: nothing more will be answered.
+    fn lose(&self) {
+        self.outbox.close();
+        let (views, waiting) = {
+            let mut state = self.state.lock();
+            state.is_lost = true;
+            (std::mem::take(&mut state.views), std::mem::take(&mut state.waiting))
+        };
+        // A new host starts above every version of the old one, which is what this error means.
+        for view in views.into_values().filter_map(|view| view.upgrade()) {
+            view.opened(Err(Code::TRANSACTION_TOO_OLD));
+        }
+        for waiting in waiting.into_values() {
+            match waiting {
+                Waiting::Fetch { then, .. } => then(),
+                // Dropped, an answer says that the outcome is unknown.
+                Waiting::Commit(answer) => drop(answer),
+            }
+        }
+    }
+}
+
+/// Reads the host's first message, for as long as patience lasts.
+fn welcome(socket: &UnixStream) -> Result<(), ConnectError> {
+    socket.set_read_timeout(Some(WELCOME_PATIENCE))?;
+    let mut frames = Frames::new(socket);
+    let response = match frames.next() {
+        Ok(Some(frame)) => {
+            Response::decode(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?
+        }
+        Ok(None) => return Err(ConnectError::Absent),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectError::Silent),
+        Err(error) => return Err(error.into()),
+    };
+    socket.set_read_timeout(None)?;
+    match response {
+        Response::Welcome { protocol: PROTOCOL, .. } => Ok(()),
+        Response::Welcome { protocol, .. } => Err(ConnectError::Protocol { theirs: protocol }),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the host's first message is no welcome").into()),
+    }
+}

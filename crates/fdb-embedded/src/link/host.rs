@@ -1,0 +1,146 @@
+//! This process as the host: it listens in the directory and serves the guests.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::address;
+use super::session::Session;
+use super::stream::{self, Outbox};
+use crate::engine::Engine;
+
+/// Guests at a time; each costs two threads.
+const MAX_GUESTS: usize = 1_024;
+/// How long the listener rests when the system refuses a connection, for want of descriptors say.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A guest's connection and the thread that serves it.
+struct Serving {
+    outbox: Arc<Outbox>,
+    reader: JoinHandle<()>,
+}
+
+struct Guests {
+    /// `None` once the host is closing.
+    serving: Option<HashMap<u64, Serving>>,
+    sequence: u64,
+}
+
+/// Listens until it is closed.
+pub(super) struct Host {
+    directory: PathBuf,
+    listener: UnixListener,
+    guests: Arc<Mutex<Guests>>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Host {
+    /// Listens in `directory` for guests of `engine`.
+    pub(super) fn listen(directory: &Path, engine: &Arc<Engine>) -> io::Result<Host> {
+        let listener = address::listen(directory)?;
+        let guests = Arc::new(Mutex::new(Guests { serving: Some(HashMap::new()), sequence: 0 }));
+        let (accepted, engine, serving) =
+            (listener.try_clone()?, Arc::downgrade(engine), Arc::clone(&guests));
+        let accept = move || accept(&accepted, &engine, &serving);
+        let accepting = thread::Builder::new().name("fdb-host".to_owned()).spawn(accept)?;
+        Ok(Host { directory: directory.to_path_buf(), listener, guests, accepting: Some(accepting) })
+    }
+
+    /// Takes no further guests and no further requests. What is under way can still be answered, until the returned
+    /// value is dropped.
+    pub(super) fn stop(mut self) -> Farewell {
+        address::remove(&self.directory);
+        let serving = self.guests.lock().serving.take().unwrap_or_default();
+        // Shut down, `accept` fails; it fails here only if it is shut down already.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+        let mut outboxes = Vec::new();
+        for Serving { outbox, reader } in serving.into_values() {
+            outbox.stop_reading();
+            if reader.thread().id() != thread::current().id() {
+                // A session that panicked has been reported by the panic hook.
+                let _ = reader.join();
+            }
+            outboxes.push(outbox);
+        }
+        Farewell { outboxes }
+    }
+}
+
+/// The connections of a host that has stopped.
+pub(super) struct Farewell {
+    outboxes: Vec<Arc<Outbox>>,
+}
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        for outbox in &self.outboxes {
+            outbox.flush();
+            outbox.close();
+        }
+    }
+}
+
+fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) {
+    loop {
+        match listener.accept() {
+            Ok((socket, _)) => {
+                let Some(engine) = engine.upgrade() else { return };
+                if let Err(error) = greet(socket, engine, guests) {
+                    crate::report(&format!("turned a guest away: {error}"));
+                }
+            }
+            Err(_) if guests.lock().serving.is_none() => return,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                crate::report(&format!("cannot accept a guest: {error}"));
+                thread::sleep(ACCEPT_PAUSE);
+            }
+        }
+    }
+}
+
+fn greet(socket: UnixStream, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -> io::Result<()> {
+    if !stream::is_trusted(&socket)? {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+    }
+    let mut guests_now = guests.lock();
+    let Guests { serving: Some(serving), sequence } = &mut *guests_now else { return Ok(()) };
+    if serving.len() >= MAX_GUESTS {
+        return Err(io::Error::other(format!("{MAX_GUESTS} are being served")));
+    }
+    let reading = socket.try_clone()?;
+    let outbox = Arc::new(Outbox::new(socket));
+    let writer = Arc::clone(&outbox);
+    thread::Builder::new().name("fdb-host-out".to_owned()).spawn(move || writer.run_writer())?;
+    *sequence += 1;
+    let (id, of_session, all) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
+    let serve = move || {
+        let mut session = Session::new(engine, of_session);
+        if let Err(error) = session.run(&reading) {
+            crate::report(&format!("closing the connection of a guest: {error}"));
+        }
+        drop(session);
+        let ended = all.lock().serving.as_mut().and_then(|serving| serving.remove(&id));
+        // A host that is stopping has it in hand, and closes it when the last answers are given.
+        ended.into_iter().for_each(|guest| guest.outbox.close());
+    };
+    match thread::Builder::new().name("fdb-host-in".to_owned()).spawn(serve) {
+        Ok(reader) => {
+            serving.insert(id, Serving { outbox, reader });
+            Ok(())
+        }
+        Err(error) => {
+            outbox.close();
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,434 @@
+//! What a guest asks of its host, and what the host answers.
+//!
+//! A message is one byte for its kind and the kind's fields ([`super::wire`]); a frame is a message behind its length
+//! ([`super::stream`]). Ids are the guest's: of views, requests and watches, each unique in its connection.
+//! Decoding checks everything that the engine relies on, so that a message that decodes can do no harm.
+
+use bytes::Bytes;
+
+use super::wire::{Malformed, Reader, Writer};
+use crate::engine::atomic::AtomicOp;
+use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::engine::{CommitFailure, CommitResult, Committed};
+use crate::error::Code;
+use crate::range_set::KeyRange;
+use crate::rows::RowSet;
+
+/// First bytes of a connection, so that a stranger is told from a guest.
+const MAGIC: u64 = u64::from_le_bytes(*b"fdb-embd");
+/// The version of everything in this file.
+pub const PROTOCOL: u32 = 1;
+
+/// What a commit's read version is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// The newest when the host gets to it: the transaction has read nothing.
+    Now,
+    /// One that the client chose.
+    Version(i64),
+    /// That of a view of this connection.
+    View(u64),
+}
+
+/// A transaction to commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    pub base: Base,
+    pub reads: Vec<KeyRange>,
+    pub report_conflicts: bool,
+    pub writes: Vec<KeyRange>,
+    pub mutations: Vec<Mutation>,
+}
+
+/// From a guest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// The first message of a connection.
+    Hello {
+        protocol: u32,
+    },
+    /// Opens a view at the newest version, or at one that the client chose.
+    OpenView {
+        view: u64,
+        version: Option<i64>,
+    },
+    CloseView {
+        view: u64,
+    },
+    Get {
+        request: u64,
+        view: u64,
+        key: Vec<u8>,
+    },
+    /// Rows from one side of a range, until either limit is reached.
+    Range {
+        request: u64,
+        view: u64,
+        begin: Vec<u8>,
+        end: Vec<u8>,
+        backward: bool,
+        rows: u32,
+        bytes: u32,
+    },
+    Commit {
+        request: u64,
+        commit: Commit,
+    },
+    /// Tells when the value of a key is, or becomes, another than `baseline`.
+    Arm {
+        watch: u64,
+        key: Vec<u8>,
+        baseline: Option<Bytes>,
+    },
+    Disarm {
+        watch: u64,
+    },
+    /// A client has seen this version and may come back to it.
+    Reveal {
+        version: i64,
+    },
+}
+
+/// From the host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Response {
+    /// The answer to the first message: the host's protocol, which has to be the guest's.
+    Welcome {
+        protocol: u32,
+        pid: u32,
+    },
+    View {
+        view: u64,
+        version: Result<i64, Code>,
+    },
+    Value {
+        request: u64,
+        value: Result<Option<Bytes>, Code>,
+    },
+    Rows {
+        request: u64,
+        rows: Result<RowSet, Code>,
+    },
+    Committed {
+        request: u64,
+        result: CommitResult,
+    },
+    Fired {
+        watch: u64,
+        error: Option<Code>,
+    },
+}
+
+mod kind {
+    pub const HELLO: u8 = 1;
+    pub const OPEN_VIEW: u8 = 2;
+    pub const CLOSE_VIEW: u8 = 3;
+    pub const GET: u8 = 4;
+    pub const RANGE: u8 = 5;
+    pub const COMMIT: u8 = 6;
+    pub const ARM: u8 = 7;
+    pub const DISARM: u8 = 8;
+    pub const REVEAL: u8 = 9;
+
+    pub const WELCOME: u8 = 129;
+    pub const VIEW: u8 = 130;
+    pub const VALUE: u8 = 131;
+    pub const ROWS: u8 = 132;
+    pub const COMMITTED: u8 = 133;
+    pub const FIRED: u8 = 134;
+}
+
+impl Request {
+    /// Appends the message.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let mut w = Writer(into);
+        match self {
+            Self::Hello { protocol } => {
+                w.u8(kind::HELLO);
+                w.u64(MAGIC);
+                w.u32(*protocol);
+            }
+            Self::OpenView { view, version } => {
+                w.u8(kind::OPEN_VIEW);
+                w.u64(*view);
+                w.bool(version.is_some());
+                version.iter().for_each(|version| w.i64(*version));
+            }
+            Self::CloseView { view } => {
+                w.u8(kind::CLOSE_VIEW);
+                w.u64(*view);
+            }
+            Self::Get { request, view, key } => {
+                w.u8(kind::GET);
+                w.u64(*request);
+                w.u64(*view);
+                w.bytes(key);
+            }
+            Self::Range { request, view, begin, end, backward, rows, bytes } => {
+                w.u8(kind::RANGE);
+                w.u64(*request);
+                w.u64(*view);
+                w.bytes(begin);
+                w.bytes(end);
+                w.bool(*backward);
+                w.u32(*rows);
+                w.u32(*bytes);
+            }
+            Self::Commit { request, commit } => {
+                w.u8(kind::COMMIT);
+                w.u64(*request);
+                commit.encode(&mut w);
+            }
+            Self::Arm { watch, key, baseline } => {
+                w.u8(kind::ARM);
+                w.u64(*watch);
+                w.bytes(key);
+                w.optional(baseline.as_deref());
+            }
+            Self::Disarm { watch } => {
+                w.u8(kind::DISARM);
+                w.u64(*watch);
+            }
+            Self::Reveal { version } => {
+                w.u8(kind::REVEAL);
+                w.i64(*version);
+            }
+        }
+    }
+
+    /// The message in a frame.
+    pub fn decode(frame: &[u8]) -> Result<Request, Malformed> {
+        let mut r = Reader(frame);
+        let request = match r.u8()? {
+            kind::HELLO => {
+                if r.u64()? != MAGIC {
+                    return Err(Malformed("it does not begin as a guest does"));
+                }
+                Self::Hello { protocol: r.u32()? }
+            }
+            kind::OPEN_VIEW => {
+                let view = r.u64()?;
+                Self::OpenView { view, version: if r.bool()? { Some(r.i64()?) } else { None } }
+            }
+            kind::CLOSE_VIEW => Self::CloseView { view: r.u64()? },
+            kind::GET => Self::Get { request: r.u64()?, view: r.u64()?, key: r.key()?.to_vec() },
+            kind::RANGE => Self::Range {
+                request: r.u64()?,
+                view: r.u64()?,
+                begin: r.key()?.to_vec(),
+                end: r.key()?.to_vec(),
+                backward: r.bool()?,
+                rows: r.u32()?,
+                bytes: r.u32()?,
+            },
+            kind::COMMIT => Self::Commit { request: r.u64()?, commit: Commit::decode(&mut r)? },
+            kind::ARM => Self::Arm {
+                watch: r.u64()?,
+                key: r.key()?.to_vec(),
+                baseline: r.optional_value()?.map(Bytes::copy_from_slice),
+            },
+            kind::DISARM => Self::Disarm { watch: r.u64()? },
+            kind::REVEAL => Self::Reveal { version: r.i64()? },
+            _ => return Err(Malformed("its kind is not known")),
+        };
+        r.end().map(|()| request)
+    }
+}
+
+impl Response {
+    /// Appends the message.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let mut w = Writer(into);
+        match self {
+            Self::Welcome { protocol, pid } => {
+                w.u8(kind::WELCOME);
+                w.u64(MAGIC);
+                w.u32(*protocol);
+                w.u32(*pid);
+            }
+            Self::View { view, version } => {
+                w.u8(kind::VIEW);
+                w.u64(*view);
+                if outcome(&mut w, version.as_ref().err()) {
+                    version.iter().for_each(|version| w.i64(*version));
+                }
+            }
+            Self::Value { request, value } => {
+                w.u8(kind::VALUE);
+                w.u64(*request);
+                if outcome(&mut w, value.as_ref().err()) {
+                    value.iter().for_each(|value| w.optional(value.as_deref()));
+                }
+            }
+            Self::Rows { request, rows } => {
+                w.u8(kind::ROWS);
+                w.u64(*request);
+                if outcome(&mut w, rows.as_ref().err()) {
+                    rows.iter().for_each(|rows| encode_rows(&mut w, rows));
+                }
+            }
+            Self::Committed { request, result } => {
+                w.u8(kind::COMMITTED);
+                w.u64(*request);
+                outcome(&mut w, result.as_ref().err().map(|failure| &failure.code));
+                match result {
+                    Ok(committed) => {
+                        w.i64(committed.version);
+                        w.u16(committed.order);
+                    }
+                    Err(failure) => w.ranges(&failure.conflicting),
+                }
+            }
+            Self::Fired { watch, error } => {
+                w.u8(kind::FIRED);
+                w.u64(*watch);
+                outcome(&mut w, error.as_ref());
+            }
+        }
+    }
+
+    /// The message in a frame.
+    pub fn decode(frame: &[u8]) -> Result<Response, Malformed> {
+        let mut r = Reader(frame);
+        let response = match r.u8()? {
+            kind::WELCOME => {
+                if r.u64()? != MAGIC {
+                    return Err(Malformed("it does not begin as a host does"));
+                }
+                Self::Welcome { protocol: r.u32()?, pid: r.u32()? }
+            }
+            kind::VIEW => Self::View { view: r.u64()?, version: result(&mut r, Reader::i64)? },
+            kind::VALUE => {
+                let value = |r: &mut Reader<'_>| Ok(r.optional_value()?.map(Bytes::copy_from_slice));
+                Self::Value { request: r.u64()?, value: result(&mut r, value)? }
+            }
+            kind::ROWS => Self::Rows { request: r.u64()?, rows: result(&mut r, decode_rows)? },
+            kind::COMMITTED => Self::Committed { request: r.u64()?, result: decode_committed(&mut r)? },
+            kind::FIRED => Self::Fired { watch: r.u64()?, error: result(&mut r, |_| Ok(()))?.err() },
+            _ => return Err(Malformed("its kind is not known")),
+        };
+        r.end().map(|()| response)
+    }
+}
+
+/// Writes whether there is an error, and which; true if there is none.
+fn outcome(w: &mut Writer<'_>, error: Option<&Code>) -> bool {
+    w.bool(error.is_none());
+    error.into_iter().for_each(|code| w.code(*code));
+    error.is_none()
+}
+
+fn result<'b, T>(
+    r: &mut Reader<'b>,
+    value: impl FnOnce(&mut Reader<'b>) -> Result<T, Malformed>,
+) -> Result<Result<T, Code>, Malformed> {
+    if r.bool()? { value(r).map(Ok) } else { r.code().map(Err) }
+}
+
+fn encode_rows(w: &mut Writer<'_>, rows: &RowSet) {
+    w.bool(rows.more);
+    w.count(rows.len());
+    for (key, value) in rows.iter() {
+        w.bytes(key);
+        w.bytes(value);
+    }
+}
+
+fn decode_rows(r: &mut Reader<'_>) -> Result<RowSet, Malformed> {
+    let mut rows = RowSet::default();
+    rows.more = r.bool()?;
+    for _ in 0..r.count(8)? {
+        let key = r.key()?;
+        rows.push(key, r.value()?);
+    }
+    Ok(rows)
+}
+
+fn decode_committed(r: &mut Reader<'_>) -> Result<CommitResult, Malformed> {
+    if r.bool()? {
+        return Ok(Ok(Committed { version: r.i64()?, order: r.u16()? }));
+    }
+    let code = r.code()?;
+    Ok(Err(CommitFailure { code, conflicting: r.ranges()? }))
+}
+
+impl Commit {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self.base {
+            Base::Now => w.u8(0),
+            Base::Version(version) => {
+                w.u8(1);
+                w.i64(version);
+            }
+            Base::View(view) => {
+                w.u8(2);
+                w.u64(view);
+            }
+        }
+        w.bool(self.report_conflicts);
+        w.ranges(&self.reads);
+        w.ranges(&self.writes);
+        w.count(self.mutations.len());
+        for mutation in &self.mutations {
+            encode_mutation(w, mutation);
+        }
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Commit, Malformed> {
+        let base = match r.u8()? {
+            0 => Base::Now,
+            1 => Base::Version(r.i64()?),
+            2 => Base::View(r.u64()?),
+            _ => return Err(Malformed("a commit's base is not known")),
+        };
+        let (report_conflicts, reads, writes) = (r.bool()?, r.ranges()?, r.ranges()?);
+        let count = r.count(9)?;
+        let mutations = (0..count).map(|_| decode_mutation(r)).collect::<Result<_, _>>()?;
+        Ok(Commit { base, reads, report_conflicts, writes, mutations })
+    }
+}
+
+/// Mutation kinds that are no atomic operation; atomic operations go by FoundationDB's codes, below 32.
+const SET: u8 = 32;
+const CLEAR_RANGE: u8 = 33;
+const STAMPED_KEY: u8 = 34;
+const STAMPED_VALUE: u8 = 35;
+
+fn encode_mutation(w: &mut Writer<'_>, mutation: &Mutation) {
+    let (kind, a, b, offset) = match mutation {
+        Mutation::Set { key, value } => (SET, key, value, None),
+        Mutation::ClearRange { begin, end } => (CLEAR_RANGE, begin, end, None),
+        Mutation::Atomic { op, key, operand } => (op.code(), key, operand, None),
+        Mutation::StampedKey { key, offset, value } => (STAMPED_KEY, key, value, Some(offset)),
+        Mutation::StampedValue { key, value, offset } => (STAMPED_VALUE, key, value, Some(offset)),
+    };
+    w.u8(kind);
+    w.bytes(a);
+    w.bytes(b);
+    offset.into_iter().for_each(|offset| w.count(*offset));
+}
+
+fn decode_mutation(r: &mut Reader<'_>) -> Result<Mutation, Malformed> {
+    let kind = r.u8()?;
+    let key = r.key()?.to_vec();
+    if kind == CLEAR_RANGE {
+        return Ok(Mutation::ClearRange { begin: key, end: r.key()?.to_vec() });
+    }
+    let value = r.value()?.to_vec();
+    match kind {
+        SET => Ok(Mutation::Set { key, value }),
+        STAMPED_KEY => Ok(Mutation::StampedKey { offset: stamp_offset(r, &key)?, key, value }),
+        STAMPED_VALUE => Ok(Mutation::StampedValue { offset: stamp_offset(r, &value)?, key, value }),
+        code => {
+            let op = AtomicOp::from_code(i32::from(code)).ok_or(Malformed("a mutation is not known"))?;
+            Ok(Mutation::Atomic { op, key, operand: value })
+        }
+    }
+}
+
+/// The place of a versionstamp, which lies inside `bytes`.
+fn stamp_offset(r: &mut Reader<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
+    let offset = usize::try_from(r.u32()?).map_err(|_| Malformed("a versionstamp's place is too far"))?;
+    let fits = offset.checked_add(STAMP_LEN).is_some_and(|end| end <= bytes.len());
+    if fits { Ok(offset) } else { Err(Malformed("a versionstamp does not fit")) }
+}

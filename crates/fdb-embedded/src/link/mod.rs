@@ -1,0 +1,325 @@
+//! The link between this process and a database directory: it hosts the engine, or is a guest of the process that does.
+//!
+//! | file | what |
+//! |---|---|
+//! | `host`, `session` | serving the other processes, one session each |
+//! | `guest`, `remote` | being served: the connection, and views whose data arrives over it |
+//! | `takeover` | becoming one or the other, at first and whenever the host goes away |
+//! | `message`, `wire` | what is said on a connection, byte by byte |
+//! | `stream`, `address` | frames over a Unix socket, and where that is |
+//!
+//! The first process to open a directory takes its lock, opens the engine and listens on a socket beside the data.
+//! Others find the lock taken and connect. When the host ends, however it does, the system releases the lock and closes
+//! its connections; each guest then tries for the lock, one gets it and hosts, and the others connect to that one.
+//!
+//! What a guest loses with its host is what FoundationDB loses in a recovery. Reads of older versions fail with
+//! `transaction_too_old`, commits under way with `commit_unknown_result` (the old host is dead or has let go of the
+//! lock by the time a new one answers, so such a commit is not in flight any more), and watches are armed again
+//! with the value that their transaction saw. A host that is stopped but alive keeps the lock: its guests wait, under
+//! their transactions' timeouts, until it continues.
+
+mod address;
+mod guest;
+mod host;
+mod message;
+mod remote;
+mod session;
+mod stream;
+mod takeover;
+mod view;
+mod wire;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Mutex, RwLock};
+
+use guest::Guest;
+use host::Host;
+
+use crate::engine::mutation::Mutation;
+use crate::engine::{Answer, CommitRequest, Engine, OpenError};
+use crate::error::{Code, Result};
+use crate::future::Future;
+use crate::range_set::KeyRange;
+
+pub use remote::Then;
+pub use view::View;
+
+/// What this process is to the directory.
+enum Role {
+    Host {
+        engine: Arc<Engine>,
+        host: Host,
+    },
+    Guest(Arc<Guest>),
+    /// The host is gone, and who follows is being found out. What is called when that is known waits here.
+    Between(Mutex<Vec<Then>>),
+    /// The directory cannot be opened any more.
+    Failed(Code),
+    /// The network has been stopped: nothing is answered any more.
+    Closed(Mutex<Vec<Then>>),
+}
+
+/// What this process is at the moment, without the lock.
+enum Now {
+    Host(Arc<Engine>),
+    Guest(Arc<Guest>),
+    Unsettled,
+    Failed(Code),
+}
+
+/// A watch that is armed at another process's engine, kept to be armed anew at the next.
+struct Watch {
+    key: Vec<u8>,
+    baseline: Option<Bytes>,
+    future: Arc<Future>,
+}
+
+/// A transaction that wants to commit.
+pub struct Commit {
+    pub base: Base,
+    pub reads: Vec<KeyRange>,
+    pub report_conflicts: bool,
+    pub writes: Vec<KeyRange>,
+    pub mutations: Vec<Mutation>,
+    pub answer: Answer,
+}
+
+/// What a commit's read version is.
+#[derive(Debug, Clone)]
+pub enum Base {
+    /// Whatever is newest: the transaction has read nothing.
+    Now,
+    /// One that the client chose.
+    Version(i64),
+    /// That of a view.
+    View(View),
+}
+
+/// This process's link to one directory.
+pub struct Link {
+    directory: PathBuf,
+    role: RwLock<Role>,
+    watches: Mutex<HashMap<u64, Watch>>,
+    sequence: AtomicU64,
+}
+
+/// The links of this process, by canonical directory.
+static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Link>>>> = LazyLock::new(Mutex::default);
+
+/// How long opening waits for a host that is coming or going.
+const OPENING_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Link {
+    /// Links this process to a directory, or returns the link that it has.
+    pub fn open(path: &Path) -> Result<Arc<Link>, OpenError> {
+        let deadline = Instant::now() + OPENING_PATIENCE;
+        loop {
+            let mut open = OPEN.lock();
+            if let Some(link) = lookup(&open, path) {
+                return Ok(link);
+            }
+            match takeover::attempt(path) {
+                Ok(place) => {
+                    let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+                    open.retain(|_, link| link.strong_count() > 0);
+                    open.insert(link.directory.clone(), Arc::downgrade(&link));
+                    drop(open);
+                    link.settle(place);
+                    return Ok(link);
+                }
+                Err(error @ OpenError::Held { .. }) if Instant::now() >= deadline => return Err(error),
+                Err(OpenError::Held { .. }) => {
+                    drop(open);
+                    thread::sleep(takeover::PAUSE);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn new(directory: PathBuf) -> Arc<Link> {
+        let role = RwLock::new(Role::Between(Mutex::default()));
+        Arc::new(Link { directory, role, watches: Mutex::default(), sequence: AtomicU64::new(1) })
+    }
+
+    /// The engine of the directory, if this process hosts it.
+    pub fn hosted(path: &Path) -> Option<Arc<Engine>> {
+        let link = lookup(&OPEN.lock(), path)?;
+        match link.now() {
+            Now::Host(engine) => Some(engine),
+            _ => None,
+        }
+    }
+
+    /// No caller holds the lock of the role while it does anything else: what it does may come back to this link.
+    fn now(&self) -> Now {
+        match &*self.role.read() {
+            Role::Host { engine, .. } => Now::Host(Arc::clone(engine)),
+            Role::Guest(guest) => Now::Guest(Arc::clone(guest)),
+            Role::Between(_) | Role::Closed(_) => Now::Unsettled,
+            Role::Failed(code) => Now::Failed(*code),
+        }
+    }
+
+    /// Lets go of all directories: the network has stopped, so this process can answer nobody any more.
+    pub fn close_all() {
+        let open = std::mem::take(&mut *OPEN.lock());
+        for link in open.into_values().filter_map(|link| link.upgrade()) {
+            let role = std::mem::replace(&mut *link.role.write(), Role::Closed(Mutex::default()));
+            role.end();
+        }
+    }
+
+    /// A new view at `version`, or at the newest. Fails with [`Code::MISSING`] while there is no host.
+    pub fn view(&self, version: Option<i64>) -> Result<View> {
+        match self.now() {
+            Now::Host(engine) => Ok(View::Here(match version {
+                Some(version) => engine.read_at(version)?,
+                None => engine.read(),
+            })),
+            Now::Guest(guest) => Ok(View::There(guest.open_view(version))),
+            Now::Unsettled => Err(Code::MISSING),
+            Now::Failed(code) => Err(code),
+        }
+    }
+
+    /// Calls `then` when there is a host, or it is known that there will be none.
+    pub fn when_settled(&self, then: Then) {
+        if let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read() {
+            waiting.lock().push(then);
+            return;
+        }
+        then();
+    }
+
+    /// Hands a commit to the host; it is answered later, on whatever thread the answer comes by.
+    pub fn commit(self: &Arc<Self>, commit: Commit) {
+        match self.now() {
+            Now::Host(engine) => commit_here(&engine, commit),
+            Now::Guest(guest) => commit_there(&guest, commit),
+            Now::Failed(code) => commit.answer.give(Err(code.into())),
+            Now::Unsettled => {
+                let link = Arc::clone(self);
+                self.when_settled(Box::new(move || link.commit(commit)));
+            }
+        }
+    }
+
+    /// A client has seen this version and may come back to it.
+    pub fn reveal(&self, version: i64) {
+        match self.now() {
+            Now::Host(engine) => engine.reveal(version),
+            Now::Guest(guest) => guest.reveal(version),
+            Now::Unsettled | Now::Failed(_) => {}
+        }
+    }
+
+    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
+    pub fn arm(self: &Arc<Self>, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
+        match self.now() {
+            Now::Host(engine) => return engine.arm(key, baseline, future),
+            Now::Failed(code) => {
+                future.fail(code);
+                return;
+            }
+            Now::Guest(_) | Now::Unsettled => {}
+        }
+        let id = self.sequence.fetch_add(1, Ordering::Relaxed);
+        let watch = Watch { key: key.to_vec(), baseline: baseline.clone(), future: Arc::clone(future) };
+        self.watches.lock().insert(id, watch);
+        // Whoever becomes the host from here on finds the watch above; being armed twice does it no harm.
+        match self.now() {
+            Now::Host(engine) => engine.arm(key, baseline, future),
+            Now::Guest(guest) => guest.arm(id, key, baseline),
+            Now::Failed(code) => {
+                future.fail(code);
+            }
+            Now::Unsettled => {}
+        }
+        let link = Arc::downgrade(self);
+        future.hook(Box::new(move || link.upgrade().into_iter().for_each(|link| link.forget(id))));
+    }
+
+    /// The client has no more use for a watch.
+    fn forget(&self, id: u64) {
+        if self.watches.lock().remove(&id).is_some()
+            && let Now::Guest(guest) = self.now()
+        {
+            guest.disarm(id);
+        }
+    }
+}
+
+impl Role {
+    /// Ends what this process is to the directory. What is under way is still answered.
+    fn end(self) {
+        match self {
+            Role::Host { engine, host } => {
+                let farewell = host.stop();
+                // Waits for the batch in flight, whose answers go out with the farewell.
+                drop(engine);
+                drop(farewell);
+            }
+            Role::Guest(guest) => guest.close(),
+            Role::Between(_) | Role::Failed(_) | Role::Closed(_) => {}
+        }
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        std::mem::replace(self.role.get_mut(), Role::Closed(Mutex::default())).end();
+    }
+}
+
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Link({})", self.directory.display())
+    }
+}
+
+fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>> {
+    open.get(&path.canonicalize().ok()?)?.upgrade()
+}
+
+fn commit_here(engine: &Engine, commit: Commit) {
+    let read_version = match &commit.base {
+        Base::Now => Ok(engine.read().version),
+        Base::Version(version) => Ok(*version),
+        Base::View(View::Here(view)) => Ok(view.version),
+        // Of a host that is gone.
+        Base::View(View::There(_)) => Err(Code::TRANSACTION_TOO_OLD),
+    };
+    match read_version {
+        Ok(read_version) => engine.commit(CommitRequest {
+            read_version,
+            reads: commit.reads,
+            report_conflicts: commit.report_conflicts,
+            writes: commit.writes,
+            mutations: commit.mutations,
+            answer: commit.answer,
+        }),
+        Err(code) => commit.answer.give(Err(code.into())),
+    }
+}
+
+fn commit_there(guest: &Arc<Guest>, commit: Commit) {
+    let base = match &commit.base {
+        Base::Now => Some(message::Base::Now),
+        Base::Version(version) => Some(message::Base::Version(*version)),
+        Base::View(View::There(view)) => guest.owns(view),
+        Base::View(View::Here(_)) => None,
+    };
+    let Some(base) = base else {
+        return commit.answer.give(Err(Code::TRANSACTION_TOO_OLD.into()));
+    };
+    let Commit { reads, report_conflicts, writes, mutations, answer, .. } = commit;
+    guest.commit(message::Commit { base, reads, report_conflicts, writes, mutations }, answer);
+}

@@ -1,0 +1,208 @@
+//! One guest, as its host serves it.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use super::message::{Base, Commit, PROTOCOL, Request, Response};
+use super::stream::{Frames, Outbox};
+use super::wire::Malformed;
+use crate::engine::{Answer, CommitRequest, Engine, View};
+use crate::error::{Code, Result};
+use crate::future::Future;
+use crate::rows::{Direction, RowSet, Want};
+
+/// Views that one guest may have open.
+const MAX_VIEWS: usize = 65_536;
+/// Watches that one guest may have armed: many database handles' worth.
+const MAX_WATCHES: usize = 1_000_000;
+/// No further request is read from a guest while this much waits for it to read, bytes.
+const MAX_UNREAD: usize = 8 << 20;
+/// Most rows and bytes that one answer carries, whatever was asked for.
+const MOST: Want = Want { rows: 65_536, bytes: 1 << 20 };
+
+/// Why a session ended before its guest closed it.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SessionError {
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("its first message is no greeting")]
+    NoGreeting,
+    #[error("it speaks version {0} of the protocol, this process {PROTOCOL}")]
+    Protocol(u32),
+    #[error("it has more than {MAX_VIEWS} views or {MAX_WATCHES} watches")]
+    TooMuch,
+}
+
+type Watches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
+
+/// The host's end of a connection.
+pub(super) struct Session {
+    engine: Arc<Engine>,
+    outbox: Arc<Outbox>,
+    views: HashMap<u64, Result<View>>,
+    watches: Watches,
+}
+
+impl Session {
+    pub(super) fn new(engine: Arc<Engine>, outbox: Arc<Outbox>) -> Session {
+        Session { engine, outbox, views: HashMap::new(), watches: Watches::default() }
+    }
+
+    /// Serves until the guest closes, or does what no guest does.
+    pub(super) fn run(&mut self, socket: &UnixStream) -> Result<(), SessionError> {
+        let mut frames = Frames::new(socket);
+        let Some(frame) = frames.next()? else { return Ok(()) };
+        let Request::Hello { protocol } = Request::decode(frame)? else {
+            return Err(SessionError::NoGreeting);
+        };
+        // A guest of another version reads this much, and says which versions do not fit.
+        self.answer(&Response::Welcome { protocol: PROTOCOL, pid: std::process::id() });
+        self.outbox.flush();
+        if protocol != PROTOCOL {
+            return Err(SessionError::Protocol(protocol));
+        }
+        loop {
+            if !frames.is_next_here() {
+                self.outbox.flush();
+            }
+            let Some(frame) = frames.next()? else { return Ok(()) };
+            self.serve(Request::decode(frame)?)?;
+            self.outbox.wait_below(MAX_UNREAD);
+        }
+    }
+
+    fn answer(&self, response: &Response) {
+        self.outbox.push(|frame| response.encode(frame));
+    }
+
+    fn serve(&mut self, request: Request) -> Result<(), SessionError> {
+        match request {
+            Request::Hello { .. } => return Err(Malformed("it greets twice").into()),
+            Request::OpenView { view, version } => self.open_view(view, version)?,
+            Request::CloseView { view } => drop(self.views.remove(&view)),
+            Request::Get { request, view, key } => {
+                let value = self.view(view).and_then(|view| view.get(&key));
+                self.answer(&Response::Value { request, value });
+            }
+            Request::Range { request, view, begin, end, backward, rows, bytes } => {
+                let direction = if backward { Direction::Backward } else { Direction::Forward };
+                let want = Want { rows: rows.min(MOST.rows), bytes: bytes.min(MOST.bytes) };
+                let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
+                self.answer(&Response::Rows { request, rows });
+            }
+            Request::Commit { request, commit } => self.commit(request, commit),
+            Request::Arm { watch, key, baseline } => self.arm(watch, &key, baseline)?,
+            Request::Disarm { watch } => {
+                let armed = self.watches.lock().remove(&watch);
+                if let Some(armed) = armed {
+                    armed.fail(Code::OPERATION_CANCELLED);
+                }
+            }
+            Request::Reveal { version } => self.engine.reveal(version),
+        }
+        Ok(())
+    }
+
+    fn open_view(&mut self, id: u64, version: Option<i64>) -> Result<(), SessionError> {
+        if self.views.len() >= MAX_VIEWS {
+            return Err(SessionError::TooMuch);
+        }
+        let view = match version {
+            Some(version) => self.engine.read_at(version),
+            None => Ok(self.engine.read()),
+        };
+        self.answer(&Response::View {
+            view: id,
+            version: view.as_ref().map(|view| view.version).map_err(|e| *e),
+        });
+        self.views.insert(id, view);
+        Ok(())
+    }
+
+    /// A view by its id. One that the guest never opened is gone, to all intents.
+    fn view(&self, id: u64) -> Result<&View> {
+        match self.views.get(&id) {
+            Some(view) => view.as_ref().map_err(|code| *code),
+            None => Err(Code::TRANSACTION_TOO_OLD),
+        }
+    }
+
+    fn commit(&self, request: u64, commit: Commit) {
+        let outbox = Arc::clone(&self.outbox);
+        let answer = Answer::new(move |result| {
+            outbox.push(|frame| Response::Committed { request, result }.encode(frame));
+            // This is the committer's thread: it has no time to write to sockets.
+            outbox.leave();
+        });
+        let read_version = match commit.base {
+            Base::Now => Ok(self.engine.read().version),
+            Base::Version(version) => Ok(version),
+            Base::View(view) => self.view(view).map(|view| view.version),
+        };
+        match read_version {
+            Ok(read_version) => self.engine.commit(CommitRequest {
+                read_version,
+                reads: commit.reads,
+                report_conflicts: commit.report_conflicts,
+                writes: commit.writes,
+                mutations: commit.mutations,
+                answer,
+            }),
+            Err(code) => answer.give(Err(code.into())),
+        }
+    }
+
+    fn arm(&self, watch: u64, key: &[u8], baseline: Option<Bytes>) -> Result<(), SessionError> {
+        let future = Future::pending();
+        {
+            let mut watches = self.watches.lock();
+            if watches.len() >= MAX_WATCHES {
+                return Err(SessionError::TooMuch);
+            }
+            // A guest that is not sure arms a watch again.
+            if watches.contains_key(&watch) {
+                return Ok(());
+            }
+            watches.insert(watch, Arc::clone(&future));
+        }
+        let (watches, outbox, fired) =
+            (Arc::clone(&self.watches), Arc::clone(&self.outbox), Arc::downgrade(&future));
+        future.hook(Box::new(move || {
+            // One that the guest has disarmed is not there any more, and nobody waits for it.
+            if watches.lock().remove(&watch).is_none() {
+                return;
+            }
+            let error = fired.upgrade().and_then(|future| future.result().err());
+            outbox.push(|frame| Response::Fired { watch, error }.encode(frame));
+            outbox.leave();
+        }));
+        self.engine.arm(key, baseline, &future);
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Lets go of the watches outside their lock: each ends in a hook that takes it.
+        let watches = std::mem::take(&mut *self.watches.lock());
+        for future in watches.into_values() {
+            future.fail(Code::OPERATION_CANCELLED);
+        }
+    }
+}
+
+fn read_rows(view: &View, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {
+    let mut rows = RowSet::default();
+    let _ = view.scan(begin, end, direction, &mut |key, value| {
+        rows.push(key, value);
+        rows.more = want.is_met_by(&rows);
+        if rows.more { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+    })?;
+    Ok(rows)
+}

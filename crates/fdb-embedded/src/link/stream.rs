@@ -1,0 +1,258 @@
+//! A framed connection over a Unix socket: frames in, frames out, and whose process is at the other end.
+//!
+//! A frame is its length in four bytes, little-endian, and that many bytes of message. Sending never blocks the
+//! thread that does it: what the socket does not take at once is left to the connection's writer thread.
+
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags};
+
+use super::wire::Malformed;
+
+/// Longest frame that is read, bytes: a transaction of FoundationDB's limit fits, with what surrounds it.
+pub const MAX_FRAME: usize = 16 << 20;
+/// Bytes that are read at once.
+const READ_CHUNK: usize = 64 << 10;
+const LENGTH_BYTES: usize = 4;
+
+/// Takes frames off a socket.
+pub struct Frames<'s> {
+    socket: &'s UnixStream,
+    buffer: Vec<u8>,
+    /// Where the next frame begins in the buffer.
+    start: usize,
+    /// How much of the buffer is filled.
+    end: usize,
+}
+
+impl<'s> Frames<'s> {
+    /// Frames from the start of a connection.
+    pub fn new(socket: &'s UnixStream) -> Frames<'s> {
+        Frames { socket, buffer: vec![0; READ_CHUNK], start: 0, end: 0 }
+    }
+
+    /// Is the next frame here already, so that [`Frames::next`] will not wait?
+    pub fn is_next_here(&self) -> bool {
+        let here = &self.buffer[self.start..self.end];
+        let length = here.first_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length) as usize);
+        length.is_some_and(|length| here.len() - LENGTH_BYTES >= length)
+    }
+
+    /// The next frame; `None` when the other end has closed.
+    pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        if !self.fill(LENGTH_BYTES)? {
+            return Ok(None);
+        }
+        let length = self.buffer[self.start..].first_chunk::<LENGTH_BYTES>().expect("they were just read");
+        let length = u32::from_le_bytes(*length) as usize;
+        if length > MAX_FRAME {
+            return Err(io::Error::new(ErrorKind::InvalidData, Malformed("a frame is too long")));
+        }
+        if !self.fill(LENGTH_BYTES + length)? {
+            return Ok(None);
+        }
+        let begin = self.start + LENGTH_BYTES;
+        self.start = begin + length;
+        Ok(Some(&self.buffer[begin..self.start]))
+    }
+
+    /// Reads until `wanted` bytes lie in the buffer; false when the connection ends before.
+    fn fill(&mut self, wanted: usize) -> io::Result<bool> {
+        if self.end - self.start >= wanted {
+            return Ok(true);
+        }
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        // A large frame's buffer is not kept for the small ones that follow.
+        let room = wanted.max(READ_CHUNK);
+        if self.buffer.len() != room && self.end <= room {
+            self.buffer.resize(room, 0);
+            self.buffer.shrink_to_fit();
+        }
+        while self.end < wanted {
+            match rustix::net::recv(self.socket, &mut self.buffer[self.end..], RecvFlags::empty()) {
+                Ok((_, 0)) => return Ok(false),
+                Ok((_, read)) => self.end += read,
+                Err(Errno::INTR) => {}
+                Err(Errno::CONNRESET) => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+}
+
+#[derive(Default)]
+struct Outgoing {
+    bytes: Vec<u8>,
+    /// Some thread is writing what it took out of `bytes`.
+    is_writing: bool,
+    /// The writer thread is to write the rest.
+    is_left_over: bool,
+    /// Nobody waits any more for the other end to read.
+    hurries: bool,
+    closed: bool,
+}
+
+/// Frames on their way out.
+pub struct Outbox {
+    socket: UnixStream,
+    outgoing: Mutex<Outgoing>,
+    /// The writer thread has something to do.
+    work: Condvar,
+    /// Some bytes are gone.
+    drained: Condvar,
+}
+
+impl Outbox {
+    /// An empty outbox of a connection.
+    pub fn new(socket: UnixStream) -> Outbox {
+        Outbox { socket, outgoing: Mutex::default(), work: Condvar::new(), drained: Condvar::new() }
+    }
+
+    /// The connection.
+    pub fn socket(&self) -> &UnixStream {
+        &self.socket
+    }
+
+    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows.
+    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+        let mut outgoing = self.outgoing.lock();
+        if outgoing.closed {
+            return;
+        }
+        let bytes = &mut outgoing.bytes;
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0; LENGTH_BYTES]);
+        encode(bytes);
+        let length = bytes.len() - start - LENGTH_BYTES;
+        let length = u32::try_from(length).expect("a message is far smaller than 4 GiB");
+        bytes[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+    }
+
+    /// Sends what the socket takes without blocking, and leaves the rest to the writer thread.
+    pub fn flush(&self) {
+        let mut outgoing = self.outgoing.lock();
+        while !outgoing.is_writing && !outgoing.is_left_over && !outgoing.bytes.is_empty() {
+            let rest = self.write(&mut outgoing, SendFlags::DONTWAIT);
+            if !rest.is_empty() {
+                let newer = std::mem::replace(&mut outgoing.bytes, rest);
+                outgoing.bytes.extend_from_slice(&newer);
+                self.leave_to_writer(&mut outgoing);
+            }
+        }
+    }
+
+    /// Has the writer thread send what is there, for a caller that has no time for it.
+    pub fn leave(&self) {
+        let mut outgoing = self.outgoing.lock();
+        if !outgoing.bytes.is_empty() && !outgoing.is_left_over {
+            self.leave_to_writer(&mut outgoing);
+        }
+    }
+
+    fn leave_to_writer(&self, outgoing: &mut Outgoing) {
+        outgoing.is_left_over = true;
+        self.work.notify_one();
+    }
+
+    /// Waits until fewer than `bytes` are on their way.
+    pub fn wait_below(&self, bytes: usize) {
+        let mut outgoing = self.outgoing.lock();
+        while outgoing.bytes.len() >= bytes && !outgoing.closed && !outgoing.hurries {
+            self.drained.wait(&mut outgoing);
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn len(&self) -> usize {
+        self.outgoing.lock().bytes.len()
+    }
+
+    /// The writer thread's work, until the connection is closed.
+    pub fn run_writer(&self) {
+        let mut outgoing = self.outgoing.lock();
+        while !outgoing.closed {
+            if outgoing.is_writing || outgoing.bytes.is_empty() {
+                self.work.wait(&mut outgoing);
+            } else {
+                outgoing.is_left_over = false;
+                self.write(&mut outgoing, SendFlags::empty());
+            }
+        }
+    }
+
+    /// Takes what waits and writes it with the lock released. Returns what was not written.
+    fn write(&self, outgoing: &mut MutexGuard<'_, Outgoing>, flags: SendFlags) -> Vec<u8> {
+        let mut bytes = std::mem::take(&mut outgoing.bytes);
+        outgoing.is_writing = true;
+        let written = MutexGuard::unlocked(outgoing, || send(&self.socket, &bytes, flags));
+        outgoing.is_writing = false;
+        if outgoing.is_left_over {
+            self.work.notify_one();
+        }
+        self.drained.notify_all();
+        match written {
+            Ok(written) if written == bytes.len() => {
+                bytes.clear();
+                if outgoing.bytes.is_empty() && bytes.capacity() <= READ_CHUNK {
+                    outgoing.bytes = std::mem::take(&mut bytes);
+                }
+            }
+            Ok(written) => drop(bytes.drain(..written)),
+            Err(_) => {
+                // The reader of this connection sees its end and cleans up.
+                bytes.clear();
+                self.end(outgoing);
+            }
+        }
+        bytes
+    }
+
+    /// Makes the connection's reader find its end; what is to be sent still can be.
+    pub fn stop_reading(&self) {
+        self.outgoing.lock().hurries = true;
+        self.drained.notify_all();
+        // It fails only when the connection has ended already.
+        let _ = self.socket.shutdown(Shutdown::Read);
+    }
+
+    /// Ends the connection: its reader finds the end, its writer returns, later frames are dropped.
+    pub fn close(&self) {
+        self.end(&mut self.outgoing.lock());
+    }
+
+    fn end(&self, outgoing: &mut Outgoing) {
+        outgoing.closed = true;
+        outgoing.bytes = Vec::new();
+        // It fails only when the connection has ended already.
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.work.notify_all();
+        self.drained.notify_all();
+    }
+}
+
+/// Sends all of `bytes`, or as much as goes without blocking if the flags say so. A closed peer is an error here and
+/// never a signal: the program around this library may not ignore SIGPIPE.
+fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match rustix::net::send(socket, &bytes[sent..], flags | SendFlags::NOSIGNAL) {
+            Ok(more) => sent += more,
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(sent)
+}
+
+/// May the process at the other end share this directory: is it of this user, or root's?
+pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
+    Ok(peer.is_root() || peer == rustix::process::geteuid())
+}

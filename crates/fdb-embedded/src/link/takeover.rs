@@ -1,0 +1,157 @@
+//! Becoming the directory's host or a guest of it, at first and whenever the host goes away.
+
+use std::path::Path;
+use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::guest::{ConnectError, Events, Guest};
+use super::host::Host;
+use super::{Link, Now, Role};
+use crate::engine::{Engine, OpenError};
+use crate::error::Code;
+
+/// Between two attempts while somebody else is coming or going.
+pub(super) const PAUSE: Duration = Duration::from_millis(5);
+
+/// What this process can be to the directory.
+pub(super) enum Place {
+    Host { engine: Arc<Engine>, host: Host },
+    Guest(Arc<Guest>),
+}
+
+/// Tries once. `OpenError::Held` says to try again: whoever holds the directory does not listen yet, or any more.
+pub(super) fn attempt(path: &Path) -> Result<Place, OpenError> {
+    let held = match Engine::open(path) {
+        Ok(engine) => {
+            let engine = Arc::new(engine);
+            let host = Host::listen(path, &engine);
+            let host = host.map_err(|source| OpenError::Io { path: path.join("socket"), source })?;
+            return Ok(Place::Host { engine, host });
+        }
+        Err(held @ OpenError::Held { .. }) => held,
+        Err(error) => return Err(error),
+    };
+    match Guest::connect(path) {
+        Ok(guest) => Ok(Place::Guest(guest)),
+        Err(ConnectError::Absent) => Err(held),
+        Err(error) => Err(OpenError::Host { path: path.to_path_buf(), reason: error.to_string() }),
+    }
+}
+
+struct GuestOf(Weak<Link>);
+
+impl Events for GuestOf {
+    fn fired(&self, watch: u64, error: Option<Code>) {
+        let Some(link) = self.0.upgrade() else { return };
+        let watch = link.watches.lock().remove(&watch);
+        let Some(watch) = watch else { return };
+        match error {
+            None => watch.future.succeed(),
+            Some(code) => watch.future.fail(code),
+        };
+    }
+
+    fn lost(&self) {
+        if let Some(link) = self.0.upgrade() {
+            link.find_host();
+        }
+    }
+}
+
+impl Link {
+    /// Takes its place, arms the watches there, and wakes what has waited for it.
+    pub(super) fn settle(self: &Arc<Self>, place: Place) {
+        let mut role = self.role.write();
+        if matches!(*role, Role::Closed(_)) {
+            drop(role);
+            return Role::from(place).end();
+        }
+        if let Place::Guest(guest) = &place
+            && let Err(error) = guest.start(GuestOf(Arc::downgrade(self)))
+        {
+            crate::report(&format!("cannot start a thread for the embedded database: {error}"));
+            guest.close();
+            drop(role);
+            return self.fail(Code::PLATFORM_ERROR);
+        }
+        let before = std::mem::replace(&mut *role, place.into());
+        drop(role);
+        self.arm_again();
+        if let Role::Between(waiting) = before {
+            waiting.into_inner().into_iter().for_each(|then| then());
+        }
+    }
+
+    /// Arms what was armed at the last host.
+    fn arm_again(&self) {
+        let watches = self.watches.lock();
+        let all: Vec<_> = watches
+            .iter()
+            .map(|(id, watch)| (*id, watch.key.clone(), watch.baseline.clone(), Arc::clone(&watch.future)))
+            .collect();
+        drop(watches);
+        for (id, key, baseline, future) in all {
+            match self.now() {
+                Now::Host(engine) => engine.arm(&key, baseline, &future),
+                Now::Guest(guest) => guest.arm(id, &key, baseline),
+                // It will be done when that has changed.
+                Now::Unsettled | Now::Failed(_) => return,
+            }
+        }
+    }
+
+    /// The host is gone: become the next, or find it. On the thread of the connection that has ended.
+    fn find_host(self: &Arc<Self>) {
+        {
+            let mut role = self.role.write();
+            if !matches!(*role, Role::Guest(_)) {
+                return;
+            }
+            *role = Role::Between(Mutex::default());
+        }
+        let (link, directory) = (Arc::downgrade(self), self.directory.clone());
+        loop {
+            // Whoever drops the last handle meanwhile ends the search.
+            let Some(link) = link.upgrade() else { return };
+            if matches!(*link.role.read(), Role::Closed(_)) {
+                return;
+            }
+            match attempt(&directory) {
+                Ok(place) => return link.settle(place),
+                Err(OpenError::Held { .. }) => {}
+                Err(error) => {
+                    crate::report(&format!(
+                        "no other process hosts the database any more, and this one cannot: {error}"
+                    ));
+                    return link.fail(Code::IO_ERROR);
+                }
+            }
+            drop(link);
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// There is no host any more: everything fails from now on.
+    fn fail(&self, code: Code) {
+        let before = std::mem::replace(&mut *self.role.write(), Role::Failed(code));
+        if let Role::Between(waiting) = before {
+            waiting.into_inner().into_iter().for_each(|then| then());
+        }
+        let watches = std::mem::take(&mut *self.watches.lock());
+        for watch in watches.into_values() {
+            watch.future.fail(code);
+        }
+    }
+}
+
+impl From<Place> for Role {
+    fn from(place: Place) -> Role {
+        match place {
+            Place::Host { engine, host } => Role::Host { engine, host },
+            Place::Guest(guest) => Role::Guest(guest),
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! A read version and what can be read at it, wherever the engine is.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::remote::{Fetch, RemoteView, Then};
+use crate::engine;
+use crate::error::Result;
+use crate::rows::{Direction, Visit, Want};
+
+/// The database at one version.
+#[derive(Debug, Clone)]
+pub enum View {
+    /// Of this process's engine: everything is here.
+    Here(engine::View),
+    /// Of another's: reads fail with [`crate::Code::MISSING`] until what they need has been fetched.
+    There(Arc<RemoteView>),
+}
+
+/// What a read is missing.
+pub struct Missing {
+    view: Arc<RemoteView>,
+    fetch: Fetch,
+}
+
+impl Missing {
+    /// Has it fetched; `then` is called when it is here, or never will be.
+    pub fn fetch(self, then: Then) {
+        self.view.guest().fetch(&self.view, self.fetch, then);
+    }
+}
+
+impl View {
+    /// The version; a commit of this transaction conflicts with writes after it.
+    pub fn version(&self) -> Result<i64> {
+        match self {
+            Self::Here(view) => Ok(view.version),
+            Self::There(view) => view.version(),
+        }
+    }
+
+    /// The version, if it is known by now.
+    #[must_use]
+    pub fn known_version(&self) -> Option<i64> {
+        match self {
+            Self::Here(view) => Some(view.version),
+            Self::There(view) => view.known_version(),
+        }
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match self {
+            Self::Here(view) => view.get(key),
+            Self::There(view) => view.get(key),
+        }
+    }
+
+    /// Visits the rows of `[begin, end)` until the visitor breaks. `want` says about how many it will take.
+    pub fn scan(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        want: Want,
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        match self {
+            Self::Here(view) => view.scan(begin, end, direction, visit),
+            Self::There(view) => view.scan(begin, end, direction, want, visit),
+        }
+    }
+
+    /// What the read that has just failed was missing.
+    #[must_use]
+    pub fn missing(&self) -> Option<Missing> {
+        let Self::There(view) = self else { return None };
+        view.take_wanted().map(|fetch| Missing { view: Arc::clone(view), fetch })
+    }
+
+    /// Forgets what earlier reads have fetched, if it is much.
+    pub fn trim(&self) {
+        if let Self::There(view) = self {
+            view.trim();
+        }
+    }
+}
