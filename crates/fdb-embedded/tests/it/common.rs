@@ -2,7 +2,13 @@
 //!
 //! With `KVQUEUE_TEST_CLUSTER_FILE` set the tests run on that cluster instead of the embedded engine, one after
 //! the other, and **each clears the whole cluster first**: the same expectations then hold for FoundationDB itself.
+//!
+//! With `KVQUEUE_TEST_GUEST` set each embedded database is hosted by a process of its own, and the tests are its guests:
+//! the same expectations then hold over the socket.
 
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fdb_embedded::Network;
@@ -20,8 +26,8 @@ pub struct Scratch {
 
 /// Where a throw-away database is.
 pub enum Place {
-    /// In a temporary directory.
-    Directory(TempDir),
+    /// In a temporary directory, perhaps with the process that hosts it.
+    Directory(TempDir, Option<Helper>),
     /// On the cluster that the environment names.
     Cluster {
         /// Ends with the value.
@@ -30,10 +36,11 @@ pub enum Place {
 }
 
 impl Place {
-    /// The database's URL, if it is an embedded one; tests of the engine alone end early without.
+    /// The database's URL, if this process hosts it; tests of the engine alone end early without.
     pub fn embedded_url(&self) -> Option<String> {
         match self {
-            Place::Directory(dir) => Some(format!("embedded:{}", dir.path().display())),
+            Place::Directory(_, Some(_)) => None,
+            Place::Directory(dir, None) => Some(format!("embedded:{}", dir.path().display())),
             Place::Cluster { .. } => None,
         }
     }
@@ -58,6 +65,77 @@ pub fn scratch() -> Scratch {
         return Scratch { db: Arc::new(db), place: Place::Cluster { _turn: turn } };
     }
     let dir = tempfile::tempdir().unwrap();
+    let host =
+        std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Helper::start("common::helper_hosts", dir.path()));
     let db = Database::from_path(&format!("embedded:{}", dir.path().display())).unwrap();
-    Scratch { db: Arc::new(db), place: Place::Directory(dir) }
+    Scratch { db: Arc::new(db), place: Place::Directory(dir, host) }
+}
+
+/// Another process: an ignored test of this binary, which works on a directory until its standard input ends.
+pub struct Helper {
+    /// The process.
+    pub child: Child,
+    /// What it prints, line by line.
+    pub lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    /// Its standard input.
+    pub stdin: Option<ChildStdin>,
+}
+
+/// Tells a helper which directory to work on.
+const DIRECTORY: &str = "FDB_EMBEDDED_HELPER_DIRECTORY";
+
+impl Helper {
+    /// Starts the ignored test `name` and waits until it says that it is ready.
+    pub fn start(name: &str, directory: &Path) -> Helper {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", name])
+            .env(DIRECTORY, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("ready"));
+        assert!(is_ready, "the helper {name} ended early");
+        Helper { child, lines, stdin }
+    }
+
+    /// The directory, in the helper.
+    pub fn directory() -> Option<std::path::PathBuf> {
+        std::env::var_os(DIRECTORY).map(Into::into)
+    }
+
+    /// In the helper: says that it is ready and waits for the end of its input.
+    pub fn ready_until_told() {
+        println!("\nready");
+        std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        if std::thread::panicking() {
+            // It may be stopped, or wait for something that the test was to do.
+            let _ = self.child.kill();
+        }
+        // One that a test has killed is waited for already.
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_hosts() {
+    let Some(directory) = Helper::directory() else { return };
+    network();
+    let _db = Database::from_path(&format!("embedded:{}", directory.display())).unwrap();
+    Helper::ready_until_told();
 }

@@ -12,4 +12,5 @@
 mod common;
 mod crash;
 mod model;
+mod processes;
 mod transactions;

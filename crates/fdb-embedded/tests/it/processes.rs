@@ -1,0 +1,343 @@
+//! Several processes on one directory: sharing, taking over, being stopped, and talking nonsense.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use foundationdb::options::{MutationType, TransactionOption};
+use foundationdb::{Database, FdbError, RangeOption};
+use futures::executor::block_on;
+use tempfile::TempDir;
+
+use crate::common::{Helper, network};
+
+const NOT_COMMITTED: i32 = 1020;
+const TIMED_OUT: i32 = 1031;
+
+fn open(dir: &Path) -> Database {
+    network();
+    Database::from_path(&format!("embedded:{}", dir.display())).unwrap()
+}
+
+/// A directory that another process hosts, and a handle of this one on it.
+fn guest() -> (TempDir, Helper, Database) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Helper::start("common::helper_hosts", dir.path());
+    let db = open(dir.path());
+    (dir, host, db)
+}
+
+fn get(db: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
+    block_on(async { Ok(db.create_trx()?.get(key, false).await?.map(|value| value.to_vec())) })
+}
+
+fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
+    let tr = db.create_trx()?;
+    tr.set(key, value);
+    block_on(tr.commit()).map(drop).map_err(FdbError::from)
+}
+
+/// Runs until it succeeds, as every retry loop does.
+fn insist<T>(what: impl Fn() -> Result<T, FdbError>) -> T {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match what() {
+            Ok(value) => return value,
+            Err(error) => {
+                assert!(error.is_retryable(), "{error}");
+                assert!(Instant::now() < deadline, "it still fails after 20 s: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_guest_takes_over_from_a_host_that_is_killed_and_one_that_ends() {
+    for kill in [true, false] {
+        let (_dir, mut host, db) = guest();
+        set(&db, b"k", b"before").unwrap();
+        let version = block_on(db.create_trx().unwrap().get_read_version()).unwrap();
+        let watching = db.create_trx().unwrap();
+        let watch = watching.watch(b"k");
+        block_on(watching.commit()).unwrap();
+        let old = db.create_trx().unwrap();
+        block_on(old.get(b"k", false)).unwrap();
+        old.set(b"k", b"of a transaction that began at the old host");
+
+        let ended = Instant::now();
+        if kill {
+            host.kill();
+        } else {
+            drop(host);
+        }
+        assert_eq!(insist(|| get(&db, b"k")).as_deref(), Some(&b"before"[..]));
+        let taken = ended.elapsed();
+        assert!(taken < Duration::from_secs(1), "the take-over took {taken:?}");
+        assert!(block_on(db.create_trx().unwrap().get_read_version()).unwrap() > version);
+
+        let error = block_on(old.commit()).map(drop).unwrap_err();
+        assert!(error.is_retryable_not_committed(), "{error}");
+        set(&db, b"k", b"after").unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime
+            .block_on(async { tokio::time::timeout(Duration::from_secs(10), watch).await })
+            .expect("the watch is armed at the new host")
+            .unwrap();
+    }
+}
+
+#[test]
+fn processes_conflict_with_each_other_as_transactions_do() {
+    let (dir, _host, db) = guest();
+    let increment = |_| Helper::start("processes::helper_increments", dir.path());
+    let mut helpers: Vec<Helper> = (0..3).map(increment).collect();
+    for helper in &mut helpers {
+        drop(helper.stdin.take());
+        assert!(helper.child.wait().unwrap().success());
+    }
+    let total = u64::from_le_bytes(get(&db, b"counter").unwrap().unwrap().try_into().unwrap());
+    assert_eq!(total, 3 * INCREMENTS);
+}
+
+const INCREMENTS: u64 = 300;
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_increments() {
+    let Some(directory) = Helper::directory() else { return };
+    let db = open(&directory);
+    println!("\nready");
+    for _ in 0..INCREMENTS {
+        block_on(db.run(|tr, _| async move {
+            let old = tr.get(b"counter", false).await?;
+            let old = old.map_or(0, |old| u64::from_le_bytes(old[..].try_into().expect("eight bytes")));
+            tr.set(b"counter", &(old + 1).to_le_bytes());
+            Ok(())
+        }))
+        .unwrap();
+    }
+}
+
+#[test]
+fn a_conflict_is_reported_with_its_keys_over_the_socket() {
+    let (_dir, _host, db) = guest();
+    let tr = db.create_trx().unwrap();
+    tr.set_option(TransactionOption::ReportConflictingKeys).unwrap();
+    block_on(tr.get(b"a", false)).unwrap();
+    block_on(tr.get(b"c", false)).unwrap();
+    tr.set(b"z", b"");
+    set(&db, b"c", b"changed").unwrap();
+    let refused = block_on(tr.commit()).map(drop).unwrap_err();
+    assert_eq!(refused.code(), NOT_COMMITTED);
+    let ranges = block_on(refused.conflicting_keys()).unwrap();
+    let ranges: Vec<_> = ranges.iter().map(|range| (range.begin().to_vec(), range.end().to_vec())).collect();
+    assert_eq!(ranges, [(b"c".to_vec(), b"c\0".to_vec())]);
+}
+
+/// Rounds of killing whoever hosts while everybody commits.
+const ROUNDS: usize = 6;
+
+#[test]
+fn what_is_acknowledged_anywhere_survives_the_death_of_host_after_host() {
+    let seed = RandomState::new().build_hasher().finish();
+    println!("delays from {seed}");
+    let dir = tempfile::tempdir().unwrap();
+    let mut helpers: Vec<Helper> =
+        (0..ROUNDS).map(|_| Helper::start("processes::helper_appends_forever", dir.path())).collect();
+    let mut acknowledged = BTreeSet::new();
+    // The first of those left is the one that has been here longest; now and then it is not the host, which must not matter.
+    while !helpers.is_empty() {
+        std::thread::sleep(Duration::from_millis(100 + (seed >> helpers.len()) % 150));
+        let host: u32 = std::fs::read_to_string(dir.path().join("lock")).unwrap().trim().parse().unwrap();
+        let victim = helpers.iter().position(|helper| helper.child.id() == host).unwrap_or(0);
+        let mut victim = helpers.remove(victim);
+        victim.kill();
+        let acks = victim.lines.by_ref().map_while(Result::ok);
+        acknowledged
+            .extend(acks.filter_map(|line| Some(line.strip_prefix("ack ")?.strip_suffix(" .")?.to_owned())));
+    }
+    let db = open(dir.path());
+    let range = RangeOption {
+        mode: foundationdb::options::StreamingMode::WantAll,
+        ..RangeOption::from((&b"a/"[..], &b"a0"[..]))
+    };
+    let mut stored = BTreeSet::new();
+    block_on(async {
+        use futures::TryStreamExt;
+        let tr = db.create_trx().unwrap();
+        let rows: Vec<_> = tr.get_ranges_keyvalues(range, true).try_collect().await.unwrap();
+        stored.extend(rows.iter().map(|row| String::from_utf8(row.key()[2..].to_vec()).unwrap()));
+    });
+    let lost: Vec<_> = acknowledged.difference(&stored).collect();
+    assert!(lost.is_empty(), "seed {seed}: lost {lost:?}");
+    assert!(acknowledged.len() > 10 * ROUNDS, "only {} commits were made", acknowledged.len());
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_appends_forever() {
+    let Some(directory) = Helper::directory() else { return };
+    let db = open(&directory);
+    println!("\nready");
+    let own = std::process::id();
+    for n in 0u64.. {
+        let name = format!("{own}-{n}");
+        insist(|| {
+            let tr = db.create_trx()?;
+            tr.set(format!("a/{name}").as_bytes(), b"");
+            tr.atomic_op(b"count", &1u64.to_le_bytes(), MutationType::Add);
+            block_on(tr.commit()).map(drop).map_err(FdbError::from)
+        });
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "ack {name} .").unwrap();
+        out.flush().unwrap();
+    }
+}
+
+fn signal(helper: &Helper, name: &str) {
+    let pid = helper.child.id().to_string();
+    assert!(std::process::Command::new("kill").args([name, &pid]).status().unwrap().success());
+    // The signal is on its way: a thread that runs on another core goes on for a moment.
+    while name == "-STOP" && !is_stopped(&pid) {
+        std::thread::yield_now();
+    }
+}
+
+fn is_stopped(pid: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.map_while(Result::ok).all(|thread| {
+        let state = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        state.rsplit_once(')').is_none_or(|(_, rest)| rest.starts_with(" T"))
+    })
+}
+
+#[test]
+fn a_host_that_is_stopped_makes_its_guests_wait_and_nothing_else() {
+    let (_dir, host, db) = guest();
+    set(&db, b"k", b"1").unwrap();
+    signal(&host, "-STOP");
+    // A transaction's own timeout still ends it, whatever it waits for.
+    for commits in [false, true] {
+        let tr = db.create_trx().unwrap();
+        tr.set_option(TransactionOption::Timeout(200)).unwrap();
+        let began = Instant::now();
+        let error = if commits {
+            tr.set(b"k", b"perhaps");
+            block_on(tr.commit()).map(drop).map_err(FdbError::from).unwrap_err()
+        } else {
+            block_on(tr.get(b"k", false)).map(drop).unwrap_err()
+        };
+        assert_eq!(error.code(), TIMED_OUT);
+        assert!(began.elapsed() < Duration::from_secs(5));
+    }
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            set(&db, b"k2", b"after").unwrap();
+            is_done.store(true, Ordering::Release);
+        });
+        std::thread::sleep(Duration::from_millis(1_500));
+        assert!(!is_done.load(Ordering::Acquire), "it cannot be committed without its host");
+        signal(&host, "-CONT");
+        waiting.join().unwrap();
+    });
+    assert_eq!(get(&db, b"k2").unwrap().as_deref(), Some(&b"after"[..]));
+}
+
+#[test]
+fn a_guest_that_is_stopped_does_not_hold_up_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let mut stopped = Helper::start("processes::helper_reads_much", dir.path());
+    std::thread::sleep(Duration::from_millis(200));
+    signal(&stopped, "-STOP");
+    let began = Instant::now();
+    for n in 0u32..200 {
+        set(&db, &n.to_be_bytes(), &[7; 100]).unwrap();
+    }
+    assert!(began.elapsed() < Duration::from_secs(10), "commits took {:?}", began.elapsed());
+    signal(&stopped, "-CONT");
+    drop(stopped.stdin.take());
+    assert!(stopped.child.wait().unwrap().success(), "it goes on where it was stopped");
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_reads_much() {
+    let Some(directory) = Helper::directory() else { return };
+    let db = open(&directory);
+    for n in 0u32..50 {
+        insist(|| set(&db, &[b"big", &n.to_be_bytes()[..]].concat(), &[1; 90_000]));
+    }
+    println!("\nready");
+    let told = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+            told.store(true, Ordering::Release);
+        });
+        while !told.load(Ordering::Acquire) {
+            // All at once, so that answers pile up when this process is stopped.
+            let tr = db.create_trx().unwrap();
+            let all = futures::future::join_all((0u32..50).map(|n| {
+                let key = [b"big", &n.to_be_bytes()[..]].concat();
+                let tr = &tr;
+                async move { tr.get(&key, true).await.map(drop) }
+            }));
+            for result in block_on(all) {
+                assert!(result.is_ok_and(|()| true) || result.is_err_and(|error| error.is_retryable()));
+            }
+        }
+    });
+}
+
+#[test]
+fn nonsense_on_the_socket_ends_that_connection_only() {
+    let seed: u64 = std::env::var("KVQUEUE_TEST_SEED")
+        .ok()
+        .and_then(|s| s.parse().ok())
+        .unwrap_or_else(|| RandomState::new().build_hasher().finish());
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    set(&db, b"k", b"kept").unwrap();
+    let mut state = seed | 1;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..300 {
+        let mut socket = UnixStream::connect(dir.path().join("socket")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut bytes = Vec::new();
+        if round % 3 > 0 {
+            // A proper greeting, and then frames of random kinds.
+            bytes.extend_from_slice(&[13, 0, 0, 0, 1]);
+            bytes.extend_from_slice(b"fdb-embd");
+            bytes.extend_from_slice(&1u32.to_le_bytes());
+        }
+        for _ in 0..random() % 20 {
+            let length = (random() % 60) as u32;
+            bytes.extend_from_slice(&length.to_le_bytes());
+            let kind = (random() % 11) as u8;
+            bytes.extend((0..length).map(|i| if i == 0 { kind } else { (random() % 5) as u8 }));
+        }
+        if round % 2 == 0 {
+            bytes.extend((0..random() % 200).map(|_| random() as u8));
+            bytes.extend_from_slice(&[0xff; 8]);
+        }
+        // The host may close before it has read all of it.
+        let _ = socket.write_all(&bytes);
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let end = socket.read_to_end(&mut Vec::new());
+        let timed_out = end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
+        assert!(!timed_out, "round {round}: the host keeps the connection (KVQUEUE_TEST_SEED={seed})");
+        assert!(get(&db, b"k").is_ok(), "round {round}: the host is hurt (KVQUEUE_TEST_SEED={seed})");
+    }
+    set(&db, b"k2", b"still takes commits").unwrap();
+}
