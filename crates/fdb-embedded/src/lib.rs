@@ -32,6 +32,7 @@ mod error;
 mod future;
 mod limits;
 mod network;
+mod network_options;
 mod options;
 mod range_set;
 mod rows;
