@@ -32,6 +32,7 @@ use Kind::{Any, Flag, Identifier, Int, Knob, OneOf, Text};
 
 /// Network options: code, name in the environment, value. Codes of 1000 and above are FoundationDB's own.
 const OPTIONS: &[(i32, &str, Kind)] = &[
+    (10, "LOCAL_ADDRESS", Any),
     (20, "CLUSTER_FILE", Any),
     (30, "TRACE_ENABLE", Any),
     (31, "TRACE_ROLL_SIZE", Int(0, i64::MAX)),
