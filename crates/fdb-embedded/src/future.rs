@@ -17,13 +17,19 @@ use crate::rows::{MappedRows, RowSet};
 #[expect(missing_docs, reason = "the variants are the C API's result types")]
 pub enum Output {
     Void,
+    Bool(bool),
     Int64(i64),
+    UInt64(u64),
+    Double(f64),
     Key(Bytes),
     Value(Option<Bytes>),
     Rows(RowSet),
     MappedRows(MappedRows),
     Keys(Vec<Bytes>),
+    KeyRanges(Vec<(Bytes, Bytes)>),
     Strings(Vec<std::ffi::CString>),
+    /// A cluster or database of the API before version 610: the cluster file's path.
+    ClusterFile(Option<std::ffi::CString>),
 }
 
 type Callback = Box<dyn FnOnce() + Send>;
@@ -77,11 +83,16 @@ impl Future {
 
     /// Gives the future its result, unless it already has one. True when this call did it.
     pub fn complete(&self, result: Result<Output>) -> bool {
+        self.complete_shared(result.map(Arc::new))
+    }
+
+    /// Like [`Future::complete`], with the result of another future.
+    pub fn complete_shared(&self, result: Result<Arc<Output>>) -> bool {
         let waiting = {
             let mut state = self.state.lock();
             let State::Pending(waiting) = &mut *state else { return false };
             let waiting = std::mem::take(waiting);
-            *state = State::Ready(result.map(Arc::new));
+            *state = State::Ready(result);
             self.ready.notify_all();
             waiting
         };
@@ -100,6 +111,16 @@ impl Future {
     /// Completes with an error.
     pub fn fail(&self, code: Code) -> bool {
         self.complete(Err(code))
+    }
+
+    /// Frees the value, if there is one; the future then fails with `FUTURE_RELEASED`.
+    pub fn release(&self) {
+        let released = match &mut *self.state.lock() {
+            State::Ready(result @ Ok(_)) => std::mem::replace(result, Err(Code::FUTURE_RELEASED)),
+            _ => return,
+        };
+        // A large value is freed without the lock.
+        drop(released);
     }
 
     /// Runs `callback` on the network thread once the result is there; at once, here, if it is there already.

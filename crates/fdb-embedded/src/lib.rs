@@ -33,6 +33,7 @@ mod future;
 mod limits;
 mod link;
 mod network;
+mod network_options;
 mod options;
 mod range_set;
 mod rows;

@@ -1,86 +1,17 @@
-//! Options of the network, a database and a transaction: their codes, values and defaults.
+//! Options of a database and a transaction: their codes, values and defaults.
 //!
 //! Source of the numbers: FoundationDB's published option list for API version 730.
 
 use crate::error::{Code, Result};
 use crate::limits::{MAX_WATCHES, TRANSACTION_SIZE};
 
-/// What kind of value an option takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Flag,
-    Int,
-    Text,
-}
-
-/// Network options by code. All are accepted; none changes what the embedded engine does.
-const NETWORK: &[(i32, Kind)] = &[
-    (10, Kind::Text),
-    (20, Kind::Text),
-    (30, Kind::Text),
-    (31, Kind::Int),
-    (32, Kind::Int),
-    (33, Kind::Text),
-    (34, Kind::Text),
-    (35, Kind::Text),
-    (36, Kind::Text),
-    (37, Kind::Flag),
-    (38, Kind::Flag),
-    (39, Kind::Text),
-    (40, Kind::Text),
-    (41, Kind::Text),
-    (42, Kind::Text),
-    (43, Kind::Text),
-    (45, Kind::Text),
-    (46, Kind::Text),
-    (47, Kind::Text),
-    (48, Kind::Flag),
-    (49, Kind::Flag),
-    (50, Kind::Int),
-    (51, Kind::Int),
-    (52, Kind::Text),
-    (53, Kind::Text),
-    (54, Kind::Text),
-    (60, Kind::Flag),
-    (61, Kind::Flag),
-    (62, Kind::Text),
-    (63, Kind::Text),
-    (64, Kind::Flag),
-    (65, Kind::Int),
-    (66, Kind::Text),
-    (67, Kind::Flag),
-    (68, Kind::Flag),
-    (69, Kind::Flag),
-    (70, Kind::Flag),
-    (71, Kind::Flag),
-    (72, Kind::Flag),
-    (80, Kind::Flag),
-    (81, Kind::Flag),
-    (82, Kind::Int),
-    (83, Kind::Int),
-    (90, Kind::Text),
-    (91, Kind::Text),
-    (1000, Kind::Text),
-    (1001, Kind::Flag),
-    (1002, Kind::Text),
-];
-
-/// Checks a network option.
-pub fn check_network(code: i32, value: Option<&[u8]>) -> Result<()> {
-    let (_, kind) = NETWORK.iter().find(|(known, _)| *known == code).ok_or(Code::INVALID_OPTION)?;
-    match kind {
-        Kind::Flag => flag(value),
-        Kind::Int => int(value, i64::MIN, i64::MAX).map(drop),
-        Kind::Text => Ok(()),
-    }
-}
-
-fn flag(value: Option<&[u8]>) -> Result<()> {
+/// A flag has no value.
+pub(crate) fn flag(value: Option<&[u8]>) -> Result<()> {
     if value.unwrap_or_default().is_empty() { Ok(()) } else { Err(Code::INVALID_OPTION_VALUE) }
 }
 
 /// An integer option is eight little-endian bytes.
-fn int(value: Option<&[u8]>, min: i64, max: i64) -> Result<i64> {
+pub(crate) fn int(value: Option<&[u8]>, min: i64, max: i64) -> Result<i64> {
     let bytes: [u8; 8] = value.and_then(|bytes| bytes.try_into().ok()).ok_or(Code::INVALID_OPTION_VALUE)?;
     let value = i64::from_le_bytes(bytes);
     if (min..=max).contains(&value) { Ok(value) } else { Err(Code::INVALID_OPTION_VALUE) }
@@ -281,7 +212,6 @@ mod tests {
         assert_eq!(options.set(51, None, true), Err(Code::CLIENT_INVALID_OPERATION));
         assert_eq!(options.set(30, Some(b"x"), false), Err(Code::INVALID_OPTION_VALUE));
         assert!(!TransactionOptions::is_known(9999));
-        assert_eq!(check_network(9999, None), Err(Code::INVALID_OPTION));
         assert_eq!(DatabaseOptions::default().set(9999, None), Err(Code::INVALID_OPTION));
     }
 

@@ -1,90 +1,17 @@
-//! Databases: opening, options, transactions.
+//! Databases: options, transactions, what they say of themselves, administration.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, c_char, c_double, c_int};
-use std::path::Path;
+use std::ffi::{c_double, c_int, c_void};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foundationdb_sys::{FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction, fdb_error_t};
+use foundationdb_sys::{FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction, fdb_bool_t, fdb_error_t};
 
 use super::handle::{self, forwarded};
-use super::{future, network, option_value, real, status};
+use super::transaction::CTransaction;
+use super::{bytes, future, option_value, real, status};
 use crate::client::{Database, Transaction};
-use crate::engine::OpenError;
-use crate::error::{Code, Result};
+use crate::error::Code;
 use crate::future::{Future, Output};
-
-/// Names the cluster file where a program gives none; `embedded:DIR` works there too.
-const CLUSTER_FILE_VARIABLE: &str = "FDB_CLUSTER_FILE";
-
-thread_local! {
-    static OPEN_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Why the last attempt to open a database on this thread failed, in words; the C API has only a number for it.
-#[must_use]
-pub fn open_error() -> Option<String> {
-    OPEN_ERROR.with_borrow(Clone::clone)
-}
-
-fn explain(error: &dyn std::error::Error) {
-    OPEN_ERROR.set(Some(error.to_string()));
-}
-
-fn code_of(error: &OpenError) -> Code {
-    match error {
-        OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
-        OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
-        OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
-        OpenError::Storage { .. } => Code::FILE_CORRUPT,
-    }
-}
-
-fn open_embedded(url: &str, directory: &Path) -> Result<*mut FDBDatabase> {
-    if !crate::network::is_setup() {
-        return Err(Code::NETWORK_NOT_SETUP);
-    }
-    let database: Arc<Database> = Database::open(url, directory).map_err(|error| {
-        explain(&error);
-        code_of(&error)
-    })?;
-    Ok(handle::give(database))
-}
-
-/// Opens a database: `embedded:DIR`, or a cluster file; null is the default cluster file.
-///
-/// # Safety
-/// `path` must be null or a NUL-terminated string, `out` a place for the handle.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn fdb_create_database(path: *const c_char, out: *mut *mut FDBDatabase) -> fdb_error_t {
-    OPEN_ERROR.set(None);
-    let url = if path.is_null() {
-        std::env::var(CLUSTER_FILE_VARIABLE).ok()
-    } else {
-        // SAFETY: the caller's promise.
-        unsafe { CStr::from_ptr(path) }.to_str().ok().map(str::to_owned)
-    };
-    if let Some((url, directory)) = url.as_deref().and_then(|url| Some((url, crate::url::directory(url)?))) {
-        return status(open_embedded(url, directory).map(|database| {
-            // SAFETY: the caller's promise.
-            unsafe { out.write(database) }
-        }));
-    }
-    let settings = match network::settings() {
-        Ok(settings) if crate::network::is_setup() => settings,
-        Ok(_) => return Code::NETWORK_NOT_SETUP.raw(),
-        Err(code) => return code.raw(),
-    };
-    match real::load(&settings) {
-        // SAFETY: the caller's arguments, passed on.
-        Ok(real) => unsafe { (real.create_database)(path, out) },
-        Err(error) => {
-            explain(&error);
-            Code::API_FUNCTION_MISSING.raw()
-        }
-    }
-}
 
 /// Frees the handle; transactions made from it live on.
 ///
@@ -104,6 +31,23 @@ pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
 const CLIENT_STATUS: &str = "{\"Healthy\":true,\"InitializationState\":\"created\",\"ProtocolVersion\":\"embedded\",\
                              \"Connections\":[],\"NumConnectionsFailed\":0}";
 
+/// The protocol version of FoundationDB 7.3, whose behaviour this is.
+pub(super) const PROTOCOL_VERSION: u64 = 0x0FDB_00B0_7300_0000;
+/// What FoundationDB adds to a protocol version to say how objects are encoded.
+const OBJECT_SERIALIZER: u64 = 1 << 60;
+
+/// FoundationDB wants a snapshot's id as so many hexadecimal digits.
+const SNAPSHOT_ID_DIGITS: usize = 32;
+
+/// Why no snapshot can be made: no command is allowed to make one, as in a cluster that has not been told otherwise.
+fn snapshot_error(id: &[u8]) -> Code {
+    if id.len() == SNAPSHOT_ID_DIGITS && id.iter().all(u8::is_ascii_hexdigit) {
+        Code::SNAPSHOT_PATH_NOT_ALLOWED
+    } else {
+        Code::SNAPSHOT_ID_INVALID
+    }
+}
+
 forwarded! {
     table RealDatabases in databases; handle FDBDatabase; object Arc<Database>;
     also { fn fdb_database_destroy(); }
@@ -120,18 +64,55 @@ forwarded! {
 
     /// A new transaction.
     fn fdb_database_create_transaction(database, out: *mut *mut FDBTransaction) -> fdb_error_t {
-        let transaction: Arc<Transaction> = Transaction::new(database);
-        out.write(handle::give(transaction));
+        out.write(handle::give(CTransaction::new(Transaction::new(database))));
         0
     }
 
     /// A key future: what the client says of itself, as JSON.
-    fn fdb_database_get_client_status(_database) -> *mut FDBFuture {
+    [since 730] fn fdb_database_get_client_status(_database) -> *mut FDBFuture {
         future::give(Future::ready(Ok(Output::Key(Bytes::from_static(CLIENT_STATUS.as_bytes())))))
     }
 
     /// How busy the network thread is, from 0 to 1: the embedded engine does no work there.
-    fn fdb_database_get_main_thread_busyness(_database) -> c_double {
+    [since 700] fn fdb_database_get_main_thread_busyness(_database) -> c_double {
         0.0
     }
+
+    /// A uint64 future: the servers' protocol version, once it is not the one expected.
+    [since 700] fn fdb_database_get_server_protocol(_database, expected: u64) -> *mut FDBFuture {
+        if expected & !OBJECT_SERIALIZER == PROTOCOL_VERSION {
+            // It does not change while the process lives.
+            return future::give(Future::pending());
+        }
+        future::give(Future::ready(Ok(Output::UInt64(PROTOCOL_VERSION | OBJECT_SERIALIZER))))
+    }
+
+    /// An int64 future: 1 if the server process at an address was restarted. There is none.
+    [since 700] fn fdb_database_reboot_worker(
+        _database, _address: *const u8, _address_length: c_int, _check: fdb_bool_t, _duration: c_int,
+    ) -> *mut FDBFuture {
+        future::give(Future::ready(Ok(Output::Int64(0))))
+    }
+
+    /// A void future: a data centre takes over. There is none.
+    [since 700] fn fdb_database_force_recovery_with_data_loss(
+        _database, _dcid: *const u8, _dcid_length: c_int,
+    ) -> *mut FDBFuture {
+        future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+    }
+
+    /// A void future: the servers run a snapshot command.
+    [since 700] fn fdb_database_create_snapshot(
+        _database, id: *const u8, id_length: c_int, _command: *const u8, _command_length: c_int,
+    ) -> *mut FDBFuture {
+        future::give(Future::ready(Err(snapshot_error(bytes(id, id_length)))))
+    }
+
+    /// A future of what clients of one cluster share, for FoundationDB's own use.
+    [since 710] fn fdb_database_create_shared_state(_database) -> *mut FDBFuture {
+        future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+    }
+
+    /// Takes up what clients of one cluster share, for FoundationDB's own use; nothing for an embedded database.
+    [since 710] fn fdb_database_set_shared_state(_database, _state: *mut c_void) {}
 }

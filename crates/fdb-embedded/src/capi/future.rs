@@ -1,57 +1,78 @@
 //! Futures: readiness, callbacks, results.
 
-use std::ffi::{c_char, c_int, c_void};
-use std::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::ffi::{c_char, c_double, c_int, c_void};
+use std::sync::Arc;
 
 use foundationdb_sys::{
-    FDBCallback, FDBFuture, FDBKey, FDBKeyValue, FDBMappedKeyValue, fdb_bool_t, fdb_error_t,
+    FDBCallback, FDBFuture, FDBKey, FDBKeyRange, FDBKeyValue, FDBMappedKeyValue, fdb_bool_t, fdb_error_t,
 };
+use parking_lot::Mutex;
 
+use super::arrays::{MappedArray, c_len, key_of, range_of, rows_of};
 use super::handle::{self, forwarded};
 use super::{real, status};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::rows::RowSet;
 
-/// What a future's handle points at: the future, and the C arrays that its getters hand out.
+/// What a future's handle points at: the future, and what its getters have handed out.
 pub(super) struct CFuture {
     future: Arc<Future>,
-    rows: OnceLock<Vec<FDBKeyValue>>,
-    keys: OnceLock<Vec<FDBKey>>,
-    strings: OnceLock<Vec<*const c_char>>,
+    memory: Mutex<Memory>,
+}
+
+/// What a future's getters have handed out.
+#[derive(Default)]
+struct Memory {
+    /// Successful getters less releases. A release that brings it to 0 frees the value.
+    gets: i32,
+    /// The C array of the value, once a getter has asked for it.
+    array: Array,
+}
+
+/// A slot for a C array that points into a future's value.
+#[derive(Default)]
+pub(super) struct Array(Option<Box<dyn Any>>);
+
+impl Array {
+    /// The array, made at first use; a future has but one kind.
+    fn get<T: 'static>(&mut self, make: impl FnOnce() -> T) -> Result<&T> {
+        let array = self.0.get_or_insert_with(|| Box::new(make()));
+        array.downcast_ref().ok_or(MISMATCH)
+    }
+
+    /// Where the array begins, and how many elements it has.
+    fn of<T: 'static>(&mut self, make: impl FnOnce() -> Vec<T>) -> Result<(*const T, c_int)> {
+        let array = self.get(make)?;
+        Ok((array.as_ptr(), c_len(array)))
+    }
 }
 
 /// Gives a future to the C side.
 pub(super) fn give(future: Arc<Future>) -> *mut FDBFuture {
-    let (rows, keys, strings) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-    handle::give(CFuture { future, rows, keys, strings })
-}
-
-fn c_len(bytes: &[u8]) -> c_int {
-    c_int::try_from(bytes.len()).expect("keys and values are far shorter than 2 GiB")
-}
-
-fn key_of(bytes: &[u8]) -> FDBKey {
-    FDBKey { key: bytes.as_ptr(), key_length: c_len(bytes) }
-}
-
-fn rows_of(rows: &RowSet) -> Vec<FDBKeyValue> {
-    let row = |(key, value): (&[u8], &[u8])| FDBKeyValue {
-        key: key.as_ptr(),
-        key_length: c_len(key),
-        value: value.as_ptr(),
-        value_length: c_len(value),
-    };
-    rows.iter().map(row).collect()
+    handle::give(CFuture { future, memory: Mutex::default() })
 }
 
 /// The getter does not fit the future.
-const MISMATCH: Code = Code::CLIENT_INVALID_OPERATION;
+pub(super) const MISMATCH: Code = Code::CLIENT_INVALID_OPERATION;
 
 impl CFuture {
-    /// Runs `read` on the result. The result lives as long as the future, so pointers into it do too.
-    fn read(&self, read: impl FnOnce(&Output) -> Result<()>) -> fdb_error_t {
-        status(self.future.result().and_then(|output| read(&output)))
+    /// Runs `read` on the value. The value lives until it is released, so pointers into it do too.
+    pub(super) fn read(&self, read: impl FnOnce(&Output, &mut Array) -> Result<()>) -> fdb_error_t {
+        let mut memory = self.memory.lock();
+        let outcome = self.future.result().and_then(|output| read(&output, &mut memory.array));
+        memory.gets += i32::from(outcome.is_ok());
+        status(outcome)
+    }
+
+    /// Takes one getter back; with the last one the value goes.
+    fn release(&self) {
+        let mut memory = self.memory.lock();
+        memory.gets -= 1;
+        if memory.gets == 0 {
+            memory.array = Array::default();
+            self.future.release();
+        }
     }
 }
 
@@ -90,6 +111,11 @@ forwarded! {
         own.future.fail(Code::OPERATION_CANCELLED);
     }
 
+    /// Gives back what a getter has handed out; when everything is given back the value is freed.
+    fn fdb_future_release_memory(own) {
+        own.release();
+    }
+
     /// Blocks until the future is ready.
     fn fdb_future_block_until_ready(own) -> fdb_error_t {
         status(own.future.block_until_ready())
@@ -105,10 +131,43 @@ forwarded! {
         status(own.future.result().map(drop))
     }
 
+    /// A bool result.
+    [since 720] fn fdb_future_get_bool(own, out: *mut fdb_bool_t) -> fdb_error_t {
+        own.read(|output, _| match output {
+            Output::Bool(value) => {
+                out.write(fdb_bool_t::from(*value));
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
+    }
+
     /// An int64 result.
     fn fdb_future_get_int64(own, out: *mut i64) -> fdb_error_t {
-        own.read(|output| match output {
+        own.read(|output, _| match output {
             Output::Int64(value) => {
+                out.write(*value);
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
+    }
+
+    /// A uint64 result.
+    [since 700] fn fdb_future_get_uint64(own, out: *mut u64) -> fdb_error_t {
+        own.read(|output, _| match output {
+            Output::UInt64(value) => {
+                out.write(*value);
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
+    }
+
+    /// A double result.
+    [since 730] fn fdb_future_get_double(own, out: *mut c_double) -> fdb_error_t {
+        own.read(|output, _| match output {
+            Output::Double(value) => {
                 out.write(*value);
                 Ok(())
             }
@@ -118,7 +177,7 @@ forwarded! {
 
     /// A key result.
     fn fdb_future_get_key(own, out_key: *mut *const u8, out_length: *mut c_int) -> fdb_error_t {
-        own.read(|output| match output {
+        own.read(|output, _| match output {
             Output::Key(key) => {
                 out_key.write(key.as_ptr());
                 out_length.write(c_len(key));
@@ -132,7 +191,7 @@ forwarded! {
     fn fdb_future_get_value(
         own, out_present: *mut fdb_bool_t, out_value: *mut *const u8, out_length: *mut c_int,
     ) -> fdb_error_t {
-        own.read(|output| match output {
+        own.read(|output, _| match output {
             Output::Value(value) => {
                 let bytes = value.as_deref().unwrap_or_default();
                 out_present.write(fdb_bool_t::from(value.is_some()));
@@ -148,11 +207,11 @@ forwarded! {
     fn fdb_future_get_keyvalue_array(
         own, out_rows: *mut *const FDBKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
     ) -> fdb_error_t {
-        own.read(|output| match output {
+        own.read(|output, array| match output {
             Output::Rows(rows) => {
-                let array = own.rows.get_or_init(|| rows_of(rows));
-                out_rows.write(array.as_ptr());
-                out_count.write(c_int::try_from(array.len()).unwrap_or(c_int::MAX));
+                let (begin, count) = array.of(|| rows_of(rows))?;
+                out_rows.write(begin);
+                out_count.write(count);
                 out_more.write(fdb_bool_t::from(rows.more));
                 Ok(())
             }
@@ -160,13 +219,46 @@ forwarded! {
         })
     }
 
+    /// The rows of a mapped range read, and whether a limit cut it short.
+    [since 710] fn fdb_future_get_mappedkeyvalue_array(
+        own, out_rows: *mut *const FDBMappedKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
+    ) -> fdb_error_t {
+        own.read(|output, array| match output {
+            Output::MappedRows(mapped) => {
+                let array = array.get(|| MappedArray::new(mapped))?;
+                out_rows.write(array.rows().as_ptr());
+                out_count.write(c_len(array.rows()));
+                out_more.write(fdb_bool_t::from(mapped.more));
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
+    }
+
     /// An array of keys.
-    fn fdb_future_get_key_array(own, out_keys: *mut *const FDBKey, out_count: *mut c_int) -> fdb_error_t {
-        own.read(|output| match output {
+    [since 700] fn fdb_future_get_key_array(
+        own, out_keys: *mut *const FDBKey, out_count: *mut c_int,
+    ) -> fdb_error_t {
+        own.read(|output, array| match output {
             Output::Keys(keys) => {
-                let array = own.keys.get_or_init(|| keys.iter().map(|key| key_of(key)).collect());
-                out_keys.write(array.as_ptr());
-                out_count.write(c_int::try_from(array.len()).unwrap_or(c_int::MAX));
+                let (begin, count) = array.of(|| keys.iter().map(|key| key_of(key)).collect())?;
+                out_keys.write(begin);
+                out_count.write(count);
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
+    }
+
+    /// An array of key ranges.
+    [since 710] fn fdb_future_get_keyrange_array(
+        own, out_ranges: *mut *const FDBKeyRange, out_count: *mut c_int,
+    ) -> fdb_error_t {
+        own.read(|output, array| match output {
+            Output::KeyRanges(ranges) => {
+                let (begin, count) = array.of(|| ranges.iter().map(range_of).collect())?;
+                out_ranges.write(begin);
+                out_count.write(count);
                 Ok(())
             }
             _ => Err(MISMATCH),
@@ -177,22 +269,20 @@ forwarded! {
     fn fdb_future_get_string_array(
         own, out_strings: *mut *mut *const c_char, out_count: *mut c_int,
     ) -> fdb_error_t {
-        own.read(|output| match output {
+        own.read(|output, array| match output {
             Output::Strings(strings) => {
-                let array = own.strings.get_or_init(|| strings.iter().map(|s| s.as_ptr()).collect());
-                out_strings.write(array.as_ptr().cast_mut());
-                out_count.write(c_int::try_from(array.len()).unwrap_or(c_int::MAX));
+                let (begin, count) = array.of(|| strings.iter().map(|s| s.as_ptr()).collect())?;
+                out_strings.write(begin.cast_mut());
+                out_count.write(count);
                 Ok(())
             }
             _ => Err(MISMATCH),
         })
     }
 
-    /// The rows of a mapped range read; the embedded engine makes no such future.
-    fn fdb_future_get_mappedkeyvalue_array(
-        own, _out_rows: *mut *const FDBMappedKeyValue, _out_count: *mut c_int, _out_more: *mut fdb_bool_t,
-    ) -> fdb_error_t {
-        own.read(|_| Err(MISMATCH))
+    /// What clients of one cluster share, for FoundationDB's own use; no future of an embedded database holds it.
+    [since 710] fn fdb_future_get_shared_state(own, _out: *mut *mut c_void) -> fdb_error_t {
+        own.read(|_, _| Err(MISMATCH))
     }
 }
 

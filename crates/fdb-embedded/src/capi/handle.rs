@@ -35,18 +35,22 @@ pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Object>
 /// Exports functions that act on a handle, and declares the table of the real library's functions of the same
 /// names. The body runs for our own objects; any other handle goes to the real library with all arguments. What is
 /// under `also` is only declared: those functions are written out beside the macro.
+///
+/// A function that API version 520 does not have yet says since when it is there: `[since 710] fn ...`. A real
+/// library without it is used all the same, and the function then answers as [`Missing`](super::missing::Missing)
+/// says.
 macro_rules! forwarded {
     (
         table $table:ident in $field:ident; handle $opaque:ty; object $object:ty;
-        also { $(fn $also:ident($($also_ty:ty),*) $(-> $also_ret:ty)?;)* }
+        $(also { $($([since $also_since:literal])? fn $also:ident($($also_ty:ty),*) $(-> $also_ret:ty)?;)* })?
         $(
             $(#[$doc:meta])*
-            fn $name:ident($self:ident $(, $arg:ident: $ty:ty)* $(,)?) $(-> $ret:ty)? $body:block
+            $([since $since:literal])? fn $name:ident($self:ident $(, $arg:ident: $ty:ty)* $(,)?) $(-> $ret:ty)? $body:block
         )*
     ) => {
         /// The real library's functions of these names.
         pub(super) struct $table {
-            $($also: unsafe extern "C" fn(*mut $opaque $(, $also_ty)*) $(-> $also_ret)?,)*
+            $($($also: unsafe extern "C" fn(*mut $opaque $(, $also_ty)*) $(-> $also_ret)?,)*)?
             $($name: unsafe extern "C" fn(*mut $opaque $(, $ty)*) $(-> $ret)?,)*
         }
 
@@ -56,8 +60,12 @@ macro_rules! forwarded {
                 // SAFETY: the types are those of the C header, which the real library implements.
                 unsafe {
                     Ok($table {
-                        $($also: library.function(concat!(stringify!($also), "\0"))?,)*
-                        $($name: library.function(concat!(stringify!($name), "\0"))?,)*
+                        $($($also: crate::capi::missing::found!(
+                            library, $also, [$($also_since)?], (*mut $opaque $(, $also_ty)*) $(-> $also_ret)?
+                        ),)*)?
+                        $($name: crate::capi::missing::found!(
+                            library, $name, [$($since)?], (*mut $opaque $(, $ty)*) $(-> $ret)?
+                        ),)*
                     })
                 }
             }

@@ -1,10 +1,14 @@
-//! The C ABI: every `fdb_*` function that the `foundationdb` crate calls.
+//! The C ABI: every `fdb_*` function that FoundationDB's client library of version 7.3 exports.
 //!
 //! | file | what |
 //! |---|---|
 //! | `handle` | pointers that say which engine they belong to |
-//! | `network`, `database`, `transaction`, `future` | the functions, by the object they act on |
-//! | `real` | the real `libfdb_c.so`, loaded at first use, and the forwarding |
+//! | `open`, `cluster_file` | opening databases; what a path means |
+//! | `network`, `database`, `tenant`, `transaction`, `future`, `result` | the functions, by the object they act on |
+//! | `arrays`, `cost`, `yielding` | what futures and transactions need beside them |
+//! | `granule` | the functions about blob granules, of all objects |
+//! | `legacy` | functions that left the API |
+//! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
 //! | `boot` | [`Network`], the safe way to start it all |
 //!
 //! A handle of the embedded engine has its lowest bit set, one of the real library does not; so both kinds are in
@@ -13,33 +17,45 @@
 
 #![expect(unsafe_code, reason = "this is the C ABI")]
 
+mod arrays;
 mod boot;
+mod cluster_file;
+mod cost;
 mod database;
 mod future;
+mod granule;
 mod handle;
+mod legacy;
+mod missing;
 mod network;
+mod open;
 mod real;
+mod result;
+mod tenant;
 mod transaction;
+mod yielding;
 
 pub use boot::Network;
-pub use database::open_error;
+pub use open::open_error;
 
 use std::ffi::c_int;
 
 use crate::error::{Code, Result};
 
-/// The bytes that a pointer and a length stand for; none where the pointer is null.
+/// The bytes that a pointer and a length stand for.
 ///
 /// # Panics
-/// On a negative length, which ends the process: taken for an empty key it could clear a database.
+/// On a negative length, or a null pointer to something, which ends the process, as it does in FoundationDB: taken
+/// for an empty key it could clear a database.
 ///
 /// # Safety
-/// `pointer` must be null or point at `length` readable bytes that stay as they are for `'a`.
+/// `pointer` must be null, with length 0, or point at `length` readable bytes that stay as they are for `'a`.
 unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
     let length = usize::try_from(length).expect("a caller of the C API gave a negative length");
-    if length == 0 || pointer.is_null() {
+    if length == 0 {
         return &[];
     }
+    assert!(!pointer.is_null(), "a caller of the C API gave a null pointer to {length} bytes");
     // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(pointer, length) }
 }

@@ -1,6 +1,6 @@
 //! The process-wide functions: API version, network, error texts.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 use foundationdb_sys::{FDBCompletionHook, FDBNetworkOption, fdb_bool_t, fdb_error_t};
 use parking_lot::Mutex;
@@ -8,25 +8,37 @@ use parking_lot::Mutex;
 use super::real::{self, Settings};
 use super::{option_value, status};
 use crate::error::{Code, Result};
-use crate::{network, options};
+use crate::{network, network_options};
 
 /// The API version that this library implements.
 pub(super) const API_VERSION: c_int = 730;
 /// The oldest behaviour that it can show.
-const OLDEST_API_VERSION: c_int = 520;
+pub(super) const OLDEST_API_VERSION: c_int = 520;
+
+/// Release, source and protocol of the client, in the form that FoundationDB gives them: the release whose behaviour
+/// this is, 40 digits for a source that is not FoundationDB's, and its protocol version.
+const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,fdb00b073000000";
 
 struct Chosen {
     api_version: Option<(c_int, c_int)>,
     options: Vec<(c_int, Option<Vec<u8>>)>,
+    future_protocol: bool,
 }
 
-static CHOSEN: Mutex<Chosen> = Mutex::new(Chosen { api_version: None, options: Vec::new() });
+static CHOSEN: Mutex<Chosen> =
+    Mutex::new(Chosen { api_version: None, options: Vec::new(), future_protocol: false });
 
 /// What the real library has to be told when it is loaded.
 pub(super) fn settings() -> Result<Settings> {
     let chosen = CHOSEN.lock();
     let api_version = chosen.api_version.ok_or(Code::API_VERSION_UNSET)?;
-    Ok(Settings { api_version, network_options: chosen.options.clone() })
+    let network_options = chosen.options.clone();
+    Ok(Settings { api_version, network_options, future_protocol: chosen.future_protocol })
+}
+
+/// The API version of the header that the program was compiled with, once it has been told.
+pub(super) fn header_version() -> Option<c_int> {
+    CHOSEN.lock().api_version.map(|(_, header)| header)
 }
 
 pub(super) fn select_api_version(runtime: c_int, header: c_int) -> Result<()> {
@@ -48,6 +60,8 @@ pub(super) fn setup() -> Result<()> {
     if CHOSEN.lock().api_version.is_none() {
         return Err(Code::API_VERSION_UNSET);
     }
+    // The real library reads the environment itself, so what stands there is checked here and not kept.
+    network_options::check_environment(|name| std::env::var_os(name))?;
     network::setup()
 }
 
@@ -72,10 +86,22 @@ pub extern "C" fn fdb_get_max_api_version() -> c_int {
     API_VERSION
 }
 
+/// Release, source and protocol of this client, separated by commas.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_get_client_version() -> *const c_char {
+    CLIENT_VERSION.as_ptr()
+}
+
+/// The real library, once it is loaded, is to speak the protocol of the version to come.
+#[unsafe(no_mangle)]
+pub extern "C" fn fdb_use_future_protocol_version() {
+    CHOSEN.lock().future_protocol = true;
+}
+
 /// What an error code means: static, NUL-terminated, UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
-    let Some(code) = Code::from_raw(code) else { return c"success".as_ptr() };
+    let Some(code) = Code::from_raw(code) else { return c"Success".as_ptr() };
     match real::loaded() {
         // SAFETY: any code may be asked about.
         Some(real) => unsafe { (real.get_error)(code.raw()) },
@@ -86,6 +112,10 @@ pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
 /// Does a code belong to a class: 50000 retryable, 50001 maybe committed, 50002 retryable and not committed?
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_error_predicate(predicate: c_int, code: fdb_error_t) -> fdb_bool_t {
+    if let Some(real) = real::loaded() {
+        // SAFETY: any predicate may be asked of any code.
+        return unsafe { (real.error_predicate)(predicate, code) };
+    }
     let Some(code) = Code::from_raw(code) else { return 0 };
     let holds = match predicate {
         50_000 => code.is_retryable(),
@@ -109,7 +139,7 @@ pub unsafe extern "C" fn fdb_network_set_option(
     // SAFETY: the caller's promise.
     let value = unsafe { option_value(value, value_length) };
     let Ok(code) = c_int::try_from(option) else { return Code::INVALID_OPTION.raw() };
-    let checked = options::check_network(code, value);
+    let checked = network_options::check(code, value);
     if checked.is_ok() {
         CHOSEN.lock().options.push((code, value.map(<[u8]>::to_vec)));
     }

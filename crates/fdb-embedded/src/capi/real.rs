@@ -4,12 +4,20 @@ use std::ffi::{OsString, c_char, c_int};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
-use foundationdb_sys::{FDBDatabase, fdb_error_t};
+use foundationdb_sys::{
+    FDBBGEncryptionCtx, FDBBGTenantPrefix, FDBDatabase, FDBResult, fdb_bool_t, fdb_error_t,
+};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use parking_lot::Mutex;
 
 use super::database::RealDatabases;
 use super::future::RealFutures;
+use super::granule::{
+    ParseFile, RealDatabaseGranules, RealGranuleFutures, RealTenantGranules, RealTransactionGranules,
+};
+use super::missing::found;
+use super::result::RealResults;
+use super::tenant::{RealTenantOpening, RealTenants};
 use super::transaction::RealTransactions;
 use crate::error::Code;
 
@@ -28,7 +36,7 @@ pub(super) enum LoadError {
     )]
     Missing { name: String, source: libloading::Error },
     #[error(
-        "FoundationDB's client library {name} lacks the function {function}; install version 7.3 or later"
+        "FoundationDB's client library {name} lacks the function {function}; install version 6.2 or later"
     )]
     Function { name: String, function: String },
     #[error("FoundationDB's client library {name} refused to start: {code}")]
@@ -71,6 +79,8 @@ type SelectApiVersion = unsafe extern "C" fn(c_int, c_int) -> fdb_error_t;
 type SetOption = unsafe extern "C" fn(c_int, *const u8, c_int) -> fdb_error_t;
 type NetworkCall = unsafe extern "C" fn() -> fdb_error_t;
 type GetError = unsafe extern "C" fn(fdb_error_t) -> *const c_char;
+type ErrorPredicate = unsafe extern "C" fn(c_int, fdb_error_t) -> fdb_bool_t;
+type UseFutureProtocol = unsafe extern "C" fn();
 type CreateDatabase = unsafe extern "C" fn(*const c_char, *mut *mut FDBDatabase) -> fdb_error_t;
 
 /// The real library, its network running.
@@ -78,8 +88,19 @@ pub(super) struct Real {
     pub(super) databases: RealDatabases,
     pub(super) transactions: RealTransactions,
     pub(super) futures: RealFutures,
+    pub(super) results: RealResults,
+    pub(super) tenants: RealTenants,
+    pub(super) tenant_opening: RealTenantOpening,
+    pub(super) database_granules: RealDatabaseGranules,
+    pub(super) tenant_granules: RealTenantGranules,
+    pub(super) transaction_granules: RealTransactionGranules,
+    pub(super) granule_futures: RealGranuleFutures,
+    pub(super) parse_snapshot_file: ParseFile,
+    pub(super) parse_delta_file: ParseFile,
     pub(super) get_error: GetError,
+    pub(super) error_predicate: ErrorPredicate,
     pub(super) create_database: CreateDatabase,
+    pub(super) create_database_from_connection_string: CreateDatabase,
     stop_network: NetworkCall,
     network: Mutex<Option<JoinHandle<()>>>,
     /// Keeps the functions above valid.
@@ -95,6 +116,8 @@ pub(super) struct Settings {
     pub(super) api_version: (c_int, c_int),
     /// Network options in the order in which they were set.
     pub(super) network_options: Vec<(c_int, Option<Vec<u8>>)>,
+    /// Whether the program asked for the protocol of the version to come.
+    pub(super) future_protocol: bool,
 }
 
 /// Loads and starts the library, unless that has been done.
@@ -110,13 +133,28 @@ pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
 fn start(settings: &Settings) -> Result<Real, LoadError> {
     let object = SharedObject::open()?;
     // Everything is found before anything is started: from then on the library has to stay.
-    let functions = (
-        RealDatabases::load(&object)?,
-        RealTransactions::load(&object)?,
-        RealFutures::load(&object)?,
-        Process::load(&object)?,
-    );
-    let (databases, transactions, futures, process) = functions;
+    let process = Process::load(&object)?;
+    let real = Real {
+        databases: RealDatabases::load(&object)?,
+        transactions: RealTransactions::load(&object)?,
+        futures: RealFutures::load(&object)?,
+        results: RealResults::load(&object)?,
+        tenants: RealTenants::load(&object)?,
+        tenant_opening: RealTenantOpening::load(&object)?,
+        database_granules: RealDatabaseGranules::load(&object)?,
+        tenant_granules: RealTenantGranules::load(&object)?,
+        transaction_granules: RealTransactionGranules::load(&object)?,
+        granule_futures: RealGranuleFutures::load(&object)?,
+        parse_snapshot_file: process.parse_snapshot_file,
+        parse_delta_file: process.parse_delta_file,
+        get_error: process.get_error,
+        error_predicate: process.error_predicate,
+        create_database: process.create_database,
+        create_database_from_connection_string: process.create_database_from_connection_string,
+        stop_network: process.stop_network,
+        network: Mutex::new(None),
+        _library: object.library,
+    };
     process.set_up(settings).map_err(|code| LoadError::Start { name: object.name.clone(), code })?;
     let run_network = process.run_network;
     // SAFETY: the network is set up, and this is the one thread that runs it.
@@ -124,16 +162,8 @@ fn start(settings: &Settings) -> Result<Real, LoadError> {
         run_network();
     };
     let thread = std::thread::Builder::new().name("fdb-network".to_owned()).spawn(run);
-    Ok(Real {
-        databases,
-        transactions,
-        futures,
-        get_error: process.get_error,
-        create_database: process.create_database,
-        stop_network: process.stop_network,
-        network: Mutex::new(Some(thread.map_err(LoadError::Thread)?)),
-        _library: object.library,
-    })
+    *real.network.lock() = Some(thread.map_err(LoadError::Thread)?);
+    Ok(real)
 }
 
 /// The functions that act on the process as a whole.
@@ -144,7 +174,12 @@ struct Process {
     run_network: NetworkCall,
     stop_network: NetworkCall,
     get_error: GetError,
+    error_predicate: ErrorPredicate,
+    use_future_protocol: UseFutureProtocol,
     create_database: CreateDatabase,
+    create_database_from_connection_string: CreateDatabase,
+    parse_snapshot_file: ParseFile,
+    parse_delta_file: ParseFile,
 }
 
 impl Process {
@@ -158,7 +193,27 @@ impl Process {
                 run_network: object.function("fdb_run_network\0")?,
                 stop_network: object.function("fdb_stop_network\0")?,
                 get_error: object.function("fdb_get_error\0")?,
+                error_predicate: object.function("fdb_error_predicate\0")?,
+                use_future_protocol: found!(object, fdb_use_future_protocol_version, [720], ()),
                 create_database: object.function("fdb_create_database\0")?,
+                create_database_from_connection_string: found!(
+                    object,
+                    fdb_create_database_from_connection_string,
+                    [720],
+                    (*const c_char, *mut *mut FDBDatabase) -> fdb_error_t
+                ),
+                parse_snapshot_file: found!(
+                    object,
+                    fdb_readbg_parse_snapshot_file,
+                    [730],
+                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
+                ),
+                parse_delta_file: found!(
+                    object,
+                    fdb_readbg_parse_delta_file,
+                    [730],
+                    (*const u8, c_int, *const FDBBGTenantPrefix, *const FDBBGEncryptionCtx) -> *mut FDBResult
+                ),
             })
         }
     }
@@ -170,6 +225,9 @@ impl Process {
         // SAFETY: the calls come in the order that the C API asks for, with pointers that are valid during each.
         unsafe {
             check((self.select_api_version)(runtime, header))?;
+            if settings.future_protocol {
+                (self.use_future_protocol)();
+            }
             for (code, value) in &settings.network_options {
                 let length = value.as_ref().map_or(0, |v| c_int::try_from(v.len()).unwrap_or(c_int::MAX));
                 let pointer = value.as_ref().map_or(std::ptr::null(), |v| v.as_ptr());

@@ -8,12 +8,50 @@ use foundationdb_sys::{
     fdb_bool_t, fdb_error_t,
 };
 
+use super::cost::{Cost, Mutation};
 use super::future::give;
 use super::handle::{self, forwarded};
-use super::{bytes, option_value, real, status};
+use super::{bytes, option_value, real, status, tenant, yielding};
 use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
 use crate::error::Code;
-use crate::future::Future;
+use crate::future::{Future, Output};
+
+/// What a transaction's handle points at.
+pub(super) struct CTransaction {
+    transaction: Arc<Transaction>,
+    cost: Cost,
+    /// It was made in a tenant, and there are none.
+    in_tenant: bool,
+}
+
+impl CTransaction {
+    pub(super) fn new(transaction: Arc<Transaction>) -> CTransaction {
+        CTransaction { transaction, cost: Cost::default(), in_tenant: false }
+    }
+
+    /// A transaction that cannot touch data.
+    pub(super) fn in_tenant(transaction: Arc<Transaction>) -> CTransaction {
+        CTransaction { in_tenant: true, ..CTransaction::new(transaction) }
+    }
+
+    /// Gives the future of a call that touches data to the C side.
+    fn read(&self, call: impl FnOnce(&Arc<Transaction>) -> Arc<Future>) -> *mut FDBFuture {
+        if self.in_tenant {
+            return tenant::not_found();
+        }
+        let future = call(&self.transaction);
+        self.cost.add_read(&future);
+        yielding::give(future)
+    }
+}
+
+impl std::ops::Deref for CTransaction {
+    type Target = Arc<Transaction>;
+
+    fn deref(&self) -> &Arc<Transaction> {
+        &self.transaction
+    }
+}
 
 /// Frees a transaction; what is pending in it fails.
 ///
@@ -23,7 +61,7 @@ use crate::future::Future;
 pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransaction) {
     // SAFETY: the caller's promise.
     unsafe {
-        match handle::take::<Arc<Transaction>, _>(transaction) {
+        match handle::take::<CTransaction, _>(transaction) {
             Some(own) => own.cancel(),
             None => (real::library().transactions.fdb_transaction_destroy)(transaction),
         }
@@ -31,7 +69,7 @@ pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransactio
 }
 
 forwarded! {
-    table RealTransactions in transactions; handle FDBTransaction; object Arc<Transaction>;
+    table RealTransactions in transactions; handle FDBTransaction; object CTransaction;
     also { fn fdb_transaction_destroy(); }
 
     /// Fails everything that is pending and every later call, until a reset.
@@ -41,6 +79,7 @@ forwarded! {
 
     /// Makes the transaction as new.
     fn fdb_transaction_reset(own) {
+        own.cost.clear();
         own.reset();
     }
 
@@ -61,14 +100,14 @@ forwarded! {
 
     /// An int64 future: the read version.
     fn fdb_transaction_get_read_version(own) -> *mut FDBFuture {
-        give(own.get_read_version())
+        yielding::give(own.get_read_version())
     }
 
     /// A value future.
     fn fdb_transaction_get(
         own, key: *const u8, key_length: c_int, snapshot: fdb_bool_t,
     ) -> *mut FDBFuture {
-        give(own.get(bytes(key, key_length), snapshot != 0))
+        own.read(|own| own.get(bytes(key, key_length), snapshot != 0))
     }
 
     /// A key future: the key that a selector names.
@@ -76,12 +115,12 @@ forwarded! {
         own, key: *const u8, key_length: c_int, or_equal: fdb_bool_t, offset: c_int, snapshot: fdb_bool_t,
     ) -> *mut FDBFuture {
         let selector = Selector::new(bytes(key, key_length), or_equal != 0, offset);
-        give(own.get_key(&selector, snapshot != 0))
+        own.read(|own| own.get_key(&selector, snapshot != 0))
     }
 
     /// A string array future: the addresses of the servers that hold a key.
     fn fdb_transaction_get_addresses_for_key(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
-        give(own.get_addresses_for_key(bytes(key, key_length)))
+        own.read(|own| own.get_addresses_for_key(bytes(key, key_length)))
     }
 
     /// A rows future: the rows between two selectors.
@@ -92,7 +131,7 @@ forwarded! {
         limit: c_int, target_bytes: c_int, mode: FDBStreamingMode, iteration: c_int,
         snapshot: fdb_bool_t, reverse: fdb_bool_t,
     ) -> *mut FDBFuture {
-        give(own.get_range(&RangeArguments {
+        own.read(|own| own.get_range(&RangeArguments {
             begin: Selector::new(bytes(begin_key, begin_length), begin_or_equal != 0, begin_offset),
             end: Selector::new(bytes(end_key, end_length), end_or_equal != 0, end_offset),
             limit,
@@ -105,7 +144,7 @@ forwarded! {
     }
 
     /// A mapped rows future; the embedded engine does not have it.
-    fn fdb_transaction_get_mapped_range(
+    [since 710] fn fdb_transaction_get_mapped_range(
         _own,
         _begin_key: *const u8, _begin_length: c_int, _begin_or_equal: fdb_bool_t, _begin_offset: c_int,
         _end_key: *const u8, _end_length: c_int, _end_or_equal: fdb_bool_t, _end_offset: c_int,
@@ -120,7 +159,9 @@ forwarded! {
     fn fdb_transaction_set(
         own, key: *const u8, key_length: c_int, value: *const u8, value_length: c_int,
     ) {
-        own.set(bytes(key, key_length), bytes(value, value_length));
+        let (key, value) = (bytes(key, key_length), bytes(value, value_length));
+        own.cost.add_mutation(Mutation::Set { bytes: key.len() + value.len() });
+        own.set(key, value);
     }
 
     /// Applies an atomic operation.
@@ -129,11 +170,14 @@ forwarded! {
         operation: FDBMutationType,
     ) {
         let code = c_int::try_from(operation).unwrap_or(-1);
-        own.atomic_op(bytes(key, key_length), bytes(operand, operand_length), code);
+        let key = bytes(key, key_length);
+        own.cost.add_mutation(Mutation::Set { bytes: key.len() });
+        own.atomic_op(key, bytes(operand, operand_length), code);
     }
 
     /// Clears a key.
     fn fdb_transaction_clear(own, key: *const u8, key_length: c_int) {
+        own.cost.add_mutation(Mutation::Clear);
         own.clear(bytes(key, key_length));
     }
 
@@ -141,16 +185,21 @@ forwarded! {
     fn fdb_transaction_clear_range(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
     ) {
+        own.cost.add_mutation(Mutation::Clear);
         own.clear_range(bytes(begin, begin_length), bytes(end, end_length));
     }
 
     /// A void future: ready when the key changes.
     fn fdb_transaction_watch(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
-        give(own.watch(bytes(key, key_length)))
+        own.read(|own| own.watch(bytes(key, key_length)))
     }
 
     /// A void future: ready when the commit is durable, or has failed.
     fn fdb_transaction_commit(own) -> *mut FDBFuture {
+        if own.in_tenant && own.cost.has_mutations() {
+            return tenant::not_found();
+        }
+        own.cost.spend_mutations();
         give(own.commit())
     }
 
@@ -160,8 +209,18 @@ forwarded! {
         0
     }
 
+    /// A double future: seconds that throttling by tag has held the transaction back. Nothing is throttled here.
+    [since 730] fn fdb_transaction_get_tag_throttled_duration(_own) -> *mut FDBFuture {
+        give(Future::ready(Ok(Output::Double(0.0))))
+    }
+
+    /// An int64 future: what the transaction has cost so far, bytes in whole pages.
+    [since 730] fn fdb_transaction_get_total_cost(own) -> *mut FDBFuture {
+        give(Future::ready(Ok(Output::Int64(own.cost.total()))))
+    }
+
     /// An int64 future: the transaction's size so far.
-    fn fdb_transaction_get_approximate_size(own) -> *mut FDBFuture {
+    [since 620] fn fdb_transaction_get_approximate_size(own) -> *mut FDBFuture {
         give(own.get_approximate_size())
     }
 
@@ -172,6 +231,7 @@ forwarded! {
 
     /// A void future: ready when the transaction may be retried.
     fn fdb_transaction_on_error(own, error: fdb_error_t) -> *mut FDBFuture {
+        own.cost.clear();
         give(own.on_error(Code::from_raw(error)))
     }
 
@@ -189,16 +249,18 @@ forwarded! {
     }
 
     /// An int64 future: bytes in a range.
-    fn fdb_transaction_get_estimated_range_size_bytes(
+    [since 630] fn fdb_transaction_get_estimated_range_size_bytes(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
     ) -> *mut FDBFuture {
-        give(own.get_estimated_range_size(bytes(begin, begin_length), bytes(end, end_length)))
+        own.read(|own| own.get_estimated_range_size(bytes(begin, begin_length), bytes(end, end_length)))
     }
 
     /// A key array future: points that split a range into chunks.
-    fn fdb_transaction_get_range_split_points(
+    [since 700] fn fdb_transaction_get_range_split_points(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, chunk_size: i64,
     ) -> *mut FDBFuture {
-        give(own.get_range_split_points(bytes(begin, begin_length), bytes(end, end_length), chunk_size))
+        own.read(|own| {
+            own.get_range_split_points(bytes(begin, begin_length), bytes(end, end_length), chunk_size)
+        })
     }
 }

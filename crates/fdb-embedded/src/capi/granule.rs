@@ -1,0 +1,269 @@
+//! Blob granules: a database's changes kept as files. An embedded database keeps none.
+//!
+//! Questions are answered as by a cluster that keeps no granules: there are no ranges, nothing is readable from
+//! them, nothing can be flushed. What would have to keep or read some fails.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use foundationdb_sys::{
+    FDBBGEncryptionCtx, FDBBGFileDescription, FDBBGTenantPrefix, FDBDatabase, FDBFuture, FDBGranuleSummary,
+    FDBReadBlobGranuleContext, FDBResult, FDBTenant, FDBTransaction, fdb_bool_t, fdb_error_t,
+};
+
+use super::future::{CFuture, MISMATCH, give};
+use super::handle::forwarded;
+use super::tenant::{CTenant, not_found};
+use super::transaction::CTransaction;
+use super::{bytes, real, result};
+use crate::client::Database;
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+
+/// "No version": up to it a range can be read from granules.
+const INVALID_VERSION: i64 = -1;
+
+/// A future of the error of what an embedded database cannot do.
+fn unsupported() -> *mut FDBFuture {
+    give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+}
+
+/// A future of `answer`, if the range is one.
+///
+/// # Safety
+/// As for [`bytes`].
+unsafe fn about_range(begin: (*const u8, c_int), end: (*const u8, c_int), answer: Output) -> *mut FDBFuture {
+    // SAFETY: the caller's promise.
+    let (begin, end) = unsafe { (bytes(begin.0, begin.1), bytes(end.0, end.1)) };
+    let answer: Result<Output> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };
+    give(Future::ready(answer))
+}
+
+forwarded! {
+    table RealDatabaseGranules in database_granules; handle FDBDatabase; object Arc<Database>;
+
+    /// A key future: deletes granules older than a version.
+    [since 710] fn fdb_database_purge_blob_granules(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _version: i64, _force: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// A void future: ready when a purge has ended.
+    [since 710] fn fdb_database_wait_purge_granules_complete(
+        _own, _purge_key: *const u8, _purge_key_length: c_int,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// A bool future: begins to keep granules of a range.
+    [since 720] fn fdb_database_blobbify_range(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// As `fdb_database_blobbify_range`, and waits until they can be read.
+    [since 730] fn fdb_database_blobbify_range_blocking(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// A bool future: ceases to keep granules of a range.
+    [since 720] fn fdb_database_unblobbify_range(
+        _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
+    ) -> *mut FDBFuture {
+        about_range((begin, begin_length), (end, end_length), Output::Bool(true))
+    }
+
+    /// A key range array future: the ranges that granules are kept of.
+    [since 720] fn fdb_database_list_blobbified_ranges(
+        _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _limit: c_int,
+    ) -> *mut FDBFuture {
+        about_range((begin, begin_length), (end, end_length), Output::KeyRanges(Vec::new()))
+    }
+
+    /// An int64 future: the version up to which a range can be read from granules.
+    [since 720] fn fdb_database_verify_blob_range(
+        _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _version: i64,
+    ) -> *mut FDBFuture {
+        about_range((begin, begin_length), (end, end_length), Output::Int64(INVALID_VERSION))
+    }
+
+    /// A bool future: writes a range's granules out.
+    [since 730] fn fdb_database_flush_blob_range(
+        _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _compact: fdb_bool_t, _version: i64,
+    ) -> *mut FDBFuture {
+        about_range((begin, begin_length), (end, end_length), Output::Bool(false))
+    }
+}
+
+forwarded! {
+    table RealTenantGranules in tenant_granules; handle FDBTenant; object CTenant;
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_purge_blob_granules(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _version: i64, _force: fdb_bool_t,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_wait_purge_granules_complete(
+        _own, _purge_key: *const u8, _purge_key_length: c_int,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_blobbify_range(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 730] fn fdb_tenant_blobbify_range_blocking(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_unblobbify_range(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_list_blobbified_ranges(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _limit: c_int,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 720] fn fdb_tenant_verify_blob_range(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _version: i64,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+
+    /// As for a database, within the tenant.
+    [since 730] fn fdb_tenant_flush_blob_range(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _compact: fdb_bool_t, _version: i64,
+    ) -> *mut FDBFuture {
+        not_found()
+    }
+}
+
+forwarded! {
+    table RealTransactionGranules in transaction_granules; handle FDBTransaction; object CTransaction;
+
+    /// A key range array future: the granules within a range.
+    [since 710] fn fdb_transaction_get_blob_granule_ranges(
+        _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _limit: c_int,
+    ) -> *mut FDBFuture {
+        about_range((begin, begin_length), (end, end_length), Output::KeyRanges(Vec::new()))
+    }
+
+    /// A granule summary array future.
+    [since 720] fn fdb_transaction_summarize_blob_granules(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _version: i64, _limit: c_int,
+    ) -> *mut FDBFuture {
+        give(Future::ready(Err(Code::BLOB_GRANULE_TOO_OLD)))
+    }
+
+    /// Reads a range from granules.
+    [since 710] fn fdb_transaction_read_blob_granules(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64, _context: FDBReadBlobGranuleContext,
+    ) -> *mut FDBResult {
+        result::give(Code::UNSUPPORTED_OPERATION)
+    }
+
+    /// A future of the files that make up a range's granules.
+    [since 730] fn fdb_transaction_read_blob_granules_description(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64, _read_version_out: *mut i64,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// The first half of `fdb_transaction_read_blob_granules`, for FoundationDB's own use.
+    [since 720] fn fdb_transaction_read_blob_granules_start(
+        _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64, _read_version_out: *mut i64,
+    ) -> *mut FDBFuture {
+        unsupported()
+    }
+
+    /// The second half of `fdb_transaction_read_blob_granules`, for FoundationDB's own use.
+    [since 720] fn fdb_transaction_read_blob_granules_finish(
+        _own, _start: *mut FDBFuture, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64,
+        _context: *mut FDBReadBlobGranuleContext,
+    ) -> *mut FDBResult {
+        result::give(Code::UNSUPPORTED_OPERATION)
+    }
+}
+
+forwarded! {
+    table RealGranuleFutures in granule_futures; handle FDBFuture; object CFuture;
+
+    /// An array of granule summaries; no future of an embedded database holds one.
+    [since 720] fn fdb_future_get_granule_summary_array(
+        own, _out_summaries: *mut *const FDBGranuleSummary, _out_count: *mut c_int,
+    ) -> fdb_error_t {
+        own.read(|_, _| Err(MISMATCH))
+    }
+
+    /// The files that make up granules; no future of an embedded database holds them.
+    [since 730] fn fdb_future_readbg_get_descriptions(
+        own, _out: *mut *mut FDBBGFileDescription, _out_count: *mut c_int,
+    ) -> fdb_error_t {
+        own.read(|_, _| Err(MISMATCH))
+    }
+}
+
+/// A parser of granule files in the real library: contents, their length, tenant prefix, encryption.
+pub(super) type ParseFile = unsafe extern "C" fn(
+    *const u8,
+    c_int,
+    *const FDBBGTenantPrefix,
+    *const FDBBGEncryptionCtx,
+) -> *mut FDBResult;
+
+/// Parses a granule's snapshot file; only the real library, once it is loaded, can.
+///
+/// # Safety
+/// The pointers must be what the C API's documentation says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_readbg_parse_snapshot_file(
+    file: *const u8,
+    file_length: c_int,
+    tenant_prefix: *const FDBBGTenantPrefix,
+    encryption: *const FDBBGEncryptionCtx,
+) -> *mut FDBResult {
+    match real::loaded() {
+        // SAFETY: the caller's arguments, passed on.
+        Some(real) => unsafe { (real.parse_snapshot_file)(file, file_length, tenant_prefix, encryption) },
+        None => result::give(Code::UNSUPPORTED_OPERATION),
+    }
+}
+
+/// Parses a granule's delta file; only the real library, once it is loaded, can.
+///
+/// # Safety
+/// The pointers must be what the C API's documentation says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_readbg_parse_delta_file(
+    file: *const u8,
+    file_length: c_int,
+    tenant_prefix: *const FDBBGTenantPrefix,
+    encryption: *const FDBBGEncryptionCtx,
+) -> *mut FDBResult {
+    match real::loaded() {
+        // SAFETY: the caller's arguments, passed on.
+        Some(real) => unsafe { (real.parse_delta_file)(file, file_length, tenant_prefix, encryption) },
+        None => result::give(Code::UNSUPPORTED_OPERATION),
+    }
+}

@@ -1,0 +1,122 @@
+//! Opening databases, of both engines.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_char};
+use std::path::Path;
+use std::sync::Arc;
+
+use foundationdb_sys::{FDBDatabase, fdb_error_t};
+
+use super::cluster_file::{self, Named};
+use super::real::{self, Real};
+use super::{handle, network, status};
+use crate::client::Database;
+use crate::engine::OpenError;
+use crate::error::{Code, Result};
+
+thread_local! {
+    static OPEN_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Why the last attempt to open a database on this thread failed, in words; the C API has only a number for it.
+#[must_use]
+pub fn open_error() -> Option<String> {
+    OPEN_ERROR.with_borrow(Clone::clone)
+}
+
+fn explain(error: &dyn std::error::Error) {
+    OPEN_ERROR.set(Some(error.to_string()));
+}
+
+fn code_of(error: &OpenError) -> Code {
+    match error {
+        OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
+        OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
+        OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
+        OpenError::Storage { .. } => Code::FILE_CORRUPT,
+    }
+}
+
+fn open_embedded(url: &str, directory: &Path) -> Result<*mut FDBDatabase> {
+    let database: Arc<Database> = Database::open(url, directory).map_err(|error| {
+        explain(&error);
+        code_of(&error)
+    })?;
+    Ok(handle::give(database))
+}
+
+/// The real library, loaded now if it has not been.
+fn real_library() -> Result<&'static Real> {
+    real::load(&network::settings()?).map_err(|error| {
+        explain(&error);
+        Code::API_FUNCTION_MISSING
+    })
+}
+
+/// Opens what is named; `in_real` opens it in the real library, if that is where it belongs.
+fn open(
+    named: Named,
+    in_real: impl FnOnce(&Real, *mut *mut FDBDatabase) -> fdb_error_t,
+) -> Result<*mut FDBDatabase> {
+    OPEN_ERROR.set(None);
+    if !crate::network::is_setup() {
+        return Err(Code::NETWORK_NOT_SETUP);
+    }
+    match named {
+        Named::Embedded { url, directory } => open_embedded(&url, &directory),
+        Named::Cluster => {
+            let mut database = std::ptr::null_mut();
+            let error = in_real(real_library()?, &raw mut database);
+            Code::from_raw(error).map_or(Ok(database), Err)
+        }
+    }
+}
+
+/// Opens the database that a cluster file's path names.
+///
+/// # Safety
+/// `path` must be null or a NUL-terminated string.
+pub(super) unsafe fn by_path(path: *const c_char) -> Result<*mut FDBDatabase> {
+    // SAFETY: the caller's promise.
+    let named = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) });
+    // SAFETY: the caller's promise, and a place for the handle.
+    open(cluster_file::named_by(named), |real, out| unsafe { (real.create_database)(path, out) })
+}
+
+/// Hands out what was opened.
+///
+/// # Safety
+/// `out` must be a place for the handle.
+pub(super) unsafe fn hand_out(opened: Result<*mut FDBDatabase>, out: *mut *mut FDBDatabase) -> fdb_error_t {
+    // SAFETY: the caller's promise.
+    status(opened.map(|database| unsafe { out.write(database) }))
+}
+
+/// Opens a database: `embedded:DIR`, or a cluster file, which may hold `embedded:DIR`; null is the default cluster
+/// file.
+///
+/// # Safety
+/// `path` must be null or a NUL-terminated string, `out` a place for the handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_create_database(path: *const c_char, out: *mut *mut FDBDatabase) -> fdb_error_t {
+    // SAFETY: the caller's promise.
+    unsafe { hand_out(by_path(path), out) }
+}
+
+/// Opens a database by what would stand in its cluster file, `embedded:DIR` included.
+///
+/// # Safety
+/// `string` must be a NUL-terminated string, `out` a place for the handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_create_database_from_connection_string(
+    string: *const c_char,
+    out: *mut *mut FDBDatabase,
+) -> fdb_error_t {
+    // SAFETY: the caller's promise.
+    let named = cluster_file::named_by_connection_string(unsafe { CStr::from_ptr(string) });
+    // SAFETY: the caller's promise, and a place for the handle.
+    let opened =
+        open(named, |real, out| unsafe { (real.create_database_from_connection_string)(string, out) });
+    // SAFETY: the caller's promise.
+    unsafe { hand_out(opened, out) }
+}

@@ -1,0 +1,47 @@
+//! Results: like futures, but there from the start. Only blob granule calls make them, so ours hold an error.
+
+use std::ffi::c_int;
+
+use foundationdb_sys::{FDBBGMutation, FDBKeyValue, FDBResult, fdb_bool_t, fdb_error_t};
+
+use super::handle::{self, forwarded};
+use super::real;
+use crate::error::Code;
+
+/// Gives an error to the C side as a result.
+pub(super) fn give(code: Code) -> *mut FDBResult {
+    handle::give(code)
+}
+
+/// Frees a result.
+///
+/// # Safety
+/// The handle must be live and is not to be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_result_destroy(result: *mut FDBResult) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if handle::take::<Code, _>(result).is_none() {
+            (real::library().results.fdb_result_destroy)(result);
+        }
+    }
+}
+
+forwarded! {
+    table RealResults in results; handle FDBResult; object Code;
+    also { [since 710] fn fdb_result_destroy(); }
+
+    /// The rows of a result.
+    [since 710] fn fdb_result_get_keyvalue_array(
+        own, _out_rows: *mut *const FDBKeyValue, _out_count: *mut c_int, _out_more: *mut fdb_bool_t,
+    ) -> fdb_error_t {
+        own.raw()
+    }
+
+    /// The mutations of a parsed delta file.
+    [since 730] fn fdb_result_get_bg_mutations_array(
+        own, _out_mutations: *mut *const FDBBGMutation, _out_count: *mut c_int,
+    ) -> fdb_error_t {
+        own.raw()
+    }
+}

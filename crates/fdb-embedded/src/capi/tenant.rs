@@ -1,0 +1,66 @@
+//! Tenants. An embedded database has none, and answers as a cluster does for a tenant that does not exist: opening
+//! one succeeds, what needs to know it fails with `tenant_not_found`.
+
+use std::ffi::c_int;
+use std::sync::Arc;
+
+use foundationdb_sys::{FDBDatabase, FDBFuture, FDBTenant, FDBTransaction, fdb_error_t};
+
+use super::handle::{self, forwarded};
+use super::transaction::CTransaction;
+use super::{future, real};
+use crate::client::{Database, Transaction};
+use crate::error::Code;
+use crate::future::Future;
+
+/// What a tenant's handle points at.
+pub(super) struct CTenant {
+    database: Arc<Database>,
+}
+
+/// A future of the error that everything about a tenant ends in.
+pub(super) fn not_found() -> *mut FDBFuture {
+    future::give(Future::ready(Err(Code::TENANT_NOT_FOUND)))
+}
+
+forwarded! {
+    table RealTenantOpening in tenant_opening; handle FDBDatabase; object Arc<Database>;
+
+    /// Opens a tenant; whether it exists shows on first use.
+    [since 710] fn fdb_database_open_tenant(
+        database, _name: *const u8, _name_length: c_int, out: *mut *mut FDBTenant,
+    ) -> fdb_error_t {
+        out.write(handle::give(CTenant { database: Arc::clone(database) }));
+        0
+    }
+}
+
+/// Frees the handle; transactions made from it live on.
+///
+/// # Safety
+/// The handle must be live and is not to be used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut FDBTenant) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if handle::take::<CTenant, _>(tenant).is_none() {
+            (real::library().tenants.fdb_tenant_destroy)(tenant);
+        }
+    }
+}
+
+forwarded! {
+    table RealTenants in tenants; handle FDBTenant; object CTenant;
+    also { [since 710] fn fdb_tenant_destroy(); }
+
+    /// A transaction confined to the tenant.
+    [since 710] fn fdb_tenant_create_transaction(own, out: *mut *mut FDBTransaction) -> fdb_error_t {
+        out.write(handle::give(CTransaction::in_tenant(Transaction::new(&own.database))));
+        0
+    }
+
+    /// An int64 future: the tenant's id.
+    [since 730] fn fdb_tenant_get_id(_own) -> *mut FDBFuture {
+        not_found()
+    }
+}

@@ -1,0 +1,40 @@
+//! Reads that are not ready at once, now and then.
+//!
+//! A read of an embedded database is answered before the call returns. A client that does nothing but such reads would
+//! never wait, and on an async runtime never let another task run; and a client's code for futures that are pending
+//! would never be run. So one read in [`ONE_IN`] goes by way of the network thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use foundationdb_sys::FDBFuture;
+
+use super::future;
+use crate::future::Future;
+use crate::network;
+
+/// Of so many reads of the process one is completed by the network thread. A power of two, so that the counter's
+/// overflow changes nothing.
+const ONE_IN: u32 = 128;
+
+static READS: AtomicU32 = AtomicU32::new(0);
+
+/// Gives the future of a read to the C side.
+pub(super) fn give(read: Arc<Future>) -> *mut FDBFuture {
+    const { assert!(ONE_IN.is_power_of_two()) };
+    if READS.fetch_add(1, Ordering::Relaxed) % ONE_IN == ONE_IN - 1 && read.is_ready() {
+        return future::give(detour(&read));
+    }
+    future::give(read)
+}
+
+/// A future that the network thread completes as `read`, which is ready, has been.
+fn detour(read: &Future) -> Arc<Future> {
+    let result = read.result();
+    let later = Future::pending();
+    let waiting = Arc::clone(&later);
+    network::post(vec![Box::new(move || {
+        waiting.complete_shared(result);
+    })]);
+    later
+}

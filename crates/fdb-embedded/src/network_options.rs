@@ -1,0 +1,196 @@
+//! Network options: their codes, names and values, and those that stand in the environment.
+//!
+//! All are accepted and none changes what the embedded engine does: it has no trace files and no connections. They
+//! are kept for the real library. Source of numbers and names: FoundationDB's published option list for API version
+//! 730.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+use crate::error::{Code, Result};
+use crate::options::{flag, int};
+
+/// What kind of value an option takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// None.
+    Flag,
+    /// An integer within these bounds.
+    Int(i64, i64),
+    /// Text or bytes.
+    Text,
+    /// Letters, digits and underscores.
+    Identifier,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+    /// `name=value`.
+    Knob,
+    /// Whatever is given, or nothing.
+    Any,
+}
+use Kind::{Any, Flag, Identifier, Int, Knob, OneOf, Text};
+
+/// Network options: code, name in the environment, value. Codes of 1000 and above are FoundationDB's own.
+const OPTIONS: &[(i32, &str, Kind)] = &[
+    (10, "LOCAL_ADDRESS", Any),
+    (20, "CLUSTER_FILE", Any),
+    (30, "TRACE_ENABLE", Any),
+    (31, "TRACE_ROLL_SIZE", Int(0, i64::MAX)),
+    (32, "TRACE_MAX_LOGS_SIZE", Int(0, i64::MAX)),
+    (33, "TRACE_LOG_GROUP", Any),
+    (34, "TRACE_FORMAT", OneOf(&["xml", "json"])),
+    (35, "TRACE_CLOCK_SOURCE", OneOf(&["now", "realtime"])),
+    (36, "TRACE_FILE_IDENTIFIER", Identifier),
+    (37, "TRACE_SHARE_AMONG_CLIENT_THREADS", Flag),
+    (38, "TRACE_INITIALIZE_ON_SETUP", Any),
+    (39, "TRACE_PARTIAL_FILE_SUFFIX", Text),
+    (40, "KNOB", Knob),
+    (41, "TLS_PLUGIN", Text),
+    (42, "TLS_CERT_BYTES", Text),
+    (43, "TLS_CERT_PATH", Text),
+    (45, "TLS_KEY_BYTES", Text),
+    (46, "TLS_KEY_PATH", Text),
+    (47, "TLS_VERIFY_PEERS", Text),
+    (48, "BUGGIFY_ENABLE", Any),
+    (49, "BUGGIFY_DISABLE", Any),
+    (50, "BUGGIFY_SECTION_ACTIVATED_PROBABILITY", Any),
+    (51, "BUGGIFY_SECTION_FIRED_PROBABILITY", Any),
+    (52, "TLS_CA_BYTES", Text),
+    (53, "TLS_CA_PATH", Text),
+    (54, "TLS_PASSWORD", Text),
+    (60, "DISABLE_MULTI_VERSION_CLIENT_API", Flag),
+    (61, "CALLBACKS_ON_EXTERNAL_THREADS", Flag),
+    (62, "EXTERNAL_CLIENT_LIBRARY", Text),
+    (63, "EXTERNAL_CLIENT_DIRECTORY", Text),
+    (64, "DISABLE_LOCAL_CLIENT", Flag),
+    (65, "CLIENT_THREADS_PER_VERSION", Int(1, 1024)),
+    (66, "FUTURE_VERSION_CLIENT_LIBRARY", Text),
+    (67, "RETAIN_CLIENT_LIBRARY_COPIES", Flag),
+    (68, "IGNORE_EXTERNAL_CLIENT_FAILURES", Flag),
+    (69, "FAIL_INCOMPATIBLE_CLIENT", Flag),
+    (70, "DISABLE_CLIENT_STATISTICS_LOGGING", Flag),
+    (71, "ENABLE_SLOW_TASK_PROFILING", Flag),
+    (71, "ENABLE_RUN_LOOP_PROFILING", Flag),
+    (72, "DISABLE_CLIENT_BYPASS", Flag),
+    (80, "CLIENT_BUGGIFY_ENABLE", Any),
+    (81, "CLIENT_BUGGIFY_DISABLE", Any),
+    (82, "CLIENT_BUGGIFY_SECTION_ACTIVATED_PROBABILITY", Int(0, 100)),
+    (83, "CLIENT_BUGGIFY_SECTION_FIRED_PROBABILITY", Int(0, 100)),
+    (
+        90,
+        "DISTRIBUTED_CLIENT_TRACER",
+        OneOf(&["none", "disabled", "logfile", "file", "log_file", "network_lossy"]),
+    ),
+    (91, "CLIENT_TMP_DIR", Text),
+    (1000, "SUPPORTED_CLIENT_VERSIONS", Text),
+    (1001, "EXTERNAL_CLIENT", Any),
+    (1002, "EXTERNAL_CLIENT_TRANSPORT_ID", Any),
+];
+
+/// Options below this may be set in the environment.
+const FIRST_HIDDEN: i32 = 1000;
+/// What the environment calls an option begins with this.
+const PREFIX: &str = "FDB_NETWORK_OPTION_";
+
+/// Checks a network option.
+pub fn check(code: i32, value: Option<&[u8]>) -> Result<()> {
+    let (_, _, kind) = OPTIONS.iter().find(|(known, ..)| *known == code).ok_or(Code::INVALID_OPTION)?;
+    kind.check(value)
+}
+
+impl Kind {
+    fn check(self, value: Option<&[u8]>) -> Result<()> {
+        let holds = |test: fn(&[u8]) -> bool| value.is_some_and(test);
+        let fits = match self {
+            Any => true,
+            Flag => return flag(value),
+            Int(min, max) => return int(value, min, max).map(drop),
+            Text => value.is_some(),
+            Identifier => holds(|value| value.iter().all(|b| b.is_ascii_alphanumeric() || *b == b'_')),
+            OneOf(words) => value.is_some_and(|value| words.iter().any(|word| word.as_bytes() == value)),
+            Knob => holds(|value| value.contains(&b'=')),
+        };
+        if fits { Ok(()) } else { Err(Code::INVALID_OPTION_VALUE) }
+    }
+
+    /// The value that stands in the environment as `text`.
+    fn parse(self, text: Vec<u8>) -> Result<Vec<u8>> {
+        let Int(..) = self else { return Ok(text) };
+        let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim_start().parse::<i64>().ok());
+        number.map(|number| number.to_le_bytes().to_vec()).ok_or(Code::INVALID_OPTION_VALUE)
+    }
+}
+
+/// Checks the options that stand in the environment, each in a variable of its name.
+pub fn check_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<()> {
+    for (code, name, kind) in OPTIONS.iter().filter(|(code, ..)| *code < FIRST_HIDDEN) {
+        let Some(text) = variable(&format!("{PREFIX}{name}")) else { continue };
+        let values = split(&text.into_vec());
+        let fits = values.and_then(|values| {
+            values.into_iter().try_for_each(|value| check(*code, Some(&kind.parse(value)?)))
+        });
+        fits.map_err(|_| Code::ENVIRONMENT_OPTION_FAILED)?;
+    }
+    Ok(())
+}
+
+/// The values of a variable: between colons; a backslash takes the special meaning from a colon or a backslash.
+fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
+    let mut values = vec![Vec::new()];
+    let mut bytes = text.iter();
+    while let Some(byte) = bytes.next() {
+        let literal = match byte {
+            b':' => {
+                values.push(Vec::new());
+                continue;
+            }
+            b'\\' => bytes.next().filter(|next| b":\\".contains(next)).ok_or(Code::INVALID_OPTION_VALUE)?,
+            other => other,
+        };
+        if let Some(value) = values.last_mut() {
+            value.push(*literal);
+        }
+    }
+    Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_checked() {
+        let int = |value: i64| Some(value.to_le_bytes());
+        assert_eq!(check(9999, None), Err(Code::INVALID_OPTION));
+        assert_eq!(check(30, None), Ok(()));
+        assert_eq!(check(31, Some(b"x")), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(32, int(-1).as_ref().map(|v| &v[..])), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(65, int(0).as_ref().map(|v| &v[..])), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(34, Some(b"json")), Ok(()));
+        assert_eq!(check(34, Some(b"yaml")), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(40, Some(b"name")), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(63, None), Err(Code::INVALID_OPTION_VALUE));
+        assert_eq!(check(71, Some(b"x")), Err(Code::INVALID_OPTION_VALUE));
+    }
+
+    #[test]
+    fn the_environment_is_read_by_name() {
+        let with = |name: &'static str, value: &'static str| {
+            check_environment(move |variable| (variable == name).then(|| OsString::from(value)))
+        };
+        assert_eq!(check_environment(|_| None), Ok(()));
+        assert_eq!(with("FDB_NETWORK_OPTION_TRACE_FORMAT", "json"), Ok(()));
+        assert_eq!(with("FDB_NETWORK_OPTION_TRACE_FORMAT", "yaml"), Err(Code::ENVIRONMENT_OPTION_FAILED));
+        assert_eq!(with("FDB_NETWORK_OPTION_TRACE_ROLL_SIZE", "17"), Ok(()));
+        assert_eq!(with("FDB_NETWORK_OPTION_TRACE_ROLL_SIZE", "x"), Err(Code::ENVIRONMENT_OPTION_FAILED));
+        assert_eq!(with("FDB_NETWORK_OPTION_KNOB", "a=1:b=\\:2"), Ok(()));
+        assert_eq!(with("FDB_NETWORK_OPTION_KNOB", "a=1:b"), Err(Code::ENVIRONMENT_OPTION_FAILED));
+        assert_eq!(with("FDB_NETWORK_OPTION_KNOB", "a=\\n"), Err(Code::ENVIRONMENT_OPTION_FAILED));
+        assert_eq!(with("FDB_NETWORK_OPTION_EXTERNAL_CLIENT", "x"), Ok(()));
+    }
+
+    #[test]
+    fn several_values_stand_between_colons() {
+        assert_eq!(split(b"a:b\\:c:\\\\").unwrap(), [&b"a"[..], b"b:c", b"\\"]);
+    }
+}
