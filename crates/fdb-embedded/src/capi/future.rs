@@ -8,6 +8,7 @@ use foundationdb_sys::{
 };
 
 use super::handle::{self, forwarded};
+use super::mapped::MappedArray;
 use super::{real, status};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -19,23 +20,24 @@ pub(super) struct CFuture {
     rows: OnceLock<Vec<FDBKeyValue>>,
     keys: OnceLock<Vec<FDBKey>>,
     strings: OnceLock<Vec<*const c_char>>,
+    mapped: OnceLock<MappedArray>,
 }
 
 /// Gives a future to the C side.
 pub(super) fn give(future: Arc<Future>) -> *mut FDBFuture {
-    let (rows, keys, strings) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-    handle::give(CFuture { future, rows, keys, strings })
+    let (rows, keys, strings, mapped) = Default::default();
+    handle::give(CFuture { future, rows, keys, strings, mapped })
 }
 
 fn c_len(bytes: &[u8]) -> c_int {
     c_int::try_from(bytes.len()).expect("keys and values are far shorter than 2 GiB")
 }
 
-fn key_of(bytes: &[u8]) -> FDBKey {
+pub(super) fn key_of(bytes: &[u8]) -> FDBKey {
     FDBKey { key: bytes.as_ptr(), key_length: c_len(bytes) }
 }
 
-fn rows_of(rows: &RowSet) -> Vec<FDBKeyValue> {
+pub(super) fn rows_of(rows: &RowSet) -> Vec<FDBKeyValue> {
     let row = |(key, value): (&[u8], &[u8])| FDBKeyValue {
         key: key.as_ptr(),
         key_length: c_len(key),
@@ -188,11 +190,20 @@ forwarded! {
         })
     }
 
-    /// The rows of a mapped range read; the embedded engine makes no such future.
+    /// The rows of a mapped range read, and whether a limit cut it short.
     fn fdb_future_get_mappedkeyvalue_array(
-        own, _out_rows: *mut *const FDBMappedKeyValue, _out_count: *mut c_int, _out_more: *mut fdb_bool_t,
+        own, out_rows: *mut *const FDBMappedKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
     ) -> fdb_error_t {
-        own.read(|_| Err(MISMATCH))
+        own.read(|output| match output {
+            Output::MappedRows(mapped) => {
+                let array = own.mapped.get_or_init(|| MappedArray::new(mapped)).rows();
+                out_rows.write(array.as_ptr());
+                out_count.write(c_int::try_from(array.len()).unwrap_or(c_int::MAX));
+                out_more.write(fdb_bool_t::from(mapped.more));
+                Ok(())
+            }
+            _ => Err(MISMATCH),
+        })
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `handle` | pointers that say which engine they belong to |
 //! | `network`, `database`, `transaction`, `future` | the functions, by the object they act on |
+//! | `mapped` | the array of a mapped range read |
 //! | `real` | the real `libfdb_c.so`, loaded at first use, and the forwarding |
 //! | `boot` | [`Network`], the safe way to start it all |
 //!
@@ -17,6 +18,7 @@ mod boot;
 mod database;
 mod future;
 mod handle;
+mod mapped;
 mod network;
 mod real;
 mod transaction;

@@ -7,14 +7,18 @@
 //! | `write_map` | what it has written |
 //! | `merged` | the database under those writes |
 //! | `selector`, `range` | key selectors and range reads over that |
+//! | `mapped`, `mapper`, `tuple` | mapped range reads |
 //! | `special_keys` | the keys that start with 0xFF 0xFF |
 
 mod database;
+mod mapped;
+mod mapper;
 mod merged;
 mod range;
 mod selector;
 mod special_keys;
 mod transaction;
+mod tuple;
 mod write_map;
 
 pub use database::Database;

@@ -159,6 +159,11 @@ impl WriteMap {
         &self.unreadable
     }
 
+    /// Has any key of `[begin, end)` been set, changed or cleared?
+    pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.cleared.intersects(begin, end) || self.range(begin, end).next().is_some()
+    }
+
     /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
     /// read that another transaction can spoil.
     pub fn dependent_parts(&self, begin: &[u8], end: &[u8]) -> RangeSet {

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
+//! | `mapped` | mapped range reads |
 //! | `crash` | kill -9 while clients commit |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
@@ -11,5 +12,6 @@
 
 mod common;
 mod crash;
+mod mapped;
 mod model;
 mod transactions;

@@ -3,6 +3,7 @@
 //! | file | calls |
 //! |---|---|
 //! | `reads` | get, get_key, get_range, versions, sizes |
+//! | `mapped` | get_mapped_range |
 //! | `writes` | set, clear, atomic operations, conflict ranges, options |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
@@ -12,6 +13,7 @@
 //! of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
 
 mod commit;
+mod mapped;
 mod reads;
 mod retry;
 mod watch;

@@ -191,12 +191,12 @@ impl Transaction {
 }
 
 /// A selector may start from `max` itself; worked into the key, "or equal" makes that the key after it.
-fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
+pub(super) fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
     let legal = selector.key.as_slice() <= max || selector.key.strip_prefix(max) == Some(&[0]);
     if legal { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
 }
 
-fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
+pub(super) fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
     let limits = Limits::new(arguments.limit, arguments.target_bytes, arguments.mode, arguments.iteration)?;
     let direction = if arguments.reverse { Direction::Backward } else { Direction::Forward };
     Ok(RangeRead { begin: arguments.begin.clone(), end: arguments.end.clone(), limits, direction })
