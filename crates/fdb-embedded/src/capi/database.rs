@@ -100,10 +100,6 @@ pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
     }
 }
 
-/// What the client says of itself: JSON.
-const CLIENT_STATUS: &str = "{\"Healthy\":true,\"InitializationState\":\"created\",\"ProtocolVersion\":\"embedded\",\
-                             \"Connections\":[],\"NumConnectionsFailed\":0}";
-
 forwarded! {
     table RealDatabases in databases; handle FDBDatabase; object Arc<Database>;
     also { fn fdb_database_destroy(); }
@@ -126,12 +122,12 @@ forwarded! {
     }
 
     /// A key future: what the client says of itself, as JSON.
-    fn fdb_database_get_client_status(_database) -> *mut FDBFuture {
-        future::give(Future::ready(Ok(Output::Key(Bytes::from_static(CLIENT_STATUS.as_bytes())))))
+    fn fdb_database_get_client_status(database) -> *mut FDBFuture {
+        future::give(Future::ready(Ok(Output::Key(Bytes::from(database.client_status())))))
     }
 
     /// How busy the network thread is, from 0 to 1: the embedded engine does no work there.
-    fn fdb_database_get_main_thread_busyness(_database) -> c_double {
-        0.0
+    fn fdb_database_get_main_thread_busyness(database) -> c_double {
+        database.main_thread_busyness()
     }
 }

@@ -118,12 +118,14 @@ fn placeholder(text: &[u8]) -> Option<(Source, &[u8])> {
     (!index.is_empty()).then_some((source, index))
 }
 
-/// The number that a text begins with, as C reads one: white space before it and anything after it are passed over.
+/// The number that a text begins with, as C reads an `int`: white space before it and anything after it are passed over.
+/// A negative one is beyond every tuple.
 fn number(text: &[u8]) -> Option<usize> {
     let text = text.trim_ascii_start();
-    let text = text.strip_prefix(b"+").unwrap_or(text);
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    std::str::from_utf8(&text[..digits]).ok()?.parse().ok()
+    let sign = usize::from(matches!(text.first(), Some(b'+' | b'-')));
+    let digits = text[sign..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let number: i32 = std::str::from_utf8(&text[..sign + digits]).ok()?.parse().ok()?;
+    Some(usize::try_from(number).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -167,6 +169,7 @@ mod tests {
         assert_eq!(code("{K[99999999999999999999]}"), Err(Code::MAPPER_BAD_INDEX));
         assert_eq!(code("{V[0]}"), Err(Code::VALUE_NOT_TUPLE));
         assert_eq!(apply(&pack(&("{K[0]}",)), b"\xee", b""), Err(Code::KEY_NOT_TUPLE));
+        assert_eq!(apply(&pack(&("{K[-1]}",)), b"\xee", b""), Err(Code::KEY_NOT_TUPLE), "before its index");
         assert_eq!(Mapper::parse(b"\xee"), Err(Code::MAPPER_NOT_TUPLE));
         assert_eq!(Mapper::parse(&pack(&("{...}", "a"))), Err(Code::MAPPER_BAD_RANGE));
     }

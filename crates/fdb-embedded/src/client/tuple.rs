@@ -126,7 +126,7 @@ mod tests {
         #[test]
         fn whatever_the_bytes_every_one_is_in_an_element(bytes in proptest::collection::vec(any::<u8>(), 0..20)) {
             if let Some(elements) = elements(&bytes) {
-                prop_assert_eq!(elements.concat(), bytes);
+                prop_assert_eq!(elements.concat(), bytes.as_slice());
                 elements.iter().for_each(|element| drop(string(element)));
             }
         }

@@ -21,6 +21,12 @@ impl Transaction {
             Ok(state) => state,
             Err(code) => return Future::ready(Err(code)),
         };
+        if let Err(code) = state.special.commit() {
+            let refused = state.refused(code);
+            drop(state);
+            refused.settle();
+            return Future::ready(Err(code));
+        }
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
@@ -118,8 +124,9 @@ impl Transaction {
                 Ok(())
             }
             Err(failure) => {
-                if state.options.report_conflicting_keys {
-                    state.conflicting = failure.conflicting;
+                if failure.code == Code::NOT_COMMITTED {
+                    let is_wanted = state.options.report_conflicting_keys;
+                    state.conflicting = if is_wanted { failure.conflicting } else { Vec::new() };
                 }
                 let refused = state.refused(failure.code);
                 drop(state);

@@ -15,7 +15,7 @@ impl Transaction {
     pub fn get_mapped_range(&self, arguments: &RangeArguments, mapper: &[u8]) -> Arc<Future> {
         self.answer(|state| {
             let read = range_read(arguments)?;
-            if special_keys::is_special(&read.begin.key) {
+            if special_keys::is_special_range(&read.begin.key, &read.end.key) {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }
             let max = state.max_read_key();

@@ -5,6 +5,7 @@
 //! | `reads` | get, get_key, get_range, versions, sizes |
 //! | `mapped` | get_mapped_range |
 //! | `writes` | set, clear, atomic operations, conflict ranges, options |
+//! | `special` | special keys |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
 //! | `retry` | on_error, reset, cancel, timeouts |
@@ -16,6 +17,7 @@ mod commit;
 mod mapped;
 mod reads;
 mod retry;
+mod special;
 mod watch;
 mod writes;
 
@@ -27,6 +29,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::database::Database;
 use super::merged::Merged;
+use super::special_keys::Session;
 use super::write_map::WriteMap;
 use crate::engine::View;
 use crate::error::{Code, Result};
@@ -86,6 +89,8 @@ struct State {
     outstanding: Vec<Arc<Future>>,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
+    /// What it has done to special keys.
+    special: Session,
     retries: i64,
     backoff: Duration,
 }
@@ -111,6 +116,7 @@ impl State {
             outstanding: Vec::new(),
             committed_version: -1,
             conflicting: Vec::new(),
+            special: Session::default(),
             retries: 0,
             backoff: FIRST_BACKOFF,
         }

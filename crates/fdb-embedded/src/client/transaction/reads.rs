@@ -29,14 +29,11 @@ pub struct RangeArguments {
     pub reverse: bool,
 }
 
-/// What the one "server" of an embedded database is called.
-const ADDRESS: &std::ffi::CStr = c"127.0.0.1:4500";
-
 impl Transaction {
     /// Value future: the value of a key.
     pub fn get(&self, key: &[u8], snapshot: bool) -> Arc<Future> {
         if special_keys::is_special(key) {
-            return self.special(|special| special.get(key).map(Output::Value));
+            return self.get_special(key);
         }
         self.answer(|state| {
             if key >= state.max_read_key() && key != METADATA_VERSION {
@@ -68,8 +65,8 @@ impl Transaction {
 
     /// Rows future: the rows between two selectors.
     pub fn get_range(&self, arguments: &RangeArguments) -> Arc<Future> {
-        if special_keys::is_special(&arguments.begin.key) {
-            return self.special_range(arguments);
+        if special_keys::is_special_range(&arguments.begin.key, &arguments.end.key) {
+            return self.get_special_range(arguments);
         }
         self.answer(|state| {
             let max = state.max_read_key();
@@ -86,23 +83,6 @@ impl Transaction {
                 }
             }
             Ok(Output::Rows(result.rows))
-        })
-    }
-
-    /// Special keys are read whatever became of the commit.
-    fn special(&self, read: impl FnOnce(&special_keys::SpecialKeys) -> Result<Output>) -> Arc<Future> {
-        let mut state = self.state.lock();
-        Future::ready(state.check_alive().and_then(|()| {
-            let relaxed = state.options.special_keys_relaxed;
-            read(&special_keys::SpecialKeys::new(&self.database, &state.conflicting, relaxed))
-        }))
-    }
-
-    fn special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
-        self.special(|special| {
-            let read = range_read(arguments)?;
-            let reverse = read.direction == Direction::Backward;
-            special.range(&read.begin.key, &read.end.key, read.limits, reverse).map(Output::Rows)
         })
     }
 
@@ -137,7 +117,7 @@ impl Transaction {
 
     /// String array future: where a key is stored.
     pub fn get_addresses_for_key(&self, _key: &[u8]) -> Arc<Future> {
-        self.answer(|_| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
+        self.answer(|_| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
     }
 
     /// Int64 future: bytes of keys and values in a range.

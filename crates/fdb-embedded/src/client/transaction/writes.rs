@@ -28,6 +28,9 @@ pub enum ConflictKind {
 impl Transaction {
     /// Sets a key.
     pub fn set(&self, key: &[u8], value: &[u8]) {
+        if special_keys::is_special(key) {
+            return self.set_special(key, value);
+        }
         self.apply(|state| {
             if key == METADATA_VERSION {
                 return Err(Code::CLIENT_INVALID_OPERATION);
@@ -81,10 +84,10 @@ impl Transaction {
 
     /// Clears one key.
     pub fn clear(&self, key: &[u8]) {
+        if special_keys::is_special(key) {
+            return self.write_special(|session, _| session.clear(key));
+        }
         self.apply(|state| {
-            if special_keys::is_special(key) {
-                return Err(special_keys::write_error(state.options.special_keys_writes));
-            }
             if key >= state.max_write_key() {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
@@ -98,10 +101,10 @@ impl Transaction {
 
     /// Clears `[begin, end)`.
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
+        if special_keys::is_special_range(begin, end) {
+            return self.write_special(|session, _| session.clear_range(begin, end));
+        }
         self.apply(|state| {
-            if special_keys::is_special(begin) {
-                return Err(special_keys::write_error(state.options.special_keys_writes));
-            }
             if begin > end {
                 return Err(Code::INVERTED_RANGE);
             }
@@ -159,9 +162,6 @@ impl Transaction {
 
 impl State {
     fn check_write(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if special_keys::is_special(key) {
-            return Err(special_keys::write_error(self.options.special_keys_writes));
-        }
         if key >= self.max_write_key() {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
