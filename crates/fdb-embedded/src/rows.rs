@@ -66,6 +66,14 @@ impl RowSet {
         self.rows.push([begin, middle, self.bytes.len()]);
     }
 
+    /// Keeps the first `len` rows. True if there were more.
+    pub fn truncate(&mut self, len: usize) -> bool {
+        let is_longer = self.rows.len() > len;
+        self.rows.truncate(len);
+        self.bytes.truncate(self.rows.last().map_or(0, |[_, _, end]| *end));
+        is_longer
+    }
+
     /// How many rows there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -27,10 +27,6 @@ pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
     }
 }
 
-/// What the client says of itself: JSON.
-const CLIENT_STATUS: &str = "{\"Healthy\":true,\"InitializationState\":\"created\",\"ProtocolVersion\":\"embedded\",\
-                             \"Connections\":[],\"NumConnectionsFailed\":0}";
-
 /// The protocol version of FoundationDB 7.3, whose behaviour this is.
 pub(super) const PROTOCOL_VERSION: u64 = 0x0FDB_00B0_7300_0000;
 /// What FoundationDB adds to a protocol version to say how objects are encoded.
@@ -69,13 +65,13 @@ forwarded! {
     }
 
     /// A key future: what the client says of itself, as JSON.
-    [since 730] fn fdb_database_get_client_status(_database) -> *mut FDBFuture {
-        future::give(Future::ready(Ok(Output::Key(Bytes::from_static(CLIENT_STATUS.as_bytes())))))
+    [since 730] fn fdb_database_get_client_status(database) -> *mut FDBFuture {
+        future::give(Future::ready(Ok(Output::Key(Bytes::from(database.client_status())))))
     }
 
     /// How busy the network thread is, from 0 to 1: the embedded engine does no work there.
-    [since 700] fn fdb_database_get_main_thread_busyness(_database) -> c_double {
-        0.0
+    [since 700] fn fdb_database_get_main_thread_busyness(database) -> c_double {
+        database.main_thread_busyness()
     }
 
     /// A uint64 future: the servers' protocol version, once it is not the one expected.

@@ -143,16 +143,26 @@ forwarded! {
         }))
     }
 
-    /// A mapped rows future; the embedded engine does not have it.
+    /// A mapped rows future: the rows between two selectors, and what a mapper makes of them.
     [since 710] fn fdb_transaction_get_mapped_range(
-        _own,
-        _begin_key: *const u8, _begin_length: c_int, _begin_or_equal: fdb_bool_t, _begin_offset: c_int,
-        _end_key: *const u8, _end_length: c_int, _end_or_equal: fdb_bool_t, _end_offset: c_int,
-        _mapper: *const u8, _mapper_length: c_int,
-        _limit: c_int, _target_bytes: c_int, _mode: FDBStreamingMode, _iteration: c_int,
-        _snapshot: fdb_bool_t, _reverse: fdb_bool_t,
+        own,
+        begin_key: *const u8, begin_length: c_int, begin_or_equal: fdb_bool_t, begin_offset: c_int,
+        end_key: *const u8, end_length: c_int, end_or_equal: fdb_bool_t, end_offset: c_int,
+        mapper: *const u8, mapper_length: c_int,
+        limit: c_int, target_bytes: c_int, mode: FDBStreamingMode, iteration: c_int,
+        snapshot: fdb_bool_t, reverse: fdb_bool_t,
     ) -> *mut FDBFuture {
-        give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
+        let arguments = RangeArguments {
+            begin: Selector::new(bytes(begin_key, begin_length), begin_or_equal != 0, begin_offset),
+            end: Selector::new(bytes(end_key, end_length), end_or_equal != 0, end_offset),
+            limit,
+            target_bytes,
+            mode,
+            iteration,
+            snapshot: snapshot != 0,
+            reverse: reverse != 0,
+        };
+        own.read(|own| own.get_mapped_range(&arguments, bytes(mapper, mapper_length)))
     }
 
     /// Sets a key.

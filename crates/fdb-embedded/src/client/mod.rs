@@ -7,17 +7,26 @@
 //! | `write_map` | what it has written |
 //! | `merged` | the database under those writes |
 //! | `selector`, `range` | key selectors and range reads over that |
-//! | `special_keys` | the keys that start with 0xFF 0xFF |
+//! | `mapped`, `mapper`, `tuple` | mapped range reads |
+//! | `special_keys/` | the keys that start with 0xFF 0xFF |
+//! | `status`, `facts`, `json` | what database and client say of themselves |
 
 mod database;
+mod facts;
+mod json;
+mod mapped;
+mod mapper;
 mod merged;
 mod range;
 mod selector;
 mod special_keys;
+mod status;
 mod transaction;
+mod tuple;
 mod write_map;
 
 pub use database::Database;
+pub use facts::{DatabaseFacts, PROTOCOL_VERSION, RELEASE};
 pub use range::Limits;
 pub use selector::Selector;
 pub use transaction::{ConflictKind, RangeArguments, Transaction};

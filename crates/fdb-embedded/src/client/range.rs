@@ -9,7 +9,7 @@ use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, RowSet, Want};
 
 /// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
-const ROW_OVERHEAD: usize = 24;
+pub(super) const ROW_OVERHEAD: usize = 24;
 
 /// Byte targets of the iterator mode, by iteration; the last stays.
 const ITERATOR_BYTES: [usize; 10] =
@@ -95,17 +95,22 @@ impl RangeRead {
 
     /// Reads; keys stay below `max`.
     pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<RangeResult> {
-        let bound = |selector: &Selector| {
-            if selector.is_plain() { Ok(selector.key.clone()) } else { selector.resolve(merged, max) }
-        };
-        let (begin, end) = (bound(&self.begin)?, bound(&self.end)?);
+        let (begin, end) = self.bounds(merged, max)?;
         let rows = read_rows(merged, &begin, end.as_slice().min(max), self.limits, self.direction)?;
         let conflicts = self.conflicts(begin, end, &rows);
         Ok(RangeResult { rows, conflicts })
     }
 
+    /// The keys that the bounds stand for.
+    pub(super) fn bounds(&self, merged: &Merged<'_>, max: &[u8]) -> Result<KeyRange> {
+        let bound = |selector: &Selector| {
+            if selector.is_plain() { Ok(selector.key.clone()) } else { selector.resolve(merged, max) }
+        };
+        Ok((bound(&self.begin)?, bound(&self.end)?))
+    }
+
     /// The range read, as far as it was read, and what each bound was found by.
-    fn conflicts(&self, mut begin: Vec<u8>, mut end: Vec<u8>, rows: &RowSet) -> Vec<KeyRange> {
+    pub(super) fn conflicts(&self, mut begin: Vec<u8>, mut end: Vec<u8>, rows: &RowSet) -> Vec<KeyRange> {
         let bounds = [(&self.begin, &begin), (&self.end, &end)];
         let searched = bounds.into_iter().filter(|(selector, _)| !selector.is_plain());
         let mut conflicts: Vec<KeyRange> =
@@ -123,7 +128,8 @@ impl RangeRead {
     }
 }
 
-fn read_rows(
+/// The rows of `[begin, end)` up to the limits.
+pub(super) fn read_rows(
     merged: &Merged<'_>,
     begin: &[u8],
     end: &[u8],

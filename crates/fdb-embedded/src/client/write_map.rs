@@ -5,7 +5,7 @@ use std::ops::Bound::{Excluded, Included};
 
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
-use crate::range_set::{RangeSet, key_after};
+use crate::range_set::{KeyRange, RangeSet, key_after};
 
 /// Where the value of a written key starts from, before the operations on top of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,12 +121,8 @@ impl WriteMap {
     /// which key that will be.
     pub fn set_stamped_key(&mut self, key: &[u8], offset: usize, value: &[u8], read_version: i64) {
         self.stamped.insert((key.to_vec(), offset), value.to_vec());
-        let mut lowest = key.to_vec();
-        lowest[offset..offset + STAMP_LEN].fill(0);
-        lowest[offset..offset + 8].copy_from_slice(&read_version.to_be_bytes());
-        let mut highest = key.to_vec();
-        highest[offset..offset + STAMP_LEN].fill(0xff);
-        self.unreadable.insert(lowest, key_after(&highest));
+        let (begin, end) = stamped_range(key, offset, read_version);
+        self.unreadable.insert(begin, end);
     }
 
     fn entry(&mut self, key: &[u8]) -> &mut KeyWrites {
@@ -149,6 +145,11 @@ impl WriteMap {
         range.into_iter().flatten().map(|(key, writes)| (key.as_slice(), writes))
     }
 
+    /// The ranges in which the keys lie that get a versionstamp.
+    pub fn stamped_ranges(&self, read_version: i64) -> impl Iterator<Item = KeyRange> {
+        self.stamped.keys().map(move |(key, offset)| stamped_range(key, *offset, read_version))
+    }
+
     /// What has been cleared.
     pub fn cleared(&self) -> &RangeSet {
         &self.cleared
@@ -157,6 +158,11 @@ impl WriteMap {
     /// What cannot be read before the commit.
     pub fn unreadable(&self) -> &RangeSet {
         &self.unreadable
+    }
+
+    /// Has any key of `[begin, end)` been set, changed or cleared?
+    pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.cleared.intersects(begin, end) || self.range(begin, end).next().is_some()
     }
 
     /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
@@ -202,6 +208,16 @@ impl WriteMap {
         }
         mutations
     }
+}
+
+/// Where `key` may be once its versionstamp, which is above `read_version`, is known.
+fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
+    let mut lowest = key.to_vec();
+    lowest[offset..offset + STAMP_LEN].fill(0);
+    lowest[offset..offset + 8].copy_from_slice(&read_version.to_be_bytes());
+    let mut highest = key.to_vec();
+    highest[offset..offset + STAMP_LEN].fill(0xff);
+    (lowest, key_after(&highest))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use fdb_embedded::Network;
-use foundationdb::Database;
+use foundationdb::{Database, FdbError, Transaction};
 use futures::executor::block_on;
 use tempfile::TempDir;
 
@@ -138,4 +138,59 @@ fn helper_hosts() {
     network();
     let _db = Database::from_path(&format!("embedded:{}", directory.display())).unwrap();
     Helper::ready_until_told();
+}
+
+/// An embedded database and a cluster, both empty, for tests that compare the two.
+pub struct Twins {
+    embedded: Database,
+    cluster: Scratch,
+    _directory: TempDir,
+}
+
+impl Twins {
+    /// The embedded database and the cluster.
+    pub fn dbs(&self) -> [&Database; 2] {
+        [&self.embedded, &self.cluster.db]
+    }
+}
+
+/// Both kinds of database at once; `None` unless `KVQUEUE_TEST_CLUSTER_FILE` names a cluster.
+pub fn twins() -> Option<Twins> {
+    let cluster = scratch();
+    if cluster.place.embedded_url().is_some() {
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let embedded = Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap();
+    Some(Twins { embedded, cluster, _directory: directory })
+}
+
+/// Commits, and says with which error if that fails.
+pub async fn commit(tr: Transaction) -> Result<(), i32> {
+    tr.commit().await.map(drop).map_err(|error| error.code())
+}
+
+/// The code of an error, without the value of a success.
+pub fn code<T>(result: Result<T, FdbError>) -> Result<(), i32> {
+    result.map(drop).map_err(|error| error.code())
+}
+
+/// SplitMix64: random numbers that a seed repeats.
+pub struct Rng(pub u64);
+
+impl Rng {
+    /// A seed: the environment's, or one of the clock's.
+    pub fn seed() -> u64 {
+        let clock = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into();
+        std::env::var("KVQUEUE_TEST_SEED").map_or_else(|_| clock(), |seed| seed.parse().unwrap())
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((z ^ (z >> 31)) % bound as u64).unwrap()
+    }
 }

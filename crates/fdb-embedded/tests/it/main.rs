@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
+//! | `mapped` | mapped range reads |
+//! | `special` | special keys |
 //! | `crash` | kill -9 while clients commit |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
@@ -11,6 +13,8 @@
 
 mod common;
 mod crash;
+mod mapped;
 mod model;
 mod processes;
+mod special;
 mod transactions;

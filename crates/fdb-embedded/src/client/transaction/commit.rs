@@ -36,6 +36,12 @@ impl Transaction {
 
     /// Commits what all reads so far have left.
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
+        if let Err(code) = state.special.commit() {
+            let refused = state.refused(code);
+            drop(state);
+            refused.settle();
+            return Future::ready(Err(code));
+        }
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
@@ -138,8 +144,9 @@ impl Transaction {
                 Ok(())
             }
             Err(failure) => {
-                if state.options.report_conflicting_keys {
-                    state.conflicting = failure.conflicting;
+                if failure.code == Code::NOT_COMMITTED {
+                    let is_wanted = state.options.report_conflicting_keys;
+                    state.conflicting = if is_wanted { failure.conflicting } else { Vec::new() };
                 }
                 let refused = state.refused(failure.code);
                 drop(state);

@@ -3,7 +3,9 @@
 //! | file | calls |
 //! |---|---|
 //! | `reads` | get, get_key, get_range, versions, sizes |
+//! | `mapped` | get_mapped_range |
 //! | `writes` | set, clear, atomic operations, conflict ranges, options |
+//! | `special` | special keys |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
 //! | `pending` | reads whose data is still to arrive |
@@ -13,9 +15,11 @@
 //! commits, watches and the delay of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
 
 mod commit;
+mod mapped;
 mod pending;
 mod reads;
 mod retry;
+mod special;
 mod watch;
 mod writes;
 
@@ -27,6 +31,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::database::Database;
 use super::merged::Merged;
+use super::special_keys::Session;
 use super::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -92,6 +97,8 @@ struct State {
     outstanding: Vec<Arc<Future>>,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
+    /// What it has done to special keys.
+    special: Session,
     retries: i64,
     backoff: Duration,
 }
@@ -119,6 +126,7 @@ impl State {
             outstanding: Vec::new(),
             committed_version: -1,
             conflicting: Vec::new(),
+            special: Session::default(),
             retries: 0,
             backoff: FIRST_BACKOFF,
         }

@@ -30,14 +30,11 @@ pub struct RangeArguments {
     pub reverse: bool,
 }
 
-/// What the one "server" of an embedded database is called.
-const ADDRESS: &std::ffi::CStr = c"127.0.0.1:4500";
-
 impl Transaction {
     /// Value future: the value of a key.
     pub fn get(self: &Arc<Self>, key: &[u8], snapshot: bool) -> Arc<Future> {
         if special_keys::is_special(key) {
-            return self.special(|special| special.get(key).map(Output::Value));
+            return self.get_special(key);
         }
         let key = key.to_vec();
         self.answer(move |own, state| {
@@ -72,8 +69,8 @@ impl Transaction {
 
     /// Rows future: the rows between two selectors.
     pub fn get_range(self: &Arc<Self>, arguments: &RangeArguments) -> Arc<Future> {
-        if special_keys::is_special(&arguments.begin.key) {
-            return self.special_range(arguments);
+        if special_keys::is_special_range(&arguments.begin.key, &arguments.end.key) {
+            return self.get_special_range(arguments);
         }
         let arguments = arguments.clone();
         self.answer(move |own, state| {
@@ -91,23 +88,6 @@ impl Transaction {
                 }
             }
             Ok(Output::Rows(result.rows))
-        })
-    }
-
-    /// Special keys are read whatever became of the commit.
-    fn special(&self, read: impl FnOnce(&special_keys::SpecialKeys) -> Result<Output>) -> Arc<Future> {
-        let mut state = self.state.lock();
-        Future::ready(state.check_alive().and_then(|()| {
-            let relaxed = state.options.special_keys_relaxed;
-            read(&special_keys::SpecialKeys::new(&self.database, &state.conflicting, relaxed))
-        }))
-    }
-
-    fn special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
-        self.special(|special| {
-            let read = range_read(arguments)?;
-            let reverse = read.direction == Direction::Backward;
-            special.range(&read.begin.key, &read.end.key, read.limits, reverse).map(Output::Rows)
         })
     }
 
@@ -143,7 +123,7 @@ impl Transaction {
 
     /// String array future: where a key is stored.
     pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
-        self.answer(|_, _| Ok(Output::Strings(vec![ADDRESS.to_owned()])))
+        self.answer(|_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
     }
 
     /// Int64 future: bytes of keys and values in a range.
@@ -199,12 +179,12 @@ impl Transaction {
 }
 
 /// A selector may start from `max` itself; worked into the key, "or equal" makes that the key after it.
-fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
+pub(super) fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
     let legal = selector.key.as_slice() <= max || selector.key.strip_prefix(max) == Some(&[0]);
     if legal { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
 }
 
-fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
+pub(super) fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {
     let limits = Limits::new(arguments.limit, arguments.target_bytes, arguments.mode, arguments.iteration)?;
     let direction = if arguments.reverse { Direction::Backward } else { Direction::Forward };
     Ok(RangeRead { begin: arguments.begin.clone(), end: arguments.end.clone(), limits, direction })

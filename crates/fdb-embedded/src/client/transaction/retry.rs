@@ -122,6 +122,8 @@ impl Transaction {
     fn restart(&self, state: &mut State, how: Restart) -> Ended {
         let ended = self.end(state);
         let old = std::mem::replace(state, State::new(self.database.defaults()));
+        // Shown until the next conflict.
+        state.conflicting = old.conflicting;
         if how == Restart::Retry {
             state.options = old.options.persistent(&state.options);
             state.created = old.created;

@@ -32,6 +32,9 @@ pub enum ConflictKind {
 impl Transaction {
     /// Sets a key.
     pub fn set(&self, key: &[u8], value: &[u8]) {
+        if special_keys::is_special(key) {
+            return self.set_special(key, value);
+        }
         self.apply(|state| {
             if key == METADATA_VERSION {
                 return Err(Code::CLIENT_INVALID_OPERATION);
@@ -85,10 +88,10 @@ impl Transaction {
 
     /// Clears one key.
     pub fn clear(&self, key: &[u8]) {
+        if special_keys::is_special(key) {
+            return self.write_special(|session, _| session.clear(key));
+        }
         self.apply(|state| {
-            if special_keys::is_special(key) {
-                return Err(special_keys::write_error(state.options.special_keys_writes));
-            }
             if key >= state.max_write_key() {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
@@ -102,10 +105,10 @@ impl Transaction {
 
     /// Clears `[begin, end)`.
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
+        if special_keys::is_special_range(begin, end) {
+            return self.write_special(|session, _| session.clear_range(begin, end));
+        }
         self.apply(|state| {
-            if special_keys::is_special(begin) {
-                return Err(special_keys::write_error(state.options.special_keys_writes));
-            }
             if begin > end {
                 return Err(Code::INVERTED_RANGE);
             }
@@ -168,9 +171,6 @@ impl State {
     }
 
     fn check_write(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if special_keys::is_special(key) {
-            return Err(special_keys::write_error(self.options.special_keys_writes));
-        }
         if key >= self.max_write_key() {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }

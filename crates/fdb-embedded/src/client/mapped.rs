@@ -1,0 +1,101 @@
+//! Mapped range reads: a range read of an index, and for each of its rows a second read that a mapper derives.
+
+use bytes::Bytes;
+
+use super::mapper::Mapper;
+use super::merged::Merged;
+use super::range::{Limits, ROW_OVERHEAD, RangeRead, read_rows};
+use crate::error::{Code, Result};
+use crate::range_set::{KeyRange, key_after};
+use crate::rows::{Direction, MappedRow, MappedRows, RowSet};
+
+/// Rows that one second read returns at most, and their bytes.
+const SECONDARY_LIMITS: Limits = Limits { rows: Some(2_000), bytes: Some(10_000_000) };
+/// What part of a byte limit the index's rows may use: a fifth.
+const INDEX_SHARE: usize = 5;
+/// A limit on bytes is looked at after this many rows.
+const ROWS_AT_ONCE: usize = 10;
+/// FoundationDB's servers answer no request with more bytes than about this.
+const REPLY_BYTES: usize = 80_000;
+
+/// The rows of a mapped range read and what they depended on.
+#[derive(Debug)]
+pub struct MappedResult {
+    /// The rows.
+    pub rows: MappedRows,
+    /// A write in one of these by another transaction could have changed the rows.
+    pub conflicts: Vec<KeyRange>,
+}
+
+/// Reads the index range and what `mapper` makes of its rows; `merged` shows no writes of the transaction.
+pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> Result<MappedResult> {
+    let (begin, end) = read.bounds(merged, max)?;
+    let bytes = read.limits.bytes.map(|bytes| bytes.min(REPLY_BYTES));
+    let limits = Limits { rows: read.limits.rows, bytes: bytes.map(|bytes| bytes / INDEX_SHARE) };
+    let mut index = read_rows(merged, &begin, end.as_slice().min(max), limits, read.direction)?;
+    let mut result = MappedResult { rows: MappedRows::default(), conflicts: Vec::new() };
+    if begin < end {
+        let mapper = Mapper::parse(mapper)?;
+        let mut left = bytes.map_or(i64::MAX, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
+        for (place, (key, value)) in index.iter().enumerate() {
+            if place % ROWS_AT_ONCE == 0 && left <= 0 {
+                break;
+            }
+            let (row, conflict) = secondary(&mapper, key, value, merged)?;
+            left -= i64::try_from(cost(&row)).unwrap_or(i64::MAX);
+            result.rows.rows.push(row);
+            result.conflicts.push(conflict);
+        }
+    }
+    index.more |= index.truncate(result.rows.rows.len());
+    result.rows.more = index.more;
+    result.conflicts.extend(read.conflicts(begin, end, &index));
+    Ok(result)
+}
+
+/// Reads what the mapper makes of one row, and says what that depended on.
+fn secondary(
+    mapper: &Mapper,
+    key: &[u8],
+    value: &[u8],
+    merged: &Merged<'_>,
+) -> Result<(MappedRow, KeyRange)> {
+    let begin = mapper.apply(key, value)?;
+    let (end, rows) = if mapper.is_range {
+        let end = after_prefix(&begin)?;
+        let rows = read_rows(merged, &begin, &end, SECONDARY_LIMITS, Direction::Forward)?;
+        (end, rows)
+    } else {
+        let mut rows = RowSet::default();
+        if let Some(value) = merged.get(&begin)? {
+            rows.push(&begin, &value);
+        }
+        (key_after(&begin), rows)
+    };
+    let conflict_end = match rows.iter().next_back() {
+        Some((last, _)) if rows.more => key_after(last),
+        _ => end.clone(),
+    };
+    let row = MappedRow {
+        key: Bytes::copy_from_slice(key),
+        value: Bytes::copy_from_slice(value),
+        begin: Bytes::copy_from_slice(&begin),
+        end: Bytes::from(end),
+        rows,
+    };
+    Ok((row, (begin, conflict_end)))
+}
+
+/// The first key that does not start with `prefix`.
+fn after_prefix(prefix: &[u8]) -> Result<Vec<u8>> {
+    let len = prefix.iter().rposition(|byte| *byte != 0xff).ok_or(Code::KEY_OUTSIDE_LEGAL_RANGE)?;
+    let mut after = prefix[..=len].to_vec();
+    after[len] += 1;
+    Ok(after)
+}
+
+/// What a row takes of the limit on bytes.
+fn cost(row: &MappedRow) -> usize {
+    let index = ROW_OVERHEAD + row.key.len() + row.value.len();
+    index + row.rows.byte_len() + row.rows.len() * ROW_OVERHEAD
+}

@@ -1,0 +1,29 @@
+//! What special keys tell about the database.
+
+use std::ffi::CStr;
+
+use super::Rows;
+use crate::client::{Database, status};
+
+/// What the one "server" of an embedded database is called. Nothing listens there.
+pub const ADDRESS: &CStr = c"127.0.0.1:4500";
+/// The same, as text.
+pub const ADDRESS_TEXT: &str = "127.0.0.1:4500";
+/// What the cluster description is.
+const DESCRIPTION: &str = "embedded";
+
+/// The status document.
+pub fn status(database: &Database) -> Vec<u8> {
+    status::cluster(database).into_bytes()
+}
+
+/// A cluster's connection string is `description:id@address`.
+pub fn connection_string(database: &Database) -> Vec<u8> {
+    format!("{DESCRIPTION}:{}@{ADDRESS_TEXT}", database.facts().cluster_id).into_bytes()
+}
+
+/// The rows below `configuration/coordinators/`.
+pub fn coordinators(prefix: &[u8]) -> Rows {
+    let row = |name: &str, value: &str| ([prefix, name.as_bytes()].concat(), value.as_bytes().to_vec());
+    Rows::from([row("cluster_description", DESCRIPTION), row("processes", ADDRESS_TEXT)])
+}

@@ -1,0 +1,63 @@
+//! Special keys: those that start with 0xFF 0xFF and are answered by the client itself.
+//!
+//! | file | what |
+//! |---|---|
+//! | `modules` | which keys there are: modules, and the parts that answer for them |
+//! | `read` | reads: the rules of modules, selectors, limits |
+//! | `write` | writes, which the commit carries out or refuses |
+//! | `conflicts` | `transaction/`: conflicting keys, read and write conflict ranges |
+//! | `database` | status, paths and ids of the database, and its one process |
+//! | `tracing` | `tracing/` |
+//!
+//! What administers a cluster has nothing to administer here: those parts hold no rows, clearing them does nothing, and a
+//! commit after setting one fails with `special_keys_api_failure` and says so at `\xff\xff/error_message`.
+
+mod conflicts;
+mod database;
+mod modules;
+mod read;
+mod tracing;
+mod write;
+
+use std::collections::BTreeMap;
+
+use super::Database;
+use crate::range_set::{KeyRange, RangeSet};
+
+pub use database::{ADDRESS, ADDRESS_TEXT};
+pub use read::{get, range};
+pub use write::Session;
+
+/// First special key.
+const SPACE_BEGIN: &[u8] = b"\xff\xff";
+/// End of the special keys, exclusive.
+const SPACE_END: &[u8] = b"\xff\xff\xff";
+
+/// Is the key one that the client answers itself?
+pub fn is_special(key: &[u8]) -> bool {
+    (SPACE_BEGIN..SPACE_END).contains(&key)
+}
+
+/// Do both bounds lie in the special keys? The end may be their end.
+pub fn is_special_range(begin: &[u8], end: &[u8]) -> bool {
+    is_special(begin) && (SPACE_BEGIN..=SPACE_END).contains(&end)
+}
+
+/// What special keys tell: the transaction that asks, and its database.
+pub struct Facts<'t> {
+    /// The database.
+    pub database: &'t Database,
+    /// What the transaction has done to special keys.
+    pub session: &'t Session,
+    /// The read ranges that made its last commit fail.
+    pub conflicting: &'t [KeyRange],
+    /// Its read conflict ranges.
+    pub reads: &'t RangeSet,
+    /// Its write conflict ranges.
+    pub writes: RangeSet,
+    /// Reads may cross from one module into another.
+    pub relaxed: bool,
+}
+
+/// Special keys and their values.
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;

@@ -1,0 +1,43 @@
+//! Mapped range reads.
+
+use std::sync::Arc;
+
+use super::Transaction;
+use super::reads::{RangeArguments, check_selector, range_read};
+use crate::client::{mapped, special_keys};
+use crate::error::Code;
+use crate::future::{Future, Output};
+use crate::rows::MappedRows;
+
+impl Transaction {
+    /// Mapped rows future: the rows between two selectors, and for each what `mapper` makes of it. It is for transactions
+    /// that read their own writes and have written nothing where it reads, and never at snapshot isolation.
+    pub fn get_mapped_range(self: &Arc<Self>, arguments: &RangeArguments, mapper: &[u8]) -> Arc<Future> {
+        let (arguments, mapper) = (arguments.clone(), mapper.to_vec());
+        self.answer(move |own, state| {
+            let read = range_read(&arguments)?;
+            if special_keys::is_special_range(&read.begin.key, &read.end.key) {
+                return Err(Code::CLIENT_INVALID_OPERATION);
+            }
+            let max = state.max_read_key();
+            check_selector(&arguments.begin, max)?;
+            check_selector(&arguments.end, max)?;
+            if read.is_empty() {
+                return Ok(Output::MappedRows(MappedRows::default()));
+            }
+            if arguments.snapshot || state.options.ryw_disabled {
+                return Err(Code::UNSUPPORTED_OPERATION);
+            }
+            let mut stored = state.merged(&own.database, true)?;
+            stored.writes = None;
+            let result = mapped::run(&read, &mapper, &stored, max)?;
+            if result.conflicts.iter().any(|(begin, end)| state.writes.touches(begin, end)) {
+                return Err(Code::MAPPED_RANGE_READS_WRITES);
+            }
+            for range in result.conflicts {
+                state.add_read_conflict(range);
+            }
+            Ok(Output::MappedRows(result.rows))
+        })
+    }
+}

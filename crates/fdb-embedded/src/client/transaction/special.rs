@@ -1,0 +1,60 @@
+//! Special keys, as a transaction reads and writes them.
+
+use std::sync::Arc;
+
+use super::reads::{RangeArguments, range_read};
+use super::{State, Transaction};
+use crate::client::special_keys::{self, Facts, Session};
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+use crate::link::View;
+
+impl Transaction {
+    pub(super) fn get_special(&self, key: &[u8]) -> Arc<Future> {
+        self.read_special(|facts| special_keys::get(facts, key).map(Output::Value))
+    }
+
+    pub(super) fn get_special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
+        self.read_special(|facts| special_keys::range(facts, &range_read(arguments)?).map(Output::Rows))
+    }
+
+    /// Special keys are read whatever became of the commit.
+    fn read_special(&self, read: impl FnOnce(&Facts<'_>) -> Result<Output>) -> Arc<Future> {
+        let mut state = self.state.lock();
+        let alive = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err));
+        Future::ready(alive.and_then(|()| read(&state.special_facts(self))))
+    }
+
+    pub(super) fn set_special(&self, key: &[u8], value: &[u8]) {
+        self.write_special(|session, is_first| session.set(key, value, is_first));
+    }
+
+    /// Runs `write`, which is told whether the transaction has done nothing yet.
+    pub(super) fn write_special(&self, write: impl FnOnce(&mut Session, bool) -> Result<()>) {
+        self.apply(|state| {
+            if !state.options.special_keys_writes {
+                return Err(Code::SPECIAL_KEYS_WRITE_DISABLED);
+            }
+            let is_first = state.size == 0;
+            write(&mut state.special, is_first)
+        });
+    }
+}
+
+impl State {
+    fn special_facts<'s>(&'s self, transaction: &'s Transaction) -> Facts<'s> {
+        let mut writes = self.write_conflicts.clone();
+        let read_version = self.view.as_ref().and_then(View::known_version).unwrap_or(0);
+        for (begin, end) in self.writes.stamped_ranges(read_version) {
+            writes.insert(begin, end);
+        }
+        Facts {
+            database: &transaction.database,
+            session: &self.special,
+            conflicting: &self.conflicting,
+            reads: &self.reads,
+            writes,
+            relaxed: self.options.special_keys_relaxed,
+        }
+    }
+}
