@@ -77,6 +77,14 @@ impl Shared {
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
+    /// A file that failed under a read is found out by an empty batch, which ends in [`Shared::poison`].
+    fn wake_committer(shared: &Weak<Shared>) {
+        if let Some(shared) = shared.upgrade() {
+            shared.waiting.lock().raise_ceiling = true;
+            shared.work.notify_one();
+        }
+    }
+
     fn next_fault(&self) -> Fault {
         if !self.has_faults.load(Ordering::Acquire) {
             return Fault::None;
@@ -114,6 +122,8 @@ impl Engine {
             poisoned: AtomicBool::new(false),
             _directory: directory,
         });
+        let weak = Arc::downgrade(&shared);
+        shared.storage.health().on_failure(move || Shared::wake_committer(&weak));
         let committer = Committer::new(Arc::clone(&shared), Resolver::new(version));
         let committer = thread::Builder::new()
             .name("fdb-committer".to_owned())

@@ -40,12 +40,12 @@ pub struct View {
 impl View {
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.read(|snapshot| snapshot.get(key).map_err(|_| Code::IO_ERROR))
+        self.read(|snapshot| snapshot.get(key).map_err(|error| error.code()))
     }
 
     /// The rows of `[begin, end)`.
     pub fn range(&self, begin: &[u8], end: &[u8]) -> Result<Rows> {
-        self.read(|snapshot| snapshot.range(begin, end).map_err(|_| Code::IO_ERROR))
+        self.read(|snapshot| snapshot.range(begin, end).map_err(|error| error.code()))
     }
 
     /// Visits the rows of `[begin, end)` until the visitor breaks.
@@ -63,7 +63,7 @@ impl View {
                 Direction::Backward => rows.next_back(),
             };
             let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
-            let (key, value) = row.map_err(|_| Code::IO_ERROR)?;
+            let (key, value) = row.map_err(|error| error.code())?;
             if visit(key.value(), value.value()).is_break() {
                 return Ok(ControlFlow::Break(()));
             }
