@@ -60,7 +60,9 @@ impl Health {
     pub fn refused(&self, operation: &str, source: &io::Error) -> io::Error {
         let path = self.path.display();
         let hint = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "; free space on that disk, then restart",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; free space on that disk, then restart"
+            }
             _ => "",
         };
         self.fail(Code::IO_ERROR, format!("cannot {operation} {path}: {source}{hint}"))

@@ -6,6 +6,7 @@
 //! | `snapshot` | reading |
 //! | `pages` | the file under redb: a checksum for every page |
 //! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
+//! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
 //!
@@ -25,12 +26,12 @@ mod sums;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod trust;
 
 use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
@@ -128,17 +129,18 @@ impl Storage {
     }
 
     fn with(pages: Pages, health: Arc<Health>) -> Result<Storage, StorageError> {
-        let repairing = pages.repairing();
+        let trust = pages.trust();
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
-        if pages.is_in_flight() {
-            let repairing = Arc::clone(&repairing);
-            builder.set_repair_callback(move |_| repairing.store(true, Ordering::Release));
-        }
+        builder.set_repair_callback({
+            let trust = Arc::clone(&trust);
+            move |_| trust.repair_begins()
+        });
         // Pages are verified before redb sees them, but for those that it judges itself.
         let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
-        repairing.store(false, Ordering::Release);
-        let db = opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
+        trust.opened();
+        let db =
+            opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
         Ok(Storage { db, health })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! redb keeps checksums of its own, in the parents of pages, and looks at them only when it repairs a file after a
 //! crash. This is the layer that makes a flipped bit an error at the first read of it
-//! ([decision 6](https://github.com/) says how the two fit together).
+//! (`docs/decisions/0006-checked-pages.md` says how the two fit together).
 //!
 //! Checksums are written with the flush of their pages, without one of their own. So after a power failure a page may
 //! be on the disk without its checksum, but only a page of a commit that nobody was told of. The superblock knows
@@ -12,17 +12,17 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use redb::StorageBackend;
 
+use super::StorageError;
 use super::disk::Disk;
 use super::health::{Failure, Health};
 use super::layout::{PAGE, logical_len, physical_len, place, runs};
 use super::sums::{Sums, sum};
 use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
-use super::StorageError;
+use super::trust::Trust;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
@@ -33,8 +33,7 @@ pub struct Pages {
     health: Arc<Health>,
     sums: Sums,
     superblock: Mutex<Superblock>,
-    /// redb is judging the pages: those that do not match are passed to it.
-    repairing: Arc<AtomicBool>,
+    trust: Arc<Trust>,
 }
 
 impl Pages {
@@ -45,7 +44,7 @@ impl Pages {
             health,
             sums: Sums::default(),
             superblock: Mutex::new(Superblock::new()),
-            repairing: Arc::default(),
+            trust: Arc::new(Trust::new(false)),
         }
     }
 
@@ -65,20 +64,15 @@ impl Pages {
                 failed(&health, &health.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
             }
         })?;
-        let pages = Pages::create(disk, health);
-        *pages.superblock.lock() = superblock;
+        let trust = Arc::new(Trust::new(superblock.is_in_flight()));
+        let pages = Pages { disk, health, sums: Sums::default(), superblock: Mutex::new(superblock), trust };
         pages.len().map_err(|error| failed(&pages.health, &error))?;
         Ok(pages)
     }
 
-    /// True if a crash may have cut the last commit off, so that redb has to judge.
-    pub fn is_in_flight(&self) -> bool {
-        self.superblock.lock().is_in_flight()
-    }
-
-    /// To be set while redb repairs a file whose last commit was in flight, and at no other time.
-    pub fn repairing(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.repairing)
+    /// To be told when redb repairs the file and when it has opened it.
+    pub fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust)
     }
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
@@ -91,7 +85,7 @@ impl Pages {
             .with(&*self.disk, pages.clone(), |sums| sums.iter().zip(&found).position(|(a, b)| a != b))
             .map_err(|source| self.unreadable(&pages, &source))?;
         let Some(wrong) = wrong else { return Ok(()) };
-        if self.repairing.load(Ordering::Acquire) {
+        if self.trust.is_judged_by_redb() {
             return self.sums.set(&*self.disk, pages.start, found.into_iter());
         }
         let page = pages.start + wrong as u64;
@@ -124,6 +118,9 @@ impl Pages {
         let written = self.superblock.lock().written();
         self.sums.write(&*self.disk)?;
         self.disk.sync_data()?;
+        if !self.trust.may_vouch() {
+            return Ok(());
+        }
         match self.superblock.lock().flushed(written) {
             Some((offset, mark)) => self.disk.write_at(offset, &mark),
             None => Ok(()),

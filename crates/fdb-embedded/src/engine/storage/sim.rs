@@ -64,7 +64,8 @@ impl SimDisk {
     /// What may be left of it if the power failed after `moment` operations: of each sector any state since the last flush.
     pub fn after_power_failure(&self, moment: usize, random: &mut SplitMix) -> Vec<u8> {
         let state = self.0.lock();
-        let flushed = state.ops[..moment].iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
+        let flushed =
+            state.ops[..moment].iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
         let mut bytes = state.first.clone();
         state.ops[..flushed].iter().for_each(|op| apply(&mut bytes, op));
         // Between "nothing since" and "nearly everything since".

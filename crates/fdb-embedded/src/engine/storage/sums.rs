@@ -132,13 +132,20 @@ impl Table {
     }
 }
 
-fn write_group(
-    disk: &dyn Disk,
-    number: usize,
-    group: &Group,
-    part: RangeInclusive<usize>,
-) -> io::Result<()> {
+fn write_group(disk: &dyn Disk, number: usize, group: &Group, part: RangeInclusive<usize>) -> io::Result<()> {
     let place = sums_place(number) + 8 * *part.start() as u64;
     let bytes: Vec<u8> = group.sums[part].iter().flat_map(|sum| sum.to_le_bytes()).collect();
     disk.write_at(place, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sum;
+
+    #[test]
+    fn the_same_bytes_have_another_checksum_in_another_place() {
+        let bytes = [7; 4096];
+        assert_eq!(sum(1, &bytes), sum(1, &bytes));
+        assert_ne!(sum(1, &bytes), sum(2, &bytes));
+    }
 }
