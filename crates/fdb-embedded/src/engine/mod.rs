@@ -5,7 +5,8 @@
 //! | `directory` | the directory and who holds it |
 //! | `storage` | keys on disk, snapshots |
 //! | `clock` | read and commit versions |
-//! | `views` | read versions handed out, and the snapshots behind them |
+//! | `views` | read versions handed out, and what can be read at them |
+//! | `history` | what batches of the last five seconds changed |
 //! | `resolver` | optimistic conflict detection |
 //! | `committer` | the commit pipeline: batches, one flush each |
 //! | `watches` | armed watches |
@@ -20,6 +21,7 @@ mod clock;
 mod committer;
 mod directory;
 pub mod faults;
+mod history;
 pub mod mutation;
 mod resolver;
 mod storage;
@@ -27,8 +29,8 @@ mod views;
 mod watches;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 

@@ -16,7 +16,7 @@ fn set(n: u32) -> Mutation {
 
 fn plain(file: &Path) -> Storage {
     let db = Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
-    let storage = Storage { db, health: Arc::new(Health::new(file)) };
+    let storage = Storage { db, health: Arc::new(Health::new(file)), written: Arc::default() };
     storage.create_tables().unwrap();
     storage
 }

@@ -32,9 +32,11 @@ use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
+use super::history::Changes;
 use super::mutation::Mutation;
 use crate::error::Code;
 use disk::Disk;
@@ -42,7 +44,7 @@ use pages::Pages;
 use superblock::FORMAT;
 
 pub use health::{Failure, Health};
-pub use snapshot::{Rows, Snapshot};
+pub use snapshot::Snapshot;
 
 type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -101,6 +103,7 @@ impl StorageError {
 pub struct Storage {
     db: Database,
     health: Arc<Health>,
+    written: Arc<AtomicU64>,
 }
 
 impl Storage {
@@ -129,7 +132,7 @@ impl Storage {
     }
 
     fn with(pages: Pages, health: Arc<Health>) -> Result<Storage, StorageError> {
-        let trust = pages.trust();
+        let (trust, written) = (pages.trust(), pages.written());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         builder.set_repair_callback({
@@ -141,7 +144,7 @@ impl Storage {
         trust.opened();
         let db =
             opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
-        Ok(Storage { db, health })
+        Ok(Storage { db, health, written })
     }
 
     fn create_tables(&self) -> Result<(), redb::Error> {
@@ -173,51 +176,71 @@ impl Storage {
         Ok(Snapshot::new(data, Arc::clone(&self.health)))
     }
 
-    /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns.
-    pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), StorageError> {
+    /// Bytes written to the file so far.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns what they
+    /// changed.
+    pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, StorageError> {
         self.write(mutations, ceiling).map_err(|error| self.explain(error))
     }
 
-    fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), redb::Error> {
+    fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, redb::Error> {
+        let mut changes = Changes::default();
         let write = self.db.begin_write()?;
         {
             let mut data = write.open_table(DATA)?;
             for mutation in mutations {
-                apply_one(&mut data, mutation)?;
+                apply_one(&mut data, mutation, &mut changes)?;
             }
             if let Some(ceiling) = ceiling {
                 write.open_table(META)?.insert(CEILING, ceiling)?;
             }
         }
         write.commit()?;
-        Ok(())
+        Ok(changes)
     }
 }
 
-fn apply_one(
-    data: &mut Table<'_, &'static [u8], &'static [u8]>,
-    mutation: &Mutation,
-) -> Result<(), redb::Error> {
+type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+fn apply_one(data: &mut Data<'_>, mutation: &Mutation, changes: &mut Changes) -> Result<(), redb::Error> {
     match mutation {
-        Mutation::Set { key, value } => {
-            data.insert(key.as_slice(), value.as_slice())?;
-        }
+        Mutation::Set { key, value } => put(data, key, Some(value), changes),
         Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
-            data.remove(begin.as_slice())?;
+            put(data, begin, None, changes)
         }
         Mutation::ClearRange { begin, end } => {
-            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |_, _| false)?;
+            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
+                changes.note(key, Some(value));
+                false
+            })?;
+            Ok(())
         }
         Mutation::Atomic { op, key, operand } => {
             let new = op.apply(data.get(key.as_slice())?.as_ref().map(redb::AccessGuard::value), operand);
-            match new {
-                Some(value) => data.insert(key.as_slice(), value.as_slice())?,
-                None => data.remove(key.as_slice())?,
-            };
+            put(data, key, new.as_deref(), changes)
         }
         Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
             unreachable!("the committer stamps mutations before it applies them")
         }
+    }
+}
+
+fn put(
+    data: &mut Data<'_>,
+    key: &[u8],
+    value: Option<&[u8]>,
+    changes: &mut Changes,
+) -> Result<(), redb::Error> {
+    let old = match value {
+        Some(value) => data.insert(key, value)?,
+        None => data.remove(key)?,
+    };
+    if value.is_some() || old.is_some() {
+        changes.note(key, old.as_ref().map(redb::AccessGuard::value));
     }
     Ok(())
 }

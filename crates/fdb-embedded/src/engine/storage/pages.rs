@@ -12,6 +12,7 @@
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use redb::StorageBackend;
@@ -34,6 +35,7 @@ pub struct Pages {
     sums: Sums,
     superblock: Mutex<Superblock>,
     trust: Arc<Trust>,
+    written: Arc<AtomicU64>,
 }
 
 impl Pages {
@@ -45,6 +47,7 @@ impl Pages {
             sums: Sums::default(),
             superblock: Mutex::new(Superblock::new()),
             trust: Arc::new(Trust::new(false)),
+            written: Arc::default(),
         }
     }
 
@@ -65,7 +68,7 @@ impl Pages {
             }
         })?;
         let trust = Arc::new(Trust::new(superblock.is_in_flight()));
-        let pages = Pages { disk, health, sums: Sums::default(), superblock: Mutex::new(superblock), trust };
+        let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::create(disk, health) };
         pages.len().map_err(|error| failed(&pages.health, &error))?;
         Ok(pages)
     }
@@ -73,6 +76,11 @@ impl Pages {
     /// To be told when redb repairs the file and when it has opened it.
     pub fn trust(&self) -> Arc<Trust> {
         Arc::clone(&self.trust)
+    }
+
+    /// Counts the bytes of pages written.
+    pub fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
     }
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
@@ -106,6 +114,7 @@ impl Pages {
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(place(pages.start), data)?;
+        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         let sums = pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes));
         self.sums.set(&*self.disk, pages.start, sums)
     }

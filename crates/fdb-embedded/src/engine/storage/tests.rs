@@ -272,7 +272,7 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
             let (_, ceiling, mut model) = history.last().unwrap().clone();
             let mutations = batch(&mut model, &mut random);
             match storage.apply(&mutations, Some(ceiling + 1)) {
-                Ok(()) => history.push((disk.moments(), ceiling + 1, model)),
+                Ok(_) => history.push((disk.moments(), ceiling + 1, model)),
                 Err(error) => {
                     // Unknown: it may be there.
                     history.push((usize::MAX, ceiling + 1, model));
