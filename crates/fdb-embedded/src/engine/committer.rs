@@ -9,11 +9,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::Shared;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::StorageError;
+use super::{Shared, views};
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
 use crate::range_set::KeyRange;
@@ -272,9 +272,10 @@ impl Committer {
         ceiling: Option<i64>,
         mutations: &[Mutation],
     ) -> Result<(), StorageError> {
-        self.shared.storage.apply(mutations, ceiling)?;
-        let snapshot = self.shared.storage.snapshot()?;
-        self.shared.views.lock().publish(version, ceiling, snapshot);
+        let storage = &self.shared.storage;
+        let changes = storage.apply(mutations, ceiling)?;
+        let state = views::Batch { snapshot: storage.snapshot()?, changes, written: storage.written() };
+        self.shared.views.lock().publish(version, ceiling, state);
         self.fire_watches(mutations);
         Ok(())
     }

@@ -94,11 +94,12 @@ impl Directory {
     /// whole: one that a kill left half made is never taken for a database.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
         let file = self.data_file();
-        let open = |file: &Path| {
-            Storage::open(file).map_err(|source| OpenError::Storage { path: file.to_path_buf(), source })
+        let unusable = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| OpenError::Storage { path, source }
         };
         if file.exists() {
-            return open(&file);
+            return Storage::open(&file).map_err(unusable(&file));
         }
         let half_made = file.with_extension("new");
         let io = |source| OpenError::Io { path: half_made.clone(), source };
@@ -106,10 +107,10 @@ impl Directory {
             Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(source)),
             _ => {}
         }
-        let opened = open(&half_made)?;
+        drop(Storage::create(&half_made).map_err(unusable(&half_made))?);
         std::fs::rename(&half_made, &file).map_err(io)?;
         self.make_durable()?;
-        Ok(opened)
+        Storage::open(&file).map_err(unusable(&file))
     }
 
     /// Makes the directory's entries durable, and its own entry in its parent: a file whose name is lost with the power

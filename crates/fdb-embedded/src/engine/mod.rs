@@ -5,7 +5,8 @@
 //! | `directory` | the directory and who holds it |
 //! | `storage` | keys on disk, snapshots |
 //! | `clock` | read and commit versions |
-//! | `views` | read versions handed out, and the snapshots behind them |
+//! | `views` | read versions handed out, and what can be read at them |
+//! | `history` | what batches of the last five seconds changed |
 //! | `resolver` | optimistic conflict detection |
 //! | `committer` | the commit pipeline: batches, one flush each |
 //! | `watches` | armed watches |
@@ -20,6 +21,7 @@ mod clock;
 mod committer;
 mod directory;
 pub mod faults;
+mod history;
 pub mod mutation;
 mod resolver;
 mod storage;
@@ -27,8 +29,8 @@ mod views;
 mod watches;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime};
 
@@ -77,6 +79,14 @@ impl Shared {
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
+    /// A file that failed under a read is found out by an empty batch, which ends in [`Shared::poison`].
+    fn wake_committer(shared: &Weak<Shared>) {
+        if let Some(shared) = shared.upgrade() {
+            shared.waiting.lock().raise_ceiling = true;
+            shared.work.notify_one();
+        }
+    }
+
     fn next_fault(&self) -> Fault {
         if !self.has_faults.load(Ordering::Acquire) {
             return Fault::None;
@@ -114,6 +124,8 @@ impl Engine {
             poisoned: AtomicBool::new(false),
             _directory: directory,
         });
+        let weak = Arc::downgrade(&shared);
+        shared.storage.health().on_failure(move || Shared::wake_committer(&weak));
         let committer = Committer::new(Arc::clone(&shared), Resolver::new(version));
         let committer = thread::Builder::new()
             .name("fdb-committer".to_owned())

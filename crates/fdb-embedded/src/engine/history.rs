@@ -1,0 +1,222 @@
+//! What the batches of the last five seconds changed: with the newest state, every version since can be read.
+//!
+//! A batch leaves a [`Layer`]: the keys that it changed and what they held before. What a key held at some version is
+//! the value in the first layer after it, or, if none has the key, the newest value. So a version stays readable
+//! without a snapshot of its own, which would keep redb from using freed pages again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::limits::MAX_HISTORY_BYTES;
+
+/// Marks an absent value.
+const ABSENT: u32 = u32::MAX;
+
+/// A key and what it held before, in [`Changes::bytes`].
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    at: u32,
+    key: u32,
+    value: u32,
+}
+
+impl Entry {
+    fn key(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.at as usize..][..self.key as usize]
+    }
+
+    fn value(self, bytes: &[u8]) -> Option<&[u8]> {
+        (self.value != ABSENT).then(|| &bytes[(self.at + self.key) as usize..][..self.value as usize])
+    }
+}
+
+/// What a batch changes, noted while it is applied.
+#[derive(Debug, Default)]
+pub struct Changes {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    is_too_much: bool,
+}
+
+impl Changes {
+    /// `key` is about to change, or has just changed, from `old`.
+    pub fn note(&mut self, key: &[u8], old: Option<&[u8]>) {
+        let value_len = old.map_or(0, <[u8]>::len);
+        self.is_too_much |= self.bytes.len() + key.len() + value_len > MAX_HISTORY_BYTES;
+        if self.is_too_much {
+            return;
+        }
+        let narrow = |n: usize| u32::try_from(n).expect("MAX_HISTORY_BYTES is below 4 GiB");
+        let value = old.map_or(ABSENT, |old| narrow(old.len()));
+        self.entries.push(Entry { at: narrow(self.bytes.len()), key: narrow(key.len()), value });
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(old.unwrap_or_default());
+    }
+}
+
+/// What one batch changed, in key order.
+#[derive(Debug)]
+pub struct Layer {
+    version: i64,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+impl Layer {
+    fn new(version: i64, changes: Changes) -> Layer {
+        let Changes { mut bytes, mut entries, .. } = changes;
+        entries.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
+        // The first note of a key is what it held before the batch; the sort keeps their order.
+        entries.dedup_by(|later, first| later.key(&bytes) == first.key(&bytes));
+        bytes.shrink_to_fit();
+        entries.shrink_to_fit();
+        Layer { version, bytes, entries }
+    }
+
+    fn len(&self) -> usize {
+        size_of::<Layer>() + self.bytes.len() + size_of::<Entry>() * self.entries.len()
+    }
+
+    /// What `key` held before, if the batch changed it.
+    fn before(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let found = self.entries.binary_search_by(|entry| entry.key(&self.bytes).cmp(key)).ok()?;
+        Some(self.entries[found].value(&self.bytes))
+    }
+
+    fn range(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let first = self.entries.partition_point(|entry| entry.key(&self.bytes) < begin);
+        let rest = &self.entries[first..];
+        let rest = &rest[..rest.partition_point(|entry| entry.key(&self.bytes) < end)];
+        rest.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+    }
+}
+
+/// The layers after some version, oldest first: what to see in front of a newer state.
+#[derive(Debug, Clone, Default)]
+pub struct Past {
+    layers: Vec<Arc<Layer>>,
+}
+
+impl Past {
+    /// True if the newer state is the state.
+    pub fn is_empty(&self) -> bool {
+        self.layers.is_empty()
+    }
+
+    /// What `key` held then, if it has changed since.
+    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.layers.iter().find_map(|layer| layer.before(key))
+    }
+
+    /// What the keys of `[begin, end)` that have changed since held then.
+    pub fn range(&self, begin: &[u8], end: &[u8]) -> BTreeMap<&[u8], Option<&[u8]>> {
+        let mut found = BTreeMap::new();
+        for (key, value) in self.layers.iter().flat_map(|layer| layer.range(begin, end)) {
+            found.entry(key).or_insert(value);
+        }
+        found
+    }
+}
+
+/// The layers of the last five seconds, as far as they fit.
+#[derive(Debug)]
+pub struct History {
+    layers: VecDeque<Arc<Layer>>,
+    /// Versions below this one cannot be made from the layers.
+    reaches: i64,
+    bytes: usize,
+}
+
+impl History {
+    /// Begins at `version`.
+    pub fn new(version: i64) -> History {
+        History { layers: VecDeque::new(), reaches: version, bytes: 0 }
+    }
+
+    /// The batch of `version` is durable. Layers up to version `expired` are not needed any more.
+    pub fn push(&mut self, version: i64, changes: Changes, expired: i64) {
+        let mut limit = MAX_HISTORY_BYTES;
+        if changes.is_too_much {
+            self.reaches = version;
+            limit = 0;
+        } else if !changes.entries.is_empty() {
+            let layer = Layer::new(version, changes);
+            self.bytes += layer.len();
+            self.layers.push_back(Arc::new(layer));
+        }
+        while self.layers.front().is_some_and(|oldest| oldest.version <= expired || self.bytes > limit) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.layers.pop_front() {
+            self.bytes -= oldest.len();
+            self.reaches = self.reaches.max(oldest.version);
+        }
+    }
+
+    /// What to see at `version` in front of the newest state; `None` if that is not known any more.
+    pub fn since(&self, version: i64) -> Option<Past> {
+        if version < self.reaches {
+            return None;
+        }
+        let first = self.layers.partition_point(|layer| layer.version <= version);
+        Some(Past {
+            layers: self.layers.range(Range { start: first, end: self.layers.len() }).cloned().collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changes(notes: &[(&str, Option<&str>)]) -> Changes {
+        let mut changes = Changes::default();
+        for (key, old) in notes {
+            changes.note(key.as_bytes(), old.map(str::as_bytes));
+        }
+        changes
+    }
+
+    #[test]
+    fn the_first_change_after_a_version_says_what_was_there() {
+        let mut history = History::new(10);
+        history.push(20, changes(&[("b", None), ("a", Some("1")), ("a", Some("not this"))]), 0);
+        history.push(30, changes(&[("a", Some("2")), ("c", Some(""))]), 0);
+        assert!(history.since(9).is_none());
+        let past = history.since(19).unwrap();
+        assert_eq!(past.get(b"a"), Some(Some(&b"1"[..])));
+        assert_eq!(past.get(b"b"), Some(None));
+        assert_eq!(past.get(b"d"), None);
+        let range: Vec<_> = past.range(b"b", b"z").into_iter().collect();
+        assert_eq!(range, [(&b"b"[..], None), (b"c", Some(&b""[..]))]);
+        assert_eq!(history.since(20).unwrap().get(b"a"), Some(Some(&b"2"[..])));
+        assert!(history.since(30).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_too_old_or_too_much_is_forgotten() {
+        let mut history = History::new(0);
+        for version in 1..=5 {
+            history.push(version * 10, changes(&[("k", Some("v"))]), 20);
+        }
+        assert!(history.since(19).is_none());
+        assert_eq!(history.since(20).unwrap().layers.len(), 3);
+        let big = "x".repeat(MAX_HISTORY_BYTES / 4);
+        for version in 6..=9 {
+            history.push(version * 10, changes(&[("k", Some(&big))]), 0);
+        }
+        assert!(history.bytes <= MAX_HISTORY_BYTES);
+        assert!(history.since(59).is_none() && history.since(60).is_some());
+        history.push(
+            100,
+            changes(&[("a", Some(&big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))]),
+            0,
+        );
+        assert!(history.since(99).is_none() && history.since(100).is_some(), "one batch that is too much");
+        assert_eq!(history.bytes, 0);
+    }
+}

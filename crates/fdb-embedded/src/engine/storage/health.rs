@@ -1,0 +1,86 @@
+//! The first thing that went wrong with a database file, in words for a person.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use crate::error::Code;
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// `FILE_CORRUPT` for damage, `IO_ERROR` for what the operating system refused.
+    pub code: Code,
+    /// What, and where in which file.
+    pub message: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// The state of one file: well until the first failure, which is kept.
+///
+/// redb latches the first I/O error too and answers everything after it with "previous I/O error"; the cause is here.
+#[derive(Default)]
+pub struct Health {
+    path: PathBuf,
+    failure: OnceLock<Failure>,
+    hook: OnceLock<Hook>,
+}
+
+impl Health {
+    /// Of a file that is well so far.
+    pub fn new(path: &Path) -> Health {
+        Health { path: path.to_path_buf(), ..Health::default() }
+    }
+
+    /// The first failure, if there was one.
+    pub fn failure(&self) -> Option<&Failure> {
+        self.failure.get()
+    }
+
+    /// Calls `hook` once when the file fails, on the thread that meets the failure. One hook; others are ignored.
+    pub fn on_failure(&self, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.hook.set(Box::new(hook));
+    }
+
+    /// The file does not hold what was written.
+    pub fn damaged(&self, what: &str) -> io::Error {
+        let path = self.path.display();
+        self.fail(Code::FILE_CORRUPT, format!("{path} is damaged: {what}"))
+    }
+
+    /// The operating system refused an operation.
+    pub fn refused(&self, operation: &str, source: &io::Error) -> io::Error {
+        let path = self.path.display();
+        let hint = match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; free space on that disk, then restart"
+            }
+            _ => "",
+        };
+        self.fail(Code::IO_ERROR, format!("cannot {operation} {path}: {source}{hint}"))
+    }
+
+    fn fail(&self, code: Code, message: String) -> io::Error {
+        let error = io::Error::other(message.clone());
+        if self.failure.set(Failure { code, message }).is_ok()
+            && let Some(hook) = self.hook.get()
+        {
+            hook();
+        }
+        error
+    }
+}
+
+impl fmt::Debug for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Health").field("path", &self.path).field("failure", &self.failure).finish()
+    }
+}

@@ -1,0 +1,81 @@
+//! What the checksums cost: redb on a plain file and on ours, side by side.
+//!
+//! `cargo test --release -p fdb-embedded --lib storage::measure -- --ignored --nocapture`
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const COMMITS: u32 = 10_000;
+const KEYS: u32 = 1_000_000;
+
+fn set(n: u32) -> Mutation {
+    // Multiplied so that neighbours in time are not neighbours in the file.
+    Mutation::Set { key: n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec(), value: vec![7; 100] }
+}
+
+fn plain(file: &Path) -> Storage {
+    let db = Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
+    let storage = Storage { db, health: Arc::new(Health::new(file)), written: Arc::default() };
+    storage.create_tables().unwrap();
+    storage
+}
+
+fn per(time: Duration, count: u32) -> f64 {
+    time.as_secs_f64() * 1e6 / f64::from(count)
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn what_checksums_cost() {
+    let dir = tempfile::tempdir().unwrap();
+    let (a, b) = (dir.path().join("plain"), dir.path().join("checked"));
+    let storages = [("plain", &a, plain(&a)), ("checked", &b, Storage::create(&b).unwrap())];
+    for round in 0..4 {
+        for (name, _, storage) in &storages {
+            let started = Instant::now();
+            for n in 0..COMMITS {
+                storage.apply(&[set(round * COMMITS + n)], None).unwrap();
+            }
+            println!("{name:>8}: {:6.1} us per commit of one key", per(started.elapsed(), COMMITS));
+        }
+    }
+    for (_, _, storage) in &storages {
+        for n in 0..KEYS / 10_000 {
+            let batch: Vec<_> = (n * 10_000..(n + 1) * 10_000).map(set).collect();
+            storage.apply(&batch, Some(n.into())).unwrap();
+        }
+    }
+    for _ in 0..3 {
+        for (name, _, storage) in &storages {
+            let snapshot = storage.snapshot().unwrap();
+            let started = Instant::now();
+            for n in 0..200_000_u32 {
+                let key = (n.wrapping_mul(7_919) % KEYS).wrapping_mul(2_654_435_761).to_be_bytes();
+                snapshot.get(&key).unwrap().unwrap();
+            }
+            println!("{name:>8}: {:6.2} us per random read of {KEYS}", per(started.elapsed(), 200_000));
+            let started = Instant::now();
+            let rows = snapshot.range(b"", b"\xff").unwrap().map(Result::unwrap).count();
+            println!("{name:>8}: {:6.3} us per row of {rows}", per(started.elapsed(), KEYS));
+        }
+    }
+    for (name, file, storage) in storages {
+        drop(storage);
+        let started = Instant::now();
+        let reopened = if name == "plain" { plain(file) } else { Storage::open(file).unwrap().0 };
+        println!("{name:>8}: {:.2?} to open, {} bytes", started.elapsed(), file.metadata().unwrap().len());
+        crashed(name, file, &reopened);
+    }
+}
+
+/// Opens a copy made while the file was open, as after a crash.
+fn crashed(name: &str, file: &Path, open: &Storage) {
+    open.apply(&[set(1)], None).unwrap();
+    let copy = file.with_extension("copy");
+    std::fs::copy(file, &copy).unwrap();
+    let started = Instant::now();
+    let reopened = if name == "plain" { plain(&copy) } else { Storage::open(&copy).unwrap().0 };
+    println!("{name:>8}: {:.2?} to open after a crash", started.elapsed());
+    drop(reopened);
+}

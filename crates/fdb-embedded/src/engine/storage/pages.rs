@@ -1,0 +1,217 @@
+//! The file under redb: every page with its checksum, verified whenever it is read.
+//!
+//! redb keeps checksums of its own, in the parents of pages, and looks at them only when it repairs a file after a
+//! crash. This is the layer that makes a flipped bit an error at the first read of it
+//! (`docs/decisions/0006-checked-pages.md` says how the two fit together).
+//!
+//! Checksums are written with the flush of their pages, without one of their own. So after a power failure a page may
+//! be on the disk without its checksum, but only a page of a commit that nobody was told of. The superblock knows
+//! whether the last commit was flushed: if not, and only then, pages that do not match are passed to redb's repair, which
+//! judges them by its own checksums, and those of what it reads are made again.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use redb::StorageBackend;
+
+use super::StorageError;
+use super::disk::Disk;
+use super::health::{Failure, Health};
+use super::layout::{PAGE, logical_len, physical_len, place, runs};
+use super::sums::{Sums, sum};
+use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
+use super::trust::Trust;
+
+const PAGE_BYTES: usize = PAGE as usize;
+
+/// A file of pages, each with a checksum.
+#[derive(Debug)]
+pub struct Pages {
+    disk: Box<dyn Disk>,
+    health: Arc<Health>,
+    sums: Sums,
+    superblock: Mutex<Superblock>,
+    trust: Arc<Trust>,
+    written: Arc<AtomicU64>,
+}
+
+impl Pages {
+    /// A file that holds nothing yet.
+    pub fn create(disk: Box<dyn Disk>, health: Arc<Health>) -> Pages {
+        Pages {
+            disk,
+            health,
+            sums: Sums::default(),
+            superblock: Mutex::new(Superblock::new()),
+            trust: Arc::new(Trust::new(false)),
+            written: Arc::default(),
+        }
+    }
+
+    /// A file that was written before.
+    pub fn open(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<Pages, StorageError> {
+        let mut first: PageBytes = [0; PAGE_BYTES];
+        let len = disk.len().map_err(|source| failed(&health, &health.refused("read", &source)))?;
+        if len < PAGE {
+            let error = health.damaged(&format!("it is {len} bytes long, less than its first page"));
+            return Err(failed(&health, &error));
+        }
+        disk.read_at(0, &mut first).map_err(|source| failed(&health, &health.refused("read", &source)))?;
+        let superblock = Superblock::parse(&first).map_err(|unusable| match unusable {
+            Unusable::Foreign => StorageError::Foreign,
+            Unusable::Format(found) => StorageError::Format { found },
+            Unusable::Damaged(what) => {
+                failed(&health, &health.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
+            }
+        })?;
+        let trust = Arc::new(Trust::new(superblock.is_in_flight()));
+        let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::create(disk, health) };
+        pages.len().map_err(|error| failed(&pages.health, &error))?;
+        Ok(pages)
+    }
+
+    /// To be told when redb repairs the file and when it has opened it.
+    pub fn trust(&self) -> Arc<Trust> {
+        Arc::clone(&self.trust)
+    }
+
+    /// Counts the bytes of pages written.
+    pub fn written(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.written)
+    }
+
+    /// Reads `pages`, which are one piece of the file, and verifies each.
+    fn read_run(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read_at(place(pages.start), out).map_err(|source| self.unreadable(&pages, &source))?;
+        let found: Vec<_> =
+            pages.clone().zip(out.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes)).collect();
+        let wrong = self
+            .sums
+            .with(&*self.disk, pages.clone(), |sums| sums.iter().zip(&found).position(|(a, b)| a != b))
+            .map_err(|source| self.unreadable(&pages, &source))?;
+        let Some(wrong) = wrong else { return Ok(()) };
+        if self.trust.is_judged_by_redb() {
+            return self.sums.set(&*self.disk, pages.start, found.into_iter());
+        }
+        let page = pages.start + wrong as u64;
+        let at = place(page);
+        Err(self.health.damaged(&format!(
+            "page {page} (bytes {at}..{end}) does not match its checksum",
+            end = at + PAGE
+        )))
+    }
+
+    fn unreadable(&self, pages: &Range<u64>, source: &io::Error) -> io::Error {
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            let end = place(pages.end - 1) + PAGE;
+            return self.health.damaged(&format!("it ends before byte {end}, where a page of it should end"));
+        }
+        self.health.refused("read", source)
+    }
+
+    fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
+        self.disk.write_at(place(pages.start), data)?;
+        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        let sums = pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes));
+        self.sums.set(&*self.disk, pages.start, sums)
+    }
+
+    fn write_header(&self, header: &[u8]) -> io::Result<()> {
+        self.superblock.lock().set_header(header, |(offset, bytes)| self.disk.write_at(offset, bytes))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let written = self.superblock.lock().written();
+        self.sums.write(&*self.disk)?;
+        self.disk.sync_data()?;
+        if !self.trust.may_vouch() {
+            return Ok(());
+        }
+        match self.superblock.lock().flushed(written) {
+            Some((offset, mark)) => self.disk.write_at(offset, &mark),
+            None => Ok(()),
+        }
+    }
+
+    fn resize(&self, len: u64) -> io::Result<()> {
+        let physical = physical_len(len);
+        if physical < self.disk.len()? {
+            self.sums.cut(&*self.disk, len / PAGE)?;
+        }
+        self.disk.set_len(physical)
+    }
+}
+
+/// The failure that `error` comes from.
+fn failed(health: &Health, error: &io::Error) -> StorageError {
+    let unknown = || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string() };
+    StorageError::Failed(health.failure().cloned().unwrap_or_else(unknown))
+}
+
+/// The pages of a piece that redb reads or writes: whole pages, and not its header's.
+fn pages_of(offset: u64, len: usize) -> io::Result<Range<u64>> {
+    let len = len as u64;
+    if offset == 0 || !offset.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) {
+        let what = format!("{len} bytes at {offset} are neither redb's header nor whole pages");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(offset / PAGE..(offset + len) / PAGE)
+}
+
+fn header_len(len: usize) -> io::Result<usize> {
+    if len > HEADER {
+        let what = format!("redb's header has {len} bytes; format {FORMAT} has room for {HEADER}");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(len)
+}
+
+impl StorageBackend for Pages {
+    fn len(&self) -> io::Result<u64> {
+        let physical = self.disk.len().map_err(|source| self.health.refused("read", &source))?;
+        logical_len(physical).ok_or_else(|| {
+            self.health.damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
+        })
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        if offset == 0 {
+            let len = header_len(out.len())?;
+            out.copy_from_slice(&self.superblock.lock().header()[..len]);
+            return Ok(());
+        }
+        let mut out = out;
+        for run in runs(pages_of(offset, out.len())?) {
+            let (part, rest) = out.split_at_mut((run.end - run.start) as usize * PAGE_BYTES);
+            self.read_run(run, part)?;
+            out = rest;
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.resize(len).map_err(|source| self.health.refused("resize", &source))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.sync().map_err(|source| self.health.refused("flush", &source))
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let refused = |source| self.health.refused("write", &source);
+        if offset == 0 {
+            header_len(data.len())?;
+            return self.write_header(data).map_err(refused);
+        }
+        let mut data = data;
+        for run in runs(pages_of(offset, data.len())?) {
+            let (part, rest) = data.split_at((run.end - run.start) as usize * PAGE_BYTES);
+            self.write_run(&run, part).map_err(refused)?;
+            data = rest;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Many versions, and reads at each of them as long as the window lasts, against copies of the data.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use super::*;
+use crate::engine::faults::SplitMix;
+use crate::engine::mutation::Mutation;
+use crate::engine::storage::Storage;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn key(random: &mut SplitMix) -> Vec<u8> {
+    format!("{:02}", random.next() % 60).into_bytes()
+}
+
+fn mutation(model: &mut Model, random: &mut SplitMix) -> Mutation {
+    let begin = key(random);
+    if random.next().is_multiple_of(3) {
+        let end = key(random);
+        model.retain(|k, _| *k < begin || *k >= end);
+        return Mutation::ClearRange { begin, end };
+    }
+    let value = random.next().to_le_bytes().to_vec();
+    model.insert(begin.clone(), value.clone());
+    Mutation::Set { key: begin, value }
+}
+
+/// What `view` shows of `[begin, end)`.
+fn rows(view: &View, begin: &[u8], end: &[u8], direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+    let mut rows = Vec::new();
+    let outcome = view.scan(begin, end, direction, &mut |key, value| {
+        rows.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    });
+    outcome.map(|_| rows)
+}
+
+fn check(view: &View, model: &Model, random: &mut SplitMix) {
+    let (begin, end) =
+        if random.next().is_multiple_of(2) { (key(random), key(random)) } else { (vec![], vec![255]) };
+    let expected: Vec<_> = model
+        .iter()
+        .filter(|(k, _)| **k >= begin && **k < end)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    assert_eq!(rows(view, &begin, &end, Direction::Forward).unwrap(), expected);
+    let mut backward = rows(view, &begin, &end, Direction::Backward).unwrap();
+    backward.reverse();
+    assert_eq!(backward, expected);
+    let key = key(random);
+    assert_eq!(view.get(&key).unwrap().as_deref(), model.get(&key).map(Vec::as_slice));
+}
+
+fn run(seed: u64) {
+    println!("seed {seed}");
+    let mut random = SplitMix(seed);
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let mut now = Instant::now();
+    let clock = Clock::new(0, SystemTime::now(), now);
+    let mut views = Views::new(clock, storage.snapshot().unwrap());
+    let mut model = Model::new();
+    // Every version that was ever given out, when, and what was there; and the views that are held.
+    let mut given: Vec<(i64, Instant, Model)> = Vec::new();
+    let mut held: Vec<(View, Instant, Model)> = Vec::new();
+    let mut written = 0;
+    let (mut read, mut too_old) = (0, 0);
+    for _ in 0..400 {
+        now += Duration::from_micros(random.next() % 100_000);
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let mutations: Vec<_> = (0..random.next() % 5).map(|_| mutation(&mut model, &mut random)).collect();
+        let changes = storage.apply(&mutations, ceiling).unwrap();
+        // Sometimes so much that snapshots that are held have to be let go.
+        written += random.next() % (MAX_PINNED_BYTES / 20);
+        let batch = Batch { snapshot: storage.snapshot().unwrap(), changes, written };
+        views.publish(version, ceiling, batch);
+        given.push((version, now, model.clone()));
+        if random.next().is_multiple_of(2) {
+            let view = views.read(now);
+            given.push((view.version, now, model.clone()));
+            held.push((view, now, model.clone()));
+        }
+        held.retain(|(_, since, _)| now - *since < WINDOW);
+        if let Some((view, _, model)) = held.get(random.next() as usize % held.len().max(1)) {
+            check(view, model, &mut random);
+        }
+        let (version, since, model) = &given[random.next() as usize % given.len()];
+        match views.at(*version, now) {
+            Ok(view) => {
+                check(&view, model, &mut random);
+                read += 1;
+            }
+            Err(code) => {
+                assert_eq!(code, Code::TRANSACTION_TOO_OLD);
+                assert!(now - *since > WINDOW, "{version} is not five seconds old");
+                too_old += 1;
+            }
+        }
+    }
+    assert!(read > 20 && too_old > 20, "{read} read, {too_old} too old");
+    assert_eq!(views.at(given[0].0 - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
+    let ahead = views.clock().at(now) + VERSION_WINDOW;
+    assert_eq!(views.at(ahead, now).unwrap_err(), Code::FUTURE_VERSION);
+}
+
+#[test]
+fn every_version_of_the_last_five_seconds_can_be_read() {
+    for seed in 1..=5 {
+        run(seed);
+    }
+}
+
+#[test]
+fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let now = Instant::now();
+    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
+    let view = views.read(now);
+    for round in 1..=3 {
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
+        let changes = storage.apply(&[set], ceiling).unwrap();
+        let written = u64::from(round) * MAX_PINNED_BYTES / 2;
+        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), changes, written });
+        assert_eq!(view.published.snapshot.read().is_some(), round < 3, "round {round}");
+        assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
+    }
+}
