@@ -152,11 +152,6 @@ impl Engine {
         self.shared.views.lock().at(version, Instant::now())
     }
 
-    /// A client has seen this version and may come back to it.
-    pub fn reveal(&self, version: i64) {
-        let _ = version;
-    }
-
     /// Queues a commit; its answer comes on the committer's thread.
     pub fn commit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
@@ -204,6 +199,7 @@ impl Drop for Engine {
             // A panic of the committer has already been reported by the panic hook.
             let _ = committer.join();
         }
+        self.shared.views.lock().close();
     }
 }
 
@@ -269,7 +265,9 @@ mod tests {
         let first = Engine::open(dir.path()).unwrap();
         assert!(matches!(Engine::open(dir.path()), Err(OpenError::Held { .. })));
         let before = answered(&first).unwrap();
+        let view = first.read();
         drop(first);
+        assert_eq!(view.get(b"k"), Err(Code::TRANSACTION_TOO_OLD), "the file may be another's by now");
         let again = Engine::open(dir.path()).unwrap();
         let after = answered(&again).unwrap();
         assert!(after.version > before.version);

@@ -233,6 +233,14 @@ impl Views {
         self.let_go(version, batch.written);
     }
 
+    /// Ends all reads: the file is about to belong to another process.
+    pub fn close(&mut self) {
+        let replaced = self.replaced.drain(..).filter_map(|(_, published)| published.upgrade());
+        for published in replaced.chain([Arc::clone(&self.newest)]) {
+            *published.snapshot.write() = None;
+        }
+    }
+
     /// Lets go of snapshots that have pinned freed pages for long enough.
     fn let_go(&mut self, version: i64, written: u64) {
         while let Some((replaced_by, published)) = self.replaced.front() {

@@ -13,7 +13,8 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::address;
-use super::message::{Base, Commit, PROTOCOL, Request, Response};
+use super::commit::{Base, Commit};
+use super::message::{PROTOCOL, Request, Response};
 use super::remote::{Fetch, RemoteView, Then};
 use super::stream::{self, Frames, Outbox};
 use crate::engine::Answer;
@@ -215,11 +216,6 @@ impl Guest {
     /// Ends a watch at the host.
     pub(super) fn disarm(&self, watch: u64) {
         self.tell(&Request::Disarm { watch });
-    }
-
-    /// Tells the host that a client has seen a version.
-    pub(super) fn reveal(&self, version: i64) {
-        self.outbox.push(|frame| Request::Reveal { version }.encode(frame));
     }
 
     fn tell(&self, message: &Request) {

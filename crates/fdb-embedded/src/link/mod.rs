@@ -5,7 +5,7 @@
 //! | `host`, `session` | serving the other processes, one session each |
 //! | `guest`, `remote` | being served: the connection, and views whose data arrives over it |
 //! | `takeover` | becoming one or the other, at first and whenever the host goes away |
-//! | `message`, `wire` | what is said on a connection, byte by byte |
+//! | `message`, `commit`, `wire` | what is said on a connection, byte by byte |
 //! | `stream`, `address` | frames over a Unix socket, and where that is |
 //!
 //! The first process to open a directory takes its lock, opens the engine and listens on a socket beside the data.
@@ -19,6 +19,7 @@
 //! their transactions' timeouts, until it continues.
 
 mod address;
+mod commit;
 mod guest;
 mod host;
 mod message;
@@ -212,15 +213,6 @@ impl Link {
         }
     }
 
-    /// A client has seen this version and may come back to it.
-    pub fn reveal(&self, version: i64) {
-        match self.now() {
-            Now::Host(engine) => engine.reveal(version),
-            Now::Guest(guest) => guest.reveal(version),
-            Now::Unsettled | Now::Failed(_) => {}
-        }
-    }
-
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(self: &Arc<Self>, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         match self.now() {
@@ -312,8 +304,8 @@ fn commit_here(engine: &Engine, commit: Commit) {
 
 fn commit_there(guest: &Arc<Guest>, commit: Commit) {
     let base = match &commit.base {
-        Base::Now => Some(message::Base::Now),
-        Base::Version(version) => Some(message::Base::Version(*version)),
+        Base::Now => Some(commit::Base::Now),
+        Base::Version(version) => Some(commit::Base::Version(*version)),
         Base::View(View::There(view)) => guest.owns(view),
         Base::View(View::Here(_)) => None,
     };
@@ -321,5 +313,5 @@ fn commit_there(guest: &Arc<Guest>, commit: Commit) {
         return commit.answer.give(Err(Code::TRANSACTION_TOO_OLD.into()));
     };
     let Commit { reads, report_conflicts, writes, mutations, answer, .. } = commit;
-    guest.commit(message::Commit { base, reads, report_conflicts, writes, mutations }, answer);
+    guest.commit(commit::Commit { base, reads, report_conflicts, writes, mutations }, answer);
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::message::{Base, Commit, PROTOCOL, Request, Response};
+use super::commit::{Base, Commit};
+use super::message::{PROTOCOL, Request, Response};
 use super::stream::{Frames, Outbox};
 use super::wire::Malformed;
 use crate::engine::{Answer, CommitRequest, Engine, View};
@@ -104,7 +105,6 @@ impl Session {
                     armed.fail(Code::OPERATION_CANCELLED);
                 }
             }
-            Request::Reveal { version } => self.engine.reveal(version),
         }
         Ok(())
     }

@@ -95,11 +95,7 @@ impl Transaction {
     pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
         let alive = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err));
-        self.read(alive.map(|()| state), |own, state| {
-            let version = state.read_version(&own.database)?;
-            own.database.link().reveal(version);
-            Ok(Output::Int64(version))
-        })
+        self.read(alive.map(|()| state), |own, state| state.read_version(&own.database).map(Output::Int64))
     }
 
     /// Chooses the read version, before anything is read.

@@ -1,0 +1,108 @@
+//! A commit on its way to the host.
+
+use super::wire::{Malformed, Reader, Writer};
+use crate::engine::atomic::AtomicOp;
+use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::range_set::KeyRange;
+
+/// What a commit's read version is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// The newest when the host gets to it: the transaction has read nothing.
+    Now,
+    /// One that the client chose.
+    Version(i64),
+    /// That of a view of this connection.
+    View(u64),
+}
+
+/// A transaction to commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    pub base: Base,
+    pub reads: Vec<KeyRange>,
+    pub report_conflicts: bool,
+    pub writes: Vec<KeyRange>,
+    pub mutations: Vec<Mutation>,
+}
+
+impl Commit {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        match self.base {
+            Base::Now => w.u8(0),
+            Base::Version(version) => {
+                w.u8(1);
+                w.i64(version);
+            }
+            Base::View(view) => {
+                w.u8(2);
+                w.u64(view);
+            }
+        }
+        w.bool(self.report_conflicts);
+        w.ranges(&self.reads);
+        w.ranges(&self.writes);
+        w.count(self.mutations.len());
+        for mutation in &self.mutations {
+            encode_mutation(w, mutation);
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Commit, Malformed> {
+        let base = match r.u8()? {
+            0 => Base::Now,
+            1 => Base::Version(r.i64()?),
+            2 => Base::View(r.u64()?),
+            _ => return Err(Malformed("a commit's base is not known")),
+        };
+        let (report_conflicts, reads, writes) = (r.bool()?, r.ranges()?, r.ranges()?);
+        let count = r.count(9)?;
+        let mutations = (0..count).map(|_| decode_mutation(r)).collect::<Result<_, _>>()?;
+        Ok(Commit { base, reads, report_conflicts, writes, mutations })
+    }
+}
+
+/// Mutation kinds that are no atomic operation; atomic operations go by FoundationDB's codes, below 32.
+const SET: u8 = 32;
+const CLEAR_RANGE: u8 = 33;
+const STAMPED_KEY: u8 = 34;
+const STAMPED_VALUE: u8 = 35;
+
+fn encode_mutation(w: &mut Writer<'_>, mutation: &Mutation) {
+    let (kind, a, b, offset) = match mutation {
+        Mutation::Set { key, value } => (SET, key, value, None),
+        Mutation::ClearRange { begin, end } => (CLEAR_RANGE, begin, end, None),
+        Mutation::Atomic { op, key, operand } => (op.code(), key, operand, None),
+        Mutation::StampedKey { key, offset, value } => (STAMPED_KEY, key, value, Some(offset)),
+        Mutation::StampedValue { key, value, offset } => (STAMPED_VALUE, key, value, Some(offset)),
+    };
+    w.u8(kind);
+    w.bytes(a);
+    w.bytes(b);
+    offset.into_iter().for_each(|offset| w.count(*offset));
+}
+
+fn decode_mutation(r: &mut Reader<'_>) -> Result<Mutation, Malformed> {
+    let kind = r.u8()?;
+    let key = r.key()?.to_vec();
+    if kind == CLEAR_RANGE {
+        return Ok(Mutation::ClearRange { begin: key, end: r.key()?.to_vec() });
+    }
+    let value = r.value()?.to_vec();
+    match kind {
+        SET => Ok(Mutation::Set { key, value }),
+        STAMPED_KEY => Ok(Mutation::StampedKey { offset: stamp_offset(r, &key)?, key, value }),
+        STAMPED_VALUE => Ok(Mutation::StampedValue { offset: stamp_offset(r, &value)?, key, value }),
+        code => {
+            let op = AtomicOp::from_code(i32::from(code)).ok_or(Malformed("a mutation is not known"))?;
+            Ok(Mutation::Atomic { op, key, operand: value })
+        }
+    }
+}
+
+/// The place of a versionstamp, which lies inside `bytes`.
+fn stamp_offset(r: &mut Reader<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
+    let offset = usize::try_from(r.u32()?).map_err(|_| Malformed("a versionstamp's place is too far"))?;
+    let fits = offset.checked_add(STAMP_LEN).is_some_and(|end| end <= bytes.len());
+    if fits { Ok(offset) } else { Err(Malformed("a versionstamp does not fit")) }
+}
