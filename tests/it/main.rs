@@ -20,5 +20,6 @@ mod push;
 mod signals;
 mod support;
 mod systemd;
+mod together;
 mod unavailable;
 mod work_off;

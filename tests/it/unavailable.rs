@@ -1,8 +1,8 @@
 //! A database that cannot be used: exit code 69, and what to do.
 
-use rustix::process::Signal;
+use std::fs::File;
 
-use crate::support::{Background, Database, Ran, kvqueue, run};
+use crate::support::{Database, Ran, kvqueue, run};
 
 #[test]
 fn without_the_client_library() {
@@ -16,15 +16,17 @@ fn without_the_client_library() {
 }
 
 #[test]
-fn a_directory_that_another_process_holds() {
+fn a_directory_that_another_process_holds_without_hosting_it() {
     let db = Database::embedded();
-    let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
-    daemon.wait_for("ready");
+    run(&db, &["push", "q", "kept"]).ok();
+    let lock = File::open(db.file("data").join("lock")).unwrap();
+    lock.lock().unwrap();
     let error = run(&db, &["len", "q"]).failed(69);
-    assert!(error.contains(&daemon.pid().to_string()), "the holder's pid is not in: {error}");
-    daemon.signal(Signal::TERM);
-    assert_eq!(daemon.end().code, Some(0));
-    assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
+    for part in ["data", "held by the process with pid", "lets no other process in"] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    drop(lock);
+    assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
 }
 
 #[test]

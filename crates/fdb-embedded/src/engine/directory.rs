@@ -28,7 +28,7 @@ pub enum OpenError {
         source: std::io::Error,
     },
     /// Another process has the directory open.
-    #[error("{path} is held by the process with pid {pid}; stop that process, or use another directory", path = path.display())]
+    #[error("{path} is held by the process with pid {pid}, which lets no other process in; stop it, or use another directory", path = path.display())]
     Held {
         /// The directory.
         path: PathBuf,

@@ -1,0 +1,61 @@
+//! Several processes on one embedded directory: whoever comes first hosts it, and anybody may go.
+
+use std::collections::BTreeSet;
+
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, kvqueue, run, run_with_input};
+
+fn daemon(db: &Database) -> Background {
+    let mut daemon = Background::start(kvqueue(db, &["run", "--queue", "q", "--handler", "stdout"]));
+    daemon.wait_for("ready");
+    daemon
+}
+
+fn lines(numbers: std::ops::Range<u32>) -> String {
+    numbers.map(|n| format!("{n}\n")).collect()
+}
+
+#[test]
+fn commands_work_while_a_daemon_runs() {
+    let db = Database::embedded();
+    let daemon = daemon(&db);
+    let pushed = run_with_input(&db, &["push", "q", "--lines", "-"], lines(0..1_000));
+    assert_eq!(pushed.code, Some(0), "{pushed:?}");
+    while run(&db, &["len", "q"]).ok() != "0\n" {}
+    run(&db, &["push", "other", "kept"]).ok();
+    assert_eq!(run(&db, &["list"]).ok(), "other\nq\n");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!((ran.code, ran.stdout), (Some(0), lines(0..1_000)));
+}
+
+#[test]
+fn daemons_and_producers_go_on_when_the_one_that_hosts_is_killed() {
+    let db = Database::embedded();
+    let first = daemon(&db);
+    let second = daemon(&db);
+    let pushing = |numbers| run_with_input(&db, &["push", "q", "--lines", "-"], lines(numbers));
+    std::thread::scope(|scope| {
+        // Retried by the push itself, wherever in it the host dies.
+        let producer = scope.spawn(|| pushing(0..20_000));
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        first.signal(Signal::KILL);
+        let pushed = producer.join().unwrap();
+        assert_eq!(pushed.code, Some(0), "{pushed:?}");
+    });
+    assert_eq!(pushing(20_000..20_100).code, Some(0));
+    while run(&db, &["len", "q"]).ok() != "0\n" {}
+    second.signal(Signal::TERM);
+    let (first, second) = (first.end(), second.end());
+    assert_eq!(second.code, Some(0), "{second:?}");
+
+    // A daemon that is killed loses what it had taken and not handled: at most one item for each of its consumers.
+    let handled: Vec<u32> =
+        (first.stdout.lines().chain(second.stdout.lines())).filter_map(|line| line.parse().ok()).collect();
+    let distinct: BTreeSet<u32> = handled.iter().copied().collect();
+    assert_eq!(handled.len(), distinct.len(), "an item was handled twice");
+    let lost: Vec<u32> = (0..20_100).filter(|n| !distinct.contains(n)).collect();
+    assert!(lost.len() <= 1, "lost {lost:?}");
+    assert!((20_000..20_100).all(|n| distinct.contains(&n)));
+}
