@@ -28,6 +28,10 @@ const MAX_UNSENT: usize = 256 << 20;
 /// Closed views are told of at once from this many on; fewer go with the next request.
 const MAX_UNTOLD: usize = 64;
 
+/// From so many requests under way, new ones are left to the writer thread, which sends what has collected at once;
+/// below, the caller sends its own, which is sooner.
+const BUSY: usize = 8;
+
 /// Why there is no connection to a host.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
@@ -186,15 +190,20 @@ impl Guest {
 
     /// Sends a request that is answered later; gives `waiting` back when the connection is lost.
     fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), Waiting> {
-        {
+        let is_busy = {
             let mut state = self.state.lock();
             if state.is_lost || self.outbox.len() > MAX_UNSENT {
                 return Err(waiting);
             }
             state.waiting.insert(request, waiting);
-        }
+            state.waiting.len() >= BUSY
+        };
         self.outbox.push(|frame| message.encode(frame));
-        self.outbox.flush();
+        if is_busy {
+            self.outbox.leave();
+        } else {
+            self.outbox.flush();
+        }
         Ok(())
     }
 
