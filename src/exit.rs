@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// | 1 | it failed while running: the database refused, output could not be written, grace ran out |
 /// | 2 | the command line is wrong |
 /// | 65 | some of the input was refused (an item over the size limit); the rest was pushed |
-/// | 69 | the database cannot be used: client library missing, directory held by another process |
+/// | 69 | the database cannot be used: client library missing, directory damaged, or held by a process that lets no other in |
 /// | 70 | a fault in kvqueue itself: a consumer keeps panicking |
 /// | 78 | the configuration is wrong |
 /// | 128 + n | a second signal n stopped it at once |

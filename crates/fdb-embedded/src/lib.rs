@@ -7,20 +7,19 @@
 //! * A commit is acknowledged after it has been flushed to disk, and survives a kill at any moment.
 //! * Transactions are serializable: optimistic, with FoundationDB's conflict rules and error codes.
 //! * Versions never go back, over restarts and clock changes.
-//! * One process at a time holds a directory; another gets an error that names the holder.
+//! * Several processes share a directory: the first to open it hosts it, the others are its guests, and when the host
+//!   ends, however it does, one of them takes over.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`engine`] | storage, versions, conflict detection, commit batches, watches |
+//! | `link` | the link to a directory: hosting it, or being a guest of the process that does |
 //! | [`client`] | transactions: read-your-writes, selectors, options, retries |
 //! | `capi` | the C ABI, and the forwarding |
 //! | [`Network`] | starts and stops the thread that runs callbacks |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
-//! Not here yet, and answered with an error: mapped range reads (`unsupported_operation`). Not linked at all: the functions that
-//! the `foundationdb` crate does not call, tenants and blob granules among them. A read version that a client sets
-//! itself can be read at while some transaction still holds its snapshot. The `\xff\x02/timeKeeper/` rows of a cluster
-//! are not kept.
+//! Tenants, blob granules and backup answer with the errors of a cluster that has them switched off. `docs/EMBEDDED.md` says more.
 //!
 //! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:
 //! `use fdb_embedded as _;` does.
