@@ -138,6 +138,31 @@ fn a_conflict_is_reported_with_its_keys_over_the_socket() {
     assert_eq!(ranges, [(b"c".to_vec(), b"c\0".to_vec())]);
 }
 
+#[test]
+fn a_commit_and_the_special_keys_wait_for_reads_whose_data_is_on_its_way() {
+    let (_dir, _host, db) = guest();
+    let tr = db.create_trx().unwrap();
+    let reading = tr.get(b"a", false);
+    let range = (
+        &b"\xff\xff/transaction/read_conflict_range/"[..],
+        &b"\xff\xff/transaction/read_conflict_range0"[..],
+    );
+    let conflicts = block_on(tr.get_range(&RangeOption::from(range), 1, false)).unwrap();
+    assert_eq!(conflicts.len(), 2, "one range, from a to what follows it");
+    block_on(reading).unwrap();
+
+    let tr = db.create_trx().unwrap();
+    let first = tr.get(b"b", false);
+    tr.set(b"z", b"");
+    // Not waited for, the read still makes the commit conflict.
+    let version = block_on(tr.get_read_version()).unwrap();
+    set(&db, b"b", b"changed").unwrap();
+    let unread = tr.get(b"b2", false);
+    let error = block_on(tr.commit()).map(drop).unwrap_err();
+    assert_eq!(error.code(), NOT_COMMITTED, "read at {version}");
+    drop((first, unread));
+}
+
 /// Rounds of killing whoever hosts while everybody commits.
 const ROUNDS: usize = 6;
 

@@ -44,6 +44,7 @@ use crate::rows::Want;
 pub use reads::RangeArguments;
 pub use writes::ConflictKind;
 
+use special::SpecialRead;
 use watch::PendingWatch;
 
 /// End of the keys that a transaction without system access may touch.
@@ -65,7 +66,6 @@ enum Phase {
     Used,
 }
 
-#[derive(Debug)]
 struct State {
     options: TransactionOptions,
     created: Instant,
@@ -78,6 +78,8 @@ struct State {
     has_read: bool,
     /// Reads whose data is still to arrive.
     reading: Vec<Arc<Future>>,
+    /// Reads of special keys that wait for them.
+    waiting_specials: Vec<(SpecialRead, Arc<Future>)>,
     /// A commit that waits for them.
     waiting_commit: Option<Arc<Future>>,
     /// Fails what is pending when the timeout is over.
@@ -113,6 +115,7 @@ impl State {
             deferred: None,
             has_read: false,
             reading: Vec::new(),
+            waiting_specials: Vec::new(),
             waiting_commit: None,
             timer: None,
             chosen_version: None,
@@ -228,7 +231,6 @@ fn len(bytes: &[u8]) -> i64 {
 }
 
 /// One `FDBTransaction`.
-#[derive(Debug)]
 pub struct Transaction {
     database: Arc<Database>,
     state: Mutex<State>,
@@ -277,5 +279,11 @@ impl Transaction {
         if let Err(code) = call(&mut state) {
             state.deferred.get_or_insert(code);
         }
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Transaction")
     }
 }

@@ -121,13 +121,20 @@ impl Transaction {
             Err(code) => Some(Err(code)),
         };
         state.reading.retain(|future| !Arc::ptr_eq(future, &suspended.future));
-        let commit = if state.reading.is_empty() { state.waiting_commit.take() } else { None };
+        let (mut specials, mut commit) = (Vec::new(), None);
+        if state.reading.is_empty() {
+            specials = self.read_waiting_specials(&mut state);
+            commit = state.waiting_commit.take();
+        }
         match commit {
             Some(commit) => self.commit_after_reads(state, &commit),
             None => drop(state),
         }
         if let Some(result) = result {
             suspended.future.complete(result);
+        }
+        for (future, result) in specials {
+            future.complete(result);
         }
     }
 

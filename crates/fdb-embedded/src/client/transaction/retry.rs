@@ -114,6 +114,7 @@ impl Transaction {
         let mut futures = std::mem::take(&mut state.outstanding);
         futures.append(&mut state.reading);
         futures.append(&mut state.stamps);
+        futures.extend(state.waiting_specials.drain(..).map(|(_, future)| future));
         state.waiting_commit = None;
         futures.extend(state.watches.drain(..).map(|watch| watch.future));
         Ended { futures, code: Code::TRANSACTION_CANCELLED }

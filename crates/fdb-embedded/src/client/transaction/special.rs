@@ -9,20 +9,42 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::View;
 
+/// Reads special keys, given what there is to tell.
+pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
+
 impl Transaction {
     pub(super) fn get_special(&self, key: &[u8]) -> Arc<Future> {
-        self.read_special(|facts| special_keys::get(facts, key).map(Output::Value))
+        let key = key.to_vec();
+        self.read_special(Box::new(move |facts| special_keys::get(facts, &key).map(Output::Value)))
     }
 
     pub(super) fn get_special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
-        self.read_special(|facts| special_keys::range(facts, &range_read(arguments)?).map(Output::Rows))
+        let arguments = arguments.clone();
+        self.read_special(Box::new(move |facts| {
+            special_keys::range(facts, &range_read(&arguments)?).map(Output::Rows)
+        }))
     }
 
-    /// Special keys are read whatever became of the commit.
-    fn read_special(&self, read: impl FnOnce(&Facts<'_>) -> Result<Output>) -> Arc<Future> {
+    /// Special keys are read whatever became of the commit. Some tell what has been read, so reads that wait for data come
+    /// first.
+    fn read_special(&self, read: SpecialRead) -> Arc<Future> {
         let mut state = self.state.lock();
-        let alive = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err));
-        Future::ready(alive.and_then(|()| read(&state.special_facts(self))))
+        if let Err(code) = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err)) {
+            return Future::ready(Err(code));
+        }
+        if state.reading.is_empty() {
+            return Future::ready(read(&state.special_facts(self)));
+        }
+        let future = Future::pending();
+        state.waiting_specials.push((read, Arc::clone(&future)));
+        future
+    }
+
+    /// Reads what has waited for other reads: futures and their results.
+    pub(super) fn read_waiting_specials(&self, state: &mut State) -> Vec<(Arc<Future>, Result<Output>)> {
+        let waiting = std::mem::take(&mut state.waiting_specials);
+        let read = |(read, future): (SpecialRead, Arc<Future>)| (future, read(&state.special_facts(self)));
+        waiting.into_iter().map(read).collect()
     }
 
     pub(super) fn set_special(&self, key: &[u8], value: &[u8]) {
