@@ -48,7 +48,8 @@ fn open() -> (Database, Option<tempfile::TempDir>) {
 #[test]
 fn programs_do_what_the_model_does() {
     let _network = Network::start().unwrap();
-    let (database, _directory) = open();
+    let (database, directory) = open();
+    let strict = directory.is_some();
     let first = number("KVQUEUE_TEST_SEED").unwrap_or(1);
     let count = number("KVQUEUE_TEST_SEEDS");
     let start = Instant::now();
@@ -58,9 +59,9 @@ fn programs_do_what_the_model_does() {
         let seed = first + run;
         run += 1;
         let program = generate::program(seed);
-        if let Err(found) = run::check(&database, &program) {
+        if let Err(found) = run::check(&database, strict, &program) {
             let (small, found) =
-                shrink::shrink(program, found, |program| run::check(&database, program).err());
+                shrink::shrink(program, found, |program| run::check(&database, strict, program).err());
             failures.push(seed);
             println!(
                 "seed {seed} disagrees at step {:?}:\n{small}  expected {}\n  seen     {}\n  \

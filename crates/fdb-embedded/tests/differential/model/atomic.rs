@@ -1,7 +1,7 @@
 //! The atomic operations, restated on numbers where they are about numbers.
 
 /// Codes that the C API accepts for an atomic operation.
-pub const CODES: &[u32] = &[2, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 20];
+pub const CODES: &[u32] = &[2, 6, 7, 8, 9, 12, 13, 14, 15, 16, 17, 18, 19, 20];
 
 const VALUE_LIMIT: usize = 100_000;
 
@@ -35,14 +35,14 @@ pub fn apply(code: u32, old: Option<&[u8]>, operand: &[u8]) -> Option<Vec<u8>> {
             }
             sum
         }
-        6 => each(|a, b| a & b),
+        6 | 19 => each(|a, b| a & b),
         7 => each(|a, b| a | b),
         8 => each(|a, b| a ^ b),
         9 if old.len() + operand.len() > VALUE_LIMIT => old.to_vec(),
         9 => [old, operand].concat(),
         12 if less(&same, operand) => operand.to_vec(),
-        13 if less(operand, &same) => operand.to_vec(),
-        12 | 13 => same,
+        13 | 18 if less(operand, &same) => operand.to_vec(),
+        12 | 13 | 18 => same,
         16 => old.min(operand).to_vec(),
         17 => old.max(operand).to_vec(),
         20 if old == operand => return None,

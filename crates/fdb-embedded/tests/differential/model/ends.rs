@@ -3,11 +3,14 @@
 use fdb_embedded::testing::Reply;
 
 use super::calls::TOO_OLD;
+use super::own::Sent;
 use super::transaction::{Chosen, Held, Options, Transaction};
 use super::{Facts, Model, Seen, Verdict, expect};
 
 /// What `on_error` waits for and starts again after.
 const RETRYABLE: &[i32] = &[1020, 1021, 1007, 1009, 1038, 1042, 1078, 1037, 1051, 1213, 1223, 1079];
+
+const CONFLICT: Seen = Seen::Reply(Reply::Error(1020));
 
 impl Model {
     pub(super) fn commit(&mut self, t: &mut Transaction, seen: &Seen, facts: &Facts) -> Verdict {
@@ -15,13 +18,13 @@ impl Model {
             t.used = true;
             // What failed before the commit got under way leaves the futures that wait for it as they are.
             t.failed_read.map_or(Ok(()), Err)?;
-            self.try_commit(t, facts)
+            self.try_commit(t, seen, facts)
         });
         expect(seen, &Seen::Reply(outcome.map_or_else(Reply::Error, |()| Reply::Void)))
     }
 
-    fn try_commit(&mut self, t: &mut Transaction, facts: &Facts) -> Result<(), i32> {
-        let (changes, writes) = t.changes();
+    fn try_commit(&mut self, t: &mut Transaction, seen: &Seen, facts: &Facts) -> Result<(), i32> {
+        let Sent { changes, writes } = t.sent();
         if changes.is_empty() && writes.is_empty() {
             t.committed = None;
             let since = match t.version {
@@ -31,11 +34,16 @@ impl Model {
             self.arm(t, &Reply::Error(2021), since);
             return Ok(());
         }
+        let size = t.sent_size(&Sent { changes: changes.clone(), writes: writes.clone() });
         let version = *t.version.get_or_insert(Chosen::At(self.store.latest()));
         let refusal = match version {
             _ if t.options.read_only => Some(2023),
+            _ if size > t.options.size_limit => Some(2101),
             Chosen::TooOld => Some(TOO_OLD),
             Chosen::At(version) if self.store.conflicts(version, &t.reads) => Some(1020),
+            Chosen::At(version) if self.store.conflicts(version, &t.maybe_reads) => {
+                (*seen == CONFLICT).then_some(1020)
+            }
             Chosen::At(_) => None,
         };
         if let Some(code) = refusal {
@@ -49,6 +57,7 @@ impl Model {
             self.versions.push(facts.committed);
         }
         t.committed = Some(facts.committed);
+        t.recycled = false;
         let stamp = facts.stamp.clone().map_or(Reply::Void, Reply::Key);
         self.arm(t, &stamp, self.store.latest());
         Ok(())
@@ -96,11 +105,13 @@ impl Transaction {
     }
 
     pub fn reset(&mut self) {
-        self.restart(Transaction::default(), Options::default());
+        let recycled = self.recycled || self.committed.is_some();
+        self.restart(Transaction { recycled, ..Transaction::default() }, Options::default());
     }
 
     fn restart(&mut self, new: Transaction, options: Options) {
-        self.end_held(&Reply::Error(1025), &Reply::Error(1025));
+        // A versionstamp that can never come is a promise that was broken.
+        self.end_held(&Reply::Error(1100), &Reply::Error(1025));
         let held = std::mem::take(&mut self.held);
         *self = Transaction { options, held, ..new };
     }

@@ -10,13 +10,14 @@
 //! | `read` | selectors and ranges over a state and own writes |
 //! | `conflict` | what a read conflicts with |
 //! | `transaction` | one transaction |
-//! | `calls`, `writes`, `ends` | what each call answers |
+//! | `calls`, `ranges`, `writes`, `ends` | what each call answers |
 
 mod atomic;
 mod calls;
 mod conflict;
 mod ends;
 mod own;
+mod ranges;
 mod read;
 mod store;
 mod transaction;
@@ -110,6 +111,8 @@ pub struct Model {
     transactions: Vec<Transaction>,
     /// The real database may do one thing or the other: nothing after it can be foretold.
     pub stopped: bool,
+    /// A read that bytes limit stops just where the engine stops it; a cluster may stop it earlier.
+    strict: bool,
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(seen: &T, expected: &T) -> Verdict {
@@ -117,10 +120,10 @@ fn expect<T: PartialEq + std::fmt::Debug>(seen: &T, expected: &T) -> Verdict {
 }
 
 impl Model {
-    pub fn new(program: &Program) -> Model {
+    pub fn new(program: &Program, strict: bool) -> Model {
         let rows: BTreeMap<Bytes, Bytes> = program.rows.iter().cloned().collect();
         let transactions = (0..TRANSACTIONS).map(|_| Transaction::default()).collect();
-        Model { store: Store::new(rows), versions: vec![0], transactions, stopped: false }
+        Model { store: Store::new(rows), versions: vec![0], transactions, stopped: false, strict }
     }
 
     /// Whose read version the runner has to find out before the step.
@@ -141,6 +144,15 @@ impl Model {
     pub fn wants_stamp(&self, step: &Step) -> bool {
         let transaction = &self.transactions[step.transaction];
         step.call == Call::Commit && transaction.is_usable() && transaction.has_stamps()
+    }
+
+    /// Does the call, a watch, read the database before it waits?
+    pub fn reads_first(&self, step: &Step) -> bool {
+        let transaction = &self.transactions[step.transaction];
+        let Call::Watch { key } = &step.call else { return false };
+        let cell = transaction.own.cell(key);
+        let legal = key.as_slice() < transaction.max_read() && key.len() <= calls::key_limit(key);
+        transaction.is_usable() && legal && cell.is_spoilable() && !cell.unreadable
     }
 
     /// Takes one step, and judges what was seen.

@@ -35,6 +35,30 @@ pub enum Change {
     Op { code: u32, key: Bytes, operand: Bytes },
 }
 
+impl Change {
+    /// What it adds to the size of a commit.
+    pub fn size(&self) -> i64 {
+        44 + match self {
+            Change::Clear(range) => range.size(),
+            Change::Op { key, operand, .. } => i64::try_from(key.len() + operand.len()).unwrap(),
+        }
+    }
+}
+
+/// What a commit sends: changes in order, and the ranges that they write.
+#[derive(Debug, Clone, Default)]
+pub struct Sent {
+    pub changes: Vec<Change>,
+    pub writes: Vec<Range>,
+}
+
+impl Sent {
+    pub fn append(&mut self, other: &mut Sent) {
+        self.changes.append(&mut other.changes);
+        self.writes.append(&mut other.writes);
+    }
+}
+
 /// What the list comes to for one key, or a range of keys that it treats alike.
 #[derive(Debug, Clone, Default)]
 pub struct Cell {
@@ -75,6 +99,44 @@ impl Cell {
             }
         }
         Ok(value)
+    }
+}
+
+/// Codes of operations that may be put together only where their operands are equally long.
+const NOT_ASSOCIATIVE: &[u32] = &[2, 7, 8, 12, 13, STAMPED_KEY, STAMPED_VALUE, 18, 20];
+
+impl Cell {
+    /// The operations as they are sent: those that can be are put together.
+    fn sent(&self, at: &Range) -> Vec<Change> {
+        let mut stack: Vec<(u32, Option<Bytes>)> = Vec::new();
+        for (code, operand) in &self.ops {
+            let independent = matches!(*code, SET | STAMPED_KEY | STAMPED_VALUE);
+            let mut last = stack.last().cloned();
+            if last.is_none() && self.cleared && !independent {
+                last = Some((SET, None));
+                stack.push((SET, None));
+            }
+            let together = match last {
+                _ if self.unreadable => None,
+                Some((SET, old)) if !independent => {
+                    Some((SET, atomic::apply(*code, old.as_deref(), operand)))
+                }
+                Some((before, Some(old))) if before == *code && *code != 20 => {
+                    let may = !NOT_ASSOCIATIVE.contains(code) || old.len() == operand.len();
+                    may.then(|| (*code, atomic::apply(*code, Some(&old), operand)))
+                }
+                _ => None,
+            };
+            if together.is_some() {
+                stack.pop();
+            }
+            stack.push(together.unwrap_or_else(|| (*code, Some(operand.clone()))));
+        }
+        let change = |(code, operand): (u32, Option<Bytes>)| match operand {
+            Some(operand) => Change::Op { code, key: at.begin.clone(), operand },
+            None => Change::Clear(Range::key(&at.begin)),
+        };
+        stack.into_iter().map(change).collect()
     }
 }
 
@@ -127,8 +189,8 @@ impl Own {
         bounds
     }
 
-    /// The changes within a range, and its write conflict ranges.
-    pub fn changes(&self, within: &Range) -> (Vec<Change>, Vec<Range>) {
+    /// What a commit sends of a range.
+    pub fn changes(&self, within: &Range) -> Sent {
         let mut bounds = self.bounds();
         bounds.extend([within.begin.clone(), within.end.clone()]);
         bounds.retain(|key| within.begin <= *key && *key <= within.end);
@@ -141,16 +203,46 @@ impl Own {
             if cell.conflict {
                 conflicts.push(range.clone());
             }
-            if cell.cleared {
-                clears.push(Change::Clear(range.clone()));
+            if cell.cleared && !cell.is_operation() {
+                clears.push(range.clone());
             }
-            ops.extend(cell.ops.into_iter().map(|(code, operand)| Change::Op {
-                code,
-                key: range.begin.clone(),
-                operand,
-            }));
+            ops.extend(cell.sent(&range));
         }
-        clears.append(&mut ops);
-        (clears, conflicts)
+        let clears = merged(&clears).into_iter().map(Change::Clear);
+        Sent { changes: clears.chain(ops).collect(), writes: merged(&conflicts) }
     }
+
+    /// What a commit sends when nothing is put together.
+    pub fn plain(&self) -> Sent {
+        let mut sent = Sent::default();
+        for write in &self.list {
+            match write.clone() {
+                Write::Op { code, key, operand, conflict } => {
+                    sent.writes.extend(conflict.then(|| Range::key(&key)));
+                    sent.changes.push(Change::Op { code, key, operand });
+                }
+                Write::Clear { range, conflict } => {
+                    sent.writes.extend(conflict.then(|| range.clone()));
+                    sent.changes.push(Change::Clear(range));
+                }
+                Write::Conflict(range) => sent.writes.push(range),
+                Write::Unreadable(_) => {}
+            }
+        }
+        sent
+    }
+}
+
+/// Ranges in order, those that touch as one.
+pub fn merged(ranges: &[Range]) -> Vec<Range> {
+    let mut sorted = ranges.to_vec();
+    sorted.sort_by(|a, b| a.begin.cmp(&b.begin));
+    let mut merged: Vec<Range> = Vec::new();
+    for range in sorted {
+        match merged.last_mut() {
+            Some(last) if range.begin <= last.end => last.end = last.end.clone().max(range.end),
+            _ => merged.push(range),
+        }
+    }
+    merged
 }

@@ -42,6 +42,12 @@ struct Place {
     after_end: bool,
 }
 
+impl Place {
+    fn selector(&self) -> Selector {
+        Selector { key: self.key.clone(), offset: i32::try_from(self.offset).unwrap() }
+    }
+}
+
 /// The rows of a range read, and what its conflict range depends on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
@@ -49,6 +55,18 @@ pub struct Found {
     pub more: bool,
     pub to_begin: bool,
     pub through_end: bool,
+    /// The key at which an inverted bound was found to lie.
+    pub at: Bytes,
+}
+
+impl Found {
+    fn with(self, flags: &Found) -> Found {
+        Found {
+            to_begin: self.to_begin || flags.to_begin,
+            through_end: self.through_end || flags.through_end,
+            ..self
+        }
+    }
 }
 
 /// When to stop.
@@ -106,36 +124,35 @@ impl Pieces {
         self.pieces.iter().rposition(|piece| piece.range.begin.as_slice() <= key).unwrap()
     }
 
-    fn follow(&self, selector: &Selector) -> Place {
+    /// Follows a selector; with `known` only as far as that needs no look at the database.
+    fn follow(&self, selector: &Selector, known: bool) -> Place {
         let last = self.pieces.len() - 1;
+        let stops = |piece: usize| self.pieces[piece].unreadable || known && self.pieces[piece].stored;
         let mut offset = i64::from(selector.offset);
         let mut key = selector.key.clone();
         let mut piece = self.at(&key);
         if offset <= 0 && self.pieces[piece].range.begin == key && piece > 0 {
             piece -= 1;
         }
-        while offset > 1 && !self.pieces[piece].unreadable && piece < last {
+        while offset > 1 && !stops(piece) && piece < last {
             self.look(piece);
             offset -= i64::from(self.pieces[piece].counts);
             piece += 1;
             key.clone_from(&self.pieces[piece].range.begin);
         }
-        while offset < 1 && !self.pieces[piece].unreadable && piece > 0 {
+        while offset < 1 && !stops(piece) && piece > 0 {
             self.look(piece);
-            if self.pieces[piece].counts {
-                offset += 1;
-                if offset == 1 {
-                    key.clone_from(&self.pieces[piece].range.begin);
-                    break;
-                }
-            }
+            offset += i64::from(self.pieces[piece].counts);
             key.clone_from(&self.pieces[piece].range.begin);
-            piece -= 1;
+            if offset < 1 {
+                piece -= 1;
+            }
         }
         let mut place = Place { piece, key, offset, left: offset, before_begin: false, after_end: false };
-        if self.pieces[piece].unreadable || offset == 1 {
+        if stops(piece) || offset == 1 {
             return place;
         }
+        self.look(piece);
         place.before_begin = offset < 1;
         place.after_end = offset > 1;
         place.key = if offset < 1 { Vec::new() } else { self.max.clone() };
@@ -149,7 +166,7 @@ impl Pieces {
         let begin = Selector { key: Vec::new(), offset: 1 };
         let end = Selector { key: self.max.clone(), offset: 1 };
         if selector.offset > 0 {
-            let found = self.forward(selector, &end, one)?;
+            let found = self.forward(selector, &end, one, false)?;
             if found.to_begin {
                 return Ok(Vec::new());
             }
@@ -161,18 +178,24 @@ impl Pieces {
                 .map_or(self.max.clone(), |row| row.0));
         }
         let selector = Selector { offset: selector.offset + 1, ..selector.clone() };
-        let found = self.backward(&begin, &selector, one)?;
+        let found = self.backward(&begin, &selector, one, false)?;
         if found.through_end {
             return Ok(self.max.clone());
         }
         Ok(found.rows.into_iter().next().filter(|_| !found.to_begin).map_or(Vec::new(), |row| row.0))
     }
 
+    /// What it says of a range that its other bound lies at `key`.
+    fn outcome(&self, key: &[u8]) -> Found {
+        let (to_begin, through_end) = (key.is_empty(), key == self.max);
+        Found { to_begin, through_end, at: key.to_vec(), ..Found::default() }
+    }
+
     /// What a range read gives without looking at any row, if it can.
-    fn at_once(&self, begin: &Place, end: &Place) -> Option<Found> {
+    fn at_once(&self, begin: &Place, end: &Place, flags: &Found) -> Option<Found> {
         let flags = Found {
-            to_begin: begin.before_begin || end.before_begin,
-            through_end: begin.after_end || end.after_end,
+            to_begin: flags.to_begin || begin.before_begin || end.before_begin,
+            through_end: flags.through_end || begin.after_end || end.after_end,
             ..Found::default()
         };
         if begin.left >= end.left && begin.key >= end.key {
@@ -183,18 +206,42 @@ impl Pieces {
         (begins_at_end || ends_at_begin).then_some(flags)
     }
 
-    /// The rows from `begin` up.
-    pub fn forward(&self, begin: &Selector, end: &Selector, limits: Limits) -> Result<Found, i32> {
-        let (b, e) = (self.follow(begin), self.follow(end));
-        if let Some(found) = self.at_once(&b, &e) {
+    /// The rows from `begin` up; `cached` says that the client knew everything before.
+    pub fn forward(
+        &self,
+        begin: &Selector,
+        end: &Selector,
+        limits: Limits,
+        cached: bool,
+    ) -> Result<Found, i32> {
+        let (b, e) = (self.follow(begin, !cached), self.follow(end, !cached));
+        if let Some(found) = self.at_once(&b, &e, &Found::default()) {
             return Ok(found);
         }
-        let mut taken = Taken::new(limits, &b, &e);
+        let mut flags = Found::default();
+        if e.offset != 1 && b.key > e.key {
+            flags = self.outcome(&self.key(&e.selector())?);
+            if b.offset >= 1 && b.key >= flags.at {
+                return Ok(Found::default());
+            }
+            if flags.to_begin {
+                return Ok(flags);
+            }
+        }
+        let (b, e) = (self.follow(begin, false), self.follow(end, false));
+        if let Some(found) = self.at_once(&b, &e, &flags) {
+            return Ok(found);
+        }
         if e.offset != 1 && b.key > e.key {
             return Err(UNREADABLE);
         }
+        let mut taken = Taken::new(limits, &b, &e);
         for (index, piece) in self.pieces.iter().enumerate().skip(b.piece) {
-            if e.offset == 1 && piece.range.begin >= e.key {
+            let at_end = b.offset > 0 && e.offset == 1 && e.key == piece.range.begin;
+            if index > e.piece && !piece.unreadable || index == e.piece && (!piece.unreadable || at_end) {
+                if index == e.piece && !at_end {
+                    self.look(index);
+                }
                 break;
             }
             if taken.is_full() && taken.beyond >= 1 - e.offset {
@@ -203,33 +250,67 @@ impl Pieces {
             self.look(index);
             taken.take(piece)?;
         }
-        Ok(taken.finish(true))
+        Ok(taken.finish(true, &flags))
     }
 
-    /// The rows from `end` down.
-    pub fn backward(&self, begin: &Selector, end: &Selector, limits: Limits) -> Result<Found, i32> {
-        let (b, e) = (self.follow(begin), self.follow(end));
-        if let Some(found) = self.at_once(&b, &e) {
+    /// The same rows, remembering whether a bound had run out of keys.
+    pub fn with_run_offs(&self, begin: &Selector, end: &Selector, found: Found) -> Found {
+        let (b, e) = (self.follow(begin, false), self.follow(end, false));
+        let to_begin = found.to_begin || b.before_begin || e.before_begin;
+        let through_end = found.through_end || (b.after_end || e.after_end) && !found.more;
+        Found { to_begin, through_end, ..found }
+    }
+
+    /// The rows from `end` down, likewise.
+    pub fn backward(
+        &self,
+        begin: &Selector,
+        end: &Selector,
+        limits: Limits,
+        cached: bool,
+    ) -> Result<Found, i32> {
+        let (b, e) = (self.follow(begin, !cached), self.follow(end, !cached));
+        if let Some(found) = self.at_once(&b, &e, &Found::default()) {
             return Ok(found);
         }
-        let mut taken = Taken::new(limits, &b, &e);
+        let mut flags = Found::default();
+        if b.offset != 1 && b.key > e.key {
+            flags = self.outcome(&self.key(&b.selector())?);
+            if flags.at >= e.key && e.offset <= 1 {
+                return Ok(Found::default());
+            }
+            if flags.through_end {
+                return Ok(flags);
+            }
+        }
+        let (b, e) = (self.follow(begin, false), self.follow(end, false));
+        if let Some(found) = self.at_once(&b, &e, &flags) {
+            return Ok(found);
+        }
         if b.offset != 1 && b.key > e.key {
             return Err(UNREADABLE);
         }
-        for (index, piece) in self.pieces.iter().enumerate().take(e.piece + 1).rev() {
-            if e.offset == 1 && piece.range.begin >= e.key {
-                continue;
-            }
-            if b.offset == 1 && piece.range.begin < b.key && piece.range.end <= b.key {
+        let mut taken = Taken::new(limits, &b, &e);
+        let mut index = e.piece;
+        loop {
+            let satisfied = taken.beyond >= b.offset - 1;
+            if satisfied && (taken.is_full() || index < b.piece && !self.pieces[index].unreadable) {
                 break;
             }
-            if taken.is_full() && taken.beyond >= b.offset - 1 {
-                break;
+            if e.offset == 1 && e.key == self.pieces[index].range.begin {
+                if satisfied && index == b.piece || index == 0 {
+                    break;
+                }
+                index -= 1;
             }
             self.look(index);
-            taken.take(piece)?;
+            taken.take(&self.pieces[index])?;
+            if index == b.piece || index == 0 {
+                break;
+            }
+            index -= 1;
         }
-        Ok(taken.finish(false))
+        Ok(taken.finish(false, &flags))
     }
 }
 
@@ -270,7 +351,8 @@ impl Taken {
         Ok(())
     }
 
-    fn finish(mut self, forward: bool) -> Found {
+    fn finish(mut self, forward: bool, flags: &Found) -> Found {
+        self.found = self.found.with(flags);
         self.found.more = self.is_full();
         if forward {
             self.found.through_end &= !self.found.more;

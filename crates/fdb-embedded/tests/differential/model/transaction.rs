@@ -2,7 +2,7 @@
 
 use fdb_embedded::testing::Reply;
 
-use super::own::{Change, Own, STAMPED_KEY, STAMPED_VALUE, Write};
+use super::own::{Change, Own, STAMPED_KEY, STAMPED_VALUE, Sent, Write, merged};
 use super::store::{Rows, Store};
 use super::{End, Range};
 use crate::program::Bytes;
@@ -29,6 +29,7 @@ pub struct Options {
     pub lock_aware: bool,
     pub read_only: bool,
     pub retry_limit: i64,
+    pub size_limit: i64,
 }
 
 impl Default for Options {
@@ -45,6 +46,7 @@ impl Default for Options {
             lock_aware: false,
             read_only: false,
             retry_limit: -1,
+            size_limit: 10_000_000,
         }
     }
 }
@@ -100,16 +102,23 @@ pub struct Transaction {
     /// The real read version, where it has been seen.
     pub real_version: Option<i64>,
     pub own: Own,
-    /// Changes that were on their way before the commit, and their conflict ranges.
-    pub early: Vec<Change>,
-    pub early_writes: Vec<Range>,
+    /// What was on its way before the commit.
+    pub early: Sent,
     pub reads: Vec<Range>,
+    /// Ranges of which some count as read, as the client happened to look at the database.
+    pub maybe_reads: Vec<Range>,
+    /// For the same reason the size may be another.
+    pub vague_size: bool,
+    /// Those that count for the size without read-your-writes.
+    pub plain_reads: Vec<Range>,
     pub size: i64,
     /// A read that failed: the commit fails with the same.
     pub failed_read: Option<i32>,
     /// Something has been read from the database.
     pub has_read: bool,
     pub has_written: bool,
+    /// It has been reset after a commit.
+    pub recycled: bool,
     pub held: Vec<Held>,
     /// The version of the last commit.
     pub committed: Option<i64>,
@@ -125,7 +134,7 @@ impl Transaction {
         let stamped = |code: u32| matches!(code, STAMPED_KEY | STAMPED_VALUE);
         let early = |change: &Change| matches!(change, Change::Op { code, .. } if stamped(*code));
         let own = |write: &Write| matches!(write, Write::Op { code, .. } if stamped(*code));
-        self.early.iter().any(early) || self.own.list.iter().any(own)
+        self.early.changes.iter().any(early) || self.own.list.iter().any(own)
     }
 
     pub fn max_read(&self) -> &'static [u8] {
@@ -142,7 +151,7 @@ impl Transaction {
             return Ok(());
         }
         if !self.options.protection_disabled {
-            self.dead.get_or_insert(2017);
+            self.die(2017);
         }
         Err(2017)
     }
@@ -154,13 +163,21 @@ impl Transaction {
         self.dead.map_or(Ok(()), Err)
     }
 
-    /// Which keys the commit writes and what it reads, and the changes.
-    pub fn changes(&self) -> (Vec<Change>, Vec<Range>) {
-        let (changes, writes) = self.own.changes(&Range::new(b"", b"\xff\xff"));
-        (
-            self.early.iter().cloned().chain(changes).collect(),
-            self.early_writes.iter().cloned().chain(writes).collect(),
-        )
+    /// What the commit sends.
+    pub fn sent(&self) -> Sent {
+        if self.options.ryw_disabled {
+            return self.own.plain();
+        }
+        let mut sent = self.early.clone();
+        sent.append(&mut self.own.changes(&Range::new(b"", b"\xff\xff")));
+        sent
+    }
+
+    /// The bytes that are held against the size limit.
+    pub fn sent_size(&self, sent: &Sent) -> i64 {
+        let reads = if self.options.ryw_disabled { self.plain_reads.clone() } else { merged(&self.reads) };
+        let ranges = reads.iter().chain(&sent.writes).map(|range| range.size() + 24);
+        sent.changes.iter().map(Change::size).sum::<i64>() + ranges.sum::<i64>()
     }
 
     /// Ends the futures that wait for the transaction.

@@ -22,7 +22,7 @@ fn stamp_place(template: &[u8]) -> Result<usize, i32> {
 
 impl Transaction {
     pub fn key_limit(&self, key: &[u8]) -> usize {
-        key_limit(key) + if self.options.raw { 8 } else { 0 }
+        key_limit(key) - if self.options.raw { 0 } else { 8 }
     }
 
     /// Runs a call that cannot report an error: it is kept, and with one kept nothing more is done.
@@ -149,9 +149,8 @@ impl Transaction {
         highest.push(0);
         let range = Range::new(&template[..key], highest.as_slice().min(self.max_read()));
         if !self.options.ryw_disabled {
-            let (mut changes, mut writes) = self.own.changes(&range);
-            self.early.append(&mut changes);
-            self.early_writes.append(&mut writes);
+            let mut sent = self.own.changes(&range);
+            self.early.append(&mut sent);
             self.own.list.push(Write::Unreadable(range));
         }
         Ok(())
@@ -217,6 +216,7 @@ impl Transaction {
         if !write {
             if self.options.ryw_disabled {
                 self.size += range.size() + 24;
+                self.plain_reads.push(range.clone());
             }
             self.read(&range);
             return Ok(());
@@ -241,6 +241,20 @@ impl Transaction {
         }
     }
 
+    /// Adds a read conflict range that is one of these.
+    pub fn read_one_of(&mut self, ranges: &[Range]) {
+        if ranges.iter().all(|range| *range == ranges[0]) {
+            return self.read(&ranges[0]);
+        }
+        self.vague_size = true;
+        let certain = self.reads.len();
+        ranges.iter().for_each(|range| self.read(range));
+        self.maybe_reads.extend(self.reads.drain(certain..));
+        let begin = ranges.iter().map(|range| &range.begin).max().unwrap();
+        let end = ranges.iter().map(|range| &range.end).min().unwrap();
+        self.read(&Range::new(begin, end));
+    }
+
     pub fn read_plain(&mut self, range: Range) {
         if !range.is_empty() {
             self.reads.push(range);
@@ -256,7 +270,7 @@ impl Transaction {
         match code {
             500 | 502 => return int(0, i32::MAX.into()).map(drop),
             501 => return int(-1, i32::MAX.into()).map(|limit| self.options.retry_limit = limit),
-            503 => return int(32, 10_000_000).map(drop),
+            503 => return int(32, 10_000_000).map(|limit| self.options.size_limit = limit),
             _ => {}
         }
         if value.is_some_and(|value| !value.is_empty()) {
