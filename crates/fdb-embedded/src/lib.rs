@@ -38,6 +38,8 @@ mod range_set;
 mod rows;
 mod url;
 
+#[doc(hidden)]
+pub use capi::testing;
 pub use capi::{Network, open_error};
 pub use engine::OpenError;
 pub use engine::faults::{Fault, Faults};

@@ -10,6 +10,7 @@
 //! | `legacy` | functions that left the API |
 //! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
 //! | `boot` | [`Network`], the safe way to start it all |
+//! | `testing` | the functions as safe calls, for tests |
 //!
 //! A handle of the embedded engine has its lowest bit set, one of the real library does not; so both kinds are in
 //! use at once, and every function asks the handle whom to call. A panic in an `extern "C"` function aborts the
@@ -32,6 +33,8 @@ mod open;
 mod real;
 mod result;
 mod tenant;
+#[doc(hidden)]
+pub mod testing;
 mod transaction;
 mod yielding;
 
