@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBKeyValue, FDBTransaction};
 
-use super::{bytes, database as d, future as f, transaction as t};
+use super::{bytes, database as d, future as f, open, transaction as t};
 
 /// What a future came to; an error is a code of FoundationDB.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Database {
         let url = CString::new(url).map_err(|_| 2104)?;
         let mut database = null_mut();
         // SAFETY: the path is NUL-terminated, and there is a place for the handle.
-        result(unsafe { d::fdb_create_database(url.as_ptr().cast::<c_char>(), &raw mut database) })?;
+        result(unsafe { open::fdb_create_database(url.as_ptr().cast::<c_char>(), &raw mut database) })?;
         Ok(Database(database))
     }
 
