@@ -15,6 +15,7 @@
 //! | [`client`] | transactions: read-your-writes, selectors, options, retries |
 //! | `capi` | the C ABI, and the forwarding |
 //! | [`Network`] | starts and stops the thread that runs callbacks |
+//! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
 //! Not here yet, and answered with an error: mapped range reads (`unsupported_operation`). Not linked at all: the functions that
@@ -27,6 +28,7 @@
 
 mod capi;
 pub mod client;
+pub mod doctor;
 pub mod engine;
 mod error;
 mod future;

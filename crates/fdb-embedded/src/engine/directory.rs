@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 use super::storage::{Storage, StorageError};
 
+/// The file of the keys.
+pub const DATA_FILE: &str = "data.redb";
+
 /// Why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -130,7 +133,30 @@ impl Directory {
     /// The file of the keys.
     #[must_use]
     pub fn data_file(&self) -> PathBuf {
-        self.path.join("data.redb")
+        self.path.join(DATA_FILE)
+    }
+}
+
+/// Who holds a directory, as far as can be told without taking part.
+#[derive(Debug)]
+pub enum Holding {
+    /// Nobody, and nobody can while this value lives.
+    Nobody(Option<File>),
+    /// The process with this id.
+    Process(String),
+}
+
+/// Looks at a directory's lock, and changes nothing.
+pub fn look(path: &Path) -> std::io::Result<Holding> {
+    let mut lock = match File::open(path.join("lock")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Holding::Nobody(None)),
+        Err(error) => return Err(error),
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(Holding::Nobody(Some(lock))),
+        Err(TryLockError::WouldBlock) => Ok(Holding::Process(holder(&mut lock))),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

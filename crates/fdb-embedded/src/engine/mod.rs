@@ -51,6 +51,8 @@ use crate::future::Future;
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
+pub(crate) use directory::{DATA_FILE, Holding, look};
+pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
 /// What the client and the committer share.

@@ -9,15 +9,18 @@
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
+//! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
 //! A batch of commits is one redb write transaction, durable when [`Storage::apply`] returns: redb flushes once and
 //! finds the newest whole commit by checksum after a crash. A [`Snapshot`] is a redb read transaction.
 
 mod disk;
+pub mod examine;
 mod health;
 mod layout;
 #[cfg(test)]
 mod measure;
+mod overlay;
 mod pages;
 #[cfg(test)]
 mod sim;
@@ -112,7 +115,7 @@ impl Storage {
         let health = Arc::new(Health::new(file));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(file);
         let disk = opened.map_err(|source| refused(&health, "create", &source))?;
-        let storage = Storage::with(Pages::create(Box::new(disk), Arc::clone(&health)), health)?;
+        let storage = Storage::with(Pages::create(Box::new(disk), Arc::clone(&health)), health, || ())?;
         storage.create_tables().map_err(|error| storage.explain(error))?;
         Ok(storage)
     }
@@ -126,18 +129,26 @@ impl Storage {
     }
 
     fn open_on(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<(Storage, i64), StorageError> {
-        let storage = Storage::with(Pages::open(disk, Arc::clone(&health))?, health)?;
+        let storage = Storage::with(Pages::open(disk, Arc::clone(&health))?, health, || ())?;
         let ceiling = storage.ceiling().map_err(|error| storage.explain(error))?;
         Ok((storage, ceiling))
     }
 
-    fn with(pages: Pages, health: Arc<Health>) -> Result<Storage, StorageError> {
+    /// `on_repair` is called when redb finds that the file was not closed after the last write to it.
+    fn with(
+        pages: Pages,
+        health: Arc<Health>,
+        on_repair: impl Fn() + 'static,
+    ) -> Result<Storage, StorageError> {
         let (trust, written) = (pages.trust(), pages.written());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         builder.set_repair_callback({
             let trust = Arc::clone(&trust);
-            move |_| trust.repair_begins()
+            move |_| {
+                trust.repair_begins();
+                on_repair();
+            }
         });
         // Pages are verified before redb sees them, but for those that it judges itself.
         let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));

@@ -146,7 +146,7 @@ impl Pages {
 }
 
 /// The failure that `error` comes from.
-fn failed(health: &Health, error: &io::Error) -> StorageError {
+pub fn failed(health: &Health, error: &io::Error) -> StorageError {
     let unknown = || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string() };
     StorageError::Failed(health.failure().cloned().unwrap_or_else(unknown))
 }

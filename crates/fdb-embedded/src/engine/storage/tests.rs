@@ -39,7 +39,7 @@ fn seeds(test: impl Fn(u64)) {
 fn create(disk: &SimDisk) -> Storage {
     let health = Arc::new(Health::new(Path::new("sim")));
     let pages = Pages::create(Box::new(disk.clone()), Arc::clone(&health));
-    let storage = Storage::with(pages, health).unwrap();
+    let storage = Storage::with(pages, health, || ()).unwrap();
     storage.create_tables().unwrap();
     storage
 }
