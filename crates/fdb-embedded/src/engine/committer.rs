@@ -7,7 +7,7 @@
 //! flush.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
@@ -145,6 +145,8 @@ impl Drop for LastWords {
 struct Batch {
     /// A fault is to fail it.
     fails: bool,
+    /// A fault is to hold it up.
+    delay: Duration,
     mutations: Vec<Mutation>,
     accepted: Vec<Accepted>,
     refused: Vec<(CommitFailure, Answer)>,
@@ -202,6 +204,9 @@ impl Committer {
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
         } else {
+            if !batch.delay.is_zero() {
+                std::thread::sleep(batch.delay);
+            }
             let durable = if batch.fails {
                 Err("a fault on purpose".to_owned())
             } else {
@@ -226,12 +231,15 @@ impl Committer {
     fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
         let mut batch = Batch::default();
         for request in requests {
-            let fault = self.shared.next_fault();
+            let fault = self.shared.faults.commit();
             if let Some(failure) = self.refusal(&request, fault) {
                 batch.refused.push((failure, request.answer));
                 continue;
             }
             batch.fails |= fault == Fault::DiskFailure;
+            if let Fault::Slow(delay) = fault {
+                batch.delay = batch.delay.max(delay);
+            }
             let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
             let committed = Committed { version, order };
             self.resolver.admit(request.writes);
@@ -251,7 +259,7 @@ impl Committer {
 
     fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
         match fault {
-            Fault::None | Fault::UnknownCommitted | Fault::DiskFailure => {}
+            Fault::None | Fault::UnknownCommitted | Fault::Slow(_) | Fault::DiskFailure => {}
             Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
             Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),

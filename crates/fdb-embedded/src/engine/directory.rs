@@ -11,6 +11,7 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::faults::BadFaults;
 use super::storage::{Storage, StorageError};
 
 /// The file of the keys.
@@ -46,6 +47,9 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// The environment asks for faults on purpose in a way that cannot be understood.
+    #[error(transparent)]
+    Faults(#[from] BadFaults),
     /// The database file cannot be used.
     #[error("cannot use {path}: {source}", path = path.display())]
     Storage {
