@@ -9,6 +9,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::MutexGuard;
+
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
@@ -120,9 +122,16 @@ struct Accepted {
     answer: Answer,
 }
 
+/// After this long without commits the file is prepared for a kill, so that the next process opens it fast.
+const IDLE: Duration = Duration::from_millis(500);
+/// Files below this are walked through fast enough, bytes.
+const WORTH_SETTLING: u64 = 32 << 20;
+
 pub(super) struct Committer {
     shared: Arc<Shared>,
     resolver: Resolver,
+    /// Nothing has been committed since the file was last prepared for a kill.
+    is_settled: bool,
 }
 
 /// Refuses what waits, and what comes, when the committer ends in a panic.
@@ -154,7 +163,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver }
+        Committer { shared, resolver, is_settled: true }
     }
 
     /// Works until the engine closes.
@@ -166,8 +175,9 @@ impl Committer {
     }
 
     /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
-    fn next_requests(&self) -> Option<Vec<CommitRequest>> {
-        let mut waiting = self.shared.waiting.lock();
+    fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = shared.waiting.lock();
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
@@ -185,7 +195,23 @@ impl Committer {
             if waiting.closing {
                 return None;
             }
-            self.shared.work.wait(&mut waiting);
+            if self.is_settled {
+                self.shared.work.wait(&mut waiting);
+            } else if self.shared.work.wait_for(&mut waiting, IDLE).timed_out() {
+                self.is_settled = true;
+                MutexGuard::unlocked(&mut waiting, || self.settle());
+            }
+        }
+    }
+
+    /// Two flushes and some milliseconds now, for seconds when another process has to take over.
+    fn settle(&self) {
+        let storage = &self.shared.storage;
+        if storage.file_len() < WORTH_SETTLING || self.shared.is_poisoned() {
+            return;
+        }
+        if let Err(error) = storage.settle() {
+            self.shared.poison(&error);
         }
     }
 
@@ -275,11 +301,12 @@ impl Committer {
     }
 
     fn make_durable(
-        &self,
+        &mut self,
         version: i64,
         ceiling: Option<i64>,
         mutations: &[Mutation],
     ) -> Result<(), StorageError> {
+        self.is_settled = false;
         let storage = &self.shared.storage;
         let changes = storage.apply(mutations, ceiling)?;
         let state = views::Batch { snapshot: storage.snapshot()?, changes, written: storage.written() };

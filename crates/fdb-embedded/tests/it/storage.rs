@@ -152,3 +152,30 @@ fn reads_fail_and_commits_wait_on_purpose() {
     assert!(started.elapsed() >= delay);
     Faults::remove(&url).unwrap();
 }
+
+#[test]
+fn a_large_file_that_is_left_idle_opens_fast_after_a_kill() {
+    network();
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::from_path(&url(dir.path())).unwrap();
+    for n in 0..4_u8 {
+        let tr = db.create_trx().unwrap();
+        for m in 0..95_u8 {
+            tr.set(&[n, m], &[7; 100_000]);
+        }
+        block_on(tr.commit()).unwrap();
+    }
+    let needs_walk = || {
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(dir.path().join("data.redb"), copy.path().join("data.redb")).unwrap();
+        let report = fdb_embedded::doctor::check(copy.path());
+        let is_closed = |text: &str| text.starts_with("sound, and closed");
+        !report.findings.iter().any(|finding| is_closed(&finding.text))
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while needs_walk() {
+        assert!(Instant::now() < deadline, "it was never prepared");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    set(&db, b"k", b"v").unwrap();
+}

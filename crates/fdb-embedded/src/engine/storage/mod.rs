@@ -35,7 +35,7 @@ use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
@@ -43,7 +43,7 @@ use super::history::Changes;
 use super::mutation::Mutation;
 use crate::error::Code;
 use disk::Disk;
-use pages::Pages;
+use pages::{Meter, Pages};
 use superblock::FORMAT;
 
 pub use health::{Failure, Health};
@@ -106,7 +106,7 @@ impl StorageError {
 pub struct Storage {
     db: Database,
     health: Arc<Health>,
-    written: Arc<AtomicU64>,
+    meter: Arc<Meter>,
 }
 
 impl Storage {
@@ -140,7 +140,7 @@ impl Storage {
         health: Arc<Health>,
         on_repair: impl Fn() + 'static,
     ) -> Result<Storage, StorageError> {
-        let (trust, written) = (pages.trust(), pages.written());
+        let (trust, meter) = (pages.trust(), pages.meter());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         builder.set_repair_callback({
@@ -155,7 +155,7 @@ impl Storage {
         trust.opened();
         let db =
             opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
-        Ok(Storage { db, health, written })
+        Ok(Storage { db, health, meter })
     }
 
     fn create_tables(&self) -> Result<(), redb::Error> {
@@ -189,13 +189,30 @@ impl Storage {
 
     /// Bytes written to the file so far.
     pub fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.meter.written.load(Ordering::Relaxed)
+    }
+
+    /// Length of the file, bytes.
+    pub fn file_len(&self) -> u64 {
+        self.meter.len.load(Ordering::Relaxed)
     }
 
     /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns what they
     /// changed.
     pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, StorageError> {
         self.write(mutations, ceiling).map_err(|error| self.explain(error))
+    }
+
+    /// Saves what redb otherwise has to find out by walking through the file after a kill: which pages are free. Worth
+    /// nothing any more after the next batch.
+    pub fn settle(&self) -> Result<(), StorageError> {
+        let settle = || -> Result<(), redb::Error> {
+            let mut write = self.db.begin_write()?;
+            write.set_quick_repair(true);
+            write.commit()?;
+            Ok(())
+        };
+        settle().map_err(|error| self.explain(error))
     }
 
     fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, redb::Error> {
