@@ -5,6 +5,7 @@
 //! | `run` | the daemon |
 //! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
 //! | `config` | check and show the configuration |
+//! | `doctor` | check a database |
 //! | `demo` | the tutorial, live |
 //! | `globals`, `client`, `output` | what they share |
 
@@ -12,6 +13,7 @@ mod client;
 mod config;
 mod delete;
 mod demo;
+mod doctor;
 mod globals;
 mod len;
 mod list;
@@ -60,6 +62,7 @@ enum Command {
     Delete(delete::Args),
     #[command(subcommand)]
     Config(config::Command),
+    Doctor(doctor::Args),
     Demo(demo::Args),
 }
 
@@ -98,6 +101,7 @@ impl Cli {
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),
             Command::Config(command) => command.run(globals),
+            Command::Doctor(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),
         }
     }

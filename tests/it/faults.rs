@@ -6,8 +6,8 @@ use fdb_embedded::{Fault, Faults};
 use kvqueue::Event;
 
 use crate::support::{
-    Background, Database, Random, daemon_of_helper, database_of_helper, helper, run, run_to_the_end,
-    run_with_input,
+    Background, Database, Ran, Random, daemon_of_helper, database_of_helper, helper, kvqueue, run,
+    run_to_the_end, run_with_input,
 };
 
 const ITEMS: u32 = 1_000;
@@ -73,4 +73,20 @@ fn each_item_is_handled_once() {
     let mut seen: Vec<u32> = words.filter_map(|word| word.parse().ok()).collect();
     seen.sort_unstable();
     assert!(seen.iter().copied().eq(1..=ITEMS), "{} lines, not each number once", seen.len());
+}
+
+#[test]
+fn faults_from_the_environment_are_announced_and_bad_ones_refused() {
+    let db = Database::embedded();
+    let push = |faults: &str| -> Ran {
+        let mut command = kvqueue(&db, &["push", "q", "one", "two"]);
+        command.env("FDB_EMBEDDED_FAULTS", faults).output().unwrap().into()
+    };
+    let ran = push("seed=3,conflict=0.4,unknown=0.2,read-too-old=0.2,slow=0.5,slow-ms=1");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(ran.stderr.contains("faults on purpose in") && ran.stderr.contains("=seed=3,"), "{ran:?}");
+    assert_eq!(run(&db, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\n");
+    let refused = push("seed=3,conflict=lots").failed(69);
+    assert!(refused.contains("\"conflict=lots\" does not give a probability"), "{refused}");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
 }

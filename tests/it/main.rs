@@ -9,6 +9,7 @@ mod blocked;
 mod config_errors;
 mod crash;
 mod demo;
+mod doctor;
 mod example;
 mod exec;
 mod faults;

@@ -17,6 +17,7 @@
 //! | [`client`] | transactions: read-your-writes, selectors, options, retries |
 //! | `capi` | the C ABI, and the forwarding |
 //! | [`Network`] | starts and stops the thread that runs callbacks |
+//! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
 //! Tenants, blob granules and backup answer with the errors of a cluster that has them switched off. `docs/EMBEDDED.md` says more.
@@ -26,6 +27,7 @@
 
 mod capi;
 pub mod client;
+pub mod doctor;
 pub mod engine;
 mod error;
 mod future;

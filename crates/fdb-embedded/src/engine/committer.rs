@@ -7,7 +7,9 @@
 //! flush.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use parking_lot::MutexGuard;
 
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
@@ -120,9 +122,16 @@ struct Accepted {
     answer: Answer,
 }
 
+/// After this long without commits the file is prepared for a kill, so that the next process opens it fast.
+const IDLE: Duration = Duration::from_millis(500);
+/// Files below this are walked through fast enough, bytes.
+const WORTH_SETTLING: u64 = 32 << 20;
+
 pub(super) struct Committer {
     shared: Arc<Shared>,
     resolver: Resolver,
+    /// Nothing has been committed since the file was last prepared for a kill.
+    is_settled: bool,
 }
 
 /// Refuses what waits, and what comes, when the committer ends in a panic.
@@ -145,6 +154,8 @@ impl Drop for LastWords {
 struct Batch {
     /// A fault is to fail it.
     fails: bool,
+    /// A fault is to hold it up.
+    delay: Duration,
     mutations: Vec<Mutation>,
     accepted: Vec<Accepted>,
     refused: Vec<(CommitFailure, Answer)>,
@@ -152,7 +163,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver }
+        Committer { shared, resolver, is_settled: true }
     }
 
     /// Works until the engine closes.
@@ -164,8 +175,9 @@ impl Committer {
     }
 
     /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
-    fn next_requests(&self) -> Option<Vec<CommitRequest>> {
-        let mut waiting = self.shared.waiting.lock();
+    fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
+        let shared = Arc::clone(&self.shared);
+        let mut waiting = shared.waiting.lock();
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
@@ -183,7 +195,23 @@ impl Committer {
             if waiting.closing {
                 return None;
             }
-            self.shared.work.wait(&mut waiting);
+            if self.is_settled {
+                self.shared.work.wait(&mut waiting);
+            } else if self.shared.work.wait_for(&mut waiting, IDLE).timed_out() {
+                self.is_settled = true;
+                MutexGuard::unlocked(&mut waiting, || self.settle());
+            }
+        }
+    }
+
+    /// Two flushes and some milliseconds now, for seconds when another process has to take over.
+    fn settle(&self) {
+        let storage = &self.shared.storage;
+        if storage.file_len() < WORTH_SETTLING || self.shared.is_poisoned() {
+            return;
+        }
+        if let Err(error) = storage.settle() {
+            self.shared.poison(&error);
         }
     }
 
@@ -202,6 +230,9 @@ impl Committer {
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
         } else {
+            if !batch.delay.is_zero() {
+                std::thread::sleep(batch.delay);
+            }
             let durable = if batch.fails {
                 Err("a fault on purpose".to_owned())
             } else {
@@ -226,12 +257,15 @@ impl Committer {
     fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
         let mut batch = Batch::default();
         for request in requests {
-            let fault = self.shared.next_fault();
+            let fault = self.shared.faults.commit();
             if let Some(failure) = self.refusal(&request, fault) {
                 batch.refused.push((failure, request.answer));
                 continue;
             }
             batch.fails |= fault == Fault::DiskFailure;
+            if let Fault::Slow(delay) = fault {
+                batch.delay = batch.delay.max(delay);
+            }
             let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
             let committed = Committed { version, order };
             self.resolver.admit(request.writes);
@@ -251,7 +285,7 @@ impl Committer {
 
     fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
         match fault {
-            Fault::None | Fault::UnknownCommitted | Fault::DiskFailure => {}
+            Fault::None | Fault::UnknownCommitted | Fault::Slow(_) | Fault::DiskFailure => {}
             Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
             Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
@@ -267,11 +301,12 @@ impl Committer {
     }
 
     fn make_durable(
-        &self,
+        &mut self,
         version: i64,
         ceiling: Option<i64>,
         mutations: &[Mutation],
     ) -> Result<(), StorageError> {
+        self.is_settled = false;
         let storage = &self.shared.storage;
         let changes = storage.apply(mutations, ceiling)?;
         let state = views::Batch { snapshot: storage.snapshot()?, changes, written: storage.written() };

@@ -11,7 +11,11 @@ use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use super::faults::BadFaults;
 use super::storage::{Storage, StorageError};
+
+/// The file of the keys.
+pub const DATA_FILE: &str = "data.redb";
 
 /// Why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +47,9 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// The environment asks for faults on purpose in a way that cannot be understood.
+    #[error(transparent)]
+    Faults(#[from] BadFaults),
     /// The database file cannot be used.
     #[error("cannot use {path}: {source}", path = path.display())]
     Storage {
@@ -130,7 +137,30 @@ impl Directory {
     /// The file of the keys.
     #[must_use]
     pub fn data_file(&self) -> PathBuf {
-        self.path.join("data.redb")
+        self.path.join(DATA_FILE)
+    }
+}
+
+/// Who holds a directory, as far as can be told without taking part.
+#[derive(Debug)]
+pub enum Holding {
+    /// Nobody, and nobody can while this value lives.
+    Nobody(Option<File>),
+    /// The process with this id.
+    Process(String),
+}
+
+/// Looks at a directory's lock, and changes nothing.
+pub fn look(path: &Path) -> std::io::Result<Holding> {
+    let mut lock = match File::open(path.join("lock")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Holding::Nobody(None)),
+        Err(error) => return Err(error),
+    };
+    match lock.try_lock() {
+        Ok(()) => Ok(Holding::Nobody(Some(lock))),
+        Err(TryLockError::WouldBlock) => Ok(Holding::Process(holder(&mut lock))),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

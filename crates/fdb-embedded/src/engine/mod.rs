@@ -40,7 +40,7 @@ use parking_lot::{Condvar, Mutex};
 use clock::Clock;
 use committer::{Committer, Waiting};
 use directory::Directory;
-use faults::{Fault, Faults};
+use faults::Faults;
 use resolver::Resolver;
 use storage::Storage;
 use views::Views;
@@ -51,6 +51,8 @@ use crate::future::Future;
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
+pub(crate) use directory::{DATA_FILE, Holding, look};
+pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
 /// What the client and the committer share.
@@ -60,8 +62,7 @@ struct Shared {
     waiting: Mutex<Waiting>,
     work: Condvar,
     watches: Watches,
-    faults: Mutex<Option<Faults>>,
-    has_faults: AtomicBool,
+    faults: Arc<faults::Switch>,
     poisoned: AtomicBool,
     /// Held until the storage is closed: fields are dropped in order.
     _directory: Directory,
@@ -86,13 +87,6 @@ impl Shared {
             shared.work.notify_one();
         }
     }
-
-    fn next_fault(&self) -> Fault {
-        if !self.has_faults.load(Ordering::Acquire) {
-            return Fault::None;
-        }
-        self.faults.lock().as_mut().map_or(Fault::None, Faults::next)
-    }
 }
 
 /// One open database directory. Dropping it waits for the batch in flight and closes the files.
@@ -104,6 +98,7 @@ pub struct Engine {
 impl Engine {
     /// Opens the directory, for this process alone.
     pub fn open(path: &Path) -> Result<Engine, OpenError> {
+        let faults = Faults::from_environment()?;
         let directory = Directory::hold(path)?;
         let (storage, ceiling) = directory.open_storage()?;
         let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
@@ -119,11 +114,14 @@ impl Engine {
             waiting: Mutex::default(),
             work: Condvar::new(),
             watches: Watches::default(),
-            faults: Mutex::default(),
-            has_faults: AtomicBool::new(false),
+            faults: Arc::default(),
             poisoned: AtomicBool::new(false),
             _directory: directory,
         });
+        if let Some((faults, text)) = faults {
+            crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
+            shared.faults.set(Some(faults));
+        }
         let weak = Arc::downgrade(&shared);
         shared.storage.health().on_failure(move || Shared::wake_committer(&weak));
         let committer = Committer::new(Arc::clone(&shared), Resolver::new(version));
@@ -144,12 +142,13 @@ impl Engine {
             self.shared.waiting.lock().raise_ceiling = true;
             self.shared.work.notify_one();
         }
-        view
+        view.with_faults(&self.shared.faults)
     }
 
     /// The view at a version that the client chose.
     pub fn read_at(&self, version: i64) -> Result<View> {
-        self.shared.views.lock().at(version, Instant::now())
+        let view = self.shared.views.lock().at(version, Instant::now())?;
+        Ok(view.with_faults(&self.shared.faults))
     }
 
     /// Queues a commit; its answer comes on the committer's thread.
@@ -167,7 +166,8 @@ impl Engine {
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
-        self.shared.watches.recheck(key, &self.read());
+        let view = self.shared.views.lock().read(Instant::now());
+        self.shared.watches.recheck(key, &view);
         if self.shared.is_poisoned() {
             // Nothing will be published any more. Who poisons it ends the watches that were armed before.
             future.fail(Code::IO_ERROR);
@@ -183,9 +183,7 @@ impl Engine {
 
     /// Installs or, with `None`, removes a plan of faults.
     pub fn set_faults(&self, faults: Option<Faults>) {
-        let mut slot = self.shared.faults.lock();
-        self.shared.has_faults.store(faults.is_some(), Ordering::Release);
-        *slot = faults;
+        self.shared.faults.set(faults);
     }
 }
 

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use parking_lot::RwLock;
 
 use super::clock::Clock;
+use super::faults::Switch;
 use super::history::{Changes, History, Past};
 use super::storage::Snapshot;
 use crate::error::{Code, Result};
@@ -56,9 +57,16 @@ pub struct View {
     past: Past,
     timeline: Arc<RwLock<Timeline>>,
     expires: Instant,
+    faults: Option<Arc<Switch>>,
 }
 
 impl View {
+    /// The same, for a client: its reads may fail on purpose.
+    pub(super) fn with_faults(mut self, faults: &Arc<Switch>) -> View {
+        self.faults = Some(Arc::clone(faults));
+        self
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.read(|snapshot, past| match past.get(key) {
@@ -91,6 +99,7 @@ impl View {
         if Instant::now() > self.expires {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
+        self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;
         let snapshot = self.published.snapshot.read().clone();
         if let Some(snapshot) = snapshot {
             return read(&snapshot, &self.past);
@@ -215,7 +224,7 @@ impl Views {
     }
 
     fn view(&self, version: i64, published: Arc<Published>, past: Past, expires: Instant) -> View {
-        View { version, published, past, timeline: Arc::clone(&self.timeline), expires }
+        View { version, published, past, timeline: Arc::clone(&self.timeline), expires, faults: None }
     }
 
     /// A batch is durable: its state is what is read from now on.

@@ -7,6 +7,8 @@
 //! | `mapped` | mapped range reads |
 //! | `special` | special keys |
 //! | `crash` | kill -9 while clients commit |
+//! | `processes` | several processes on one directory |
+//! | `storage` | damaged files, old versions, faults of reads |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -17,4 +19,5 @@ mod mapped;
 mod model;
 mod processes;
 mod special;
+mod storage;
 mod transactions;

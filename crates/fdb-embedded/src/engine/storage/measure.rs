@@ -16,7 +16,7 @@ fn set(n: u32) -> Mutation {
 
 fn plain(file: &Path) -> Storage {
     let db = Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
-    let storage = Storage { db, health: Arc::new(Health::new(file)), written: Arc::default() };
+    let storage = Storage { db, health: Arc::new(Health::new(file)), meter: Arc::default() };
     storage.create_tables().unwrap();
     storage
 }
@@ -66,6 +66,42 @@ fn what_checksums_cost() {
         let reopened = if name == "plain" { plain(file) } else { Storage::open(file).unwrap().0 };
         println!("{name:>8}: {:.2?} to open, {} bytes", started.elapsed(), file.metadata().unwrap().len());
         crashed(name, file, &reopened);
+    }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn what_settling_costs_and_gains() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data");
+    let storage = Storage::create(&file).unwrap();
+    let mut n = 0;
+    for keys in [10_000, 100_000, 1_000_000] {
+        while n < keys {
+            let batch: Vec<_> = (n..n + 10_000).map(set).collect();
+            storage.apply(&batch, None).unwrap();
+            n += 10_000;
+        }
+        println!("{n} keys, {} MB", file.metadata().unwrap().len() / 1_000_000);
+        for round in 0..3 {
+            let started = Instant::now();
+            (0..200).for_each(|i| drop(storage.apply(&[set(round * 200 + i)], None).unwrap()));
+            let plain = per(started.elapsed(), 200);
+            let started = Instant::now();
+            (0..50).for_each(|_| storage.settle().unwrap());
+            println!("  commit {plain:.0} us, settle {:.0} us", per(started.elapsed(), 50));
+        }
+        for settle in [false, true] {
+            storage.apply(&[set(1)], None).unwrap();
+            if settle {
+                storage.settle().unwrap();
+            }
+            let copy = dir.path().join("copy");
+            std::fs::copy(&file, &copy).unwrap();
+            let started = Instant::now();
+            drop(Storage::open(&copy).unwrap());
+            println!("  settled {settle}: {:.1?} to open after a kill, and to close", started.elapsed());
+        }
     }
 }
 

@@ -9,15 +9,18 @@
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
+//! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
 //! A batch of commits is one redb write transaction, durable when [`Storage::apply`] returns: redb flushes once and
 //! finds the newest whole commit by checksum after a crash. A [`Snapshot`] is a redb read transaction.
 
 mod disk;
+pub mod examine;
 mod health;
 mod layout;
 #[cfg(test)]
 mod measure;
+mod overlay;
 mod pages;
 #[cfg(test)]
 mod sim;
@@ -32,7 +35,7 @@ use std::fs::OpenOptions;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
 
@@ -40,7 +43,7 @@ use super::history::Changes;
 use super::mutation::Mutation;
 use crate::error::Code;
 use disk::Disk;
-use pages::Pages;
+use pages::{Meter, Pages};
 use superblock::FORMAT;
 
 pub use health::{Failure, Health};
@@ -103,7 +106,7 @@ impl StorageError {
 pub struct Storage {
     db: Database,
     health: Arc<Health>,
-    written: Arc<AtomicU64>,
+    meter: Arc<Meter>,
 }
 
 impl Storage {
@@ -112,7 +115,7 @@ impl Storage {
         let health = Arc::new(Health::new(file));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(file);
         let disk = opened.map_err(|source| refused(&health, "create", &source))?;
-        let storage = Storage::with(Pages::create(Box::new(disk), Arc::clone(&health)), health)?;
+        let storage = Storage::with(Pages::create(Box::new(disk), Arc::clone(&health)), health, || ())?;
         storage.create_tables().map_err(|error| storage.explain(error))?;
         Ok(storage)
     }
@@ -126,25 +129,33 @@ impl Storage {
     }
 
     fn open_on(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<(Storage, i64), StorageError> {
-        let storage = Storage::with(Pages::open(disk, Arc::clone(&health))?, health)?;
+        let storage = Storage::with(Pages::open(disk, Arc::clone(&health))?, health, || ())?;
         let ceiling = storage.ceiling().map_err(|error| storage.explain(error))?;
         Ok((storage, ceiling))
     }
 
-    fn with(pages: Pages, health: Arc<Health>) -> Result<Storage, StorageError> {
-        let (trust, written) = (pages.trust(), pages.written());
+    /// `on_repair` is called when redb finds that the file was not closed after the last write to it.
+    fn with(
+        pages: Pages,
+        health: Arc<Health>,
+        on_repair: impl Fn() + 'static,
+    ) -> Result<Storage, StorageError> {
+        let (trust, meter) = (pages.trust(), pages.meter());
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         builder.set_repair_callback({
             let trust = Arc::clone(&trust);
-            move |_| trust.repair_begins()
+            move |_| {
+                trust.repair_begins();
+                on_repair();
+            }
         });
         // Pages are verified before redb sees them, but for those that it judges itself.
         let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
         trust.opened();
         let db =
             opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
-        Ok(Storage { db, health, written })
+        Ok(Storage { db, health, meter })
     }
 
     fn create_tables(&self) -> Result<(), redb::Error> {
@@ -178,13 +189,30 @@ impl Storage {
 
     /// Bytes written to the file so far.
     pub fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.meter.written.load(Ordering::Relaxed)
+    }
+
+    /// Length of the file, bytes.
+    pub fn file_len(&self) -> u64 {
+        self.meter.len.load(Ordering::Relaxed)
     }
 
     /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns what they
     /// changed.
     pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, StorageError> {
         self.write(mutations, ceiling).map_err(|error| self.explain(error))
+    }
+
+    /// Saves what redb otherwise has to find out by walking through the file after a kill: which pages are free. Worth
+    /// nothing any more after the next batch.
+    pub fn settle(&self) -> Result<(), StorageError> {
+        let settle = || -> Result<(), redb::Error> {
+            let mut write = self.db.begin_write()?;
+            write.set_quick_repair(true);
+            write.commit()?;
+            Ok(())
+        };
+        settle().map_err(|error| self.explain(error))
     }
 
     fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, redb::Error> {

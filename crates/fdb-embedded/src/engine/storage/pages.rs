@@ -27,6 +27,15 @@ use super::trust::Trust;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
+/// Sizes of a file, as its user may follow them.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Bytes of pages written so far.
+    pub written: AtomicU64,
+    /// Length of the file when it was last looked at, bytes.
+    pub len: AtomicU64,
+}
+
 /// A file of pages, each with a checksum.
 #[derive(Debug)]
 pub struct Pages {
@@ -35,7 +44,7 @@ pub struct Pages {
     sums: Sums,
     superblock: Mutex<Superblock>,
     trust: Arc<Trust>,
-    written: Arc<AtomicU64>,
+    meter: Arc<Meter>,
 }
 
 impl Pages {
@@ -47,7 +56,7 @@ impl Pages {
             sums: Sums::default(),
             superblock: Mutex::new(Superblock::new()),
             trust: Arc::new(Trust::new(false)),
-            written: Arc::default(),
+            meter: Arc::default(),
         }
     }
 
@@ -78,9 +87,9 @@ impl Pages {
         Arc::clone(&self.trust)
     }
 
-    /// Counts the bytes of pages written.
-    pub fn written(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.written)
+    /// What there is of it.
+    pub fn meter(&self) -> Arc<Meter> {
+        Arc::clone(&self.meter)
     }
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
@@ -114,7 +123,7 @@ impl Pages {
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(place(pages.start), data)?;
-        self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        self.meter.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         let sums = pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes));
         self.sums.set(&*self.disk, pages.start, sums)
     }
@@ -141,12 +150,14 @@ impl Pages {
         if physical < self.disk.len()? {
             self.sums.cut(&*self.disk, len / PAGE)?;
         }
-        self.disk.set_len(physical)
+        self.disk.set_len(physical)?;
+        self.meter.len.store(physical, Ordering::Relaxed);
+        Ok(())
     }
 }
 
 /// The failure that `error` comes from.
-fn failed(health: &Health, error: &io::Error) -> StorageError {
+pub fn failed(health: &Health, error: &io::Error) -> StorageError {
     let unknown = || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string() };
     StorageError::Failed(health.failure().cloned().unwrap_or_else(unknown))
 }
@@ -172,6 +183,7 @@ fn header_len(len: usize) -> io::Result<usize> {
 impl StorageBackend for Pages {
     fn len(&self) -> io::Result<u64> {
         let physical = self.disk.len().map_err(|source| self.health.refused("read", &source))?;
+        self.meter.len.store(physical, Ordering::Relaxed);
         logical_len(physical).ok_or_else(|| {
             self.health.damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
         })

@@ -39,7 +39,7 @@ fn seeds(test: impl Fn(u64)) {
 fn create(disk: &SimDisk) -> Storage {
     let health = Arc::new(Health::new(Path::new("sim")));
     let pages = Pages::create(Box::new(disk.clone()), Arc::clone(&health));
-    let storage = Storage::with(pages, health).unwrap();
+    let storage = Storage::with(pages, health, || ()).unwrap();
     storage.create_tables().unwrap();
     storage
 }
@@ -287,5 +287,23 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         assert_eq!(again.to_string(), text, "the cause stays the cause");
         drop(storage);
         check_crash(disk.bytes(), disk.moments(), &history, "full disk");
+    }
+}
+
+#[test]
+fn a_settled_file_opens_without_a_walk_until_the_next_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data");
+    let storage = Storage::create(&file).unwrap();
+    let needs_repair = || {
+        let copy = dir.path().join("copy");
+        std::fs::copy(&file, &copy).unwrap();
+        examine::contents(std::fs::File::open(&copy).unwrap(), &copy).unwrap().needs_repair
+    };
+    for round in 0..3 {
+        storage.apply(&[set(b"k", &[round])], None).unwrap();
+        assert!(needs_repair());
+        storage.settle().unwrap();
+        assert!(!needs_repair());
     }
 }

@@ -1,10 +1,20 @@
-//! Faults on purpose: commit outcomes that real clusters have and a healthy local disk does not.
+//! Faults on purpose: what happens on real clusters, and to disks, and does not on a healthy local one.
 //!
-//! Off unless a program installs a plan with [`Faults::install`]. A plan meets commits that write, in the order
-//! in which the engine takes them; a seeded plan draws from its own generator, so the same seed against the same
-//! sequence of commits gives the same faults.
+//! Off unless a program installs a plan with [`Faults::install`], or whoever starts it asks for one in the environment
+//! ([`VARIABLE`]). A plan meets commits that write, in the order in which the engine takes them, and reads; a seeded plan
+//! draws from its own generators, one for commits and one for reads, so the same seed against the same sequence gives the same
+//! faults.
+
+mod switch;
+mod text;
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::error::Code;
+
+pub(super) use switch::Switch;
+pub use text::{BadFaults, VARIABLE};
 
 /// What happens to one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,18 +29,49 @@ pub enum Fault {
     Conflict,
     /// It is not committed, and answered `transaction_too_old` (1007).
     TooOld,
+    /// The disk takes this much longer: its whole batch waits.
+    Slow(Duration),
     /// The disk fails under it: it and its batch are answered `commit_unknown_result` (1021), and the engine takes
     /// no more commits, `io_error` (1510), until the directory is opened again.
     DiskFailure,
 }
 
-/// A plan of faults for the commits of one database directory.
+/// A plan of faults for one database directory.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     script: VecDeque<Fault>,
+    commits: Dice<Fault>,
+    reads: Dice<Code>,
+}
+
+/// Random events with a probability each.
+#[derive(Debug, Clone)]
+struct Dice<T> {
     random: Option<SplitMix>,
-    /// Probability of each fault per commit, in the order in which they are tried.
-    odds: Vec<(Fault, f64)>,
+    /// In the order in which they are tried.
+    odds: Vec<(T, f64)>,
+}
+
+impl<T> Default for Dice<T> {
+    fn default() -> Self {
+        Dice { random: None, odds: Vec::new() }
+    }
+}
+
+impl<T: Copy> Dice<T> {
+    fn draw(&mut self) -> Option<T> {
+        if self.odds.is_empty() {
+            return None;
+        }
+        let mut draw = self.random.as_mut()?.unit();
+        for (event, p) in &self.odds {
+            if draw < *p {
+                return Some(*event);
+            }
+            draw -= p;
+        }
+        None
+    }
 }
 
 impl Faults {
@@ -42,7 +83,10 @@ impl Faults {
     /// Random faults from `seed`; add some with the other methods.
     #[must_use]
     pub fn seeded(seed: u64) -> Faults {
-        Faults { random: Some(SplitMix(seed)), ..Faults::default() }
+        let mut faults = Faults::default();
+        faults.commits.random = Some(SplitMix(seed));
+        faults.reads.random = Some(SplitMix(!seed));
+        faults
     }
 
     /// Commits that happen and are answered `commit_unknown_result`, with probability `p` each.
@@ -69,25 +113,60 @@ impl Faults {
         self.with(Fault::TooOld, p)
     }
 
+    /// Commits that take `delay` longer, with probability `p` each.
+    #[must_use]
+    pub fn slow(self, p: f64, delay: Duration) -> Faults {
+        self.with(Fault::Slow(delay), p)
+    }
+
+    /// A disk that fails under a commit, with probability `p` each.
+    #[must_use]
+    pub fn disk_failure(self, p: f64) -> Faults {
+        self.with(Fault::DiskFailure, p)
+    }
+
+    /// Reads that fail with `transaction_too_old` (1007), with probability `p` each.
+    #[must_use]
+    pub fn read_too_old(self, p: f64) -> Faults {
+        self.with_read(Code::TRANSACTION_TOO_OLD, p)
+    }
+
+    /// Reads that fail with `future_version` (1009), with probability `p` each.
+    #[must_use]
+    pub fn future_version(self, p: f64) -> Faults {
+        self.with_read(Code::FUTURE_VERSION, p)
+    }
+
+    /// Reads that fail with `process_behind` (1037), with probability `p` each.
+    #[must_use]
+    pub fn process_behind(self, p: f64) -> Faults {
+        self.with_read(Code::PROCESS_BEHIND, p)
+    }
+
+    /// Reads that fail with `io_error` (1510), with probability `p` each; the database goes on.
+    #[must_use]
+    pub fn read_failure(self, p: f64) -> Faults {
+        self.with_read(Code::IO_ERROR, p)
+    }
+
     fn with(mut self, fault: Fault, p: f64) -> Faults {
-        self.odds.push((fault, p));
+        self.commits.odds.push((fault, p));
+        self
+    }
+
+    fn with_read(mut self, code: Code, p: f64) -> Faults {
+        self.reads.odds.push((code, p));
         self
     }
 
     /// The fault of the next commit.
     pub(crate) fn next(&mut self) -> Fault {
-        if let Some(fault) = self.script.pop_front() {
-            return fault;
-        }
-        let Some(random) = &mut self.random else { return Fault::None };
-        let mut draw = random.unit();
-        for (fault, p) in &self.odds {
-            if draw < *p {
-                return *fault;
-            }
-            draw -= p;
-        }
-        Fault::None
+        self.script.pop_front().or_else(|| self.commits.draw()).unwrap_or(Fault::None)
+    }
+
+    /// How the next read fails, if it does.
+    pub(crate) fn next_read(&mut self) -> Option<Code> {
+        self.reads.draw()
     }
 }
 
@@ -131,6 +210,7 @@ mod tests {
             let fault = first.next();
             assert_eq!(fault, second.next());
             conflicts += i32::from(fault == Fault::Conflict);
+            assert_eq!(first.next_read(), None, "no read was to fail");
         }
         assert!((2_700..3_300).contains(&conflicts), "{conflicts}");
     }

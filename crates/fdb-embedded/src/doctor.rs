@@ -1,0 +1,306 @@
+//! Checks a database directory and says what it found, without changing anything in it.
+//!
+//! A directory that a process holds is looked at from outside only; one that nobody holds is read through: every page's
+//! checksum, redb's structure, every row. Nobody can open it meanwhile.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::engine::examine::{self, Contents, Sweep};
+use crate::engine::{DATA_FILE, Holding, StorageError, look};
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Fine,
+    /// Worth knowing; nothing is lost.
+    Note,
+    /// Something has to be done.
+    Problem,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Verdict::Fine => "fine",
+            Verdict::Note => "note",
+            Verdict::Problem => "PROBLEM",
+        })
+    }
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// What: `directory`, `lock`, `file`, `pages`, `structure`, `rows`, `versions`, `space`.
+    pub about: &'static str,
+    /// How it is.
+    pub verdict: Verdict,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    pub advice: Option<&'static str>,
+}
+
+/// All that was found, in the order in which it was looked at.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The findings.
+    pub findings: Vec<Finding>,
+}
+
+const RESTORE: &str = "restore the directory from a copy: what is damaged cannot be read";
+const CHMOD: &str = "chmod 700 the directory: whoever can write in it can change the database";
+
+impl Report {
+    /// True if nothing has to be done.
+    #[must_use]
+    pub fn is_healthy(&self) -> bool {
+        self.findings.iter().all(|finding| finding.verdict != Verdict::Problem)
+    }
+
+    fn tell(
+        &mut self,
+        about: &'static str,
+        verdict: Verdict,
+        text: impl Into<String>,
+        advice: Option<&'static str>,
+    ) {
+        self.findings.push(Finding { about, verdict, text: text.into(), advice });
+    }
+
+    fn fine(&mut self, about: &'static str, text: impl Into<String>) {
+        self.tell(about, Verdict::Fine, text, None);
+    }
+
+    fn note(&mut self, about: &'static str, text: impl Into<String>, advice: Option<&'static str>) {
+        self.tell(about, Verdict::Note, text, advice);
+    }
+
+    fn problem(&mut self, about: &'static str, text: impl Into<String>, advice: &'static str) {
+        self.tell(about, Verdict::Problem, text, Some(advice));
+    }
+}
+
+/// Checks the directory of an `embedded:` database.
+#[must_use]
+pub fn check(path: &Path) -> Report {
+    let mut report = Report::default();
+    let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
+    if let Some(holding) = holding {
+        let data = path.join(DATA_FILE);
+        if let Some(file) = check_file(&data, &mut report) {
+            match holding {
+                Holding::Process(_) => report.note(
+                    "pages",
+                    "not read: the file changes while it is held",
+                    Some("stop the process that holds it to have everything checked"),
+                ),
+                Holding::Nobody(_lock) => check_contents(&file, &data, &mut report),
+            }
+        }
+    }
+    report
+}
+
+fn check_directory(path: &Path, report: &mut Report) -> Option<()> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => metadata,
+        Ok(_) => {
+            report.problem("directory", "it is not a directory", "name the directory, not a file in it");
+            return None;
+        }
+        Err(error) => {
+            report.problem(
+                "directory",
+                error.to_string(),
+                "check the path, and whether this user may read it",
+            );
+            return None;
+        }
+    };
+    let mode = metadata.permissions().mode() & 0o7777;
+    match mode & 0o077 {
+        0 => report.fine("directory", format!("mode {mode:04o}, for its user alone")),
+        open if open & 0o022 != 0 => {
+            report.problem("directory", format!("mode {mode:04o}: other users may write in it"), CHMOD);
+        }
+        _ => report.note("directory", format!("mode {mode:04o}: other users may look into it"), Some(CHMOD)),
+    }
+    Some(())
+}
+
+fn check_lock(path: &Path, report: &mut Report) -> Option<Holding> {
+    match look(path) {
+        Ok(holding) => {
+            match &holding {
+                Holding::Nobody(_) => report.fine("lock", "nobody holds it"),
+                Holding::Process(pid) => report.fine("lock", format!("held by the process with pid {pid}")),
+            }
+            Some(holding)
+        }
+        Err(error) => {
+            report.problem("lock", error.to_string(), "check whether this user may read the file \"lock\"");
+            None
+        }
+    }
+}
+
+fn check_file(data: &PathBuf, report: &mut Report) -> Option<File> {
+    if !data.exists() {
+        report.note("file", format!("there is no {DATA_FILE}: nothing has been stored here yet"), None);
+        return None;
+    }
+    let open = || {
+        let file = File::open(data)?;
+        Ok::<_, std::io::Error>((file.metadata()?.len(), examine::check_first_page(&file, data)?, file))
+    };
+    match open() {
+        Ok((len, Ok(()), file)) => {
+            report.fine("file", format!("{DATA_FILE}, {len} bytes, format {}", examine::FORMAT));
+            return Some(file);
+        }
+        Ok((_, Err(error), _)) => {
+            // Of what is no file of this format, the error says what to do.
+            let advice = matches!(error, StorageError::Failed(_)).then_some(RESTORE);
+            report.tell("file", Verdict::Problem, format!("{DATA_FILE}: {error}"), advice);
+        }
+        Err(error) => {
+            report.problem("file", format!("{DATA_FILE}: {error}"), "check whether this user may read it");
+        }
+    }
+    None
+}
+
+fn check_contents(file: &File, data: &Path, report: &mut Report) {
+    let read = || Ok::<_, std::io::Error>((examine::sweep(file)?, file.try_clone()?));
+    let (sweep, file) = match read() {
+        Ok(read) => read,
+        Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),
+    };
+    let contents = examine::contents(file, data);
+    tell_pages(&sweep, contents.is_ok(), report);
+    match contents {
+        Ok(contents) => tell_contents(&sweep, &contents, report),
+        Err(error) => report.problem("structure", error.to_string(), RESTORE),
+    }
+}
+
+fn tell_pages(sweep: &Sweep, is_sound: bool, report: &mut Report) {
+    let Sweep { right, unwritten, wrong, first_wrong } = sweep;
+    report.fine("pages", format!("{right} match their checksums, {unwritten} were never written"));
+    if *wrong == 0 {
+        return;
+    }
+    let first: Vec<_> = first_wrong.iter().map(|(page, at)| format!("{page} (byte {at})")).collect();
+    let text = format!("{wrong} do not match, first {}", first.join(", "));
+    if is_sound {
+        // What is in use has been read through, so these are not.
+        report.note("pages", format!("{text}: none of them is in use"), None);
+    } else {
+        report.problem("pages", text, RESTORE);
+    }
+}
+
+fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
+    let Contents { needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
+    if *needs_repair {
+        let text =
+            "sound, but not closed after the last write: the next opening walks through the file first";
+        report.note("structure", text, None);
+    } else {
+        report.fine("structure", "sound, and closed after the last write");
+    }
+    report.fine("rows", format!("{rows} can be read, {row_bytes} bytes of keys and values"));
+    report.fine("versions", format!("none above {ceiling} has been handed out"));
+    let all = sweep.right + sweep.unwritten + sweep.wrong;
+    report.fine("space", format!("{} of {all} pages are free", all.saturating_sub(*used_pages)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::Engine;
+
+    fn verdicts(path: &Path) -> Vec<(&'static str, Verdict)> {
+        check(path).findings.iter().map(|finding| (finding.about, finding.verdict)).collect()
+    }
+
+    fn database() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o700)).unwrap();
+        drop(Engine::open(dir.path()).unwrap());
+        dir
+    }
+
+    #[test]
+    fn a_closed_database_is_read_through_and_not_changed() {
+        let dir = database();
+        let before = fs::read(dir.path().join(DATA_FILE)).unwrap();
+        let report = check(dir.path());
+        assert!(report.findings.iter().all(|f| f.verdict == Verdict::Fine), "{report:?}");
+        assert_eq!(report.findings.len(), 8);
+        assert_eq!(fs::read(dir.path().join(DATA_FILE)).unwrap(), before);
+    }
+
+    #[test]
+    fn one_that_was_not_closed_is_sound_and_not_repaired() {
+        let dir = database();
+        let open = Engine::open(dir.path()).unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        fs::copy(dir.path().join(DATA_FILE), copy.path().join(DATA_FILE)).unwrap();
+        drop(open);
+        let before = fs::read(copy.path().join(DATA_FILE)).unwrap();
+        for _ in 0..2 {
+            assert!(verdicts(copy.path()).contains(&("structure", Verdict::Note)));
+            assert!(check(copy.path()).is_healthy());
+        }
+        assert_eq!(fs::read(copy.path().join(DATA_FILE)).unwrap(), before);
+    }
+
+    #[test]
+    fn a_held_directory_names_its_holder() {
+        let dir = database();
+        let _open = Engine::open(dir.path()).unwrap();
+        let report = check(dir.path());
+        assert!(report.is_healthy());
+        let pid = format!("pid {}", std::process::id());
+        assert!(report.findings[1].text.contains(&pid), "{report:?}");
+        assert_eq!(report.findings.last().unwrap().verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn damage_is_named() {
+        let dir = database();
+        let data = dir.path().join(DATA_FILE);
+        let whole = fs::read(&data).unwrap();
+        let mut found = 0;
+        for page in 2..whole.len() / 4096 {
+            let mut damaged = whole.clone();
+            damaged[page * 4096] ^= 1;
+            fs::write(&data, &damaged).unwrap();
+            let report = check(dir.path());
+            let named = report.findings.iter().any(|f| f.text.contains(&format!("(byte {})", page * 4096)));
+            let is_used = whole[page * 4096..(page + 1) * 4096].iter().any(|byte| *byte != 0);
+            assert_eq!(named, is_used, "{report:?}");
+            found += usize::from(!report.is_healthy());
+        }
+        assert!(found > 2);
+        fs::write(&data, b"").unwrap();
+        assert_eq!(verdicts(dir.path()).last(), Some(&("file", Verdict::Problem)));
+        fs::write(&data, &whole[..whole.len() - 4096]).unwrap();
+        assert!(!check(dir.path()).is_healthy());
+    }
+
+    #[test]
+    fn what_is_no_database_is_said_to_be_none() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(verdicts(dir.path()).last(), Some(&("file", Verdict::Note)));
+        assert_eq!(verdicts(&dir.path().join("absent")), [("directory", Verdict::Problem)]);
+        fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(verdicts(dir.path())[0], ("directory", Verdict::Problem));
+    }
+}
