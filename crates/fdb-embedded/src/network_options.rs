@@ -76,7 +76,11 @@ const OPTIONS: &[(i32, &str, Kind)] = &[
     (81, "CLIENT_BUGGIFY_DISABLE", Any),
     (82, "CLIENT_BUGGIFY_SECTION_ACTIVATED_PROBABILITY", Int(0, 100)),
     (83, "CLIENT_BUGGIFY_SECTION_FIRED_PROBABILITY", Int(0, 100)),
-    (90, "DISTRIBUTED_CLIENT_TRACER", OneOf(&["none", "disabled", "logfile", "file", "log_file", "network_lossy"])),
+    (
+        90,
+        "DISTRIBUTED_CLIENT_TRACER",
+        OneOf(&["none", "disabled", "logfile", "file", "log_file", "network_lossy"]),
+    ),
     (91, "CLIENT_TMP_DIR", Text),
     (1000, "SUPPORTED_CLIENT_VERSIONS", Text),
     (1001, "EXTERNAL_CLIENT", Any),

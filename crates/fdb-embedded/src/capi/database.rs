@@ -4,9 +4,7 @@ use std::ffi::{c_double, c_int, c_void};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use foundationdb_sys::{
-    FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction, fdb_bool_t, fdb_error_t,
-};
+use foundationdb_sys::{FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction, fdb_bool_t, fdb_error_t};
 
 use super::handle::{self, forwarded};
 use super::transaction::CTransaction;

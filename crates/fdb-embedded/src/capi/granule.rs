@@ -32,11 +32,7 @@ fn unsupported() -> *mut FDBFuture {
 ///
 /// # Safety
 /// As for [`bytes`].
-unsafe fn about_range(
-    begin: (*const u8, c_int),
-    end: (*const u8, c_int),
-    answer: Output,
-) -> *mut FDBFuture {
+unsafe fn about_range(begin: (*const u8, c_int), end: (*const u8, c_int), answer: Output) -> *mut FDBFuture {
     // SAFETY: the caller's promise.
     let (begin, end) = unsafe { (bytes(begin.0, begin.1), bytes(end.0, end.1)) };
     let answer: Result<Output> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };

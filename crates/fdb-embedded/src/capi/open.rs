@@ -87,10 +87,7 @@ pub(super) unsafe fn by_path(path: *const c_char) -> Result<*mut FDBDatabase> {
 ///
 /// # Safety
 /// `out` must be a place for the handle.
-pub(super) unsafe fn hand_out(
-    opened: Result<*mut FDBDatabase>,
-    out: *mut *mut FDBDatabase,
-) -> fdb_error_t {
+pub(super) unsafe fn hand_out(opened: Result<*mut FDBDatabase>, out: *mut *mut FDBDatabase) -> fdb_error_t {
     // SAFETY: the caller's promise.
     status(opened.map(|database| unsafe { out.write(database) }))
 }
@@ -118,7 +115,8 @@ pub unsafe extern "C" fn fdb_create_database_from_connection_string(
     // SAFETY: the caller's promise.
     let named = cluster_file::named_by_connection_string(unsafe { CStr::from_ptr(string) });
     // SAFETY: the caller's promise, and a place for the handle.
-    let opened = open(named, |real, out| unsafe { (real.create_database_from_connection_string)(string, out) });
+    let opened =
+        open(named, |real, out| unsafe { (real.create_database_from_connection_string)(string, out) });
     // SAFETY: the caller's promise.
     unsafe { hand_out(opened, out) }
 }
