@@ -52,7 +52,7 @@ fn several_callbacks_each_run_once_on_the_network_thread() {
 #[test]
 fn on_a_ready_future_the_callback_runs_here() {
     let database = database();
-    let read = database.transaction().get(b"capi/here");
+    let read = database.read(b"capi/here");
     assert_eq!(read.wait(), 0);
     let (sender, seen) = mpsc::channel();
     listen(&read, &sender);

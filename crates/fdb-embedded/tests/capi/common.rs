@@ -66,6 +66,14 @@ impl Database {
         assert_eq!(unsafe { sys::fdb_database_create_transaction(self.handle, &raw mut handle) }, 0);
         Transaction(handle)
     }
+
+    /// A read that has ended, of a transaction of its own: the end of the transaction would end it.
+    pub(crate) fn read(&self, key: &[u8]) -> Future {
+        let transaction = self.transaction();
+        let read = transaction.get(key);
+        read.wait();
+        read
+    }
 }
 
 impl Drop for Database {

@@ -48,7 +48,7 @@ fn both_engines_work_at_once() {
         assert_eq!(write.commit().wait(), 0);
     }
     for (database, value) in [(&embedded, b"embedded"), (&cluster, b"cluster.")] {
-        let read = database.transaction().get(b"capi/engine");
+        let read = database.read(b"capi/engine");
         assert_eq!((read.wait(), read.value()), (0, Ok(Some(value.to_vec()))));
     }
 }

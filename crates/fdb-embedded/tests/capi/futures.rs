@@ -19,7 +19,7 @@ fn a_pending_future_has_no_result_and_can_be_cancelled() {
 #[test]
 fn a_ready_future_is_not_cancelled() {
     let database = database();
-    let read = database.transaction().get(b"capi/ready");
+    let read = database.read(b"capi/ready");
     assert_eq!(read.wait(), 0);
     read.cancel();
     assert_eq!(read.error(), 0);
@@ -47,7 +47,7 @@ fn the_wrong_getter_is_refused() {
         return; // FoundationDB does not check.
     }
     let database = database();
-    let read = database.transaction().get(b"capi/ready");
+    let read = database.read(b"capi/ready");
     assert_eq!(read.wait(), 0);
     assert_eq!((read.int64(), read.bool(), read.range_count()), (Err(2000), Err(2000), Err(2000)));
 }
@@ -55,12 +55,13 @@ fn the_wrong_getter_is_refused() {
 #[test]
 fn some_reads_are_pending_at_first_and_every_read_ends() {
     let database = database();
-    let reads: Vec<_> = (0..1000).map(|_| database.transaction().get(b"capi/many")).collect();
+    let transaction = database.transaction();
+    let reads: Vec<_> = (0..1000).map(|_| transaction.get(b"capi/many")).collect();
     // Nothing waits for the network thread here, so some of the detours are seen before they end; if the machine is
     // that slow, the loop sees them another time.
     let mut pending = reads.iter().filter(|read| !read.is_ready()).count();
     for _ in 0..1000 {
-        let read = database.transaction().get(b"capi/many");
+        let read = transaction.get(b"capi/many");
         pending += usize::from(!read.is_ready());
         assert_eq!(read.wait(), 0);
     }

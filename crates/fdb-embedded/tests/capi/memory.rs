@@ -9,7 +9,7 @@ fn a_value_goes_with_the_last_release() {
     setup.set(b"capi/memory", b"value");
     assert_eq!(setup.commit().wait(), 0);
 
-    let read = database.transaction().get(b"capi/memory");
+    let read = database.read(b"capi/memory");
     assert_eq!(read.wait(), 0);
     assert_eq!(read.value(), Ok(Some(b"value".to_vec())));
     assert_eq!(read.value(), Ok(Some(b"value".to_vec())));
@@ -26,7 +26,7 @@ fn a_value_goes_with_the_last_release() {
 #[test]
 fn a_release_without_a_getter_counts_against_the_next() {
     let database = database();
-    let read = database.transaction().get(b"capi/absent");
+    let read = database.read(b"capi/absent");
     assert_eq!(read.wait(), 0);
     read.release();
     assert_eq!(read.error(), 0);
@@ -38,7 +38,7 @@ fn a_release_without_a_getter_counts_against_the_next() {
 #[test]
 fn an_error_is_not_released() {
     let database = database();
-    let read = database.transaction().get(b"\xff/not/allowed");
+    let read = database.read(b"\xff/not/allowed");
     assert_eq!(read.wait(), 2004);
     assert_eq!(read.value(), Err(2004));
     read.release();

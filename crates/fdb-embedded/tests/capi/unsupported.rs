@@ -19,16 +19,20 @@ fn a_tenant_opens_and_is_not_found() {
         let mut handle = std::ptr::null_mut();
         assert_eq!(sys::fdb_tenant_create_transaction(tenant, &raw mut handle), 0);
         let transaction = Transaction(handle);
-        assert_eq!(Future(sys::fdb_transaction_get_read_version(handle)).wait(), 0);
         assert_eq!(transaction.get(KEY).wait(), 2131);
         transaction.set(KEY, b"v");
         assert_eq!(transaction.commit().wait(), 2131);
+        let mut handle = std::ptr::null_mut();
+        assert_eq!(sys::fdb_tenant_create_transaction(tenant, &raw mut handle), 0);
+        let versioned = Transaction(handle);
+        assert_eq!(Future(sys::fdb_transaction_get_read_version(handle)).wait(), 0);
+        assert_eq!(versioned.get(KEY).wait(), 2136);
         let blobbified =
             sys::fdb_tenant_blobbify_range(tenant, KEY.as_ptr(), len(KEY), END.as_ptr(), len(END));
         assert_eq!(Future(blobbified).wait(), 2131);
         sys::fdb_tenant_destroy(tenant);
     }
-    assert_eq!(database.transaction().get(KEY).value(), database.transaction().get(KEY).value());
+    assert_eq!(database.read(KEY).error(), 0, "outside of tenants all is well");
 }
 
 #[test]
