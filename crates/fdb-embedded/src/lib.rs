@@ -17,8 +17,12 @@
 //! | [`Network`] | starts and stops the thread that runs callbacks |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
-//! Not here yet, and answered with an error: mapped range reads (`unsupported_operation`). Not linked at all: the functions that
-//! the `foundationdb` crate does not call, tenants and blob granules among them. A read version that a client sets
+//! Every function of FoundationDB's 7.3 client library is there, for both kinds of database. What an embedded database
+//! does not have is answered as by a cluster without it: a tenant is not found (2131, 2136), there are no blob granules
+//! (queries say so, the rest is `unsupported_operation`, 2108), no server is rebooted, snapshot or recovered. The crate
+//! `fdb-c` makes the shared library `libfdb_c.so` of it.
+//!
+//! Not here yet, and answered with an error: mapped range reads (`unsupported_operation`). A read version that a client sets
 //! itself can be read at while some transaction still holds its snapshot. The `\xff\x02/timeKeeper/` rows of a cluster
 //! are not kept.
 //!

@@ -26,7 +26,7 @@ fn add_hook() -> fdb_error_t {
 }
 
 fn create(path: &str) -> Result<*mut FDBDatabase, fdb_error_t> {
-    let path = CString::new(path).unwrap();
+    let path = CString::new(path).expect("a path without NUL");
     let mut database = std::ptr::null_mut();
     // SAFETY: a string and a place for the handle.
     match unsafe { sys::fdb_create_database(path.as_ptr(), &raw mut database) } {

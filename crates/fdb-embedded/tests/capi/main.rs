@@ -4,6 +4,7 @@
 //! where they have to come out the same.
 
 #![expect(unsafe_code, reason = "the functions under test are those of a C library")]
+#![expect(clippy::unwrap_used, reason = "in a test a panic is the report")]
 
 mod callbacks;
 mod common;
