@@ -20,7 +20,10 @@
 //! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //!
-//! Tenants, blob granules and backup answer with the errors of a cluster that has them switched off. `docs/EMBEDDED.md` says more.
+//! Every function of FoundationDB's 7.3 client library is there, for both kinds of database. What an embedded database
+//! does not have is answered as by a cluster without it: a tenant is not found (2131, 2136), there are no blob granules
+//! (queries say so, the rest is `unsupported_operation`, 2108), no server is rebooted, snapshot or recovered. The crate
+//! `fdb-c` makes the shared library `libfdb_c.so` of it. `docs/EMBEDDED.md` says more.
 //!
 //! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:
 //! `use fdb_embedded as _;` does.

@@ -18,6 +18,7 @@ pub(super) struct Cost {
 }
 
 /// A mutation, by what it costs.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Mutation {
     /// A value or an atomic operation of so many bytes.
     Set { bytes: usize },

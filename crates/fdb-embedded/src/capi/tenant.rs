@@ -1,8 +1,9 @@
 //! Tenants. An embedded database has none, and answers as a cluster does for a tenant that does not exist: opening
-//! one succeeds, what needs to know it fails with `tenant_not_found`.
+//! one succeeds, what needs to know it fails.
 
 use std::ffi::c_int;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use foundationdb_sys::{FDBDatabase, FDBFuture, FDBTenant, FDBTransaction, fdb_error_t};
 
@@ -21,6 +22,26 @@ pub(super) struct CTenant {
 /// A future of the error that everything about a tenant ends in.
 pub(super) fn not_found() -> *mut FDBFuture {
     future::give(Future::ready(Err(Code::TENANT_NOT_FOUND)))
+}
+
+/// What a transaction in a tenant knows of it. A cluster looks the tenant up, and does not find it; but a transaction
+/// that has got a read version knows from there that the cluster takes no tenants.
+#[derive(Default)]
+pub(super) struct UnknownTenant {
+    has_read_version: AtomicBool,
+}
+
+impl UnknownTenant {
+    /// The transaction has asked for its read version.
+    pub(super) fn note_read_version(&self) {
+        self.has_read_version.store(true, Ordering::Relaxed);
+    }
+
+    /// Why nothing can be read.
+    pub(super) fn read_error(&self) -> Code {
+        let disabled = self.has_read_version.load(Ordering::Relaxed);
+        if disabled { Code::TENANTS_DISABLED } else { Code::TENANT_NOT_FOUND }
+    }
 }
 
 forwarded! {

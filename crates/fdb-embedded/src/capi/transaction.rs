@@ -11,7 +11,8 @@ use foundationdb_sys::{
 use super::cost::{Cost, Mutation};
 use super::future::give;
 use super::handle::{self, forwarded};
-use super::{bytes, option_value, real, status, tenant, yielding};
+use super::tenant::{self, UnknownTenant};
+use super::{bytes, option_value, real, status, yielding};
 use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -20,24 +21,24 @@ use crate::future::{Future, Output};
 pub(super) struct CTransaction {
     transaction: Arc<Transaction>,
     cost: Cost,
-    /// It was made in a tenant, and there are none.
-    in_tenant: bool,
+    /// For a transaction made in a tenant, of which there are none.
+    tenant: Option<UnknownTenant>,
 }
 
 impl CTransaction {
     pub(super) fn new(transaction: Arc<Transaction>) -> CTransaction {
-        CTransaction { transaction, cost: Cost::default(), in_tenant: false }
+        CTransaction { transaction, cost: Cost::default(), tenant: None }
     }
 
     /// A transaction that cannot touch data.
     pub(super) fn in_tenant(transaction: Arc<Transaction>) -> CTransaction {
-        CTransaction { in_tenant: true, ..CTransaction::new(transaction) }
+        CTransaction { tenant: Some(UnknownTenant::default()), ..CTransaction::new(transaction) }
     }
 
     /// Gives the future of a call that touches data to the C side.
     fn read(&self, call: impl FnOnce(&Arc<Transaction>) -> Arc<Future>) -> *mut FDBFuture {
-        if self.in_tenant {
-            return tenant::not_found();
+        if let Some(tenant) = &self.tenant {
+            return give(Future::ready(Err(tenant.read_error())));
         }
         let future = call(&self.transaction);
         self.cost.add_read(&future);
@@ -100,6 +101,9 @@ forwarded! {
 
     /// An int64 future: the read version.
     fn fdb_transaction_get_read_version(own) -> *mut FDBFuture {
+        if let Some(tenant) = &own.tenant {
+            tenant.note_read_version();
+        }
         yielding::give(own.get_read_version())
     }
 
@@ -206,7 +210,7 @@ forwarded! {
 
     /// A void future: ready when the commit is durable, or has failed.
     fn fdb_transaction_commit(own) -> *mut FDBFuture {
-        if own.in_tenant && own.cost.has_mutations() {
+        if own.tenant.is_some() && own.cost.has_mutations() {
             return tenant::not_found();
         }
         own.cost.spend_mutations();

@@ -156,6 +156,8 @@ impl Transaction {
             return Err(Code::INVALID_OPTION);
         }
         let mut state = self.state.lock();
+        // A timeout that has passed is not undone by setting another; what it means for this call, the next one says.
+        let _ = state.check_alive();
         let touched = state.is_touched();
         if let Err(code) = state.options.set(code, value, touched) {
             state.deferred.get_or_insert(code);

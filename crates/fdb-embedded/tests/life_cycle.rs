@@ -1,0 +1,78 @@
+//! The life of the network, which a process has but one of: each call too early, in time, and too late.
+
+#![expect(unsafe_code, reason = "the functions under test are those of a C library")]
+
+use std::ffi::{CString, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use fdb_embedded as _;
+use foundationdb_sys as sys;
+use foundationdb_sys::{FDBDatabase, FDBFuture, fdb_error_t};
+
+static HOOKS: AtomicUsize = AtomicUsize::new(0);
+static CALLBACKS: AtomicUsize = AtomicUsize::new(0);
+
+unsafe extern "C" fn hook(_parameter: *mut c_void) {
+    HOOKS.fetch_add(1, Ordering::SeqCst);
+}
+
+unsafe extern "C" fn callback(_future: *mut FDBFuture, _parameter: *mut c_void) {
+    CALLBACKS.fetch_add(1, Ordering::SeqCst);
+}
+
+fn add_hook() -> fdb_error_t {
+    // SAFETY: the function needs no parameter.
+    unsafe { sys::fdb_add_network_thread_completion_hook(Some(hook), std::ptr::null_mut()) }
+}
+
+fn create(path: &str) -> Result<*mut FDBDatabase, fdb_error_t> {
+    let path = CString::new(path).expect("a path without NUL");
+    let mut database = std::ptr::null_mut();
+    // SAFETY: a string and a place for the handle.
+    match unsafe { sys::fdb_create_database(path.as_ptr(), &raw mut database) } {
+        0 => Ok(database),
+        error => Err(error),
+    }
+}
+
+fn select(runtime: i32, header: i32) -> fdb_error_t {
+    // SAFETY: numbers only.
+    unsafe { sys::fdb_select_api_version_impl(runtime, header) }
+}
+
+#[test]
+fn once_in_a_process() {
+    // SAFETY: these calls take no pointers.
+    let (setup, run, stop) =
+        unsafe { (|| sys::fdb_setup_network(), || sys::fdb_run_network(), || sys::fdb_stop_network()) };
+    let scratch = tempfile::tempdir().unwrap();
+    let path = format!("embedded:{}", scratch.path().display());
+
+    assert_eq!(setup(), 2200);
+    assert_eq!((select(740, 740), select(730, 720), select(12, 730)), (2203, 2202, 2203));
+    assert_eq!((select(630, 720), select(730, 730)), (0, 2201));
+    assert_eq!((run(), stop(), add_hook(), create(&path)), (2008, 2008, 2008, Err(2008)));
+    assert_eq!((setup(), setup(), add_hook()), (0, 2009, 0));
+
+    let database = create(&path).unwrap();
+    let (mut transaction, key) = (std::ptr::null_mut(), b"watched");
+    // SAFETY: live handles, a slice, and a place for a handle.
+    unsafe {
+        assert_eq!(sys::fdb_database_create_transaction(database, &raw mut transaction), 0);
+        let watch = sys::fdb_transaction_watch(transaction, key.as_ptr(), 7);
+        let commit = sys::fdb_transaction_commit(transaction);
+        assert_eq!(sys::fdb_future_block_until_ready(commit), 0);
+        assert_eq!(sys::fdb_future_set_callback(watch, Some(callback), std::ptr::null_mut()), 0);
+
+        assert_eq!(stop(), 0, "legal before the loop has been entered");
+        assert_eq!(run(), 0, "and then the loop returns at once");
+        assert_eq!(HOOKS.load(Ordering::SeqCst), 1);
+        assert_eq!((run(), setup(), stop()), (2025, 2009, 0));
+
+        sys::fdb_future_destroy(commit);
+        sys::fdb_future_destroy(watch);
+        sys::fdb_transaction_destroy(transaction);
+        sys::fdb_database_destroy(database);
+    }
+    assert_eq!(CALLBACKS.load(Ordering::SeqCst), 0, "after a stop nothing is called back");
+}
