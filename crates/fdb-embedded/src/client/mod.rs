@@ -9,6 +9,7 @@
 //! | `selector`, `range` | key selectors and range reads over that |
 //! | `mapped`, `mapper`, `tuple` | mapped range reads |
 //! | `special_keys/` | the keys that start with 0xFF 0xFF |
+//! | `system` | the system keys that a cluster would write by itself |
 //! | `status`, `facts`, `json` | what database and client say of themselves |
 
 mod database;
@@ -21,6 +22,7 @@ mod range;
 mod selector;
 mod special_keys;
 mod status;
+mod system;
 mod transaction;
 mod tuple;
 mod write_map;

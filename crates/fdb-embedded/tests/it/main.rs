@@ -6,6 +6,7 @@
 //! | `model` | random programs against a plain map |
 //! | `mapped` | mapped range reads |
 //! | `special` | special keys |
+//! | `system` | system keys that clients read |
 //! | `crash` | kill -9 while clients commit |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
@@ -17,4 +18,5 @@ mod mapped;
 mod model;
 mod processes;
 mod special;
+mod system;
 mod transactions;

@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
 use super::Database;
 use crate::range_set::{KeyRange, RangeSet};
 
-pub use database::{ADDRESS, ADDRESS_TEXT};
+pub use database::{ADDRESS, ADDRESS_TEXT, CONNECTION_STRING};
 pub use read::{get, range};
 pub use write::Session;
 

@@ -97,7 +97,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
         Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
         Kind::Status => one(database::status(facts.database)),
         Kind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
-        Kind::ConnectionString => one(database::connection_string(facts.database)),
+        Kind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
         Kind::ClusterId => one(facts.database.facts().cluster_id.into_bytes()),
         Kind::Coordinators => database::coordinators(&begin),
         Kind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
