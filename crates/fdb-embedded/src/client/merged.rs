@@ -40,7 +40,7 @@ impl Merged<'_> {
     /// The value without the transaction's writes.
     fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
         match system::place(key) {
-            Some(place) => Ok(place.get(key, self.view.version)),
+            Some(place) => Ok(place.get(key, self.view.version()?)),
             None => self.view.get(key),
         }
     }
@@ -92,7 +92,7 @@ impl Merged<'_> {
         }
         for ((begin, end), place) in &pieces {
             let outcome = match place {
-                Some(place) => place.scan((begin, end), self.view.version, direction, visit),
+                Some(place) => place.scan((begin, end), self.view.version()?, direction, visit),
                 None => self.scan_stored(begin, end, direction, visit)?,
             };
             if outcome.is_break() {

@@ -8,6 +8,7 @@
 //! | `merged` | the database under those writes |
 //! | `selector`, `range` | key selectors and range reads over that |
 //! | `mapped`, `mapper`, `tuple` | mapped range reads |
+//! | `sizes`, `key_scale` | how large a range is, without reading all of it |
 //! | `special_keys/` | the keys that start with 0xFF 0xFF |
 //! | `system` | the system keys that a cluster would write by itself |
 //! | `status`, `facts`, `json` | what database and client say of themselves |
@@ -15,11 +16,13 @@
 mod database;
 mod facts;
 mod json;
+mod key_scale;
 mod mapped;
 mod mapper;
 mod merged;
 mod range;
 mod selector;
+mod sizes;
 mod special_keys;
 mod status;
 mod system;

@@ -15,11 +15,11 @@ use std::ops::{ControlFlow, Range};
 
 use bytes::Bytes;
 
-use super::merged::{Direction, Visit};
 use super::special_keys::CONNECTION_STRING;
 use super::tuple;
 use crate::limits::{VERSION_EPOCH_SECONDS, VERSIONS_PER_SECOND};
 use crate::range_set::KeyRange;
+use crate::rows::{Direction, Visit};
 
 const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
 const TIME_KEEPER_END: &[u8] = b"\xff\x02/timeKeeper/map0";

@@ -5,6 +5,7 @@
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
 //! | `mapped` | mapped range reads |
+//! | `sizes` | sizes of ranges and where to split them |
 //! | `special` | special keys |
 //! | `system` | system keys that clients read |
 //! | `crash` | kill -9 while clients commit |
@@ -17,6 +18,7 @@ mod crash;
 mod mapped;
 mod model;
 mod processes;
+mod sizes;
 mod special;
 mod system;
 mod transactions;
