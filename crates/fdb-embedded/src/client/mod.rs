@@ -31,7 +31,7 @@ mod tuple;
 mod write_map;
 
 pub use database::Database;
-pub use facts::{DatabaseFacts, PROTOCOL_VERSION, RELEASE};
+pub use facts::{DatabaseFacts, RELEASE};
 pub use range::Limits;
 pub use selector::Selector;
 pub use transaction::{ConflictKind, RangeArguments, Transaction};

@@ -5,6 +5,7 @@
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
 //! | `mapped` | mapped range reads |
+//! | `options` | values of options, and what they do |
 //! | `sizes` | sizes of ranges and where to split them |
 //! | `special` | special keys |
 //! | `system` | system keys that clients read |
@@ -17,6 +18,7 @@ mod common;
 mod crash;
 mod mapped;
 mod model;
+mod options;
 mod processes;
 mod sizes;
 mod special;
