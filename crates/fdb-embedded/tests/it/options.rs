@@ -31,6 +31,8 @@ async fn a_bad_value_is_reported_by_the_next_call() {
         (vec![Option::TransactionLoggingMaxFieldLength(0)], 2006),
         (vec![Option::TransactionLoggingMaxFieldLength(-2)], 2006),
         (vec![Option::SpanParent(vec![0; 32])], 2006),
+        // Only clients with several threads to a cluster have that cache.
+        (vec![Option::UseGrvCache], 2007),
     ];
     for (options, expected) in cases {
         let tr = scratch.db.create_trx().unwrap();
