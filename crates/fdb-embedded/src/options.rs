@@ -249,6 +249,15 @@ mod tests {
         assert_eq!(options.set(503, Some(&31i64.to_le_bytes()), false), Err(Code::INVALID_OPTION_VALUE));
         assert_eq!(options.set(51, None, true), Err(Code::CLIENT_INVALID_OPERATION));
         assert_eq!(options.set(30, Some(b"x"), false), Err(Code::INVALID_OPTION_VALUE));
+        for (len, outcome) in
+            [(15, Err(Code::INVALID_OPTION)), (16, Ok(())), (255, Ok(())), (256, Err(Code::INVALID_OPTION))]
+        {
+            assert_eq!(
+                options.set(504, Some(&vec![7; len]), false),
+                outcome,
+                "an idempotency id of {len} bytes"
+            );
+        }
         assert!(!TransactionOptions::is_known(9999));
         assert_eq!(DatabaseOptions::default().set(9999, None), Err(Code::INVALID_OPTION));
     }
