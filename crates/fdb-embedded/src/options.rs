@@ -38,7 +38,7 @@ pub struct TransactionOptions {
     pub access_system_keys: bool,
     /// 302: system keys may be read.
     pub read_system_keys: bool,
-    /// 303: raw access; keys may be eight bytes longer.
+    /// 301, 302 or 303: raw access; keys may be eight bytes longer.
     pub raw_access: bool,
     /// 700: the lock of a locked database is ignored.
     pub lock_aware: bool,
@@ -52,8 +52,10 @@ pub struct TransactionOptions {
     pub special_keys_relaxed: bool,
     /// 714: special keys may be written.
     pub special_keys_writes: bool,
-    /// 800: how many tags were set.
-    pub tags: usize,
+    /// 800 and 801: tags, each once.
+    pub tags: Vec<Vec<u8>>,
+    /// 402 and 403: what the transaction is called in logs.
+    pub debug_identifier: Option<Vec<u8>>,
     /// 1100: `get` sees a versionstamped value as it was given.
     pub bypass_unreadable: bool,
 }
@@ -77,13 +79,22 @@ impl Default for TransactionOptions {
             report_conflicting_keys: false,
             special_keys_relaxed: false,
             special_keys_writes: false,
-            tags: 0,
+            tags: Vec::new(),
+            debug_identifier: None,
             bypass_unreadable: false,
         }
     }
 }
 
 const DELAY_MAX_MS: i64 = i32::MAX as i64;
+/// Tags of a transaction.
+const MAX_TAGS: usize = 5;
+/// Bytes of a tag.
+const MAX_TAG: usize = 255;
+/// Bytes of the name in logs.
+const MAX_IDENTIFIER: usize = 100;
+/// Bytes of a span that a transaction may be part of.
+const SPAN_LEN: usize = 33;
 
 impl TransactionOptions {
     /// Is this the code of a transaction option?
@@ -106,14 +117,15 @@ impl TransactionOptions {
                 let len = value.unwrap_or_default().len();
                 return if (16..256).contains(&len) { Ok(()) } else { Err(Code::INVALID_OPTION) };
             }
-            800 | 801 => {
-                if value.unwrap_or_default().len() > 255 {
-                    return Err(Code::TAG_TOO_LONG);
-                }
-                self.tags += 1;
-                return if self.tags > 5 { Err(Code::TOO_MANY_TAGS) } else { Ok(()) };
-            }
-            403 | 404 | 405 | 900 | 2000 => {}
+            402 | 403 => self.identify(value.unwrap_or_default())?,
+            404 if self.debug_identifier.is_none() => return Err(Code::CLIENT_INVALID_OPERATION),
+            405 if int(value, -1, DELAY_MAX_MS)? == 0 => return Err(Code::INVALID_OPTION_VALUE),
+            800 | 801 => self.add_tag(value.unwrap_or_default())?,
+            900 if value.unwrap_or_default().len() != SPAN_LEN => return Err(Code::INVALID_OPTION_VALUE),
+            // Read versions are cached only by clients with several threads to a cluster.
+            1101 => return Err(Code::INVALID_OPTION),
+            // Options of any value that change nothing here.
+            304 | 401 | 405 | 508..=511 | 900 | 2000 => {}
             _ => {
                 flag(value)?;
                 self.set_flag(code, used)?;
@@ -122,13 +134,39 @@ impl TransactionOptions {
         Ok(())
     }
 
+    fn add_tag(&mut self, tag: &[u8]) -> Result<()> {
+        if tag.len() > MAX_TAG {
+            return Err(Code::TAG_TOO_LONG);
+        }
+        if self.tags.len() == MAX_TAGS {
+            return Err(Code::TOO_MANY_TAGS);
+        }
+        if !self.tags.iter().any(|known| known == tag) {
+            self.tags.push(tag.to_vec());
+        }
+        Ok(())
+    }
+
+    fn identify(&mut self, identifier: &[u8]) -> Result<()> {
+        if identifier.is_empty() || identifier.len() > MAX_IDENTIFIER {
+            return Err(Code::INVALID_OPTION_VALUE);
+        }
+        match &self.debug_identifier {
+            Some(known) if known != identifier => Err(Code::CLIENT_INVALID_OPERATION),
+            _ => {
+                self.debug_identifier = Some(identifier.to_vec());
+                Ok(())
+            }
+        }
+    }
+
     fn set_flag(&mut self, code: i32, used: bool) -> Result<()> {
         match code {
             30 => self.next_write_no_conflict = true,
             51 if used => return Err(Code::CLIENT_INVALID_OPERATION),
             51 => self.ryw_disabled = true,
-            301 => self.access_system_keys = true,
-            302 => self.read_system_keys = true,
+            301 => (self.access_system_keys, self.raw_access) = (true, true),
+            302 => (self.read_system_keys, self.raw_access) = (true, true),
             303 => self.raw_access = true,
             600 => self.snapshot_ryw += 1,
             601 => self.snapshot_ryw -= 1,
@@ -211,6 +249,15 @@ mod tests {
         assert_eq!(options.set(503, Some(&31i64.to_le_bytes()), false), Err(Code::INVALID_OPTION_VALUE));
         assert_eq!(options.set(51, None, true), Err(Code::CLIENT_INVALID_OPERATION));
         assert_eq!(options.set(30, Some(b"x"), false), Err(Code::INVALID_OPTION_VALUE));
+        for (len, outcome) in
+            [(15, Err(Code::INVALID_OPTION)), (16, Ok(())), (255, Ok(())), (256, Err(Code::INVALID_OPTION))]
+        {
+            assert_eq!(
+                options.set(504, Some(&vec![7; len]), false),
+                outcome,
+                "an idempotency id of {len} bytes"
+            );
+        }
         assert!(!TransactionOptions::is_known(9999));
         assert_eq!(DatabaseOptions::default().set(9999, None), Err(Code::INVALID_OPTION));
     }

@@ -1,15 +1,12 @@
 //! What the database says of itself.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use super::{Database, status};
 
 /// The release of FoundationDB whose client API this is.
 pub const RELEASE: &str = "7.3.79";
-/// The protocol version of that release.
-pub const PROTOCOL_VERSION: u64 = 0x0FDB_00B0_7300_0000;
-
 /// Facts about an open database.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatabaseFacts {
@@ -36,12 +33,6 @@ impl Database {
         0.0
     }
 
-    /// The protocol that the "server" speaks.
-    #[must_use]
-    pub fn server_protocol(&self) -> u64 {
-        PROTOCOL_VERSION
-    }
-
     /// What the database says of itself.
     pub(super) fn facts(&self) -> DatabaseFacts {
         let directory = crate::url::directory(self.url()).map(PathBuf::from).unwrap_or_default();
@@ -52,13 +43,34 @@ impl Database {
             .filter_map(|entry| entry.ok()?.metadata().ok())
             .map(|file| file.len())
             .sum();
-        let hash = |salt: u8| {
-            // Its keys are fixed: one directory has one id as long as it stays where it is.
-            let mut hasher = DefaultHasher::new();
-            (salt, &directory).hash(&mut hasher);
-            hasher.finish()
-        };
-        let cluster_id = format!("{:016x}{:016x}", hash(0), hash(1));
-        DatabaseFacts { directory, host_pid: std::process::id(), cluster_id, disk_bytes }
+        let host_pid = std::fs::read_to_string(directory.join("lock")).ok();
+        let host_pid = host_pid.and_then(|pid| pid.trim().parse().ok()).unwrap_or_else(std::process::id);
+        let cluster_id = cluster_id(&directory);
+        DatabaseFacts { directory, host_pid, cluster_id, disk_bytes }
+    }
+}
+
+/// An id for a directory: the hash of its path, so it stays as long as the directory stays where it is.
+fn cluster_id(directory: &Path) -> String {
+    // FNV-1a with 128 bits: short, and the same in every build.
+    let hash = directory
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .fold(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d, |hash, byte| {
+            (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b)
+        });
+    format!("{hash:032x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_id() {
+        assert_eq!(cluster_id(Path::new("")), "6c62272e07bb014262b821756295c58d");
+        assert_eq!(cluster_id(Path::new("a")), "d228cb696f1a8caf78912b704e4a8964", "a published test vector");
+        assert_ne!(cluster_id(Path::new("/a")), cluster_id(Path::new("/b")));
     }
 }

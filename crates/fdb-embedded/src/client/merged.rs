@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
+use super::system;
 use super::write_map::{KeyWrites, WriteMap};
 use crate::error::{Code, Result};
 use crate::link::View;
@@ -25,13 +26,21 @@ pub struct Merged<'t> {
 impl Merged<'_> {
     /// The value of one key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some(writes) = self.writes else { return self.view.get(key) };
+        let Some(writes) = self.writes else { return self.get_stored(key) };
         if writes.unreadable().contains(key) {
             return Err(Code::ACCESSED_UNREADABLE);
         }
         match writes.get(key) {
-            Some(own) => Ok(own.value(|| Ok(self.view.get(key)?.map(Vec::from)))?.map(Bytes::from)),
+            Some(own) => Ok(own.value(|| Ok(self.get_stored(key)?.map(Vec::from)))?.map(Bytes::from)),
             None if writes.cleared().contains(key) => Ok(None),
+            None => self.get_stored(key),
+        }
+    }
+
+    /// The value without the transaction's writes.
+    fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        match system::place(key) {
+            Some(place) => Ok(place.get(key, self.view.version()?)),
             None => self.view.get(key),
         }
     }
@@ -43,7 +52,7 @@ impl Merged<'_> {
             return Ok(());
         }
         let Some(writes) = self.writes.filter(|writes| !writes.is_empty()) else {
-            return self.scan_stored(begin, end, direction, visit).map(drop);
+            return self.scan_base(begin, end, direction, visit).map(drop);
         };
         let mut readable = (begin, end);
         let mut unreadable = writes.unreadable().intersecting(begin, end);
@@ -64,6 +73,33 @@ impl Merged<'_> {
             return Err(Code::ACCESSED_UNREADABLE);
         }
         Ok(())
+    }
+
+    /// Visits rows without the transaction's writes: stored ones, and system keys that are made up.
+    fn scan_base(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> Result<ControlFlow<()>> {
+        if !system::is_touched(begin, end) {
+            return self.scan_stored(begin, end, direction, visit);
+        }
+        let mut pieces = system::pieces(begin, end);
+        if direction == Direction::Backward {
+            pieces.reverse();
+        }
+        for ((begin, end), place) in &pieces {
+            let outcome = match place {
+                Some(place) => place.scan((begin, end), self.view.version()?, direction, visit),
+                None => self.scan_stored(begin, end, direction, visit)?,
+            };
+            if outcome.is_break() {
+                return Ok(outcome);
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     fn scan_stored(
@@ -116,7 +152,7 @@ impl Merged<'_> {
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut own = next_own();
-        let outcome = self.scan_stored(begin, end, direction, &mut |key, value| {
+        let outcome = self.scan_base(begin, end, direction, &mut |key, value| {
             while let Some((own_key, writes)) = own {
                 let order = match direction {
                     Direction::Forward => own_key.cmp(key),

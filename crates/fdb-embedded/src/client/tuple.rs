@@ -79,6 +79,15 @@ pub fn push_bytes(packed: &mut Vec<u8>, bytes: &[u8]) {
     packed.push(0);
 }
 
+/// Appends an integer that is not negative.
+pub fn push_unsigned(packed: &mut Vec<u8>, value: u64) {
+    let bytes = value.to_be_bytes();
+    let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+    let significant = &bytes[zeros..];
+    packed.push(ZERO + u8::try_from(significant.len()).expect("at most eight"));
+    packed.extend_from_slice(significant);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,10 +126,11 @@ mod tests {
         }
 
         #[test]
-        fn packs_as_the_bindings_do(bytes in proptest::collection::vec(0u8..3, 0..8)) {
+        fn packs_as_the_bindings_do(bytes in proptest::collection::vec(0u8..3, 0..8), n in any::<u64>(), shift in 0u32..64) {
             let mut packed = Vec::new();
             push_bytes(&mut packed, &bytes);
-            prop_assert_eq!(packed, pack(&(Bytes::from(bytes),)));
+            push_unsigned(&mut packed, n >> shift);
+            prop_assert_eq!(packed, pack(&(Bytes::from(bytes), n >> shift)));
         }
 
         #[test]

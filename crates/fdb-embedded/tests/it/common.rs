@@ -36,6 +36,11 @@ pub enum Place {
 }
 
 impl Place {
+    /// Is it a cluster?
+    pub fn is_cluster(&self) -> bool {
+        matches!(self, Place::Cluster { .. })
+    }
+
     /// The database's URL, if this process hosts it; tests of the engine alone end early without.
     pub fn embedded_url(&self) -> Option<String> {
         match self {

@@ -5,7 +5,10 @@
 //! | `transactions` | each promise by name |
 //! | `model` | random programs against a plain map |
 //! | `mapped` | mapped range reads |
+//! | `options` | values of options, and what they do |
+//! | `sizes` | sizes of ranges and where to split them |
 //! | `special` | special keys |
+//! | `system` | system keys that clients read |
 //! | `crash` | kill -9 while clients commit |
 //! | `processes` | several processes on one directory |
 //! | `storage` | damaged files, old versions, faults of reads |
@@ -17,7 +20,10 @@ mod common;
 mod crash;
 mod mapped;
 mod model;
+mod options;
 mod processes;
+mod sizes;
 mod special;
 mod storage;
+mod system;
 mod transactions;

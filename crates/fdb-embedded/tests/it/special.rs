@@ -143,6 +143,9 @@ async fn read_conflict_ranges_are_shown_less_what_was_overwritten() {
     assert_eq!(below(&tr, READS).await, pairs(&expected));
     tr.add_conflict_range(b"", b"\x01", ConflictRangeType::Read).unwrap();
     assert_eq!(below(&tr, READS).await[..2], pairs(&[("", "1"), ("\\x01", "0")]));
+    let under_way = tr.get(b"q", false);
+    assert_eq!(below(&tr, READS).await.last().unwrap(), &("q\\x00".to_owned(), "0".to_owned()));
+    under_way.await.unwrap();
     assert_eq!(get(&tr, &format!("{READS}c")).await, Ok(Some(b"0".to_vec())));
     assert_eq!(get(&tr, &format!("{READS}cc")).await, Ok(None));
 

@@ -9,17 +9,14 @@ use crate::client::{Database, status};
 pub const ADDRESS: &CStr = c"127.0.0.1:4500";
 /// The same, as text.
 pub const ADDRESS_TEXT: &str = "127.0.0.1:4500";
-/// What the cluster description is.
+/// A cluster's connection string is `description:id@address`.
+pub const CONNECTION_STRING: &str = "embedded:embedded@127.0.0.1:4500";
+/// Its first part.
 const DESCRIPTION: &str = "embedded";
 
 /// The status document.
 pub fn status(database: &Database) -> Vec<u8> {
     status::cluster(database).into_bytes()
-}
-
-/// A cluster's connection string is `description:id@address`.
-pub fn connection_string(database: &Database) -> Vec<u8> {
-    format!("{DESCRIPTION}:{}@{ADDRESS_TEXT}", database.facts().cluster_id).into_bytes()
 }
 
 /// The rows below `configuration/coordinators/`.

@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use super::Database;
 use crate::range_set::{KeyRange, RangeSet};
 
-pub use database::{ADDRESS, ADDRESS_TEXT};
-pub use read::{get, range};
+pub use database::{ADDRESS, ADDRESS_TEXT, CONNECTION_STRING};
+pub use read::{get, range, shows_reads};
 pub use write::Session;
 
 /// First special key.

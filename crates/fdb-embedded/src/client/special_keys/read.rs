@@ -16,6 +16,12 @@ use crate::rows::RowSet;
 /// What each row costs of a limit on bytes, beside its key and value.
 const ROW_OVERHEAD: usize = 8;
 
+/// Can anything from `begin` to `end`, or near it, tell of reads that are still under way?
+pub fn shows_reads(begin: &[u8], end: &[u8]) -> bool {
+    let near = |keys: Range<Vec<u8>>| begin < keys.end.as_slice() && keys.start.as_slice() <= end;
+    PARTS.iter().any(|part| part.kind == Kind::ReadConflicts && near(part.keys()))
+}
+
 /// The value of one special key.
 pub fn get(facts: &Facts<'_>, key: &[u8]) -> Result<Option<Bytes>> {
     if key == SPACE_BEGIN {
@@ -97,7 +103,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
         Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
         Kind::Status => one(database::status(facts.database)),
         Kind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
-        Kind::ConnectionString => one(database::connection_string(facts.database)),
+        Kind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
         Kind::ClusterId => one(facts.database.facts().cluster_id.into_bytes()),
         Kind::Coordinators => database::coordinators(&begin),
         Kind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),

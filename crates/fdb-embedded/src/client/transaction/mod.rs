@@ -2,9 +2,10 @@
 //!
 //! | file | calls |
 //! |---|---|
-//! | `reads` | get, get_key, get_range, versions, sizes |
+//! | `reads` | get, get_key, get_range, versions |
 //! | `mapped` | get_mapped_range |
 //! | `writes` | set, clear, atomic operations, conflict ranges, options |
+//! | `sizes` | get_addresses_for_key, get_estimated_range_size_bytes, get_range_split_points |
 //! | `special` | special keys |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
@@ -19,6 +20,7 @@ mod mapped;
 mod pending;
 mod reads;
 mod retry;
+mod sizes;
 mod special;
 mod watch;
 mod writes;

@@ -1,12 +1,10 @@
-//! Reading keys, ranges, versions and sizes.
+//! Reading keys, ranges and versions.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{METADATA_VERSION, State, Transaction};
-use crate::client::merged::Merged;
+use super::{METADATA_VERSION, Transaction};
 use crate::client::range::{Limits, RangeRead};
 use crate::client::selector::Selector;
 use crate::client::special_keys;
@@ -14,7 +12,7 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::key_limit;
 use crate::range_set::key_after;
-use crate::rows::{Direction, Want};
+use crate::rows::Direction;
 
 /// The arguments of a range read, as the C API gives them.
 #[derive(Debug, Clone)]
@@ -115,62 +113,6 @@ impl Transaction {
     /// Int64 future: about how many bytes the transaction has become.
     pub fn get_approximate_size(self: &Arc<Self>) -> Arc<Future> {
         self.answer(|_, state| Ok(Output::Int64(state.size)))
-    }
-
-    /// String array future: where a key is stored.
-    pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
-        self.answer(|_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
-    }
-
-    /// Int64 future: bytes of keys and values in a range.
-    pub fn get_estimated_range_size(self: &Arc<Self>, begin: &[u8], end: &[u8]) -> Arc<Future> {
-        let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(move |own, state| {
-            let mut total = 0;
-            own.scan_sizes(state, &begin, &end, |_, bytes| total += bytes)?;
-            Ok(Output::Int64(i64::try_from(total).unwrap_or(i64::MAX)))
-        })
-    }
-
-    /// Key array future: the range's bounds, and keys between them about `chunk` bytes apart.
-    pub fn get_range_split_points(self: &Arc<Self>, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
-        let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(move |own, state| {
-            let chunk = usize::try_from(chunk).ok().filter(|chunk| *chunk > 0);
-            let chunk = chunk.ok_or(Code::CLIENT_INVALID_OPERATION)?;
-            let mut points = vec![Bytes::copy_from_slice(&begin)];
-            let mut since = 0;
-            own.scan_sizes(state, &begin, &end, |key, bytes| {
-                if since >= chunk {
-                    points.push(Bytes::copy_from_slice(key));
-                    since = 0;
-                }
-                since += bytes;
-            })?;
-            points.push(Bytes::copy_from_slice(&end));
-            Ok(Output::Keys(points))
-        })
-    }
-
-    /// Calls `each` with every stored key of a range and its row's bytes.
-    fn scan_sizes(
-        &self,
-        state: &mut State,
-        begin: &[u8],
-        end: &[u8],
-        mut each: impl FnMut(&[u8], usize),
-    ) -> Result<()> {
-        if begin > end {
-            return Err(Code::INVERTED_RANGE);
-        }
-        if end > state.max_read_key() {
-            return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
-        }
-        let stored = Merged { view: state.view(&self.database)?, writes: None, want: Want::default() };
-        stored.scan(begin, end, Direction::Forward, &mut |key, value| {
-            each(key, key.len() + value.len());
-            ControlFlow::Continue(())
-        })
     }
 }
 

@@ -15,24 +15,26 @@ pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Sen
 impl Transaction {
     pub(super) fn get_special(&self, key: &[u8]) -> Arc<Future> {
         let key = key.to_vec();
-        self.read_special(Box::new(move |facts| special_keys::get(facts, &key).map(Output::Value)))
+        let waits = special_keys::shows_reads(&key, &key);
+        self.read_special(waits, Box::new(move |facts| special_keys::get(facts, &key).map(Output::Value)))
     }
 
     pub(super) fn get_special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
         let arguments = arguments.clone();
-        self.read_special(Box::new(move |facts| {
-            special_keys::range(facts, &range_read(&arguments)?).map(Output::Rows)
-        }))
+        let waits = special_keys::shows_reads(&arguments.begin.key, &arguments.end.key);
+        let read =
+            move |facts: &Facts<'_>| special_keys::range(facts, &range_read(&arguments)?).map(Output::Rows);
+        self.read_special(waits, Box::new(read))
     }
 
-    /// Special keys are read whatever became of the commit. Some tell what has been read, so reads that wait for data come
-    /// first.
-    fn read_special(&self, read: SpecialRead) -> Arc<Future> {
+    /// Special keys are read whatever became of the commit; those that tell what has been read, once the reads that wait for
+    /// data have ended.
+    fn read_special(&self, waits: bool, read: SpecialRead) -> Arc<Future> {
         let mut state = self.state.lock();
         if let Err(code) = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err)) {
             return Future::ready(Err(code));
         }
-        if state.reading.is_empty() {
+        if !waits || state.reading.is_empty() {
             return Future::ready(read(&state.special_facts(self)));
         }
         let future = Future::pending();

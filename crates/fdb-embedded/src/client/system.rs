@@ -1,0 +1,204 @@
+//! System keys that a cluster writes by itself and clients read. Here nobody writes them: they are made up when they are read, so
+//! that an idle database costs nothing.
+//!
+//! | key | value | who reads it |
+//! |---|---|---|
+//! | `\xff\x02/timeKeeper/map/` (seconds) | (version) | who turns times into versions and back |
+//! | `\xff/coordinators` | the connection string | tools |
+//! | `\xff/keyServers/` | empty | bindings that ask where shards begin: there is one |
+//!
+//! The time keeper has a row for every ten seconds of the last day up to the read version. Versions count microseconds, so
+//! each row follows from its time; it is off by as much as versions run ahead of the wall clock, which is up to ten seconds after
+//! a quick restart, and more if the wall clock was set back.
+
+use std::ops::{ControlFlow, Range};
+
+use bytes::Bytes;
+
+use super::special_keys::CONNECTION_STRING;
+use super::tuple;
+use crate::limits::{VERSION_EPOCH_SECONDS, VERSIONS_PER_SECOND};
+use crate::range_set::KeyRange;
+use crate::rows::{Direction, Visit};
+
+const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
+const TIME_KEEPER_END: &[u8] = b"\xff\x02/timeKeeper/map0";
+const COORDINATORS: &[u8] = b"\xff/coordinators";
+const COORDINATORS_END: &[u8] = b"\xff/coordinators\0";
+const KEY_SERVERS: &[u8] = b"\xff/keyServers/";
+const KEY_SERVERS_END: &[u8] = b"\xff/keyServers/\0";
+
+/// Seconds between two rows of the time keeper.
+const TICK: i64 = 10;
+/// Rows that the time keeper keeps: a day's.
+const TICKS: i64 = 24 * 3600 / TICK;
+
+/// A range of keys that is made up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Times and versions.
+    TimeKeeper,
+    /// The connection string.
+    Coordinators,
+    /// Where shards begin.
+    KeyServers,
+}
+
+/// All such ranges, in key order.
+const PLACES: [(Place, &[u8], &[u8]); 3] = [
+    (Place::TimeKeeper, TIME_KEEPER, TIME_KEEPER_END),
+    (Place::Coordinators, COORDINATORS, COORDINATORS_END),
+    (Place::KeyServers, KEY_SERVERS, KEY_SERVERS_END),
+];
+
+/// The place that `key` is in.
+pub fn place(key: &[u8]) -> Option<Place> {
+    let found = PLACES.into_iter().find(|(_, begin, end)| *begin <= key && key < *end);
+    found.map(|(place, ..)| place)
+}
+
+/// Is any key of `[begin, end)` made up?
+pub fn is_touched(begin: &[u8], end: &[u8]) -> bool {
+    PLACES.iter().any(|(_, from, to)| begin < *to && *from < end)
+}
+
+/// `[begin, end)` cut into what is stored and what is made up, in key order.
+pub fn pieces(begin: &[u8], end: &[u8]) -> Vec<(KeyRange, Option<Place>)> {
+    let mut pieces = Vec::new();
+    let mut at = begin;
+    for (place, from, to) in PLACES {
+        let (from, to) = (from.max(at), to.min(end));
+        if from < to {
+            pieces.push(((at.to_vec(), from.to_vec()), None));
+            pieces.push(((from.to_vec(), to.to_vec()), Some(place)));
+            at = to;
+        }
+    }
+    pieces.push(((at.to_vec(), end.to_vec()), None));
+    pieces.retain(|((begin, end), _)| begin < end);
+    pieces
+}
+
+impl Place {
+    /// The value of a key of this place, at a version.
+    pub fn get(self, key: &[u8], version: i64) -> Option<Bytes> {
+        let mut found = None;
+        let after = crate::range_set::key_after(key);
+        // It ends by itself: there is one row at most.
+        let _ = self.scan((key, &after), version, Direction::Forward, &mut |_, value| {
+            found = Some(Bytes::copy_from_slice(value));
+            ControlFlow::Break(())
+        });
+        found
+    }
+
+    /// Visits the rows of `[begin, end)`, which lies in this place.
+    pub fn scan(
+        self,
+        (begin, end): (&[u8], &[u8]),
+        version: i64,
+        direction: Direction,
+        visit: Visit<'_>,
+    ) -> ControlFlow<()> {
+        match self {
+            Place::Coordinators => visit(COORDINATORS, CONNECTION_STRING.as_bytes()),
+            Place::KeyServers => visit(KEY_SERVERS, b""),
+            Place::TimeKeeper => {
+                let mut seconds = ticks(begin, end, version).map(|tick| tick * TICK);
+                let mut visit = |seconds: i64| visit(&time_key(seconds), &version_at(seconds));
+                match direction {
+                    Direction::Forward => seconds.try_for_each(&mut visit),
+                    Direction::Backward => seconds.rev().try_for_each(&mut visit),
+                }
+            }
+        }
+    }
+}
+
+/// The ticks whose rows lie in `[begin, end)`.
+fn ticks(begin: &[u8], end: &[u8], version: i64) -> Range<i64> {
+    let newest = (version / VERSIONS_PER_SECOND + VERSION_EPOCH_SECONDS) / TICK;
+    let first = newest - TICKS + 1;
+    let at_or_after =
+        |key: &[u8]| first + count_below(TICKS, |n| time_key((first + n) * TICK).as_slice() < key);
+    at_or_after(begin)..at_or_after(end)
+}
+
+/// How many of the numbers from 0 to `len` come before the first that is not `below`.
+fn count_below(len: i64, below: impl Fn(i64) -> bool) -> i64 {
+    let (mut low, mut high) = (0, len);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if below(middle) { low = middle + 1 } else { high = middle }
+    }
+    low
+}
+
+fn time_key(seconds: i64) -> Vec<u8> {
+    let mut key = TIME_KEEPER.to_vec();
+    tuple::push_unsigned(&mut key, seconds.unsigned_abs());
+    key
+}
+
+fn version_at(seconds: i64) -> Vec<u8> {
+    let version = (seconds - VERSION_EPOCH_SECONDS) * VERSIONS_PER_SECOND;
+    let mut value = Vec::new();
+    tuple::push_unsigned(&mut value, u64::try_from(version).unwrap_or(0));
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use foundationdb::tuple::unpack;
+
+    const VERSION: i64 = 50_000_000 * VERSIONS_PER_SECOND + 7;
+
+    fn times(begin: &[u8], end: &[u8], direction: Direction) -> Vec<(i64, i64)> {
+        let mut times = Vec::new();
+        let _ = Place::TimeKeeper.scan((begin, end), VERSION, direction, &mut |key, value| {
+            times.push((unpack(&key[TIME_KEEPER.len()..]).unwrap(), unpack(value).unwrap()));
+            ControlFlow::Continue(())
+        });
+        times
+    }
+
+    #[test]
+    fn the_time_keeper_has_a_row_for_every_ten_seconds_of_a_day() {
+        let all = times(TIME_KEEPER, TIME_KEEPER_END, Direction::Forward);
+        let newest = VERSION_EPOCH_SECONDS + 50_000_000;
+        assert_eq!((all.len(), all.last()), (8_640, Some(&(newest, 50_000_000 * VERSIONS_PER_SECOND))));
+        assert!(
+            all.windows(2).all(|pair| pair[1].0 - pair[0].0 == 10 && pair[1].1 - pair[0].1 == 10_000_000)
+        );
+        let mut some = times(&time_key(newest - 25), &time_key(newest), Direction::Backward);
+        some.reverse();
+        assert_eq!(some, all[all.len() - 3..all.len() - 1]);
+        assert_eq!(
+            Place::TimeKeeper.get(&time_key(newest), VERSION).as_deref(),
+            Some(&version_at(newest)[..])
+        );
+        assert_eq!(Place::TimeKeeper.get(&time_key(newest + 10), VERSION), None);
+    }
+
+    #[test]
+    fn a_range_is_cut_where_something_is_made_up() {
+        let cut = |begin: &[u8], end: &[u8]| {
+            pieces(begin, end).into_iter().map(|(_, place)| place).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(b"", b"\xff"), [None]);
+        assert_eq!(cut(KEY_SERVERS, b"\xff\xff"), [Some(Place::KeyServers), None]);
+        assert_eq!(
+            cut(b"", COORDINATORS_END),
+            [None, Some(Place::TimeKeeper), None, Some(Place::Coordinators)]
+        );
+        let whole = pieces(b"", b"\xff\xff");
+        assert!(whole.windows(2).all(|pair| pair[0].0.1 == pair[1].0.0) && whole.len() == 7);
+        assert!(
+            is_touched(b"\xff", b"\xff\xff")
+                && !is_touched(b"", b"\xff")
+                && !is_touched(b"\xff/d", b"\xff/k")
+        );
+        assert_eq!((place(KEY_SERVERS), place(b"\xff/keyServers/a")), (Some(Place::KeyServers), None));
+    }
+}

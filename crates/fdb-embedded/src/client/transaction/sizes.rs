@@ -1,0 +1,76 @@
+//! Where keys are stored, and how large ranges are.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{SYSTEM_END, State, Transaction};
+use crate::client::merged::Merged;
+use crate::client::sizes::{self, Step};
+use crate::client::special_keys;
+use crate::error::{Code, Result};
+use crate::future::{Future, Output};
+use crate::rows::Want;
+
+impl Transaction {
+    /// String array future: where a key is stored.
+    pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
+        self.answer(|_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
+    }
+
+    /// Int64 future: about how many bytes of keys and values are in a range, the transaction's writes apart.
+    pub fn get_estimated_range_size(self: &Arc<Self>, begin: &[u8], end: &[u8]) -> Arc<Future> {
+        let (begin, end) = (begin.to_vec(), end.to_vec());
+        self.answer(move |own, state| {
+            let steps = own.steps(state, &begin, &end, SYSTEM_END)?;
+            #[expect(clippy::cast_possible_truncation, reason = "no range has 2^63 bytes")]
+            let total = steps.iter().map(|step| step.bytes).sum::<f64>().round() as i64;
+            Ok(Output::Int64(total))
+        })
+    }
+
+    /// Key array future: the range's bounds, and stored keys between them about `chunk` bytes apart; all that are
+    /// known, if that is 0.
+    pub fn get_range_split_points(self: &Arc<Self>, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
+        let (begin, end) = (begin.to_vec(), end.to_vec());
+        self.answer(move |own, state| {
+            if begin > end {
+                return Err(Code::INVERTED_RANGE);
+            }
+            // FoundationDB's servers never answer this.
+            let chunk = u64::try_from(chunk).map_err(|_| Code::CLIENT_INVALID_OPERATION)?;
+            let max = state.max_read_key();
+            let steps = own.steps(state, &begin, &end, max)?;
+            Ok(Output::Keys(split(&steps, &begin, &end, chunk)))
+        })
+    }
+
+    fn steps(&self, state: &mut State, begin: &[u8], end: &[u8], max: &[u8]) -> Result<Vec<Step>> {
+        if begin > end {
+            return Err(Code::INVERTED_RANGE);
+        }
+        if end > max {
+            return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
+        }
+        let stored = Merged { view: state.view(&self.database)?, writes: None, want: Want::default() };
+        sizes::steps(&stored, begin, end)
+    }
+}
+
+fn split(steps: &[Step], begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+    #[expect(clippy::cast_precision_loss, reason = "sizes are estimates")]
+    let chunk = chunk as f64;
+    let mut points = vec![Bytes::copy_from_slice(begin)];
+    let mut since = 0.0;
+    for step in steps {
+        if since >= chunk && step.key != begin {
+            points.push(Bytes::copy_from_slice(&step.key));
+            since = 0.0;
+        }
+        since += step.bytes;
+    }
+    if begin < end {
+        points.push(Bytes::copy_from_slice(end));
+    }
+    points
+}
