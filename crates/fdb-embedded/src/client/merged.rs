@@ -101,8 +101,7 @@ impl Merged<'_> {
             return Ok(Walked::Through);
         }
         let Some(writes) = self.writes.filter(|writes| !writes.is_empty()) else {
-            let outcome =
-                self.scan_base(begin, end, direction, &mut |key, value| step(key, Some(value)))?;
+            let outcome = self.scan_base(begin, end, direction, &mut |key, value| step(key, Some(value)))?;
             return Ok(if outcome.is_break() { Walked::Broken } else { Walked::Through });
         };
         let mut readable = (begin, end);
