@@ -62,6 +62,7 @@ codes! {
     BLOB_GRANULE_TOO_OLD = 1064 "no blob granule reaches back to that version",
     GRV_PROXY_MEMORY = 1078 "the read version proxy is out of memory; retry the transaction",
     BLOB_GRANULE_FAILED = 1079 "the blob granule request failed; retry the transaction",
+    BROKEN_PROMISE = 1100 "the transaction was reset or destroyed before what it promised was there",
     OPERATION_CANCELLED = 1101 "the future was cancelled or destroyed before it was ready",
     FUTURE_RELEASED = 1102 "the future's memory has been released",
     TAG_THROTTLED = 1213 "the transaction's tag is throttled; retry it",

@@ -26,7 +26,21 @@ pub const MAX_HISTORY_BYTES: usize = 128 << 20;
 /// may not use again what was freed.
 pub const MAX_PINNED_BYTES: u64 = 64 << 20;
 
-/// The longest key that the key space of `key` allows.
-pub fn key_limit(key: &[u8]) -> usize {
-    if key.first() == Some(&0xff) { MAX_SYSTEM_KEY } else { MAX_KEY }
+/// What raw access allows a key to be longer; keys of that length are looked for whether or not it is given.
+const RAW_PREFIX: usize = 8;
+
+/// The longest key that can be written where `key` lies, with or without raw access.
+pub fn key_limit(key: &[u8], is_raw: bool) -> usize {
+    let limit = if key.first() == Some(&0xff) { MAX_SYSTEM_KEY } else { MAX_KEY };
+    if is_raw { limit + RAW_PREFIX } else { limit }
+}
+
+/// Is the key longer than any that is stored?
+pub fn is_too_long_to_be_there(key: &[u8]) -> bool {
+    key.len() > key_limit(key, true)
+}
+
+/// A bound without what is of no use in it: a key that is too long to be there ends one byte after those that are not.
+pub fn cut(key: &[u8]) -> &[u8] {
+    &key[..key.len().min(key_limit(key, true) + 1)]
 }

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransactio
     // SAFETY: the caller's promise.
     unsafe {
         match handle::take::<CTransaction, _>(transaction) {
-            Some(own) => own.cancel(),
+            Some(own) => own.close(),
             None => (real::library().transactions.fdb_transaction_destroy)(transaction),
         }
     }
@@ -254,12 +254,15 @@ forwarded! {
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
         kind: FDBConflictRangeType,
     ) -> fdb_error_t {
+        let (begin, end) = (bytes(begin, begin_length), bytes(end, end_length));
         let kind = match kind {
+            // An inverted range is the first thing to be seen.
+            _ if begin > end => return Code::INVERTED_RANGE.raw(),
             0 => ConflictKind::Read,
             1 => ConflictKind::Write,
             _ => return Code::CLIENT_INVALID_OPERATION.raw(),
         };
-        status(own.add_conflict_range(bytes(begin, begin_length), bytes(end, end_length), kind))
+        status(own.add_conflict_range(begin, end, kind))
     }
 
     /// An int64 future: bytes in a range.

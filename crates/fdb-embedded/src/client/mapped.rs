@@ -4,7 +4,8 @@ use bytes::Bytes;
 
 use super::mapper::Mapper;
 use super::merged::Merged;
-use super::range::{Limits, ROW_OVERHEAD, RangeRead, read_rows};
+use super::range::{Found, Limits, ROW_OVERHEAD, RangeRead, read_rows};
+use super::selector::Selector;
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, MappedRow, MappedRows, RowSet};
@@ -29,7 +30,10 @@ pub struct MappedResult {
 
 /// Reads the index range and what `mapper` makes of its rows; `merged` shows no writes of the transaction.
 pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> Result<MappedResult> {
-    let (begin, end) = read.bounds(merged, max)?;
+    let bound = |selector: &Selector| {
+        if selector.is_plain() { Ok(selector.key.clone()) } else { selector.resolve(merged, max) }
+    };
+    let (begin, end) = (bound(&read.begin)?, bound(&read.end)?);
     let bytes = read.limits.bytes.map(|bytes| bytes.min(REPLY_BYTES));
     let limits = Limits { rows: read.limits.rows, bytes: bytes.map(|bytes| bytes / INDEX_SHARE) };
     let mut index = read_rows(merged, &begin, end.as_slice().min(max), limits, read.direction)?;
@@ -49,7 +53,8 @@ pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> 
     }
     index.more |= index.truncate(result.rows.rows.len());
     result.rows.more = index.more;
-    result.conflicts.extend(read.conflicts(begin, end, &index));
+    let found = Found { to_begin: begin.is_empty(), through_end: end == max && !index.more, rows: index };
+    result.conflicts.push(read.conflict(&found, max));
     Ok(result)
 }
 
@@ -67,7 +72,7 @@ fn secondary(
         (end, rows)
     } else {
         let mut rows = RowSet::default();
-        if let Some(value) = merged.get(&begin)? {
+        if let Some(value) = merged.get(&begin, false)? {
             rows.push(&begin, &value);
         }
         (key_after(&begin), rows)

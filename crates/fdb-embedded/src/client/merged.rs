@@ -1,5 +1,6 @@
 //! Reads of a transaction: the database at its read version under its own writes.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 
@@ -9,70 +10,117 @@ use super::system;
 use super::write_map::{KeyWrites, WriteMap};
 use crate::error::{Code, Result};
 use crate::link::View;
-use crate::range_set::KeyRange;
+use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, Visit, Want};
 
 /// What a read sees. Without writes it is the plain snapshot.
 #[derive(Clone, Copy)]
 pub struct Merged<'t> {
-    /// The database at the read version.
-    pub view: &'t View,
+    /// The database at the read version, or why it cannot be read at that.
+    pub view: Result<&'t View>,
     /// The transaction's own writes, if the read is to see them.
     pub writes: Option<&'t WriteMap>,
     /// About how much of a scan the reader will take.
     pub want: Want,
+    /// Set when the database had to be looked at.
+    pub looked: &'t Cell<bool>,
+}
+
+/// Gets what is at each key of a walk: `None` for an own write that leaves nothing there, which selectors count.
+pub type Step<'v> = &'v mut dyn FnMut(&[u8], Option<&[u8]>) -> ControlFlow<()>;
+
+/// How a walk ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Walked {
+    /// At its end.
+    Through,
+    /// Where the visitor broke.
+    Broken,
+    /// At a place whose keys only the commit decides: the end of it that the walk came to.
+    Unreadable(Vec<u8>),
 }
 
 impl Merged<'_> {
-    /// The value of one key.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        let Some(writes) = self.writes else { return self.get_stored(key) };
-        if writes.unreadable().contains(key) {
+    /// The value of one key; with `bypass` also of one whose versionstamp is still to come.
+    pub fn get(&self, key: &[u8], bypass: bool) -> Result<Option<Bytes>> {
+        let Some(writes) = self.writes else { return self.stored(key) };
+        if writes.unreadable().contains(key) && !bypass {
             return Err(Code::ACCESSED_UNREADABLE);
         }
         match writes.get(key) {
-            Some(own) => Ok(own.value(|| Ok(self.get_stored(key)?.map(Vec::from)))?.map(Bytes::from)),
+            Some(own) => Ok(self.own_value(key, own)?.map(Bytes::from)),
             None if writes.cleared().contains(key) => Ok(None),
-            None => self.get_stored(key),
+            None => self.stored(key),
         }
     }
 
     /// The value without the transaction's writes.
-    fn get_stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
+    fn stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.looked.set(true);
         match system::place(key) {
-            Some(place) => Ok(place.get(key, self.view.version()?)),
-            None => self.view.get(key),
+            Some(place) => Ok(place.get(key, self.view?.version()?)),
+            None => self.view?.get(key),
         }
+    }
+
+    fn own_value(&self, key: &[u8], own: &KeyWrites) -> Result<Option<Vec<u8>>> {
+        let stored = if own.is_dependent() { self.stored(key)? } else { None };
+        own.value(stored.map(Vec::from))
+    }
+
+    /// Remembers that the database was looked at, if what lies at the beginning or the end of all keys is not the
+    /// transaction's own.
+    pub fn look_at_edge(&self, direction: Direction, max: &[u8]) -> Result<()> {
+        let is_own = self.writes.is_some_and(|writes| match direction {
+            Direction::Forward => writes.cleared().iter().next_back().is_some_and(|(_, end)| end >= max),
+            Direction::Backward => writes.dependent_parts(b"", b"\0").is_empty(),
+        });
+        if !is_own {
+            self.looked.set(true);
+            self.view?;
+        }
+        Ok(())
     }
 
     /// Visits the rows of `[begin, end)` until the visitor breaks. Fails with `ACCESSED_UNREADABLE` when it gets
     /// to a place whose keys only the commit decides.
     pub fn scan(&self, begin: &[u8], end: &[u8], direction: Direction, visit: Visit<'_>) -> Result<()> {
+        let walked = self.walk(begin, end, direction, &mut |key, value| match value {
+            Some(value) => visit(key, value),
+            None => ControlFlow::Continue(()),
+        })?;
+        match walked {
+            Walked::Unreadable(_) => Err(Code::ACCESSED_UNREADABLE),
+            Walked::Through | Walked::Broken => Ok(()),
+        }
+    }
+
+    /// Visits the keys of `[begin, end)` until the visitor breaks, or a place comes that cannot be read.
+    pub fn walk(&self, begin: &[u8], end: &[u8], direction: Direction, step: Step<'_>) -> Result<Walked> {
         if begin >= end {
-            return Ok(());
+            return Ok(Walked::Through);
         }
         let Some(writes) = self.writes.filter(|writes| !writes.is_empty()) else {
-            return self.scan_base(begin, end, direction, visit).map(drop);
+            let outcome = self.scan_base(begin, end, direction, &mut |key, value| step(key, Some(value)))?;
+            return Ok(if outcome.is_break() { Walked::Broken } else { Walked::Through });
         };
         let mut readable = (begin, end);
         let mut unreadable = writes.unreadable().intersecting(begin, end);
-        match direction {
-            Direction::Forward => {
-                if let Some((from, _)) = unreadable.next() {
-                    readable.1 = from.max(begin);
-                }
-            }
-            Direction::Backward => {
-                if let Some((_, to)) = unreadable.next_back() {
-                    readable.0 = to.min(end);
-                }
-            }
+        let met = match direction {
+            Direction::Forward => unreadable.next().map(|(from, _)| from.max(begin)),
+            Direction::Backward => unreadable.next_back().map(|(_, to)| to.min(end)),
+        };
+        match (met, direction) {
+            (Some(met), Direction::Forward) => readable.1 = met,
+            (Some(met), Direction::Backward) => readable.0 = met,
+            (None, _) => {}
         }
-        let outcome = self.scan_readable(writes, readable.0, readable.1, direction, visit)?;
-        if outcome.is_continue() && readable != (begin, end) {
-            return Err(Code::ACCESSED_UNREADABLE);
-        }
-        Ok(())
+        let outcome = self.walk_readable(writes, readable.0, readable.1, direction, step)?;
+        Ok(match met {
+            _ if outcome.is_break() => Walked::Broken,
+            Some(met) => Walked::Unreadable(met.to_vec()),
+            None => Walked::Through,
+        })
     }
 
     /// Visits rows without the transaction's writes: stored ones, and system keys that are made up.
@@ -83,6 +131,7 @@ impl Merged<'_> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
+        self.looked.set(true);
         if !system::is_touched(begin, end) {
             return self.scan_stored(begin, end, direction, visit);
         }
@@ -92,7 +141,7 @@ impl Merged<'_> {
         }
         for ((begin, end), place) in &pieces {
             let outcome = match place {
-                Some(place) => place.scan((begin, end), self.view.version()?, direction, visit),
+                Some(place) => place.scan((begin, end), self.view?.version()?, direction, visit),
                 None => self.scan_stored(begin, end, direction, visit)?,
             };
             if outcome.is_break() {
@@ -109,16 +158,17 @@ impl Merged<'_> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.view.scan(begin, end, direction, self.want, visit)
+        self.looked.set(true);
+        self.view?.scan(begin, end, direction, self.want, visit)
     }
 
-    fn scan_readable(
+    fn walk_readable(
         &self,
         writes: &WriteMap,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        visit: Visit<'_>,
+        step: Step<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut segments = segments(writes, begin, end);
         if direction == Direction::Backward {
@@ -131,9 +181,9 @@ impl Merged<'_> {
                 Direction::Backward => own.next_back(),
             };
             let outcome = if is_cleared {
-                merge_rest(next_own(), &mut next_own, visit)
+                merge_rest(next_own(), &mut next_own, step)?
             } else {
-                self.merge(&begin, &end, direction, &mut next_own, visit)?
+                self.merge((&begin, &end), direction, &mut next_own, step)?
             };
             if outcome.is_break() {
                 return Ok(outcome);
@@ -142,61 +192,97 @@ impl Merged<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Merges stored rows and own writes of a range in which nothing is cleared.
+    /// Merges stored rows and own writes of a range in which nothing is cleared. The database is not looked at before
+    /// something comes that the transaction has not itself set.
     fn merge<'w>(
         &self,
-        begin: &[u8],
-        end: &[u8],
+        (begin, end): (&[u8], &[u8]),
         direction: Direction,
         next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
-        visit: Visit<'_>,
+        step: Step<'_>,
     ) -> Result<ControlFlow<()>> {
+        let (mut begin, mut end) = (begin.to_vec(), end.to_vec());
         let mut own = next_own();
-        let outcome = self.scan_base(begin, end, direction, &mut |key, value| {
-            while let Some((own_key, writes)) = own {
-                let order = match direction {
-                    Direction::Forward => own_key.cmp(key),
-                    Direction::Backward => key.cmp(own_key),
-                };
-                if order == Ordering::Greater {
-                    break;
-                }
-                own = next_own();
-                let stored = (order == Ordering::Equal).then(|| value.to_vec());
-                visit_own(own_key, writes, stored, visit)?;
-                if order == Ordering::Equal {
-                    return ControlFlow::Continue(());
-                }
+        while let Some((key, writes)) = own.filter(|(_, writes)| !writes.is_dependent()) {
+            match direction {
+                Direction::Forward if key == begin => begin = key_after(key),
+                Direction::Backward if key_after(key) == end => end = key.to_vec(),
+                _ => break,
             }
-            visit(key, value)
+            own = next_own();
+            if visit_own(key, writes, None, step)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        if begin >= end {
+            return Ok(ControlFlow::Continue(()));
+        }
+        let mut failure = None;
+        let outcome = self.scan_base(&begin, &end, direction, &mut |key, value| {
+            let merged = merge_row(key, value, direction, &mut own, next_own, step);
+            merged.unwrap_or_else(|code| {
+                failure = Some(code);
+                ControlFlow::Break(())
+            })
         })?;
-        if outcome.is_break() {
+        match failure {
+            Some(code) => Err(code),
+            None if outcome.is_break() => Ok(outcome),
+            None => merge_rest(own, next_own, step),
+        }
+    }
+}
+
+/// Visits the own writes up to a stored row, and the row, if none of them is in its place.
+fn merge_row<'w>(
+    key: &[u8],
+    value: &[u8],
+    direction: Direction,
+    own: &mut Option<(&'w [u8], &'w KeyWrites)>,
+    next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
+    step: Step<'_>,
+) -> Result<ControlFlow<()>> {
+    while let Some((own_key, writes)) = *own {
+        let order = match direction {
+            Direction::Forward => own_key.cmp(key),
+            Direction::Backward => key.cmp(own_key),
+        };
+        if order == Ordering::Greater {
+            break;
+        }
+        *own = next_own();
+        let stored = (order == Ordering::Equal).then(|| value.to_vec());
+        let outcome = visit_own(own_key, writes, stored, step)?;
+        if outcome.is_break() || order == Ordering::Equal {
             return Ok(outcome);
         }
-        Ok(merge_rest(own, next_own, visit))
     }
+    Ok(step(key, Some(value)))
 }
 
 /// Visits own writes under which nothing is stored.
 fn merge_rest<'w>(
     first: Option<(&'w [u8], &'w KeyWrites)>,
     next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
-    visit: Visit<'_>,
-) -> ControlFlow<()> {
+    step: Step<'_>,
+) -> Result<ControlFlow<()>> {
     let mut own = first;
     while let Some((key, writes)) = own {
-        visit_own(key, writes, None, visit)?;
+        if visit_own(key, writes, None, step)?.is_break() {
+            return Ok(ControlFlow::Break(()));
+        }
         own = next_own();
     }
-    ControlFlow::Continue(())
+    Ok(ControlFlow::Continue(()))
 }
 
-fn visit_own(key: &[u8], writes: &KeyWrites, stored: Option<Vec<u8>>, visit: Visit<'_>) -> ControlFlow<()> {
-    let Ok::<_, std::convert::Infallible>(value) = writes.value(|| Ok(stored));
-    match value {
-        Some(value) => visit(key, &value),
-        None => ControlFlow::Continue(()),
-    }
+fn visit_own(
+    key: &[u8],
+    writes: &KeyWrites,
+    stored: Option<Vec<u8>>,
+    step: Step<'_>,
+) -> Result<ControlFlow<()>> {
+    Ok(step(key, writes.value(stored)?.as_deref()))
 }
 
 /// `[begin, end)` cut where clears begin and end, in key order, and whether each piece is cleared.

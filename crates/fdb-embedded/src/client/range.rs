@@ -11,6 +11,9 @@ use crate::rows::{Direction, RowSet, Want};
 /// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
 pub(super) const ROW_OVERHEAD: usize = 24;
 
+/// End of all keys that are stored.
+const SYSTEM_END: &[u8] = b"\xff\xff";
+
 /// Byte targets of the iterator mode, by iteration; the last stays.
 const ITERATOR_BYTES: [usize; 10] =
     [4_096, 6_144, 9_216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000];
@@ -25,14 +28,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The limits that the C API's arguments amount to.
+    /// The limits that the C API's arguments amount to; whether negative ones are valid is checked elsewhere.
     pub fn new(rows: i32, target_bytes: i32, mode: i32, iteration: i32) -> Result<Limits> {
-        let limit = |given: i32| match given {
-            0 | -1 => Ok(None),
-            1.. => Ok(usize::try_from(given).ok()),
-            _ => Err(Code::RANGE_LIMITS_INVALID),
-        };
-        let (rows, given) = (limit(rows)?, limit(target_bytes)?);
+        let is_open = |given: i32| matches!(given, 0 | -1);
+        let is_unlimited = is_open(rows) && is_open(target_bytes);
+        let limit = |given: i32| usize::try_from(given).ok().filter(|limit| *limit > 0);
+        let (rows, given) = (limit(rows), limit(target_bytes));
         let by_mode = match mode {
             -2 | 4 => Some(80_000),
             -1 => {
@@ -40,7 +41,7 @@ impl Limits {
                 let step = step.ok_or(Code::CLIENT_INVALID_OPERATION)?;
                 Some(ITERATOR_BYTES[step.min(ITERATOR_BYTES.len() - 1)])
             }
-            0 if rows.is_none() && given.is_none() => return Err(Code::EXACT_MODE_WITHOUT_LIMITS),
+            0 if is_unlimited => return Err(Code::EXACT_MODE_WITHOUT_LIMITS),
             0 => None,
             1 => Some(256),
             2 => Some(1_000),
@@ -77,13 +78,15 @@ pub struct RangeRead {
     pub direction: Direction,
 }
 
-/// The rows of a range read and what they depended on.
-#[derive(Debug)]
-pub struct RangeResult {
+/// The rows of a range read, and what it ran into.
+#[derive(Debug, Default)]
+pub struct Found {
     /// The rows.
     pub rows: RowSet,
-    /// A write in one of these by another transaction could have changed the rows.
-    pub conflicts: Vec<KeyRange>,
+    /// A bound ran out of keys at the beginning.
+    pub to_begin: bool,
+    /// A bound ran out of keys at the end.
+    pub through_end: bool,
 }
 
 impl RangeRead {
@@ -94,37 +97,134 @@ impl RangeRead {
     }
 
     /// Reads; keys stay below `max`.
-    pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<RangeResult> {
-        let (begin, end) = self.bounds(merged, max)?;
-        let rows = read_rows(merged, &begin, end.as_slice().min(max), self.limits, self.direction)?;
-        let conflicts = self.conflicts(begin, end, &rows);
-        Ok(RangeResult { rows, conflicts })
-    }
-
-    /// The keys that the bounds stand for.
-    pub(super) fn bounds(&self, merged: &Merged<'_>, max: &[u8]) -> Result<KeyRange> {
-        let bound = |selector: &Selector| {
-            if selector.is_plain() { Ok(selector.key.clone()) } else { selector.resolve(merged, max) }
+    pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<Found> {
+        let (begin, end) = (self.begin.place(merged, max)?, self.end.place(merged, max)?);
+        let mut found = Found {
+            rows: RowSet::default(),
+            to_begin: begin.before_begin || end.before_begin,
+            through_end: begin.after_end || end.after_end,
         };
-        Ok((bound(&self.begin)?, bound(&self.end)?))
+        if begin.left >= end.left && begin.key >= end.key {
+            return Ok(Found::default());
+        }
+        if (!begin.is_stuck() && begin.key == max) || (!end.is_stuck() && end.key.is_empty()) {
+            return Ok(found);
+        }
+        let (near, far) = match self.direction {
+            Direction::Forward => (&begin, &end),
+            Direction::Backward => (&end, &begin),
+        };
+        if near.is_stuck() || (far.is_stuck() && begin.key > end.key) {
+            return Err(Code::ACCESSED_UNREADABLE);
+        }
+        // With a bound that is not known the read goes on until as many rows lie between its last row and what cannot
+        // be read that the bound lies beyond it too.
+        let (from, to, beyond) = match self.direction {
+            Direction::Forward if far.is_stuck() => (begin.key.as_slice(), max, 1 - end.offset),
+            Direction::Backward if far.is_stuck() => (&[][..], end.key.as_slice(), begin.offset - 1),
+            _ => (begin.key.as_slice(), end.key.as_slice(), 0),
+        };
+        found.rows = read_beyond(merged, (from, to.min(max)), self.limits, self.direction, beyond)?;
+        match self.direction {
+            Direction::Forward => found.through_end &= !found.rows.more,
+            Direction::Backward => found.to_begin &= !found.rows.more,
+        }
+        Ok(found)
     }
 
-    /// The range read, as far as it was read, and what each bound was found by.
-    pub(super) fn conflicts(&self, mut begin: Vec<u8>, mut end: Vec<u8>, rows: &RowSet) -> Vec<KeyRange> {
-        let bounds = [(&self.begin, &begin), (&self.end, &end)];
-        let searched = bounds.into_iter().filter(|(selector, _)| !selector.is_plain());
-        let mut conflicts: Vec<KeyRange> =
-            searched.map(|(selector, resolved)| selector.conflict_range(resolved)).collect();
-        if rows.more
-            && let Some((last, _)) = rows.iter().next_back()
-        {
+    /// The range with whose writes the read conflicts, as FoundationDB reckons it.
+    pub fn conflict(&self, found: &Found, max: &[u8]) -> KeyRange {
+        let (begin, end) = (&self.begin, &self.end);
+        let is_forward = self.direction == Direction::Forward;
+        let (mut from, mut to) =
+            (begin.key.clone().min(end.key.clone()), begin.key.clone().max(end.key.clone()));
+        if found.rows.more && begin.key < end.key {
+            // Nothing behind the last row can change what was returned.
             match self.direction {
-                Direction::Forward => end = key_after(last),
-                Direction::Backward => begin = last.to_vec(),
+                Direction::Forward if end.offset > 0 => to.clone_from(&begin.key),
+                Direction::Backward if begin.offset <= 1 => from.clone_from(&end.key),
+                _ => {}
             }
         }
-        conflicts.push((begin, end));
-        conflicts
+        if found.to_begin && begin.offset <= 0 {
+            from.clear();
+        }
+        if found.through_end && end.offset > 0 {
+            to = max.to_vec();
+        }
+        if let Some((lowest, highest)) = extremes(&found.rows) {
+            if (!is_forward || begin.offset <= 0) && lowest < from.as_slice() {
+                from = lowest.to_vec();
+            }
+            if (is_forward || end.offset > 0) && to.as_slice() <= highest {
+                to = key_after(highest);
+            }
+        }
+        (from, to)
+    }
+
+    /// The same for a transaction that does not read its own writes, for which FoundationDB reckons otherwise.
+    pub fn plain_conflict(&self, found: &Found) -> KeyRange {
+        let (begin, end) = (&self.begin, &self.end);
+        let (is_reverse, more) = (self.direction == Direction::Backward, found.rows.more);
+        let begins_at_key = (!is_reverse || !more || begin.offset > 1) && begin.offset > 0;
+        let ends_at_key = (is_reverse || !more || end.offset <= 0) && end.offset <= 1;
+        let mut from = match extremes(&found.rows) {
+            _ if found.to_begin => Vec::new(),
+            Some((lowest, _)) if !begins_at_key => lowest.to_vec(),
+            _ => begin.key.clone(),
+        };
+        if end.offset > begin.offset && end.key < from {
+            from.clone_from(&end.key);
+        }
+        let mut to = match extremes(&found.rows) {
+            _ if found.through_end => SYSTEM_END.to_vec(),
+            Some((_, highest)) if !ends_at_key => key_after(highest),
+            _ => end.key.clone(),
+        };
+        if begin.offset < end.offset && begin.key > to {
+            to.clone_from(&begin.key);
+        }
+        (from, to)
+    }
+}
+
+/// The lowest and the highest key of rows, whatever their direction.
+fn extremes(rows: &RowSet) -> Option<(&[u8], &[u8])> {
+    let (first, last) = (rows.get(0)?.0, rows.iter().next_back()?.0);
+    Some((first.min(last), first.max(last)))
+}
+
+impl Selector {
+    /// The key that the selector names.
+    pub fn resolve(&self, merged: &Merged<'_>, max: &[u8]) -> Result<Vec<u8>> {
+        let limits = Limits { rows: Some(1), bytes: None };
+        let read = if self.offset > 0 {
+            let (begin, end) = (self.clone(), Selector::at(max));
+            RangeRead { begin, end, limits, direction: Direction::Forward }
+        } else {
+            RangeRead { begin: Selector::at(b""), end: self.next(), limits, direction: Direction::Backward }
+        };
+        let found = read.run(merged, max)?;
+        let row = found.rows.get(0).map(|(key, _)| key.to_vec());
+        Ok(match self.offset {
+            1.. if found.to_begin => Vec::new(),
+            1.. if found.through_end => max.to_vec(),
+            1.. => row.unwrap_or_else(|| max.to_vec()),
+            _ if found.through_end => max.to_vec(),
+            _ if found.to_begin => Vec::new(),
+            _ => row.unwrap_or_default(),
+        })
+    }
+
+    /// What a read of the resolved key conflicts with.
+    #[must_use]
+    pub fn conflict_range(&self, resolved: &[u8]) -> KeyRange {
+        if self.offset >= 1 {
+            (self.key.clone(), key_after(resolved))
+        } else {
+            (resolved.to_vec(), self.key.clone())
+        }
     }
 }
 
@@ -136,16 +236,30 @@ pub(super) fn read_rows(
     limits: Limits,
     direction: Direction,
 ) -> Result<RowSet> {
+    read_beyond(merged, (begin, end), limits, direction, 0)
+}
+
+/// The rows of a range up to the limits, which must be followed by `beyond` more.
+fn read_beyond(
+    merged: &Merged<'_>,
+    (begin, end): (&[u8], &[u8]),
+    limits: Limits,
+    direction: Direction,
+    beyond: i64,
+) -> Result<RowSet> {
     let mut rows = RowSet::default();
-    let mut bytes = 0;
+    let (mut bytes, mut behind) = (0, 0);
     let merged = Merged { want: limits.want(), ..*merged };
     merged.scan(begin, end, direction, &mut |key, value| {
-        rows.push(key, value);
-        bytes += key.len() + value.len() + ROW_OVERHEAD;
-        let full = limits.rows.is_some_and(|limit| rows.len() >= limit)
-            || limits.bytes.is_some_and(|limit| bytes >= limit);
-        rows.more = full;
-        if full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if rows.more {
+            behind += 1;
+        } else {
+            rows.push(key, value);
+            bytes += key.len() + value.len() + ROW_OVERHEAD;
+            rows.more = limits.rows.is_some_and(|limit| rows.len() >= limit)
+                || limits.bytes.is_some_and(|limit| bytes >= limit);
+        }
+        if rows.more && behind >= beyond { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(rows)
 }
@@ -163,7 +277,6 @@ mod tests {
         assert_eq!(bytes(-1, 0), Err(Code::CLIENT_INVALID_OPERATION));
         assert_eq!(bytes(0, 0), Err(Code::EXACT_MODE_WITHOUT_LIMITS));
         assert_eq!(bytes(9, 0), Err(Code::CLIENT_INVALID_OPERATION));
-        assert_eq!(Limits::new(-2, 0, 0, 0), Err(Code::RANGE_LIMITS_INVALID));
         assert_eq!(Limits::new(5, 300, 1, 0), Ok(Limits { rows: Some(5), bytes: Some(256) }));
     }
 }

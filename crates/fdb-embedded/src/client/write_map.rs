@@ -5,6 +5,7 @@ use std::ops::Bound::{Excluded, Included};
 
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
 /// Where the value of a written key starts from, before the operations on top of it.
@@ -20,8 +21,13 @@ enum Base {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Op {
+    /// On top of an operation whose value is not known before the commit.
+    Set(Vec<u8>),
     Atomic(AtomicOp, Vec<u8>),
-    StampedValue { value: Vec<u8>, offset: usize },
+    StampedValue {
+        value: Vec<u8>,
+        offset: usize,
+    },
 }
 
 /// All writes to one key.
@@ -38,47 +44,101 @@ impl KeyWrites {
         self.base == Base::Snapshot
     }
 
-    /// The value over `stored`, the one in the database, which is asked for only if it matters.
-    pub fn value<E>(
-        &self,
-        stored: impl FnOnce() -> Result<Option<Vec<u8>>, E>,
-    ) -> Result<Option<Vec<u8>>, E> {
+    /// The value over `stored`, the one in the database. A value that still lacks its versionstamp is as it was given,
+    /// place included; an operation on top of one fails, as it does in FoundationDB.
+    pub fn value(&self, stored: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let mut value = match &self.base {
-            Base::Snapshot => stored()?,
+            Base::Snapshot => stored,
             Base::Absent => None,
             Base::Value(value) => Some(value.clone()),
         };
+        let mut lacks_stamp = false;
         for op in &self.ops {
             value = match op {
+                Op::Set(value) => Some(value.clone()),
+                Op::Atomic(..) if lacks_stamp => return Err(Code::OPERATION_FAILED),
                 Op::Atomic(op, operand) => op.apply(value.as_deref(), operand),
-                Op::StampedValue { value, .. } => Some(value.clone()),
+                Op::StampedValue { value, offset } => Some(template(value, *offset)),
             };
+            lacks_stamp = matches!(op, Op::StampedValue { .. });
         }
         Ok(value)
     }
+
+    fn set(&mut self, value: &[u8]) {
+        *self = KeyWrites { base: Base::Value(value.to_vec()), ops: Vec::new() };
+    }
+
+    /// Adds an operation, put together with what is there where that comes to the same.
+    fn atomic(&mut self, op: AtomicOp, operand: &[u8]) {
+        let known = match &self.base {
+            Base::Absent => Some(None),
+            Base::Value(value) => Some(Some(value.as_slice())),
+            Base::Snapshot => None,
+        };
+        match (known, self.ops.last_mut()) {
+            (Some(value), None) => self.base = op.apply(value, operand).map_or(Base::Absent, Base::Value),
+            (_, Some(Op::Atomic(last, first))) if *last == op && op.is_chain(first, operand) => {
+                *first = op.apply(Some(first), operand).unwrap_or_default();
+            }
+            _ => self.ops.push(Op::Atomic(op, operand.to_vec())),
+        }
+    }
+
+    fn mutations(&self, key: &[u8]) -> impl Iterator<Item = Mutation> {
+        let base = match &self.base {
+            Base::Value(value) => Some(Mutation::Set { key: key.to_vec(), value: value.clone() }),
+            Base::Absent | Base::Snapshot => None,
+        };
+        let ops = self.ops.iter().cloned().map(|op| match op {
+            Op::Set(value) => Mutation::Set { key: key.to_vec(), value },
+            Op::Atomic(op, operand) => Mutation::Atomic { op, key: key.to_vec(), operand },
+            Op::StampedValue { value, offset } => Mutation::StampedValue { key: key.to_vec(), value, offset },
+        });
+        base.into_iter().chain(ops)
+    }
+}
+
+/// A key that gets a versionstamp on commit.
+#[derive(Debug, Clone)]
+struct StampedKey {
+    key: Vec<u8>,
+    offset: usize,
+    value: Vec<u8>,
 }
 
 /// The writes of a transaction. Later ones replace or build on earlier ones.
 #[derive(Debug, Default, Clone)]
 pub struct WriteMap {
     keys: BTreeMap<Vec<u8>, KeyWrites>,
-    /// Keys that get a versionstamp on commit, with the place of the stamp.
-    stamped: BTreeMap<(Vec<u8>, usize), Vec<u8>>,
+    /// By the template with the lowest possible stamp, which is where a clear finds them.
+    stamped: BTreeMap<Vec<u8>, StampedKey>,
     cleared: RangeSet,
     /// Where a read would need the versionstamp that only the commit gives.
     unreadable: RangeSet,
+    /// What is sent before everything else: what was written where a stamped key may come to lie, and all writes of
+    /// a transaction that does not read its own.
+    early: Vec<Mutation>,
 }
 
 impl WriteMap {
     /// True before the first write.
     pub fn is_empty(&self) -> bool {
-        self.keys.is_empty() && self.stamped.is_empty() && self.cleared.is_empty()
+        self.keys.is_empty() && self.stamped.is_empty() && self.cleared.is_empty() && self.early.is_empty()
     }
 
-    /// Sets a key.
+    /// Adds a write that no read of the transaction is to see.
+    pub fn send(&mut self, mutation: Mutation) {
+        self.early.push(mutation);
+    }
+
+    /// Sets a key. One that cannot be read stays so.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
-        let writes = KeyWrites { base: Base::Value(value.to_vec()), ops: Vec::new() };
-        self.keys.insert(key.to_vec(), writes);
+        let is_unreadable = self.unreadable.contains(key);
+        match self.keys.get_mut(key) {
+            Some(writes) if is_unreadable => writes.ops.push(Op::Set(value.to_vec())),
+            _ => self.entry(key).set(value),
+        }
     }
 
     /// Clears `[begin, end)`.
@@ -88,41 +148,66 @@ impl WriteMap {
         }
         let range = begin.to_vec()..end.to_vec();
         self.keys.extract_if(range.clone(), |_, _| true).for_each(drop);
-        self.stamped.retain(|(key, _), _| !range.contains(key));
+        self.stamped.extract_if(range, |_, _| true).for_each(drop);
         self.cleared.insert(begin.to_vec(), end.to_vec());
         self.unreadable.remove(begin, end);
     }
 
     /// Applies an atomic operation; at once, if the value does not depend on the database.
     pub fn atomic(&mut self, op: AtomicOp, key: &[u8], operand: &[u8]) {
+        let is_unreadable = self.unreadable.contains(key);
         let writes = self.entry(key);
-        let value = match (&writes.base, writes.ops.is_empty()) {
-            (Base::Absent, true) => op.apply(None, operand),
-            (Base::Value(value), true) => op.apply(Some(value), operand),
-            _ => return writes.ops.push(Op::Atomic(op, operand.to_vec())),
-        };
-        match value {
-            Some(value) => writes.base = Base::Value(value),
-            None => {
-                self.keys.remove(key);
-                self.cleared.insert_key(key);
-            }
+        if is_unreadable {
+            return writes.ops.push(Op::Atomic(op, operand.to_vec()));
+        }
+        writes.atomic(op, operand);
+        if writes.base == Base::Absent {
+            // Read as nothing, though selectors go on counting it, as FoundationDB's do.
+            self.cleared.insert_key(key);
         }
     }
 
     /// Sets `key` to a value whose ten bytes at `offset` become the versionstamp.
     pub fn set_stamped_value(&mut self, key: &[u8], value: &[u8], offset: usize) {
-        let op = Op::StampedValue { value: value.to_vec(), offset };
-        self.entry(key).ops.push(op);
+        let is_unreadable = self.unreadable.contains(key);
+        let writes = self.entry(key);
+        if !is_unreadable || writes.ops.is_empty() && writes.is_dependent() {
+            *writes = KeyWrites { base: Base::Absent, ops: Vec::new() };
+        }
+        writes.ops.push(Op::StampedValue { value: value.to_vec(), offset });
         self.unreadable.insert_key(key);
     }
 
     /// Sets a key whose ten bytes at `offset` become the versionstamp. No read at or above `read_version` can tell
-    /// which key that will be.
-    pub fn set_stamped_key(&mut self, key: &[u8], offset: usize, value: &[u8], read_version: i64) {
-        self.stamped.insert((key.to_vec(), offset), value.to_vec());
+    /// which key that will be, among those below `max`. What was written there is on its way before.
+    pub fn set_stamped_key(
+        &mut self,
+        key: &[u8],
+        offset: usize,
+        value: &[u8],
+        (read_version, max): (i64, &[u8]),
+    ) {
         let (begin, end) = stamped_range(key, offset, read_version);
-        self.unreadable.insert(begin, end);
+        let place = template(&begin, offset);
+        let end = end.as_slice().min(max);
+        self.send_early(&begin, end);
+        self.unreadable.insert(begin, end.to_vec());
+        self.stamped.insert(place, StampedKey { key: key.to_vec(), offset, value: value.to_vec() });
+    }
+
+    fn send_early(&mut self, begin: &[u8], end: &[u8]) {
+        if begin >= end {
+            return;
+        }
+        let clears = self.cleared.intersecting(begin, end).map(|(b, e)| (b.max(begin), e.min(end)));
+        let clears = clears.map(|(b, e)| Mutation::ClearRange { begin: b.to_vec(), end: e.to_vec() });
+        self.early.extend(clears);
+        self.cleared.remove(begin, end);
+        let range = begin.to_vec()..end.to_vec();
+        let keys: Vec<_> = self.keys.extract_if(range.clone(), |_, _| true).collect();
+        let stamped: Vec<_> = self.stamped.extract_if(range, |_, _| true).collect();
+        self.early
+            .extend(in_key_order(keys.iter().map(|(k, w)| (k, w)), stamped.iter().map(|(k, s)| (k, s))));
     }
 
     fn entry(&mut self, key: &[u8]) -> &mut KeyWrites {
@@ -147,7 +232,12 @@ impl WriteMap {
 
     /// The ranges in which the keys lie that get a versionstamp.
     pub fn stamped_ranges(&self, read_version: i64) -> impl Iterator<Item = KeyRange> {
-        self.stamped.keys().map(move |(key, offset)| stamped_range(key, *offset, read_version))
+        let early = self.early.iter().filter_map(|mutation| match mutation {
+            Mutation::StampedKey { key, offset, .. } => Some((key, *offset)),
+            _ => None,
+        });
+        let stamped = self.stamped.values().map(|stamped| (&stamped.key, stamped.offset));
+        early.chain(stamped).map(move |(key, offset)| stamped_range(key, offset, read_version))
     }
 
     /// What has been cleared.
@@ -182,32 +272,80 @@ impl WriteMap {
                 parts.remove(key, &after);
             }
         }
+        let stamped = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
+        for (place, _) in stamped.into_iter().flatten() {
+            parts.remove(place, &key_after(place));
+        }
         parts
     }
 
-    /// The changes in the order in which the storage applies them: clears, then keys, then stamped keys.
+    /// The changes in the order in which the storage applies them: early ones, clears, then keys in order.
     pub fn mutations(&self) -> Vec<Mutation> {
-        let mut mutations = Vec::with_capacity(self.cleared.len() + self.keys.len() + self.stamped.len());
+        let mut mutations = self.early.clone();
         for (begin, end) in self.cleared.iter() {
             mutations.push(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });
         }
-        for (key, writes) in &self.keys {
-            if let Base::Value(value) = &writes.base {
-                mutations.push(Mutation::Set { key: key.clone(), value: value.clone() });
-            }
-            mutations.extend(writes.ops.iter().cloned().map(|op| match op {
-                Op::Atomic(op, operand) => Mutation::Atomic { op, key: key.clone(), operand },
-                Op::StampedValue { value, offset } => {
-                    Mutation::StampedValue { key: key.clone(), value, offset }
-                }
-            }));
-        }
-        for ((key, offset), value) in &self.stamped {
-            let (key, value) = (key.clone(), value.clone());
-            mutations.push(Mutation::StampedKey { key, offset: *offset, value });
-        }
+        mutations.extend(in_key_order(&self.keys, &self.stamped));
         mutations
     }
+
+    /// Bytes of what FoundationDB's client would send: there a key with writes of its own parts the clear around it.
+    pub fn sent_size(&self) -> i64 {
+        let early = self.early.iter().map(sent_size).sum::<i64>();
+        let single = in_key_order(&self.keys, &self.stamped).iter().map(sent_size).sum::<i64>();
+        let absent =
+            self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
+        let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
+        let mut clears = 0;
+        for (begin, end) in self.cleared.iter() {
+            let mut at = begin.to_vec();
+            for (key, _) in self.range(begin, end) {
+                if at.as_slice() < key {
+                    clears += clear_size(&at, key);
+                }
+                at = key_after(key);
+            }
+            if at.as_slice() < end {
+                clears += clear_size(&at, end);
+            }
+        }
+        early + single + absent + clears
+    }
+}
+
+/// The changes of single keys, where a stamped key's place is that of its template.
+fn in_key_order<'w>(
+    keys: impl IntoIterator<Item = (&'w Vec<u8>, &'w KeyWrites)>,
+    stamped: impl IntoIterator<Item = (&'w Vec<u8>, &'w StampedKey)>,
+) -> Vec<Mutation> {
+    let keys = keys.into_iter().flat_map(|(key, writes)| writes.mutations(key).map(move |m| (key, m)));
+    let stamped = stamped.into_iter().map(|(place, s)| {
+        (place, Mutation::StampedKey { key: s.key.clone(), offset: s.offset, value: s.value.clone() })
+    });
+    let mut all: Vec<(&Vec<u8>, Mutation)> = keys.chain(stamped).collect();
+    all.sort_by_key(|(place, _)| *place);
+    all.into_iter().map(|(_, mutation)| mutation).collect()
+}
+
+/// What each mutation takes beside its keys and values, bytes.
+const MUTATION_OVERHEAD: usize = 44;
+/// The place of a versionstamp takes so many bytes.
+const PLACE_LEN: usize = 4;
+
+fn sent_size(mutation: &Mutation) -> i64 {
+    let is_stamped = matches!(mutation, Mutation::StampedKey { .. } | Mutation::StampedValue { .. });
+    let place = if is_stamped { PLACE_LEN } else { 0 };
+    i64::try_from(MUTATION_OVERHEAD + mutation.payload_len() + place).unwrap_or(i64::MAX / 4)
+}
+
+fn clear_size(begin: &[u8], end: &[u8]) -> i64 {
+    i64::try_from(MUTATION_OVERHEAD + begin.len() + end.len()).unwrap_or(i64::MAX / 4)
+}
+
+/// What is to be stamped as the client gave it: followed by the place of the stamp.
+fn template(bytes: &[u8], offset: usize) -> Vec<u8> {
+    let offset = u32::try_from(offset).expect("it was given as four bytes");
+    [bytes, &offset.to_le_bytes()].concat()
 }
 
 /// Where `key` may be once its versionstamp, which is above `read_version`, is known.
@@ -226,7 +364,7 @@ mod tests {
 
     fn value(map: &WriteMap, key: &[u8], stored: Option<&[u8]>) -> Option<Vec<u8>> {
         match map.get(key) {
-            Some(writes) => writes.value(|| Ok::<_, ()>(stored.map(<[u8]>::to_vec))).unwrap(),
+            Some(writes) => writes.value(stored.map(<[u8]>::to_vec)).unwrap(),
             None if map.cleared().contains(key) => None,
             None => stored.map(<[u8]>::to_vec),
         }
@@ -260,7 +398,7 @@ mod tests {
     fn a_stamped_key_is_unreadable_from_the_read_version_on_until_cleared() {
         let mut map = WriteMap::default();
         let key = [&b"q"[..], &[0xff; 10], b"\0\x01"].concat();
-        map.set_stamped_key(&key, 1, b"v", 5);
+        map.set_stamped_key(&key, 1, b"v", (5, b"\xff"));
         let at = |version: i64| [&b"q"[..], &version.to_be_bytes(), &[0, 0, 0, 1]].concat();
         assert!(!map.unreadable().contains(&at(4)));
         assert!(map.unreadable().contains(&at(5)) && map.unreadable().contains(&key));

@@ -36,17 +36,28 @@ impl AtomicOp {
     pub fn from_code(code: i32) -> Option<AtomicOp> {
         Some(match code {
             2 => Self::Add,
-            6 => Self::And,
+            6 | 19 => Self::And,
             7 => Self::Or,
             8 => Self::Xor,
             9 => Self::AppendIfFits,
             12 => Self::Max,
-            13 => Self::Min,
+            13 | 18 => Self::Min,
             16 => Self::ByteMin,
             17 => Self::ByteMax,
             20 => Self::CompareAndClear,
             _ => return None,
         })
+    }
+
+    /// Does this operation with `first` and then with `second` come to it with `first` and `second` put together? FoundationDB's client
+    /// puts them together where it does.
+    #[must_use]
+    pub fn is_chain(self, first: &[u8], second: &[u8]) -> bool {
+        match self {
+            Self::CompareAndClear => false,
+            Self::And | Self::AppendIfFits | Self::ByteMin | Self::ByteMax => true,
+            Self::Add | Self::Or | Self::Xor | Self::Max | Self::Min => first.len() == second.len(),
+        }
     }
 
     /// The mutation type code of the C API.

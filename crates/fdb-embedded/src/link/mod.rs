@@ -191,6 +191,14 @@ impl Link {
         }
     }
 
+    /// A new read version, if the engine is this process's.
+    pub fn version_here(&self) -> Option<i64> {
+        match self.now() {
+            Now::Host(engine) => Some(engine.read().version),
+            Now::Guest(_) | Now::Unsettled | Now::Failed(_) => None,
+        }
+    }
+
     /// Calls `then` when there is a host, or it is known that there will be none.
     pub fn when_settled(&self, then: Then) {
         if let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read() {

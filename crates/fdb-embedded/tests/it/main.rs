@@ -3,7 +3,6 @@
 //! | file | what |
 //! |---|---|
 //! | `transactions` | each promise by name |
-//! | `model` | random programs against a plain map |
 //! | `mapped` | mapped range reads |
 //! | `options` | values of options, and what they do |
 //! | `sizes` | sizes of ranges and where to split them |
@@ -19,7 +18,6 @@
 mod common;
 mod crash;
 mod mapped;
-mod model;
 mod options;
 mod processes;
 mod sizes;

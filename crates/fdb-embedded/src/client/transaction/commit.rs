@@ -36,6 +36,11 @@ impl Transaction {
 
     /// Commits what all reads so far have left.
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
+        state.phase = Phase::Used;
+        if let Some(code) = state.failed_read {
+            // It has not got as far as to refuse what hangs on it.
+            return Future::ready(Err(code));
+        }
         if let Err(code) = state.special.commit() {
             let refused = state.refused(code);
             drop(state);
@@ -45,7 +50,7 @@ impl Transaction {
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
-        let (mutations, base) = match Self::prepare(&mut state) {
+        let (mutations, base) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
             Err(code) => {
                 state.phase = Phase::Used;
@@ -72,13 +77,17 @@ impl Transaction {
         future
     }
 
-    fn prepare(state: &mut State) -> Result<(Vec<Mutation>, Base)> {
+    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, Base)> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
         let mutations = state.writes.mutations();
-        if state.commit_size(&mutations) > state.options.size_limit {
+        if state.commit_size() > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
+        }
+        if state.view.is_none() && state.chosen_version.is_none() {
+            // What has read nothing gets its read version now, and tells it when asked.
+            state.chosen_version = self.database.link().version_here();
         }
         let base = match (&state.view, state.chosen_version) {
             (_, Some(version)) => Base::Version(version),
@@ -162,11 +171,12 @@ impl Transaction {
     }
 
     /// Key future: the commit's versionstamp, ready with the commit. To be asked for before it.
-    pub fn get_versionstamp(&self) -> Arc<Future> {
+    pub fn get_versionstamp(self: &Arc<Self>) -> Arc<Future> {
         match self.open() {
             Ok(mut state) => {
                 let future = Future::pending();
                 state.stamps.push(Arc::clone(&future));
+                self.start_timer(&mut state);
                 future
             }
             Err(code) => Future::ready(Err(code)),
@@ -203,9 +213,11 @@ impl State {
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
-    fn commit_size(&self, mutations: &[Mutation]) -> i64 {
-        let mutations = mutations.iter().map(|m| 44 + i64::try_from(m.payload_len()).unwrap_or(i64::MAX / 4));
+    fn commit_size(&self) -> i64 {
+        if self.options.ryw_disabled {
+            return self.plain_size;
+        }
         let conflicts = self.reads.iter().chain(self.write_conflicts.iter());
-        mutations.sum::<i64>() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
+        self.writes.sent_size() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
     }
 }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Transaction;
-use super::reads::{RangeArguments, check_selector, range_read};
+use super::reads::{RangeArguments, check_limits, check_selector, range_read};
+use crate::client::merged::Merged;
 use crate::client::{mapped, special_keys};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -22,15 +23,16 @@ impl Transaction {
             let max = state.max_read_key();
             check_selector(&arguments.begin, max)?;
             check_selector(&arguments.end, max)?;
+            check_limits(&arguments)?;
             if read.is_empty() {
                 return Ok(Output::MappedRows(MappedRows::default()));
             }
             if arguments.snapshot || state.options.ryw_disabled {
                 return Err(Code::UNSUPPORTED_OPERATION);
             }
-            let mut stored = state.merged(&own.database, true)?;
-            stored.writes = None;
-            let result = mapped::run(&read, &mapper, &stored, max)?;
+            let result = state.look(&own.database, true, |merged| {
+                mapped::run(&read, &mapper, &Merged { writes: None, ..*merged }, max)
+            })?;
             if result.conflicts.iter().any(|(begin, end)| state.writes.touches(begin, end)) {
                 return Err(Code::MAPPED_RANGE_READS_WRITES);
             }

@@ -25,6 +25,7 @@ mod special;
 mod watch;
 mod writes;
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -40,7 +41,7 @@ use crate::future::{Future, Output};
 use crate::link::View;
 use crate::network::TimerId;
 use crate::options::TransactionOptions;
-use crate::range_set::{KeyRange, RangeSet};
+use crate::range_set::{KeyRange, RangeSet, key_after};
 use crate::rows::Want;
 
 pub use reads::RangeArguments;
@@ -78,6 +79,8 @@ struct State {
     deferred: Option<Code>,
     /// Something has been read from the database.
     has_read: bool,
+    /// A read that failed: the commit fails with the same.
+    failed_read: Option<Code>,
     /// Reads whose data is still to arrive.
     reading: Vec<Arc<Future>>,
     /// Reads of special keys that wait for them.
@@ -95,6 +98,9 @@ struct State {
     write_conflicts: RangeSet,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
+    /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
+    /// is put together.
+    plain_size: i64,
     watches: Vec<PendingWatch>,
     stamps: Vec<Arc<Future>>,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
@@ -116,6 +122,7 @@ impl State {
             dead: None,
             deferred: None,
             has_read: false,
+            failed_read: None,
             reading: Vec::new(),
             waiting_specials: Vec::new(),
             waiting_commit: None,
@@ -126,6 +133,7 @@ impl State {
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
             size: 0,
+            plain_size: 0,
             watches: Vec::new(),
             stamps: Vec::new(),
             outstanding: Vec::new(),
@@ -137,9 +145,10 @@ impl State {
         }
     }
 
-    /// Has the transaction read or written anything?
+    /// Has the transaction looked at the database, or written?
     fn is_touched(&self) -> bool {
-        self.has_read || !self.writes.is_empty() || !self.reads.is_empty()
+        let has_read = self.has_read || self.failed_read.is_some() || !self.reading.is_empty();
+        has_read || !self.writes.is_empty() || !self.write_conflicts.is_empty()
     }
 
     /// When the timeout option ends the transaction.
@@ -156,13 +165,20 @@ impl State {
         self.dead.map_or(Ok(()), Err)
     }
 
-    /// Fails when the transaction takes no further calls of the ordinary kind.
-    fn check_open(&mut self) -> Result<()> {
-        if self.phase == Phase::Used {
-            return Err(Code::USED_DURING_COMMIT);
-        }
-        self.check_alive()?;
+    /// Fails when a call has failed that could not say so.
+    fn check_deferred(&self) -> Result<()> {
         self.deferred.map_or(Ok(()), Err)
+    }
+
+    /// Fails once the commit has begun; unless the protection is disabled that is the end of the transaction, too.
+    fn check_unused(&mut self) -> Result<()> {
+        if self.phase == Phase::Open {
+            return Ok(());
+        }
+        if !self.options.used_during_commit_protection_disabled && self.check_alive().is_ok() {
+            self.dead = Some(Code::USED_DURING_COMMIT);
+        }
+        Err(Code::USED_DURING_COMMIT)
     }
 
     /// Keys below this may be read.
@@ -184,6 +200,11 @@ impl State {
         }
     }
 
+    /// The read version, if it is known by now.
+    fn known_read_version(&self) -> Option<i64> {
+        self.chosen_version.or_else(|| self.view.as_ref().and_then(View::known_version))
+    }
+
     /// The view at the read version, taken now if there is none yet.
     fn view(&mut self, database: &Database) -> Result<&View> {
         let view = match self.view.take() {
@@ -193,13 +214,55 @@ impl State {
         Ok(self.view.insert(view))
     }
 
-    /// What a read sees.
-    fn merged(&mut self, database: &Database, snapshot: bool) -> Result<Merged<'_>> {
-        self.view(database)?;
-        self.has_read = true;
+    /// Runs `read` over what reads see: everything, or with `snapshot` perhaps without the transaction's own writes. A
+    /// read that does not have to look at the database leaves the read version open.
+    fn look<T>(
+        &mut self,
+        database: &Database,
+        snapshot: bool,
+        read: impl FnOnce(&Merged<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let view = match &self.view {
+            Some(view) => Ok(view.clone()),
+            None => database.link().view(self.chosen_version),
+        };
         let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
-        let view = self.view.as_ref().ok_or(Code::INTERNAL_ERROR)?;
-        Ok(Merged { view, writes: own.then_some(&*self.writes), want: Want::default() })
+        let looked = Cell::new(false);
+        let writes = own.then_some(&*self.writes);
+        let result = read(&Merged {
+            view: view.as_ref().map_err(|code| *code),
+            writes,
+            want: Want::default(),
+            looked: &looked,
+        });
+        if looked.get()
+            && let Ok(view) = view
+        {
+            self.view.get_or_insert(view);
+            self.has_read |= result.is_ok();
+        }
+        result
+    }
+
+    /// Remembers that a read failed, so that the commit fails too.
+    fn spoil(&mut self, code: Code) -> Code {
+        if code != Code::MISSING {
+            self.failed_read.get_or_insert(code);
+        }
+        code
+    }
+
+    /// Remembers that one key was read.
+    fn add_key_read(&mut self, key: &[u8]) {
+        let size = conflict_size(key, key) + 1;
+        if self.options.ryw_disabled {
+            self.plain_size += size;
+        } else if self.writes.dependent_parts(key, &key_after(key)).is_empty() {
+            return;
+        } else {
+            self.size += size;
+        }
+        self.reads.insert_key(key);
     }
 
     /// Remembers what a read depended on, less what the transaction has itself overwritten.
@@ -207,14 +270,53 @@ impl State {
         if begin >= end {
             return;
         }
-        self.size += conflict_size(&begin, &end);
-        if self.writes.is_empty() || self.options.ryw_disabled {
+        if self.options.ryw_disabled {
             self.reads.insert(begin, end);
             return;
         }
-        for (begin, end) in self.writes.dependent_parts(&begin, &end) {
+        // FoundationDB counts the whole range for each of its parts.
+        let size = conflict_size(&begin, &end);
+        if self.writes.is_empty() && self.write_conflicts.is_empty() {
+            self.size += size;
+            self.reads.insert(begin, end);
+            return;
+        }
+        for (begin, end) in self.dependent_parts(&begin, &end) {
+            self.size += size;
             self.reads.insert(begin, end);
         }
+    }
+
+    /// The parts of a range that another transaction can spoil, cut where FoundationDB's own map of writes is: where
+    /// write conflict ranges begin and end, too.
+    fn dependent_parts(&self, begin: &[u8], end: &[u8]) -> Vec<KeyRange> {
+        let mut cuts: Vec<Vec<u8>> = Vec::new();
+        for (b, e) in self
+            .write_conflicts
+            .intersecting(begin, end)
+            .chain(self.writes.unreadable().intersecting(begin, end))
+        {
+            cuts.extend([b.to_vec(), e.to_vec()]);
+        }
+        for (key, writes) in self.writes.range(begin, end) {
+            if writes.is_dependent() {
+                cuts.extend([key.to_vec(), key_after(key)]);
+            }
+        }
+        cuts.sort_unstable();
+        let mut parts = Vec::new();
+        for (b, e) in self.writes.dependent_parts(begin, end).iter() {
+            let mut from = b;
+            let first = cuts.partition_point(|cut| cut.as_slice() <= b);
+            for cut in cuts[first..].iter().take_while(|cut| cut.as_slice() < e) {
+                if cut.as_slice() > from {
+                    parts.push((from.to_vec(), cut.clone()));
+                    from = cut;
+                }
+            }
+            parts.push((from.to_vec(), e.to_vec()));
+        }
+        parts
     }
 }
 
@@ -250,21 +352,28 @@ impl Transaction {
         Arc::new(Transaction { database: Arc::clone(database), state, generation })
     }
 
-    /// The state, for a call that may not come while a commit is under way. Such a call fails, and unless the
-    /// protection is disabled the commit fails with it.
+    /// The state, for a call that may not come once the commit has begun. Such a call fails, and unless the
+    /// protection is disabled everything that is pending fails with it.
     fn open(&self) -> Result<MutexGuard<'_, State>> {
-        let mut state = self.state.lock();
-        if let Err(code) = state.check_open() {
-            let spoils =
-                code == Code::USED_DURING_COMMIT && !state.options.used_during_commit_protection_disabled;
-            let spoiled = if spoils { state.outstanding.clone() } else { Vec::new() };
+        let state = self.state.lock();
+        state.check_deferred()?;
+        let state = self.unused(state)?;
+        self.alive(state)
+    }
+
+    fn alive<'s>(&self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
+        state.check_alive().map(|()| state)
+    }
+
+    fn unused<'s>(&self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
+        let was_dead = state.dead.is_some();
+        let Err(code) = state.check_unused() else { return Ok(state) };
+        if state.dead.is_some() && !was_dead {
+            let ended = self.end_pending(&mut state, code);
             drop(state);
-            for future in spoiled {
-                future.fail(Code::USED_DURING_COMMIT);
-            }
-            return Err(code);
+            ended.fail();
         }
-        Ok(state)
+        Err(code)
     }
 
     /// Runs a call that reads, while the transaction takes such calls. It may be run more than once: see `pending`.
@@ -275,11 +384,30 @@ impl Transaction {
         self.read(self.open(), call)
     }
 
-    /// Runs a call that has no way to report an error; the next one that has, does.
+    /// Like [`Transaction::apply`], for the calls that the commit does not end.
+    fn apply_always(&self, call: impl FnOnce(&mut State) -> Result<()>) {
+        let mut state = self.state.lock();
+        if state.deferred.is_none() {
+            state.deferred = call(&mut state).err();
+        }
+    }
+
+    /// Runs a call that has no way to report an error; the next one that has, does. It runs on a transaction that is
+    /// cancelled, too, but on none that has such an error already.
     fn apply(&self, call: impl FnOnce(&mut State) -> Result<()>) {
-        let Ok(mut state) = self.open() else { return };
-        if let Err(code) = call(&mut state) {
-            state.deferred.get_or_insert(code);
+        let state = self.state.lock();
+        if state.deferred.is_some() {
+            return;
+        }
+        match self.unused(state) {
+            Ok(mut state) => {
+                if let Err(code) = call(&mut state) {
+                    state.deferred = Some(code);
+                }
+            }
+            Err(code) => {
+                self.state.lock().deferred.get_or_insert(code);
+            }
         }
     }
 }

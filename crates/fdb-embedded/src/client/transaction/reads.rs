@@ -10,8 +10,7 @@ use crate::client::selector::Selector;
 use crate::client::special_keys;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::limits::key_limit;
-use crate::range_set::key_after;
+use crate::limits::is_too_long_to_be_there;
 use crate::rows::Direction;
 
 /// The arguments of a range read, as the C API gives them.
@@ -40,12 +39,14 @@ impl Transaction {
             if key >= state.max_read_key() && key != METADATA_VERSION {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            if key.len() > key_limit(key) {
+            if is_too_long_to_be_there(key) {
                 return Ok(Output::Value(None));
             }
-            let value = state.merged(&own.database, snapshot)?.get(key)?;
+            let bypass = state.options.bypass_unreadable;
+            let value = state.look(&own.database, snapshot, |merged| merged.get(key, bypass));
+            let value = value.map_err(|code| state.spoil(code))?;
             if !snapshot {
-                state.add_read_conflict((key.to_vec(), key_after(key)));
+                state.add_key_read(key);
             }
             Ok(Output::Value(value))
         })
@@ -57,7 +58,8 @@ impl Transaction {
         self.answer(move |own, state| {
             let max = state.max_read_key();
             check_selector(&selector, max)?;
-            let resolved = selector.resolve(&state.merged(&own.database, snapshot)?, max)?;
+            let resolved = state.look(&own.database, snapshot, |merged| selector.resolve(merged, max));
+            let resolved = resolved.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 state.add_read_conflict(selector.conflict_range(&resolved));
             }
@@ -70,35 +72,41 @@ impl Transaction {
         if special_keys::is_special_range(&arguments.begin.key, &arguments.end.key) {
             return self.get_special_range(arguments);
         }
-        let arguments = arguments.clone();
+        // What is wrong with the mode is said whatever state the transaction is in.
+        let read = match range_read(arguments) {
+            Ok(read) => read,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        let (limits, snapshot) = (check_limits(arguments), arguments.snapshot);
         self.answer(move |own, state| {
             let max = state.max_read_key();
-            check_selector(&arguments.begin, max)?;
-            check_selector(&arguments.end, max)?;
-            let read = range_read(&arguments)?;
+            check_selector(&read.begin, max)?;
+            check_selector(&read.end, max)?;
+            limits?;
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
             }
-            let result = read.run(&state.merged(&own.database, arguments.snapshot)?, max)?;
-            if !arguments.snapshot {
-                for range in result.conflicts {
-                    state.add_read_conflict(range);
-                }
+            let found = state.look(&own.database, snapshot, |merged| read.run(merged, max));
+            let found = found.map_err(|code| state.spoil(code))?;
+            if !snapshot {
+                let is_plain = state.options.ryw_disabled;
+                let range = if is_plain { read.plain_conflict(&found) } else { read.conflict(&found, max) };
+                state.add_read_conflict(range);
             }
-            Ok(Output::Rows(result.rows))
+            Ok(Output::Rows(found.rows))
         })
     }
 
     /// Int64 future: the read version, which later reads use too.
     pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
-        let alive = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err));
+        let alive = state.check_deferred().and_then(|()| state.check_alive());
         self.read(alive.map(|()| state), |own, state| state.read_version(&own.database).map(Output::Int64))
     }
 
     /// Chooses the read version, before anything is read.
     pub fn set_read_version(&self, version: i64) {
-        self.apply(|state| {
+        self.apply_always(|state| {
             if state.view.is_some() || state.chosen_version.is_some() {
                 return Err(Code::READ_VERSION_ALREADY_SET);
             }
@@ -111,15 +119,21 @@ impl Transaction {
     }
 
     /// Int64 future: about how many bytes the transaction has become.
-    pub fn get_approximate_size(self: &Arc<Self>) -> Arc<Future> {
-        self.answer(|_, state| Ok(Output::Int64(state.size)))
+    pub fn get_approximate_size(&self) -> Arc<Future> {
+        let state = self.state.lock();
+        Future::ready(state.check_deferred().map(|()| Output::Int64(state.size)))
     }
 }
 
-/// A selector may start from `max` itself; worked into the key, "or equal" makes that the key after it.
+/// A selector may start from `max` itself.
 pub(super) fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
-    let legal = selector.key.as_slice() <= max || selector.key.strip_prefix(max) == Some(&[0]);
-    if legal { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
+    if selector.given_key() <= max { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
+}
+
+/// Limits may be absent, but not negative otherwise.
+pub(super) fn check_limits(arguments: &RangeArguments) -> Result<()> {
+    let is_valid = arguments.limit >= -1 && arguments.target_bytes >= -1;
+    if is_valid { Ok(()) } else { Err(Code::RANGE_LIMITS_INVALID) }
 }
 
 pub(super) fn range_read(arguments: &RangeArguments) -> Result<RangeRead> {

@@ -35,7 +35,7 @@ impl Transaction {
             }
             Err(code) => {
                 state.dead.get_or_insert(Code::TRANSACTION_CANCELLED);
-                let ended = self.end(&mut state);
+                let ended = self.end_pending(&mut state, Code::TRANSACTION_CANCELLED);
                 drop(state);
                 ended.fail();
                 Future::ready(Err(code))
@@ -45,15 +45,13 @@ impl Transaction {
 
     fn prepare_retry(&self, state: &mut State, code: Option<Code>) -> Result<Duration> {
         state.check_alive()?;
-        let code = code.ok_or(Code::CLIENT_INVALID_OPERATION)?;
-        if !code.is_retryable() && code != Code::BLOB_GRANULE_FAILED {
-            return Err(code);
-        }
         let limit = state.options.retry_limit;
-        if limit >= 0 && state.retries >= limit {
+        let is_over = limit >= 0 && state.retries >= limit;
+        state.retries += 1;
+        let code = code.ok_or(Code::CLIENT_INVALID_OPERATION)?;
+        if is_over || (!code.is_retryable() && code != Code::BLOB_GRANULE_FAILED) {
             return Err(code);
         }
-        state.retries += 1;
         let longest = Duration::from_millis(u64::try_from(state.options.max_retry_delay_ms).unwrap_or(0));
         if matches!(code, Code::TRANSACTION_TOO_OLD | Code::FUTURE_VERSION) {
             return Ok(FIRST_BACKOFF.min(longest));
@@ -75,11 +73,23 @@ impl Transaction {
         ended.fail();
     }
 
-    /// Fails everything that is pending and every call to come, until a reset.
+    /// Fails what is pending and every call to come, until a reset. Watches wait for that.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
+        if state.dead.is_some() {
+            return;
+        }
         state.dead = Some(Code::TRANSACTION_CANCELLED);
-        let ended = self.end(&mut state);
+        let ended = self.end_pending(&mut state, Code::TRANSACTION_CANCELLED);
+        drop(state);
+        ended.fail();
+    }
+
+    /// Ends everything: nobody has the transaction any more.
+    pub fn close(&self) {
+        let mut state = self.state.lock();
+        state.dead.get_or_insert(Code::TRANSACTION_CANCELLED);
+        let ended = self.end_all(&mut state);
         drop(state);
         ended.fail();
     }
@@ -93,13 +103,21 @@ impl Transaction {
         }
     }
 
+    /// The timeout has changed.
+    pub(super) fn restart_timer(self: &Arc<Self>, state: &mut State) {
+        state.timer.take().into_iter().for_each(network::cancel);
+        if !(state.outstanding.is_empty() && state.reading.is_empty() && state.stamps.is_empty()) {
+            self.start_timer(state);
+        }
+    }
+
     fn fail_at(self: &Arc<Self>, deadline: Instant) -> TimerId {
         let transaction = Arc::downgrade(self);
         let fail = move || {
             let Some(transaction) = transaction.upgrade() else { return };
             let mut state = transaction.state.lock();
             if state.check_alive() == Err(Code::TRANSACTION_TIMED_OUT) {
-                let ended = Ended { code: Code::TRANSACTION_TIMED_OUT, ..transaction.end(&mut state) };
+                let ended = transaction.end_pending(&mut state, Code::TRANSACTION_TIMED_OUT);
                 drop(state);
                 ended.fail();
             }
@@ -107,21 +125,30 @@ impl Transaction {
         network::schedule(deadline, Box::new(fail))
     }
 
-    /// Takes everything that is pending, and makes an answer that is still to come find no one.
-    fn end(&self, state: &mut State) -> Ended {
+    /// Takes what is pending, watches excepted, and makes an answer that is still to come find no one.
+    pub(super) fn end_pending(&self, state: &mut State, code: Code) -> Ended {
         self.generation.fetch_add(1, Ordering::AcqRel);
         state.timer.take().into_iter().for_each(network::cancel);
+        state.waiting_commit = None;
         let mut futures = std::mem::take(&mut state.outstanding);
         futures.append(&mut state.reading);
         futures.append(&mut state.stamps);
         futures.extend(state.waiting_specials.drain(..).map(|(_, future)| future));
-        state.waiting_commit = None;
-        futures.extend(state.watches.drain(..).map(|watch| watch.future));
-        Ended { futures, code: Code::TRANSACTION_CANCELLED }
+        Ended(futures.into_iter().map(|future| (future, code)).collect())
+    }
+
+    /// Takes everything that waits for the transaction. A versionstamp is then a promise that was broken.
+    fn end_all(&self, state: &mut State) -> Ended {
+        let stamps = std::mem::take(&mut state.stamps).into_iter().map(|stamp| (stamp, Code::BROKEN_PROMISE));
+        let watches = std::mem::take(&mut state.watches).into_iter();
+        let watches = watches.map(|watch| (watch.future, Code::TRANSACTION_CANCELLED));
+        let mut ended = self.end_pending(state, Code::TRANSACTION_CANCELLED);
+        ended.0.extend(stamps.chain(watches));
+        ended
     }
 
     fn restart(&self, state: &mut State, how: Restart) -> Ended {
-        let ended = self.end(state);
+        let ended = self.end_all(state);
         let old = std::mem::replace(state, State::new(self.database.defaults()));
         // Shown until the next conflict.
         state.conflicting = old.conflicting;
@@ -145,15 +172,12 @@ enum Restart {
 }
 
 /// Futures to fail once the transaction's lock is released.
-struct Ended {
-    futures: Vec<Arc<Future>>,
-    code: Code,
-}
+pub(super) struct Ended(Vec<(Arc<Future>, Code)>);
 
 impl Ended {
-    fn fail(self) {
-        for future in self.futures {
-            future.fail(self.code);
+    pub(super) fn fail(self) {
+        for (future, code) in self.0 {
+            future.fail(code);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Where keys are stored, and how large ranges are.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -52,7 +53,9 @@ impl Transaction {
         if end > max {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        let stored = Merged { view: state.view(&self.database)?, writes: None, want: Want::default() };
+        let looked = Cell::new(true);
+        let view = Ok(state.view(&self.database)?);
+        let stored = Merged { view, writes: None, want: Want::default(), looked: &looked };
         sizes::steps(&stored, begin, end)
     }
 }

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::reads::{RangeArguments, range_read};
+use super::reads::{RangeArguments, check_limits, range_read};
 use super::{State, Transaction};
 use crate::client::special_keys::{self, Facts, Session};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::link::View;
 
 /// Reads special keys, given what there is to tell.
 pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
@@ -22,16 +21,19 @@ impl Transaction {
     pub(super) fn get_special_range(&self, arguments: &RangeArguments) -> Arc<Future> {
         let arguments = arguments.clone();
         let waits = special_keys::shows_reads(&arguments.begin.key, &arguments.end.key);
-        let read =
-            move |facts: &Facts<'_>| special_keys::range(facts, &range_read(&arguments)?).map(Output::Rows);
+        let read = move |facts: &Facts<'_>| {
+            let read = range_read(&arguments)?;
+            check_limits(&arguments)?;
+            special_keys::range(facts, &read).map(Output::Rows)
+        };
         self.read_special(waits, Box::new(read))
     }
 
-    /// Special keys are read whatever became of the commit; those that tell what has been read, once the reads that wait for
-    /// data have ended.
+    /// Special keys are read whatever became of the transaction; those that tell what has been read, once the reads
+    /// that wait for data have ended.
     fn read_special(&self, waits: bool, read: SpecialRead) -> Arc<Future> {
         let mut state = self.state.lock();
-        if let Err(code) = state.check_alive().and_then(|()| state.deferred.map_or(Ok(()), Err)) {
+        if let Err(code) = state.check_deferred() {
             return Future::ready(Err(code));
         }
         if !waits || state.reading.is_empty() {
@@ -50,25 +52,27 @@ impl Transaction {
     }
 
     pub(super) fn set_special(&self, key: &[u8], value: &[u8]) {
-        self.write_special(|session, is_first| session.set(key, value, is_first));
+        self.apply_always(|state| {
+            let is_first = state.size == 0;
+            state.special_to_write()?.set(key, value, is_first)
+        });
     }
 
-    /// Runs `write`, which is told whether the transaction has done nothing yet.
-    pub(super) fn write_special(&self, write: impl FnOnce(&mut Session, bool) -> Result<()>) {
-        self.apply(|state| {
-            if !state.options.special_keys_writes {
-                return Err(Code::SPECIAL_KEYS_WRITE_DISABLED);
-            }
-            let is_first = state.size == 0;
-            write(&mut state.special, is_first)
-        });
+    /// Runs `clear`, unless the commit has begun; a key is set also then, as in FoundationDB.
+    pub(super) fn clear_special(&self, clear: impl FnOnce(&mut Session) -> Result<()>) {
+        self.apply(|state| clear(state.special_to_write()?));
     }
 }
 
 impl State {
+    fn special_to_write(&mut self) -> Result<&mut Session> {
+        let is_enabled = self.options.special_keys_writes;
+        if is_enabled { Ok(&mut self.special) } else { Err(Code::SPECIAL_KEYS_WRITE_DISABLED) }
+    }
+
     fn special_facts<'s>(&'s self, transaction: &'s Transaction) -> Facts<'s> {
         let mut writes = self.write_conflicts.clone();
-        let read_version = self.view.as_ref().and_then(View::known_version).unwrap_or(0);
+        let read_version = self.known_read_version().unwrap_or(0);
         for (begin, end) in self.writes.stamped_ranges(read_version) {
             writes.insert(begin, end);
         }

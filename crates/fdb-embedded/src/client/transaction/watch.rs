@@ -9,7 +9,6 @@ use super::{METADATA_VERSION, State, Transaction};
 use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::limits::key_limit;
-use crate::range_set::key_after;
 
 /// A watch whose transaction has not committed yet.
 #[derive(Debug)]
@@ -22,7 +21,8 @@ pub(super) struct PendingWatch {
 
 impl Transaction {
     /// Void future: ready when the key has, or gets, another value than this transaction saw. Armed by a
-    /// successful commit; from then on independent of the transaction. A timeout fails it with its commit only.
+    /// successful commit; from then on independent of the transaction. Before that a failed commit or a reset ends it, but
+    /// no timeout and no cancelling.
     pub fn watch(self: &Arc<Self>, key: &[u8]) -> Arc<Future> {
         let mut state = match self.open() {
             Ok(state) => state,
@@ -50,11 +50,12 @@ impl Transaction {
         if key >= state.max_read_key() && key != METADATA_VERSION {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        if key.len() > key_limit(key) {
+        if key.len() > key_limit(key, state.options.raw_access) {
             return Err(Code::KEY_TOO_LARGE);
         }
-        let baseline = state.merged(&self.database, false)?.get(key)?;
-        state.add_read_conflict((key.to_vec(), key_after(key)));
+        let bypass = state.options.bypass_unreadable;
+        let baseline = state.look(&self.database, false, |merged| merged.get(key, bypass))?;
+        state.add_key_read(key);
         self.database.take_watch_slot(future)?;
         state.watches.push(PendingWatch { key: key.to_vec(), baseline, future: Arc::clone(future) });
         Ok(())

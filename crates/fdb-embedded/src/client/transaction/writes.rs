@@ -6,10 +6,9 @@ use super::{METADATA_VERSION, State, Transaction, conflict_size, mutation_size};
 use crate::client::special_keys;
 use crate::client::write_map::WriteMap;
 use crate::engine::atomic::AtomicOp;
-use crate::engine::mutation::STAMP_LEN;
+use crate::engine::mutation::{Mutation, STAMP_LEN};
 use crate::error::{Code, Result};
-use crate::limits::{MAX_VALUE, key_limit};
-use crate::link::View;
+use crate::limits::{MAX_VALUE, cut, is_too_long_to_be_there, key_limit};
 use crate::options::TransactionOptions;
 use crate::range_set::key_after;
 
@@ -17,6 +16,8 @@ use crate::range_set::key_after;
 const SET_VERSIONSTAMPED_KEY: i32 = 14;
 /// Mutation type: the value gets the versionstamp.
 const SET_VERSIONSTAMPED_VALUE: i32 = 15;
+/// The option that sets a timeout.
+const TIMEOUT: i32 = 500;
 /// The place of a versionstamp is given by this many little-endian bytes at the end.
 const OFFSET_LEN: usize = 4;
 
@@ -39,10 +40,16 @@ impl Transaction {
             if key == METADATA_VERSION {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }
-            state.check_write(key, value)?;
+            let conflicts = state.takes_conflict();
+            state.check_key(key)?;
+            state.check_lengths(key, value)?;
             state.fire_own_watches(|watch| watch.key == key && watch.baseline.as_deref() != Some(value));
-            state.add_key_write(key, value);
-            state.writes_mut().set(key, value);
+            state.count_write(key, value, conflicts);
+            if state.options.ryw_disabled {
+                state.writes_mut().send(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
+            } else {
+                state.writes_mut().set(key, value);
+            }
             Ok(())
         });
     }
@@ -50,55 +57,50 @@ impl Transaction {
     /// Applies a mutation by its type code.
     pub fn atomic_op(&self, key: &[u8], operand: &[u8], code: i32) {
         self.apply(|state| {
-            if key == METADATA_VERSION
-                && (code != SET_VERSIONSTAMPED_VALUE || operand != [0; STAMP_LEN + OFFSET_LEN])
-            {
+            let conflicts = state.takes_conflict();
+            if key != METADATA_VERSION {
+                state.check_key(key)?;
+            } else if code != SET_VERSIONSTAMPED_VALUE || operand != [0; STAMP_LEN + OFFSET_LEN] {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }
-            if key != METADATA_VERSION {
-                state.check_write(key, operand)?;
+            let op = AtomicOp::from_code(code);
+            if op.is_none() && code != SET_VERSIONSTAMPED_KEY && code != SET_VERSIONSTAMPED_VALUE {
+                return Err(Code::INVALID_MUTATION_TYPE);
             }
-            match code {
-                SET_VERSIONSTAMPED_KEY => self.set_stamped_key(state, key, operand)?,
-                SET_VERSIONSTAMPED_VALUE => {
-                    let (value, offset) = split_stamp_offset(operand)?;
-                    state.add_key_write(key, operand);
-                    state.writes_mut().set_stamped_value(key, value, offset);
+            state.check_lengths(key, operand)?;
+            match op {
+                Some(op) => {
+                    state.count_write(key, operand, conflicts);
+                    state.add_atomic(op, key, operand);
                 }
-                _ => {
-                    let op = AtomicOp::from_code(code).ok_or(Code::INVALID_MUTATION_TYPE)?;
-                    state.add_key_write(key, operand);
-                    state.writes_mut().atomic(op, key, operand);
-                }
+                None if code == SET_VERSIONSTAMPED_KEY => state.add_stamped_key(key, operand)?,
+                None => state.add_stamped_value(key, operand, conflicts)?,
             }
             state.fire_own_watches(|watch| watch.key == key);
             Ok(())
         });
     }
 
-    fn set_stamped_key(&self, state: &mut State, key: &[u8], value: &[u8]) -> Result<()> {
-        let (stripped, offset) = split_stamp_offset(key)?;
-        state.size += mutation_size(key, value);
-        // The range that the client knows of; the final key is added when its stamp is known.
-        state.options.next_write_no_conflict = false;
-        let read_version = state.view.as_ref().and_then(View::known_version).unwrap_or(0);
-        state.writes_mut().set_stamped_key(stripped, offset, value, read_version);
-        Ok(())
-    }
-
     /// Clears one key.
     pub fn clear(&self, key: &[u8]) {
         if special_keys::is_special(key) {
-            return self.write_special(|session, _| session.clear(key));
+            return self.clear_special(|session| session.clear(key));
         }
         self.apply(|state| {
+            let conflicts = state.takes_conflict();
             if key >= state.max_write_key() {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            if key.len() > key_limit(key) {
+            if is_too_long_to_be_there(key) {
                 return Ok(());
             }
-            state.add_clear(key, &key_after(key));
+            let after = key_after(key);
+            if !state.options.ryw_disabled {
+                // FoundationDB counts a range here, not a mutation.
+                state.size += conflict_size(key, &after);
+                state.size += if conflicts { conflict_size(key, &after) } else { 0 };
+            }
+            state.add_clear(key, &after, conflicts);
             Ok(())
         });
     }
@@ -106,21 +108,20 @@ impl Transaction {
     /// Clears `[begin, end)`.
     pub fn clear_range(&self, begin: &[u8], end: &[u8]) {
         if special_keys::is_special_range(begin, end) {
-            return self.write_special(|session, _| session.clear_range(begin, end));
+            return self.clear_special(|session| session.clear_range(begin, end));
+        }
+        if begin > end {
+            return self.apply_always(|_| Err(Code::INVERTED_RANGE));
         }
         self.apply(|state| {
-            if begin > end {
-                return Err(Code::INVERTED_RANGE);
-            }
+            let conflicts = state.takes_conflict();
             let max = state.max_write_key();
             if begin > max || end > max {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            let cut = |key: &[u8]| key[..key.len().min(key_limit(key) + 1)].to_vec();
-            let (begin, end) = (cut(begin), cut(end));
-            if begin < end {
-                state.add_clear(&begin, &end);
-            }
+            state.size += mutation_size(begin, end);
+            state.size += if conflicts { conflict_size(begin, end) } else { 0 };
+            state.add_clear(cut(begin), cut(end), conflicts);
             Ok(())
         });
     }
@@ -138,12 +139,17 @@ impl Transaction {
             if begin > max || end > max {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
+            let (begin, end) = (cut(begin), cut(end));
+            if begin >= end {
+                return Ok(());
+            }
+            if kind == ConflictKind::Write || state.options.ryw_disabled {
+                state.size += conflict_size(begin, end);
+                state.plain_size += conflict_size(begin, end);
+            }
             match kind {
                 ConflictKind::Read => state.add_read_conflict((begin.to_vec(), end.to_vec())),
-                ConflictKind::Write => {
-                    state.size += conflict_size(begin, end);
-                    state.write_conflicts.insert(begin.to_vec(), end.to_vec());
-                }
+                ConflictKind::Write => state.write_conflicts.insert(begin.to_vec(), end.to_vec()),
             }
             Ok(())
         });
@@ -151,17 +157,20 @@ impl Transaction {
     }
 
     /// Sets an option. Only an unknown code is an error here; a bad value is reported by the next call.
-    pub fn set_option(&self, code: i32, value: Option<&[u8]>) -> Result<()> {
+    pub fn set_option(self: &Arc<Self>, code: i32, value: Option<&[u8]>) -> Result<()> {
         if !TransactionOptions::is_known(code) {
             return Err(Code::INVALID_OPTION);
         }
-        let mut state = self.state.lock();
-        // A timeout that has passed is not undone by setting another; what it means for this call, the next one says.
-        let _ = state.check_alive();
-        let touched = state.is_touched();
-        if let Err(code) = state.options.set(code, value, touched) {
-            state.deferred.get_or_insert(code);
-        }
+        self.apply_always(|state| {
+            // A timeout that is over stays so.
+            let was_over = state.check_alive().is_err();
+            let touched = state.is_touched();
+            let set = state.options.set(code, value, touched);
+            if set.is_ok() && code == TIMEOUT && !was_over {
+                self.restart_timer(state);
+            }
+            set
+        });
         Ok(())
     }
 }
@@ -172,37 +181,90 @@ impl State {
         Arc::make_mut(&mut self.writes)
     }
 
-    fn check_write(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if key >= self.max_write_key() {
-            return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
-        }
-        let raw = if self.options.raw_access { 8 } else { 0 };
-        if key.len() > key_limit(key) + raw {
+    /// Does the next write add a conflict range? One that an option exempted is exempt whatever becomes of it.
+    fn takes_conflict(&mut self) -> bool {
+        !std::mem::take(&mut self.options.next_write_no_conflict)
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<()> {
+        if key < self.max_write_key() { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
+    }
+
+    fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        if key.len() > key_limit(key, self.options.raw_access) {
             return Err(Code::KEY_TOO_LARGE);
         }
         if value.len() > MAX_VALUE { Err(Code::VALUE_TOO_LARGE) } else { Ok(()) }
     }
 
-    /// Accounts for a write to one key, and adds its conflict range unless an option told it not to.
-    fn add_key_write(&mut self, key: &[u8], value: &[u8]) {
-        self.size += mutation_size(key, value);
-        if !std::mem::take(&mut self.options.next_write_no_conflict) {
+    /// Accounts for a write to one key, and adds its conflict range.
+    fn count_write(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
+        self.count(mutation_size(key, value));
+        if conflicts {
             let after = key_after(key);
-            self.size += conflict_size(key, &after);
+            self.count(conflict_size(key, &after));
             self.write_conflicts.insert(key.to_vec(), after);
         }
     }
 
-    fn add_clear(&mut self, begin: &[u8], end: &[u8]) {
+    fn count(&mut self, size: i64) {
+        self.size += size;
+        self.plain_size += size;
+    }
+
+    fn add_atomic(&mut self, op: AtomicOp, key: &[u8], operand: &[u8]) {
+        if self.options.ryw_disabled {
+            let (key, operand) = (key.to_vec(), operand.to_vec());
+            self.writes_mut().send(Mutation::Atomic { op, key, operand });
+        } else {
+            self.writes_mut().atomic(op, key, operand);
+        }
+    }
+
+    fn add_stamped_key(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        let (stripped, offset) = split_stamp_offset(key)?;
+        // The conflict range is that of the final key, which is known with its stamp.
+        self.count(mutation_size(key, value));
+        if self.options.ryw_disabled {
+            let (key, value) = (stripped.to_vec(), value.to_vec());
+            self.writes_mut().send(Mutation::StampedKey { key, offset, value });
+        } else {
+            let read_version = self.known_read_version().unwrap_or(0);
+            let max = self.max_read_key();
+            self.writes_mut().set_stamped_key(stripped, offset, value, (read_version, max));
+        }
+        Ok(())
+    }
+
+    fn add_stamped_value(&mut self, key: &[u8], operand: &[u8], conflicts: bool) -> Result<()> {
+        let (value, offset) = split_stamp_offset(operand)?;
+        self.count_write(key, operand, conflicts);
+        if self.options.ryw_disabled {
+            let (key, value) = (key.to_vec(), value.to_vec());
+            self.writes_mut().send(Mutation::StampedValue { key, value, offset });
+        } else {
+            self.writes_mut().set_stamped_value(key, value, offset);
+        }
+        Ok(())
+    }
+
+    fn add_clear(&mut self, begin: &[u8], end: &[u8], conflicts: bool) {
+        if begin >= end {
+            return;
+        }
         self.fire_own_watches(|watch| {
             watch.baseline.is_some() && begin <= &watch.key[..] && &watch.key[..] < end
         });
-        self.size += mutation_size(begin, end);
-        if !std::mem::take(&mut self.options.next_write_no_conflict) {
-            self.size += conflict_size(begin, end);
+        self.plain_size += mutation_size(begin, end);
+        if conflicts {
+            self.plain_size += conflict_size(begin, end);
             self.write_conflicts.insert(begin.to_vec(), end.to_vec());
         }
-        self.writes_mut().clear_range(begin, end);
+        if self.options.ryw_disabled {
+            self.writes_mut().send(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });
+        } else {
+            self.writes_mut().clear_range(begin, end);
+        }
     }
 }
 

@@ -99,7 +99,10 @@ impl Model {
                 expect(seen, &Seen::Nothing)
             }
             Call::EndHeld { index, cancel } => expect(seen, &t.end_one(*index, *cancel)),
-            _ => expect(seen, &t.write(call)),
+            _ => {
+                t.real_version = t.real_version.or(facts.read_version);
+                expect(seen, &t.write(call))
+            }
         }
     }
 
@@ -198,7 +201,7 @@ impl Model {
         }
         let selector = plain(&selector);
         let found = self.pieces(t, snapshot).and_then(|pieces| {
-            let key = pieces.key(&selector);
+            let key = pieces.key(&selector, self.strict);
             readable(t, &pieces)?;
             Ok((key?, pieces.touched()))
         });

@@ -109,6 +109,10 @@ impl Pieces {
         self.touched.get()
     }
 
+    pub fn has_unreadable(&self) -> bool {
+        self.pieces.iter().any(|piece| piece.unreadable)
+    }
+
     fn look(&self, piece: usize) {
         self.touched.set(self.touched.get() || self.pieces[piece].stored);
     }
@@ -161,12 +165,12 @@ impl Pieces {
     }
 
     /// The key that a selector names.
-    pub fn key(&self, selector: &Selector) -> Result<Bytes, i32> {
+    pub fn key(&self, selector: &Selector, cached: bool) -> Result<Bytes, i32> {
         let one = Limits { rows: 1, bytes: usize::MAX };
         let begin = Selector { key: Vec::new(), offset: 1 };
         let end = Selector { key: self.max.clone(), offset: 1 };
         if selector.offset > 0 {
-            let found = self.forward(selector, &end, one, false)?;
+            let found = self.forward(selector, &end, one, cached)?;
             if found.to_begin {
                 return Ok(Vec::new());
             }
@@ -178,7 +182,7 @@ impl Pieces {
                 .map_or(self.max.clone(), |row| row.0));
         }
         let selector = Selector { offset: selector.offset + 1, ..selector.clone() };
-        let found = self.backward(&begin, &selector, one, false)?;
+        let found = self.backward(&begin, &selector, one, cached)?;
         if found.through_end {
             return Ok(self.max.clone());
         }
@@ -220,7 +224,7 @@ impl Pieces {
         }
         let mut flags = Found::default();
         if e.offset != 1 && b.key > e.key {
-            flags = self.outcome(&self.key(&e.selector())?);
+            flags = self.outcome(&self.key(&e.selector(), cached)?);
             if b.offset >= 1 && b.key >= flags.at {
                 return Ok(Found::default());
             }
@@ -275,7 +279,7 @@ impl Pieces {
         }
         let mut flags = Found::default();
         if b.offset != 1 && b.key > e.key {
-            flags = self.outcome(&self.key(&b.selector())?);
+            flags = self.outcome(&self.key(&b.selector(), cached)?);
             if flags.at >= e.key && e.offset <= 1 {
                 return Ok(Found::default());
             }
