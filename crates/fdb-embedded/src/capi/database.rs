@@ -53,7 +53,9 @@ forwarded! {
         database, option: FDBDatabaseOption, value: *const u8, value_length: c_int,
     ) -> fdb_error_t {
         match c_int::try_from(option) {
-            Ok(code) => status(database.set_option(code, option_value(value, value_length))),
+            Ok(code) => status(
+                option_value(value, value_length).and_then(|value| database.set_option(code, value)),
+            ),
             Err(_) => Code::INVALID_OPTION.raw(),
         }
     }

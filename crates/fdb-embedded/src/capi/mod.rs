@@ -63,13 +63,16 @@ unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(pointer, length) }
 }
 
-/// Like [`bytes`], for an option's value, which may be absent.
+/// Like [`bytes`], for an option's value, which may be absent. A negative length is an error, as in FoundationDB.
 ///
 /// # Safety
 /// As for [`bytes`].
-unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Option<&'a [u8]> {
+unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Result<Option<&'a [u8]>> {
+    if pointer.is_null() {
+        return Ok(None);
+    }
     // SAFETY: the caller's promise.
-    (!pointer.is_null()).then(|| unsafe { bytes(pointer, length) })
+    if length < 0 { Err(Code::INTERNAL_ERROR) } else { Ok(Some(unsafe { bytes(pointer, length) })) }
 }
 
 /// The number that the C API returns for a result.

@@ -138,12 +138,19 @@ pub unsafe extern "C" fn fdb_network_set_option(
 ) -> fdb_error_t {
     // SAFETY: the caller's promise.
     let value = unsafe { option_value(value, value_length) };
-    let Ok(code) = c_int::try_from(option) else { return Code::INVALID_OPTION.raw() };
-    let checked = network_options::check(code, value);
-    if checked.is_ok() {
-        CHOSEN.lock().options.push((code, value.map(<[u8]>::to_vec)));
+    status(value.and_then(|value| set_option(option, value)))
+}
+
+fn set_option(option: FDBNetworkOption, value: Option<&[u8]>) -> Result<()> {
+    let code = c_int::try_from(option).map_err(|_| Code::INVALID_OPTION)?;
+    network_options::check(code, value)?;
+    let mut chosen = CHOSEN.lock();
+    // Loaded after this, it gets the option with the others.
+    if let Some(real) = real::loaded() {
+        return real.set_network_option(code, value);
     }
-    status(checked)
+    chosen.options.push((code, value.map(<[u8]>::to_vec)));
+    Ok(())
 }
 
 /// Sets the network up, once.

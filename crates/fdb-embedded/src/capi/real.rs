@@ -101,6 +101,7 @@ pub(super) struct Real {
     pub(super) error_predicate: ErrorPredicate,
     pub(super) create_database: CreateDatabase,
     pub(super) create_database_from_connection_string: CreateDatabase,
+    set_option: SetOption,
     stop_network: NetworkCall,
     network: Mutex<Option<JoinHandle<()>>>,
     /// Keeps the functions above valid.
@@ -151,6 +152,7 @@ fn start(settings: &Settings) -> Result<Real, LoadError> {
         error_predicate: process.error_predicate,
         create_database: process.create_database,
         create_database_from_connection_string: process.create_database_from_connection_string,
+        set_option: process.set_option,
         stop_network: process.stop_network,
         network: Mutex::new(None),
         _library: object.library,
@@ -220,7 +222,6 @@ impl Process {
 
     /// Repeats what was chosen on our side, and sets the network up.
     fn set_up(&self, settings: &Settings) -> Result<(), Code> {
-        let check = |status: fdb_error_t| Code::from_raw(status).map_or(Ok(()), Err);
         let (runtime, header) = settings.api_version;
         // SAFETY: the calls come in the order that the C API asks for, with pointers that are valid during each.
         unsafe {
@@ -229,12 +230,33 @@ impl Process {
                 (self.use_future_protocol)();
             }
             for (code, value) in &settings.network_options {
-                let length = value.as_ref().map_or(0, |v| c_int::try_from(v.len()).unwrap_or(c_int::MAX));
-                let pointer = value.as_ref().map_or(std::ptr::null(), |v| v.as_ptr());
-                check((self.set_option)(*code, pointer, length))?;
+                set_option(self.set_option, *code, value.as_deref())?;
             }
             check((self.setup_network)())
         }
+    }
+}
+
+fn check(status: fdb_error_t) -> Result<(), Code> {
+    Code::from_raw(status).map_or(Ok(()), Err)
+}
+
+/// Calls the library's function that sets a network option.
+///
+/// # Safety
+/// `function` must be that function.
+unsafe fn set_option(function: SetOption, code: c_int, value: Option<&[u8]>) -> Result<(), Code> {
+    let length = value.map_or(0, |value| c_int::try_from(value.len()).unwrap_or(c_int::MAX));
+    let pointer = value.map_or(std::ptr::null(), <[u8]>::as_ptr);
+    // SAFETY: the caller's promise, and a pointer that is valid during the call.
+    check(unsafe { function(code, pointer, length) })
+}
+
+impl Real {
+    /// Sets a network option of the running library, if it can still be set.
+    pub(super) fn set_network_option(&self, code: c_int, value: Option<&[u8]>) -> Result<(), Code> {
+        // SAFETY: it is that function.
+        unsafe { set_option(self.set_option, code, value) }
     }
 }
 
