@@ -194,12 +194,17 @@ impl State {
     }
 
     /// What a read sees.
-    fn merged(&mut self, database: &Database, snapshot: bool) -> Result<Merged<'_>> {
+    fn merged<'s>(&'s mut self, database: &'s Database, snapshot: bool) -> Result<Merged<'s>> {
         self.view(database)?;
         self.has_read = true;
         let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
         let view = self.view.as_ref().ok_or(Code::INTERNAL_ERROR)?;
-        Ok(Merged { view, writes: own.then_some(&*self.writes), want: Want::default() })
+        Ok(Merged {
+            view,
+            writes: own.then_some(&*self.writes),
+            epoch: database.epoch(),
+            want: Want::default(),
+        })
     }
 
     /// Remembers what a read depended on, less what the transaction has itself overwritten.

@@ -52,7 +52,8 @@ impl Transaction {
         if end > max {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        let stored = Merged { view: state.view(&self.database)?, writes: None, want: Want::default() };
+        let (view, epoch) = (state.view(&self.database)?, self.database.epoch());
+        let stored = Merged { view, writes: None, epoch, want: Want::default() };
         sizes::steps(&stored, begin, end)
     }
 }
