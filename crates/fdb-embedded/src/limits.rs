@@ -12,8 +12,6 @@ pub const TRANSACTION_SIZE: i64 = 10_000_000;
 pub const VERSION_WINDOW: i64 = 5_000_000;
 /// Versions a second.
 pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
-/// 2024-01-01 00:00 UTC in Unix time: versions count since then, as long as the wall clock goes forward.
-pub const VERSION_EPOCH_SECONDS: i64 = 1_704_067_200;
 /// Watches that one database handle may have outstanding, unless its option says otherwise.
 pub const MAX_WATCHES: usize = 10_000;
 /// Transactions that one commit batch takes at most (their order is a 16-bit number).

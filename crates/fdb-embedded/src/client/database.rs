@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
+use super::system::Epoch;
 use crate::engine::OpenError;
 use crate::engine::faults::SplitMix;
 use crate::error::{Code, Result};
@@ -23,6 +24,7 @@ pub struct Database {
     options: Mutex<DatabaseOptions>,
     watches: AtomicUsize,
     backoff: Mutex<SplitMix>,
+    epoch: Epoch,
 }
 
 impl Database {
@@ -35,6 +37,7 @@ impl Database {
             options: Mutex::default(),
             watches: AtomicUsize::new(0),
             backoff: Mutex::new(SplitMix(seed)),
+            epoch: Epoch::default(),
         }))
     }
 
@@ -45,6 +48,10 @@ impl Database {
 
     pub(super) fn link(&self) -> &Arc<Link> {
         &self.link
+    }
+
+    pub(super) fn epoch(&self) -> &Epoch {
+        &self.epoch
     }
 
     pub(super) fn url(&self) -> &str {

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use super::system;
+use super::system::{self, Epoch, Times};
 use super::write_map::{KeyWrites, WriteMap};
 use crate::error::{Code, Result};
 use crate::link::View;
@@ -20,6 +21,8 @@ pub struct Merged<'t> {
     pub view: Result<&'t View>,
     /// The transaction's own writes, if the read is to see them.
     pub writes: Option<&'t WriteMap>,
+    /// Turns versions into times, for the system keys that are made up.
+    pub epoch: &'t Epoch,
     /// About how much of a scan the reader will take.
     pub want: Want,
     /// Set when the database had to be looked at.
@@ -54,11 +57,15 @@ impl Merged<'_> {
         }
     }
 
+    fn times(&self) -> Result<Times> {
+        Ok(self.epoch.times(self.view?.version()?, SystemTime::now()))
+    }
+
     /// The value without the transaction's writes.
     fn stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.looked.set(true);
         match system::place(key) {
-            Some(place) => Ok(place.get(key, self.view?.version()?)),
+            Some(place) => Ok(place.get(key, self.times()?)),
             None => self.view?.get(key),
         }
     }
@@ -141,7 +148,7 @@ impl Merged<'_> {
         }
         for ((begin, end), place) in &pieces {
             let outcome = match place {
-                Some(place) => place.scan((begin, end), self.view?.version()?, direction, visit),
+                Some(place) => place.scan((begin, end), self.times()?, direction, visit),
                 None => self.scan_stored(begin, end, direction, visit)?,
             };
             if outcome.is_break() {

@@ -8,16 +8,18 @@
 //! | `\xff/keyServers/` | empty | bindings that ask where shards begin: there is one |
 //!
 //! The time keeper has a row for every ten seconds of the last day up to the read version. Versions count microseconds, so
-//! each row follows from its time; it is off by as much as versions run ahead of the wall clock, which is up to ten seconds after
-//! a quick restart, and more if the wall clock was set back.
+//! each row follows from its time, and from the difference between versions and the wall clock, which the client finds out
+//! when it reads. It grows by up to ten seconds with each quick restart, so rows from before one are off by that much.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use super::special_keys::CONNECTION_STRING;
 use super::tuple;
-use crate::limits::{VERSION_EPOCH_SECONDS, VERSIONS_PER_SECOND};
+use crate::limits::VERSIONS_PER_SECOND;
 use crate::range_set::KeyRange;
 use crate::rows::{Direction, Visit};
 
@@ -32,6 +34,33 @@ const KEY_SERVERS_END: &[u8] = b"\xff/keyServers/\0";
 const TICK: i64 = 10;
 /// Rows that the time keeper keeps: a day's.
 const TICKS: i64 = 24 * 3600 / TICK;
+
+/// When version 0 was: the least difference seen between the wall clock and a version that was just given out.
+#[derive(Debug)]
+pub struct Epoch(AtomicI64);
+
+impl Default for Epoch {
+    fn default() -> Epoch {
+        Epoch(AtomicI64::new(i64::MAX))
+    }
+}
+
+impl Epoch {
+    /// The versions at the times up to a version that was given out some time before `now`.
+    pub fn times(&self, version: i64, now: SystemTime) -> Times {
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let difference = i64::try_from(now.as_micros()).unwrap_or(i64::MAX) - version;
+        let least = self.0.fetch_min(difference, Ordering::Relaxed).min(difference);
+        Times { version, epoch: least.div_euclid(VERSIONS_PER_SECOND) }
+    }
+}
+
+/// Up to which version times are known, and when version 0 was, in Unix time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    version: i64,
+    epoch: i64,
+}
 
 /// A range of keys that is made up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,12 +109,12 @@ pub fn pieces(begin: &[u8], end: &[u8]) -> Vec<(KeyRange, Option<Place>)> {
 }
 
 impl Place {
-    /// The value of a key of this place, at a version.
-    pub fn get(self, key: &[u8], version: i64) -> Option<Bytes> {
+    /// The value of a key of this place.
+    pub fn get(self, key: &[u8], times: Times) -> Option<Bytes> {
         let mut found = None;
         let after = crate::range_set::key_after(key);
         // It ends by itself: there is one row at most.
-        let _ = self.scan((key, &after), version, Direction::Forward, &mut |_, value| {
+        let _ = self.scan((key, &after), times, Direction::Forward, &mut |_, value| {
             found = Some(Bytes::copy_from_slice(value));
             ControlFlow::Break(())
         });
@@ -96,7 +125,7 @@ impl Place {
     pub fn scan(
         self,
         (begin, end): (&[u8], &[u8]),
-        version: i64,
+        times: Times,
         direction: Direction,
         visit: Visit<'_>,
     ) -> ControlFlow<()> {
@@ -104,8 +133,8 @@ impl Place {
             Place::Coordinators => visit(COORDINATORS, CONNECTION_STRING.as_bytes()),
             Place::KeyServers => visit(KEY_SERVERS, b""),
             Place::TimeKeeper => {
-                let mut seconds = ticks(begin, end, version).map(|tick| tick * TICK);
-                let mut visit = |seconds: i64| visit(&time_key(seconds), &version_at(seconds));
+                let mut seconds = times.ticks(begin, end).map(|tick| tick * TICK);
+                let mut visit = |seconds: i64| visit(&time_key(seconds), &times.version_at(seconds));
                 match direction {
                     Direction::Forward => seconds.try_for_each(&mut visit),
                     Direction::Backward => seconds.rev().try_for_each(&mut visit),
@@ -115,13 +144,23 @@ impl Place {
     }
 }
 
-/// The ticks whose rows lie in `[begin, end)`.
-fn ticks(begin: &[u8], end: &[u8], version: i64) -> Range<i64> {
-    let newest = (version / VERSIONS_PER_SECOND + VERSION_EPOCH_SECONDS) / TICK;
-    let first = newest - TICKS + 1;
-    let at_or_after =
-        |key: &[u8]| first + count_below(TICKS, |n| time_key((first + n) * TICK).as_slice() < key);
-    at_or_after(begin)..at_or_after(end)
+impl Times {
+    /// The ticks whose rows lie in `[begin, end)`.
+    fn ticks(self, begin: &[u8], end: &[u8]) -> Range<i64> {
+        let newest = (self.version / VERSIONS_PER_SECOND + self.epoch) / TICK;
+        let first = newest - TICKS + 1;
+        let at_or_after =
+            |key: &[u8]| first + count_below(TICKS, |n| time_key((first + n) * TICK).as_slice() < key);
+        at_or_after(begin)..at_or_after(end)
+    }
+
+    /// The packed version at a time.
+    fn version_at(self, seconds: i64) -> Vec<u8> {
+        let version = (seconds - self.epoch) * VERSIONS_PER_SECOND;
+        let mut value = Vec::new();
+        tuple::push_unsigned(&mut value, u64::try_from(version).unwrap_or(0));
+        value
+    }
 }
 
 /// How many of the numbers from 0 to `len` come before the first that is not `below`.
@@ -140,23 +179,18 @@ fn time_key(seconds: i64) -> Vec<u8> {
     key
 }
 
-fn version_at(seconds: i64) -> Vec<u8> {
-    let version = (seconds - VERSION_EPOCH_SECONDS) * VERSIONS_PER_SECOND;
-    let mut value = Vec::new();
-    tuple::push_unsigned(&mut value, u64::try_from(version).unwrap_or(0));
-    value
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use foundationdb::tuple::unpack;
 
+    const EPOCH: i64 = 1_700_000_000;
     const VERSION: i64 = 50_000_000 * VERSIONS_PER_SECOND + 7;
+    const TIMES: Times = Times { version: VERSION, epoch: EPOCH };
 
     fn times(begin: &[u8], end: &[u8], direction: Direction) -> Vec<(i64, i64)> {
         let mut times = Vec::new();
-        let _ = Place::TimeKeeper.scan((begin, end), VERSION, direction, &mut |key, value| {
+        let _ = Place::TimeKeeper.scan((begin, end), TIMES, direction, &mut |key, value| {
             times.push((unpack(&key[TIME_KEEPER.len()..]).unwrap(), unpack(value).unwrap()));
             ControlFlow::Continue(())
         });
@@ -166,7 +200,7 @@ mod tests {
     #[test]
     fn the_time_keeper_has_a_row_for_every_ten_seconds_of_a_day() {
         let all = times(TIME_KEEPER, TIME_KEEPER_END, Direction::Forward);
-        let newest = VERSION_EPOCH_SECONDS + 50_000_000;
+        let newest = EPOCH + 50_000_000;
         assert_eq!((all.len(), all.last()), (8_640, Some(&(newest, 50_000_000 * VERSIONS_PER_SECOND))));
         assert!(
             all.windows(2).all(|pair| pair[1].0 - pair[0].0 == 10 && pair[1].1 - pair[0].1 == 10_000_000)
@@ -175,10 +209,27 @@ mod tests {
         some.reverse();
         assert_eq!(some, all[all.len() - 3..all.len() - 1]);
         assert_eq!(
-            Place::TimeKeeper.get(&time_key(newest), VERSION).as_deref(),
-            Some(&version_at(newest)[..])
+            Place::TimeKeeper.get(&time_key(newest), TIMES).as_deref(),
+            Some(&TIMES.version_at(newest)[..])
         );
-        assert_eq!(Place::TimeKeeper.get(&time_key(newest + 10), VERSION), None);
+        assert_eq!(Place::TimeKeeper.get(&time_key(newest + 10), TIMES), None);
+    }
+
+    #[test]
+    fn the_least_difference_from_the_wall_clock_counts() {
+        let at = |micros: i64| {
+            SystemTime::UNIX_EPOCH
+                + std::time::Duration::from_micros((EPOCH * 1_000_000 + micros).unsigned_abs())
+        };
+        let epoch = Epoch::default();
+        assert_eq!(
+            epoch.times(5_000_000, at(9_000_000)).epoch,
+            EPOCH + 4,
+            "that version was four seconds old"
+        );
+        assert_eq!(epoch.times(5_000_000, at(5_000_050)).epoch, EPOCH);
+        assert_eq!(epoch.times(5_000_000, at(9_000_000)).epoch, EPOCH);
+        assert_eq!(epoch.times(30_000_000, at(10_000_000)).epoch, EPOCH - 20, "versions have run ahead");
     }
 
     #[test]

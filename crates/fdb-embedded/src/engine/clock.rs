@@ -13,13 +13,13 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use crate::limits::{VERSION_EPOCH_SECONDS, VERSIONS_PER_SECOND};
+use crate::limits::VERSIONS_PER_SECOND;
 
 /// How far the ceiling is put ahead of the newest version: 10 seconds.
 const CEILING_LEAD: i64 = 10 * VERSIONS_PER_SECOND;
 
-/// Versions count microseconds since then, as long as the wall clock goes forward.
-const EPOCH: Duration = Duration::from_secs(VERSION_EPOCH_SECONDS.unsigned_abs());
+/// 2024-01-01 00:00 UTC: versions count microseconds since then, as long as the wall clock goes forward.
+const EPOCH: Duration = Duration::from_secs(1_704_067_200);
 
 /// The state behind read and commit versions.
 #[derive(Debug)]

@@ -232,6 +232,7 @@ impl State {
         let result = read(&Merged {
             view: view.as_ref().map_err(|code| *code),
             writes,
+            epoch: database.epoch(),
             want: Want::default(),
             looked: &looked,
         });

@@ -54,8 +54,8 @@ impl Transaction {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
         let looked = Cell::new(true);
-        let view = Ok(state.view(&self.database)?);
-        let stored = Merged { view, writes: None, want: Want::default(), looked: &looked };
+        let (view, epoch) = (Ok(state.view(&self.database)?), self.database.epoch());
+        let stored = Merged { view, writes: None, epoch, want: Want::default(), looked: &looked };
         sizes::steps(&stored, begin, end)
     }
 }
