@@ -6,6 +6,8 @@
 //!
 //! * A commit is acknowledged after it has been flushed to disk, and survives a kill at any moment.
 //! * Transactions are serializable: optimistic, with FoundationDB's conflict rules and error codes.
+//! * A page that was damaged on the disk is an error when it is read, never data.
+//! * Every version of the last five seconds can be read.
 //! * Versions never go back, over restarts and clock changes.
 //! * Several processes share a directory: the first to open it hosts it, the others are its guests, and when the host
 //!   ends, however it does, one of them takes over.

@@ -26,7 +26,7 @@ async fn rows(tr: &foundationdb::Transaction) -> Result<Rows, FdbError> {
 fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<i64, FdbError> {
     let tr = db.create_trx()?;
     tr.set(key, value);
-    Ok(block_on(tr.commit())?.committed_version()?)
+    block_on(tr.commit())?.committed_version()
 }
 
 #[test]

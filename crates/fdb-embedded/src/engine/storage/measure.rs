@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::*;
 
-const COMMITS: u32 = 10_000;
+const COMMITS: u32 = 2_000;
 const KEYS: u32 = 1_000_000;
 
 fn set(n: u32) -> Mutation {
@@ -25,13 +25,31 @@ fn per(time: Duration, count: u32) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(count)
 }
 
+fn both(dir: &Path) -> [(&'static str, std::path::PathBuf, Storage); 2] {
+    let (a, b) = (dir.join("plain"), dir.join("checked"));
+    let (plain, checked) = (plain(&a), Storage::create(&b).unwrap());
+    [("plain", a, plain), ("checked", b, checked)]
+}
+
+/// How long a flush of an append of 512 bytes takes on this disk, microseconds.
+fn flush_of_an_append(dir: &Path) -> f64 {
+    use std::io::Write;
+    let mut file = std::fs::File::create(dir.join("append")).unwrap();
+    let started = Instant::now();
+    for _ in 0..2_000 {
+        file.write_all(&[7; 512]).unwrap();
+        file.sync_data().unwrap();
+    }
+    per(started.elapsed(), 2_000)
+}
+
 #[test]
 #[ignore = "a measurement"]
-fn what_checksums_cost() {
+fn what_a_commit_costs() {
     let dir = tempfile::tempdir().unwrap();
-    let (a, b) = (dir.path().join("plain"), dir.path().join("checked"));
-    let storages = [("plain", &a, plain(&a)), ("checked", &b, Storage::create(&b).unwrap())];
-    for round in 0..4 {
+    let storages = both(dir.path());
+    for round in 0..6 {
+        println!("  append: {:6.1} us per flush of 512 bytes", flush_of_an_append(dir.path()));
         for (name, _, storage) in &storages {
             let started = Instant::now();
             for n in 0..COMMITS {
@@ -40,6 +58,13 @@ fn what_checksums_cost() {
             println!("{name:>8}: {:6.1} us per commit of one key", per(started.elapsed(), COMMITS));
         }
     }
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn what_reads_cost() {
+    let dir = tempfile::tempdir().unwrap();
+    let storages = both(dir.path());
     for (_, _, storage) in &storages {
         for n in 0..KEYS / 10_000 {
             let batch: Vec<_> = (n * 10_000..(n + 1) * 10_000).map(set).collect();
@@ -63,9 +88,9 @@ fn what_checksums_cost() {
     for (name, file, storage) in storages {
         drop(storage);
         let started = Instant::now();
-        let reopened = if name == "plain" { plain(file) } else { Storage::open(file).unwrap().0 };
+        let reopened = if name == "plain" { plain(&file) } else { Storage::open(&file).unwrap().0 };
         println!("{name:>8}: {:.2?} to open, {} bytes", started.elapsed(), file.metadata().unwrap().len());
-        crashed(name, file, &reopened);
+        crashed(name, &file, &reopened);
     }
 }
 
