@@ -21,7 +21,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = at(directory, NEW_SOCKET, |path| UnixListener::bind(path))?;
+    let listener = at(directory, NEW_SOCKET, UnixListener::bind)?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
     fs::rename(&new, directory.join(SOCKET))?;
     Ok(listener)
@@ -29,7 +29,7 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
 
 /// Connects to whoever listens in the directory.
 pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    at(directory, SOCKET, |path| UnixStream::connect(path))
+    at(directory, SOCKET, UnixStream::connect)
 }
 
 /// Removes the socket: its host no longer listens.
