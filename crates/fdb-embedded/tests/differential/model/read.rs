@@ -241,14 +241,14 @@ impl Pieces {
         }
         let mut taken = Taken::new(limits, &b, &e);
         for (index, piece) in self.pieces.iter().enumerate().skip(b.piece) {
+            if taken.is_full() && taken.beyond >= 1 - e.offset {
+                break;
+            }
             let at_end = b.offset > 0 && e.offset == 1 && e.key == piece.range.begin;
             if index > e.piece && !piece.unreadable || index == e.piece && (!piece.unreadable || at_end) {
                 if index == e.piece && !at_end {
                     self.look(index);
                 }
-                break;
-            }
-            if taken.is_full() && taken.beyond >= 1 - e.offset {
                 break;
             }
             self.look(index);

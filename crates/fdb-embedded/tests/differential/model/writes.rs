@@ -235,6 +235,9 @@ impl Transaction {
         if range.is_empty() {
             return;
         }
+        // FoundationDB's map keeps some bounds of conflict ranges that lie in each other, and counts a part more.
+        let by_hand = self.own.list.iter().filter(|write| matches!(write, Write::Conflict(_))).count();
+        self.vague_size |= by_hand > 1;
         for part in conflict::spoilable(&self.own, range) {
             self.size += range.size() + 24;
             self.reads.push(part);
