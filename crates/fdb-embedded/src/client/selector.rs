@@ -47,8 +47,10 @@ impl Selector {
     #[must_use]
     pub fn new(key: &[u8], or_equal: bool, offset: i32) -> Selector {
         let key = crate::limits::cut(key);
-        let widened = if or_equal { key_after(key) } else { key.to_vec() };
-        Selector { key: widened, offset, is_widened: or_equal }
+        let widened = key_after(key);
+        // One that has been cut is between the same keys with another byte.
+        let is_widened = or_equal && crate::limits::cut(&widened).len() == widened.len();
+        Selector { key: if is_widened { widened } else { key.to_vec() }, offset, is_widened }
     }
 
     /// "At or after `key`".

@@ -181,6 +181,7 @@ impl Generator {
             19 => self.conflict(),
             20 => Call::GetReadVersion,
             21..=22 => Call::Commit,
+            23 if self.flavour.options && self.rng.one_in(2) => Call::ConflictingKeys,
             23 => Call::ApproximateSize,
             24 | 25 if self.flavour.stamps => self.stamp(),
             26 if self.flavour.watches => Call::Watch { key: self.key() },
@@ -238,8 +239,9 @@ impl Generator {
 
     fn option(&mut self) -> Call {
         let int = |n: i64| Some(n.to_le_bytes().to_vec());
-        let (code, value) = match self.rng.below(14) {
+        let (code, value) = match self.rng.below(16) {
             0 | 1 => (30, None),
+            14 | 15 => (712, None),
             2 | 3 => (51, None),
             4 => (600, None),
             5 => (601, None),

@@ -6,12 +6,16 @@
 //! | `model/` | what FoundationDB does, stated plainly |
 //! | `run` | a program on a database and on the model |
 //! | `shrink` | makes a failing program small |
+//! | `host` | another process that hosts the database |
 //!
 //! Programs run on an embedded database, or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster, so that the engine and
 //! FoundationDB are held against the same model. `KVQUEUE_TEST_SEEDS` is how many programs run, and
 //! `KVQUEUE_TEST_SEED` the first one's seed.
 
+#![expect(clippy::unwrap_used, reason = "tests")]
+
 mod generate;
+mod host;
 mod model;
 mod program;
 mod rng;
@@ -23,6 +27,8 @@ use std::time::{Duration, Instant};
 use fdb_embedded::Network;
 use fdb_embedded::testing::Database;
 
+use host::Host;
+
 /// How long the programs may take where their number is not given.
 const TIME: Duration = Duration::from_secs(12);
 /// How many failures are shown before the test gives up.
@@ -33,16 +39,15 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value}")))
 }
 
-/// An empty database, and the directory that lives as long.
-fn open() -> (Database, Option<tempfile::TempDir>) {
-    match std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
-        Ok(cluster) => (Database::open(&cluster).unwrap(), None),
-        Err(_) => {
-            let directory = tempfile::tempdir().unwrap();
-            let url = format!("embedded:{}", directory.path().display());
-            (Database::open(&url).unwrap(), Some(directory))
-        }
+/// An empty database, and what keeps it: its directory, and with `KVQUEUE_TEST_GUEST` the process that hosts it.
+fn open() -> (Database, Option<(tempfile::TempDir, Option<Host>)>) {
+    if let Ok(cluster) = std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
+        return (Database::open(&cluster).unwrap(), None);
     }
+    let directory = tempfile::tempdir().unwrap();
+    let host = std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Host::start(directory.path()));
+    let url = format!("embedded:{}", directory.path().display());
+    (Database::open(&url).unwrap(), Some((directory, host)))
 }
 
 #[test]

@@ -70,6 +70,8 @@ pub enum Call {
     Reset,
     Cancel,
     ApproximateSize,
+    /// The rows that tell of the last conflict.
+    ConflictingKeys,
     /// Sets a timeout of a millisecond, and waits until it is over.
     TimeOut,
 }
@@ -87,6 +89,9 @@ pub struct Program {
     pub rows: Vec<(Bytes, Bytes)>,
     pub steps: Vec<Step>,
 }
+
+/// Below this the last conflict is told of.
+pub const CONFLICTING_KEYS: &[u8] = b"\xff\xff/transaction/conflicting_keys/";
 
 /// How many transactions a program has.
 pub const TRANSACTIONS: usize = 4;
@@ -157,6 +162,7 @@ impl fmt::Debug for Call {
             Call::OnError(code) => write!(f, "on_error {code}"),
             Call::Reset => write!(f, "reset"),
             Call::Cancel => write!(f, "cancel"),
+            Call::ConflictingKeys => write!(f, "conflicting keys"),
             Call::ApproximateSize => write!(f, "approximate_size"),
             Call::TimeOut => write!(f, "time out"),
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fdb_embedded::testing::{Database, Future, KeySelector, Range, Reply, Transaction};
 
 use crate::model::{End, Facts, Model, Seen};
-use crate::program::{Bytes, Call, Program, Step, TRANSACTIONS, Version};
+use crate::program::{Bytes, CONFLICTING_KEYS, Call, Program, Step, TRANSACTIONS, Version};
 
 /// How long a future may take that is due.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -144,6 +144,7 @@ impl<'d> Session<'d> {
                 quick(t);
             }
             Call::Cancel => t.cancel(),
+            Call::ConflictingKeys => return reply(t.get_range(&conflicting_keys())),
             Call::ApproximateSize => return reply(t.get_approximate_size()),
             Call::TimeOut => {
                 t.set_option(TIMEOUT, Some(&1i64.to_le_bytes())).unwrap();
@@ -212,6 +213,12 @@ fn end_of(future: &Future, expected: &[End]) -> End {
 fn fits(seen: &End, expected: &[End]) -> bool {
     let any_key = matches!(seen, End::Reply(Reply::Key(_))) && expected.contains(&End::Reply(Reply::Void));
     any_key || expected.contains(seen)
+}
+
+fn conflicting_keys() -> Range {
+    let at = |end: &[u8]| KeySelector { key: [CONFLICTING_KEYS, end].concat(), or_equal: false, offset: 1 };
+    let (begin, end) = (at(b""), at(b"\xff\xff"));
+    Range { begin, end, limit: 0, target_bytes: 0, mode: -2, iteration: 1, snapshot: false, reverse: false }
 }
 
 /// All rows that a program can have left.

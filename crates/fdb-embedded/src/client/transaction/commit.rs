@@ -88,6 +88,10 @@ impl Transaction {
         if state.view.is_none() && state.chosen_version.is_none() {
             // What has read nothing gets its read version now, and tells it when asked.
             state.chosen_version = self.database.link().version_here();
+            if state.chosen_version.is_none() {
+                // From another process's engine; the commit need not wait for it, nor for one that has no host yet.
+                let _ = state.view(&self.database);
+            }
         }
         let base = match (&state.view, state.chosen_version) {
             (_, Some(version)) => Base::Version(version),

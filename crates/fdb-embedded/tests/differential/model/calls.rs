@@ -37,6 +37,7 @@ pub fn plain(selector: &KeySelector) -> Selector {
     if selector.or_equal {
         key.push(0);
     }
+    let key = cut(&key);
     Selector { key, offset: selector.offset }
 }
 
@@ -84,6 +85,7 @@ impl Model {
             }
             Call::Commit => self.commit(t, seen, facts),
             Call::OnError(code) => expect(seen, &reply(t.on_error(*code).map(|()| Reply::Void))),
+            Call::ConflictingKeys => self.conflicting_keys(t, seen),
             Call::Reset => {
                 t.reset();
                 expect(seen, &Seen::Nothing)

@@ -53,7 +53,7 @@ pub fn of_plain_range(begin: &Selector, end: &Selector, found: &Found, reverse: 
     let (lowest, highest) = if reverse { (last, first) } else { (first, last) };
     let mut from = match lowest {
         _ if found.to_begin => Vec::new(),
-        Some((lowest, _)) if !((!reverse || !found.more || begin.offset > 1) && begin.offset > 0) => {
+        Some((lowest, _)) if begin.offset <= 0 || (reverse && found.more && begin.offset <= 1) => {
             lowest.clone()
         }
         _ => begin.key.clone(),
@@ -63,9 +63,7 @@ pub fn of_plain_range(begin: &Selector, end: &Selector, found: &Found, reverse: 
     }
     let mut to = match highest {
         _ if found.through_end => b"\xff\xff".to_vec(),
-        Some((highest, _)) if !((reverse || !found.more || end.offset <= 0) && end.offset <= 1) => {
-            after(highest)
-        }
+        Some((highest, _)) if end.offset > 1 || (!reverse && found.more && end.offset > 0) => after(highest),
         _ => end.key.clone(),
     };
     if begin.offset < end.offset && begin.key > to {

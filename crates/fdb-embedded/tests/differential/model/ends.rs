@@ -3,9 +3,10 @@
 use fdb_embedded::testing::Reply;
 
 use super::calls::TOO_OLD;
-use super::own::Sent;
+use super::own::{Sent, merged};
 use super::transaction::{Chosen, Held, Options, Transaction};
-use super::{Facts, Model, Seen, Verdict, expect};
+use super::{Facts, Model, Range, Seen, Verdict, expect};
+use crate::program::{Bytes, CONFLICTING_KEYS};
 
 /// What `on_error` waits for and starts again after.
 const RETRYABLE: &[i32] = &[1020, 1021, 1007, 1009, 1038, 1042, 1078, 1037, 1051, 1213, 1223, 1079];
@@ -20,7 +21,30 @@ impl Model {
             t.failed_read.map_or(Ok(()), Err)?;
             self.try_commit(t, seen, facts)
         });
+        if let [.., before, last] = self.versions[..]
+            && before >= last
+        {
+            return Err(format!("a committed version after {before}"));
+        }
         expect(seen, &Seen::Reply(outcome.map_or_else(Reply::Error, |()| Reply::Void)))
+    }
+
+    /// The read ranges that conflict, where the transaction wants to know them; unless it is not clear what it read.
+    fn conflicting(&self, t: &Transaction, version: usize) -> Option<Vec<Range>> {
+        let reads = merged(&t.reads);
+        let hit = |read: &Range| self.store.conflicts(version, std::slice::from_ref(read));
+        let conflicting = reads.into_iter().filter(|read| t.options.report_conflicts && hit(read)).collect();
+        t.maybe_reads.is_empty().then_some(conflicting)
+    }
+
+    /// The rows that tell of the last conflict.
+    pub(super) fn conflicting_keys(&self, t: &Transaction, seen: &Seen) -> Verdict {
+        let Some(conflicting) = &t.conflicting else { return Ok(()) };
+        let row = |key: &Bytes, value: &[u8]| ([CONFLICTING_KEYS, key].concat(), value.to_vec());
+        let rows =
+            conflicting.iter().flat_map(|range| [row(&range.begin, b"1"), row(&range.end, b"0")]).collect();
+        let rows = Reply::Rows { rows, more: false };
+        expect(seen, &Seen::Reply(t.deferred.map_or(rows, Reply::Error)))
     }
 
     fn try_commit(&mut self, t: &mut Transaction, seen: &Seen, facts: &Facts) -> Result<(), i32> {
@@ -40,7 +64,10 @@ impl Model {
             _ if t.options.read_only => Some(2023),
             _ if size > t.options.size_limit => Some(2101),
             Chosen::TooOld => Some(TOO_OLD),
-            Chosen::At(version) if self.store.conflicts(version, &t.reads) => Some(1020),
+            Chosen::At(version) if self.store.conflicts(version, &t.reads) => {
+                t.conflicting = self.conflicting(t, version);
+                Some(1020)
+            }
             Chosen::At(version) if self.store.conflicts(version, &t.maybe_reads) => {
                 (*seen == CONFLICT).then_some(1020)
             }
@@ -51,11 +78,7 @@ impl Model {
             return Err(code);
         }
         self.store.commit(&changes, writes, facts.stamp.as_deref());
-        if facts.committed <= *self.versions.last().unwrap() {
-            self.versions.push(i64::MAX);
-        } else {
-            self.versions.push(facts.committed);
-        }
+        self.versions.push(facts.committed);
         t.committed = Some(facts.committed);
         t.recycled = false;
         let stamp = facts.stamp.clone().map_or(Reply::Void, Reply::Key);
@@ -99,14 +122,22 @@ impl Transaction {
             self.die(1025);
             return Err(if exhausted || code != 0 { code } else { 2000 });
         }
-        let kept = Transaction { committed: self.committed, retries: self.retries, ..Transaction::default() };
+        let kept = Transaction {
+            committed: self.committed,
+            retries: self.retries,
+            conflicting: self.conflicting.take(),
+            ..Transaction::default()
+        };
         self.restart(kept, Options { retry_limit: limit, ..Options::default() });
         Ok(())
     }
 
     pub fn reset(&mut self) {
         let recycled = self.recycled || self.committed.is_some();
-        self.restart(Transaction { recycled, ..Transaction::default() }, Options::default());
+        self.restart(
+            Transaction { recycled, conflicting: None, ..Transaction::default() },
+            Options::default(),
+        );
     }
 
     fn restart(&mut self, new: Transaction, options: Options) {

@@ -122,7 +122,9 @@ fn expect<T: PartialEq + std::fmt::Debug>(seen: &T, expected: &T) -> Verdict {
 impl Model {
     pub fn new(program: &Program, strict: bool) -> Model {
         let rows: BTreeMap<Bytes, Bytes> = program.rows.iter().cloned().collect();
-        let transactions = (0..TRANSACTIONS).map(|_| Transaction::default()).collect();
+        let transactions = (0..TRANSACTIONS)
+            .map(|_| Transaction { conflicting: Some(Vec::new()), ..Transaction::default() })
+            .collect();
         Model { store: Store::new(rows), versions: vec![0], transactions, stopped: false, strict }
     }
 

@@ -30,6 +30,7 @@ pub struct Options {
     pub read_only: bool,
     pub retry_limit: i64,
     pub size_limit: i64,
+    pub report_conflicts: bool,
 }
 
 impl Default for Options {
@@ -47,6 +48,7 @@ impl Default for Options {
             read_only: false,
             retry_limit: -1,
             size_limit: 10_000_000,
+            report_conflicts: false,
         }
     }
 }
@@ -119,6 +121,8 @@ pub struct Transaction {
     pub has_written: bool,
     /// It has been reset after a commit.
     pub recycled: bool,
+    /// The ranges of its last conflict; none if that is not known.
+    pub conflicting: Option<Vec<Range>>,
     pub held: Vec<Held>,
     /// The version of the last commit.
     pub committed: Option<i64>,

@@ -294,6 +294,7 @@ impl Transaction {
                 (self.options.lock_aware, self.options.read_only) = (true, true);
             }
             702 => {}
+            712 => self.options.report_conflicts = true,
             1100 => self.options.bypass_unreadable = true,
             _ => unreachable!("the generator makes no other option"),
         }
