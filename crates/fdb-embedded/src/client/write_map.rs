@@ -250,6 +250,14 @@ impl WriteMap {
         &self.unreadable
     }
 
+    /// Has the transaction overwritten a key, whatever the database holds?
+    pub fn decides(&self, key: &[u8]) -> bool {
+        match self.keys.get(key) {
+            Some(writes) => !writes.is_dependent(),
+            None => self.cleared.contains(key) || self.stamped.contains_key(key),
+        }
+    }
+
     /// Has any key of `[begin, end)` been set, changed or cleared?
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
         self.cleared.intersects(begin, end) || self.range(begin, end).next().is_some()
@@ -289,10 +297,12 @@ impl WriteMap {
         mutations
     }
 
-    /// Bytes of what FoundationDB's client would send: there a key with writes of its own parts the clear around it.
-    pub fn sent_size(&self) -> i64 {
-        let early = self.early.iter().map(sent_size).sum::<i64>();
-        let single = in_key_order(&self.keys, &self.stamped).iter().map(sent_size).sum::<i64>();
+    /// Bytes of what FoundationDB's client would send where this one sends `mutations`: there a key with writes of its
+    /// own parts the clear around it.
+    pub fn sent_size(&self, mutations: &[Mutation]) -> i64 {
+        let (early, rest) = mutations.split_at(self.early.len());
+        let early = early.iter().map(sent_size).sum::<i64>();
+        let single = rest[self.cleared.len()..].iter().map(sent_size).sum::<i64>();
         let absent =
             self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
         let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
@@ -392,6 +402,67 @@ mod tests {
         assert_eq!(value(&map, b"k", Some(&[10])), Some(vec![2]));
         assert!(map.dependent_parts(b"a", b"z").is_empty());
         assert_eq!(map.dependent_parts(b"a", b"zz").iter().collect::<Vec<_>>(), [(&b"z"[..], &b"zz"[..])]);
+    }
+
+    #[test]
+    fn a_key_that_its_own_operation_leaves_absent_is_written_but_not_there() {
+        let mut map = WriteMap::default();
+        map.set(b"k", &[1]);
+        map.atomic(AtomicOp::CompareAndClear, b"k", &[1]);
+        assert_eq!(value(&map, b"k", Some(&[10])), None);
+        assert!(map.get(b"k").is_some() && map.decides(b"k"), "selectors count it, others cannot spoil it");
+        assert_eq!(map.mutations(), [Mutation::ClearRange { begin: b"k".to_vec(), end: b"k\0".to_vec() }]);
+    }
+
+    #[test]
+    fn a_value_without_its_stamp_stays_unreadable_until_cleared() {
+        let mut map = WriteMap::default();
+        map.set_stamped_value(b"k", &[0; 10], 0);
+        map.set(b"k", b"v");
+        assert!(map.unreadable().contains(b"k"));
+        assert_eq!(map.mutations().len(), 2, "both are sent");
+        assert_eq!(value(&map, b"k", None).as_deref(), Some(&b"v"[..]), "for those who look all the same");
+        map.atomic(AtomicOp::Add, b"k", &[1]);
+        map.clear_range(b"k", b"l");
+        assert!(map.unreadable().is_empty() && map.mutations().len() == 1);
+    }
+
+    #[test]
+    fn what_was_written_where_a_stamped_key_may_lie_is_sent_before() {
+        let mut map = WriteMap::default();
+        let key = [&b"q"[..], &[0xff; 10]].concat();
+        map.clear_range(b"a", b"z");
+        map.set(&key, b"before");
+        map.set_stamped_key(&key, 1, b"v", (0, b"\xff"));
+        map.set(&key, b"after");
+        let sent = map.mutations();
+        let is_set = |m: &Mutation, v: &[u8]| matches!(m, Mutation::Set { value, .. } if value == v);
+        let place = |v: &[u8]| sent.iter().position(|m| is_set(m, v)).unwrap();
+        let stamped = sent.iter().position(|m| matches!(m, Mutation::StampedKey { .. })).unwrap();
+        assert!(place(b"before") < stamped && stamped < place(b"after"), "{sent:?}");
+        assert!(map.unreadable().contains(&key), "a later write does not make it readable");
+    }
+
+    #[test]
+    fn the_size_is_that_of_what_foundationdb_sends() {
+        let mut map = WriteMap::default();
+        map.clear_range(b"a", b"e");
+        map.set(b"c", b"v");
+        // Clears of [a, c) and [c\0, e), and the set.
+        assert_eq!(map.sent_size(&map.mutations()), (44 + 2) + (44 + 3) + (44 + 2));
+        map.atomic(AtomicOp::Or, b"x", &[1]);
+        map.atomic(AtomicOp::Or, b"x", &[2]);
+        assert_eq!(
+            map.sent_size(&map.mutations()),
+            (44 + 2) + (44 + 3) + (44 + 2) + (44 + 2),
+            "one operation"
+        );
+        map.atomic(AtomicOp::Or, b"x", &[1, 2]);
+        assert_eq!(
+            map.sent_size(&map.mutations()),
+            (44 + 2) + (44 + 3) + 2 * (44 + 2) + (44 + 3),
+            "of another length"
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | `model/` | what FoundationDB does, stated plainly |
 //! | `run` | a program on a database and on the model |
 //! | `shrink` | makes a failing program small |
+//! | `scenarios` | what programs do not reach: limits of a database handle, calls during a commit |
 //! | `host` | another process that hosts the database |
 //!
 //! Programs run on an embedded database, or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster, so that the engine and
@@ -20,8 +21,10 @@ mod model;
 mod program;
 mod rng;
 mod run;
+mod scenarios;
 mod shrink;
 
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use fdb_embedded::Network;
@@ -39,6 +42,18 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {value}")))
 }
 
+/// Starts the network, once in the process.
+fn network() {
+    static NETWORK: OnceLock<Network> = OnceLock::new();
+    NETWORK.get_or_init(|| Network::start().unwrap());
+}
+
+/// One test at a time: on a cluster they share the keys.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// An empty database, and what keeps it: its directory, and with `KVQUEUE_TEST_GUEST` the process that hosts it.
 fn open() -> (Database, Option<(tempfile::TempDir, Option<Host>)>) {
     if let Ok(cluster) = std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
@@ -52,7 +67,8 @@ fn open() -> (Database, Option<(tempfile::TempDir, Option<Host>)>) {
 
 #[test]
 fn programs_do_what_the_model_does() {
-    let _network = Network::start().unwrap();
+    let _turn = turn();
+    network();
     let (database, directory) = open();
     let strict = directory.is_some();
     let first = number("KVQUEUE_TEST_SEED").unwrap_or(1);

@@ -67,7 +67,7 @@ fn prepare(database: &Database, program: &Program) {
         }
         match transaction.commit().wait() {
             Reply::Error(code) => {
-                assert_eq!(transaction.on_error(code).wait(), Reply::Void, "{code} is final")
+                assert_eq!(transaction.on_error(code).wait(), Reply::Void, "{code} is final");
             }
             _ => return,
         }

@@ -82,7 +82,7 @@ impl Transaction {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
         let mutations = state.writes.mutations();
-        if state.commit_size() > state.options.size_limit {
+        if state.commit_size(&mutations) > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
         if state.view.is_none() && state.chosen_version.is_none() {
@@ -217,11 +217,12 @@ impl State {
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
-    fn commit_size(&self) -> i64 {
+    fn commit_size(&self, mutations: &[Mutation]) -> i64 {
         if self.options.ryw_disabled {
             return self.plain_size;
         }
         let conflicts = self.reads.iter().chain(self.write_conflicts.iter());
-        self.writes.sent_size() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
+        self.writes.sent_size(mutations)
+            + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
     }
 }

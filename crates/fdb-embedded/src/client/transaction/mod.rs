@@ -258,7 +258,7 @@ impl State {
         let size = conflict_size(key, key) + 1;
         if self.options.ryw_disabled {
             self.plain_size += size;
-        } else if self.writes.dependent_parts(key, &key_after(key)).is_empty() {
+        } else if self.writes.decides(key) {
             return;
         } else {
             self.size += size;
