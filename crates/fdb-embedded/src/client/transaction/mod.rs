@@ -192,6 +192,12 @@ impl State {
         if self.options.access_system_keys { SYSTEM_END } else { NORMAL_END }
     }
 
+    /// May keys be longer by what raw access allows? Access to system keys implies it.
+    fn has_raw_access(&self) -> bool {
+        let options = &self.options;
+        options.raw_access || options.access_system_keys || options.read_system_keys
+    }
+
     /// The read version: the client's choice, whether it can be read at or not, or one taken now.
     fn read_version(&mut self, database: &Database) -> Result<i64> {
         match self.chosen_version {

@@ -69,14 +69,14 @@ impl Transaction {
 
     /// Rows future: the rows between two selectors.
     pub fn get_range(self: &Arc<Self>, arguments: &RangeArguments) -> Arc<Future> {
-        if special_keys::is_special_range(&arguments.begin.key, &arguments.end.key) {
-            return self.get_special_range(arguments);
-        }
         // What is wrong with the mode is said whatever state the transaction is in.
         let read = match range_read(arguments) {
             Ok(read) => read,
             Err(code) => return Future::ready(Err(code)),
         };
+        if special_keys::is_special_range(&arguments.begin.key, &arguments.end.key) {
+            return self.get_special_range(arguments);
+        }
         let (limits, snapshot) = (check_limits(arguments), arguments.snapshot);
         self.answer(move |own, state| {
             let max = state.max_read_key();

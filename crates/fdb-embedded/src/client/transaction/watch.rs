@@ -50,7 +50,7 @@ impl Transaction {
         if key >= state.max_read_key() && key != METADATA_VERSION {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        if key.len() > key_limit(key, state.options.raw_access) {
+        if key.len() > key_limit(key, state.has_raw_access()) {
             return Err(Code::KEY_TOO_LARGE);
         }
         let bypass = state.options.bypass_unreadable;

@@ -191,7 +191,7 @@ impl State {
     }
 
     fn check_lengths(&self, key: &[u8], value: &[u8]) -> Result<()> {
-        if key.len() > key_limit(key, self.options.raw_access) {
+        if key.len() > key_limit(key, self.has_raw_access()) {
             return Err(Code::KEY_TOO_LARGE);
         }
         if value.len() > MAX_VALUE { Err(Code::VALUE_TOO_LARGE) } else { Ok(()) }

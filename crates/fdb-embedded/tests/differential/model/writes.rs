@@ -283,8 +283,12 @@ impl Transaction {
             30 => self.options.next_write_no_conflict = true,
             51 if self.failed_read.is_some() || self.has_read || self.has_written => return Err(2000),
             51 => self.options.ryw_disabled = true,
-            301 => (self.options.read_system, self.options.write_system) = (true, true),
-            302 => self.options.read_system = true,
+            301 | 302 => {
+                self.options.read_system = true;
+                self.options.write_system |= code == 301;
+                // Access to system keys implies raw access.
+                self.options.raw = true;
+            }
             303 => self.options.raw = true,
             600 => self.options.snapshot_ryw += 1,
             601 => self.options.snapshot_ryw -= 1,
