@@ -221,9 +221,9 @@ impl Selector {
     #[must_use]
     pub fn conflict_range(&self, resolved: &[u8]) -> KeyRange {
         if self.offset >= 1 {
-            (self.key.clone(), key_after(resolved))
+            (self.uncut_key(), key_after(resolved))
         } else {
-            (resolved.to_vec(), self.key.clone())
+            (resolved.to_vec(), self.uncut_key())
         }
     }
 }

@@ -16,6 +16,7 @@ pub struct Selector {
     pub offset: i32,
     /// The last byte of `key` stands for "or equal".
     is_widened: bool,
+    or_equal: bool,
 }
 
 /// How far a selector leads. As in FoundationDB it counts every key that the transaction has written, also one that an
@@ -50,17 +51,22 @@ impl Selector {
         let widened = key_after(key);
         // One that has been cut is between the same keys with another byte.
         let is_widened = or_equal && crate::limits::cut(&widened).len() == widened.len();
-        Selector { key: if is_widened { widened } else { key.to_vec() }, offset, is_widened }
+        Selector { key: if is_widened { widened } else { key.to_vec() }, offset, is_widened, or_equal }
     }
 
     /// "At or after `key`".
     pub fn at(key: &[u8]) -> Selector {
-        Selector { key: key.to_vec(), offset: 1, is_widened: false }
+        Selector { key: key.to_vec(), offset: 1, is_widened: false, or_equal: false }
     }
 
     /// The selector that names the key after the one that this names.
     pub(super) fn next(&self) -> Selector {
         Selector { offset: self.offset + 1, ..self.clone() }
+    }
+
+    /// The key with "or equal" worked in, even where it has been cut: so FoundationDB reckons what a single key conflicts with.
+    pub(super) fn uncut_key(&self) -> Vec<u8> {
+        if self.or_equal && !self.is_widened { key_after(&self.key) } else { self.key.clone() }
     }
 
     /// The key that was given.

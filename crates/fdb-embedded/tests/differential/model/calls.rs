@@ -197,11 +197,11 @@ impl Model {
 
     fn get_key(&mut self, t: &mut Transaction, selector: &KeySelector, snapshot: bool) -> Result<Reply, i32> {
         t.check()?;
-        let selector = long_cut(selector);
-        if selector.key.as_slice() > t.max_read() {
+        let given = long_cut(selector);
+        if given.key.as_slice() > t.max_read() {
             return Err(2004);
         }
-        let selector = plain(&selector);
+        let selector = plain(&given);
         let found = self.pieces(t, snapshot).and_then(|pieces| {
             let key = pieces.key(&selector, self.strict);
             readable(t, &pieces)?;
@@ -213,7 +213,9 @@ impl Model {
                     self.touch(t);
                 }
                 if !snapshot {
-                    t.read(&conflict::of_key(&selector, &key));
+                    // Here a key that has been cut is not cut again.
+                    let uncut = [&given.key[..], if given.or_equal { &[0] } else { &[] }].concat();
+                    t.read(&conflict::of_key(&Selector { key: uncut, ..selector }, &key));
                 }
                 Ok(Reply::Key(key))
             }
