@@ -16,9 +16,9 @@ use crate::range_set::key_after;
 use crate::rows::{Direction, Want};
 
 /// Rows up to which a size is exact.
-const EXACT_ROWS: usize = 4_096;
+const EXACT_ROWS: usize = 2_048;
 /// How often a larger range is looked into.
-const PROBES: usize = 96;
+const PROBES: usize = 64;
 /// Rows read each time.
 const PROBE_ROWS: usize = 24;
 /// How much longer than its neighbour a gap is that is approached from that side.
@@ -38,6 +38,14 @@ pub struct Step {
 struct Piece {
     rows: Vec<Step>,
     gap_end: Option<Vec<u8>>,
+    /// About how many bytes are unknown.
+    gap_bytes: f64,
+}
+
+impl Piece {
+    fn new(rows: Vec<Step>, gap_end: Option<Vec<u8>>) -> Piece {
+        Piece { rows, gap_end, gap_bytes: 0.0 }
+    }
 }
 
 /// The range `[begin, end)` in steps.
@@ -48,19 +56,20 @@ pub fn steps(stored: &Merged<'_>, begin: &[u8], end: &[u8]) -> Result<Vec<Step>>
     let mut tail = read(stored, &unread, end, PROBE_ROWS, Direction::Backward)?;
     tail.reverse();
     let gap_end = (tail.len() == PROBE_ROWS).then(|| tail[0].key.clone());
-    let mut pieces = vec![Piece { rows: head, gap_end }, Piece { rows: tail, gap_end: None }];
+    let mut pieces = vec![Piece::new(head, gap_end), Piece::new(tail, None)];
     pieces.retain(|piece| !piece.rows.is_empty());
     let rows = pieces.iter().flat_map(|piece| &piece.rows);
     let scale = &Scale::new(rows.map(|row| row.key.as_slice()));
+    pieces[0].gap_bytes = gap_bytes(scale, &pieces, 0);
     for _ in 0..PROBES {
-        let gaps = (0..pieces.len()).map(|place| (gap_bytes(scale, &pieces, place), place));
-        let Some((bytes, place)) = gaps.max_by(|a, b| a.0.total_cmp(&b.0)) else { break };
+        let gaps = pieces.iter().map(|piece| piece.gap_bytes).enumerate();
+        let Some((place, bytes)) = gaps.max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         if bytes <= 0.0 {
             break;
         }
         probe(stored, scale, &mut pieces, place)?;
     }
-    Ok(joined(scale, &pieces))
+    Ok(joined(&pieces))
 }
 
 /// Up to `limit` rows, in the order in which they were read.
@@ -90,7 +99,10 @@ fn probe(stored: &Merged<'_>, scale: &Scale, pieces: &mut Vec<Piece>, place: usi
     let is_next = pieces[place].rows.last().is_some_and(|last| at == key_after(&last.key));
     pieces[place].gap_end = (!is_next).then_some(at);
     if !rows.is_empty() {
-        pieces.insert(place + 1, Piece { rows, gap_end: is_cut.then_some(gap_end) });
+        pieces.insert(place + 1, Piece::new(rows, is_cut.then_some(gap_end)));
+    }
+    for place in place.saturating_sub(1)..pieces.len().min(place + 2) {
+        pieces[place].gap_bytes = gap_bytes(scale, pieces, place);
     }
     Ok(())
 }
@@ -128,12 +140,12 @@ fn gap_bytes(scale: &Scale, pieces: &[Piece], place: usize) -> f64 {
 }
 
 /// The steps of all pieces; what is unknown is added to the last row before it.
-fn joined(scale: &Scale, pieces: &[Piece]) -> Vec<Step> {
+fn joined(pieces: &[Piece]) -> Vec<Step> {
     let mut steps = Vec::new();
-    for (place, piece) in pieces.iter().enumerate() {
+    for piece in pieces {
         steps.extend_from_slice(&piece.rows);
         if let Some(last) = steps.last_mut() {
-            last.bytes += gap_bytes(scale, pieces, place);
+            last.bytes += piece.gap_bytes;
         }
     }
     steps
