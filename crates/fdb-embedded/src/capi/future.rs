@@ -34,6 +34,9 @@ struct Memory {
 #[derive(Default)]
 pub(super) struct Array(Option<Box<dyn Any>>);
 
+// SAFETY: the array is pointers into a value that any thread may read and that outlives it.
+unsafe impl Send for Array {}
+
 impl Array {
     /// The array, made at first use; a future has but one kind.
     fn get<T: 'static>(&mut self, make: impl FnOnce() -> T) -> Result<&T> {
@@ -79,6 +82,8 @@ impl CFuture {
 struct CallbackTarget {
     future: *mut FDBFuture,
     parameter: *mut c_void,
+    /// A callback may ask a future for its error that has been destroyed since; it stays until the callback has run.
+    _own: Arc<CFuture>,
 }
 
 // SAFETY: the C API's caller expects both pointers back on the network thread; we do not follow them.
@@ -297,18 +302,17 @@ pub unsafe extern "C" fn fdb_future_set_callback(
     parameter: *mut c_void,
 ) -> fdb_error_t {
     // SAFETY: the caller's promise.
-    let Some(own) = (unsafe { handle::borrow::<CFuture, _>(future) }) else {
+    let Some(own) = (unsafe { handle::share::<CFuture, _>(future) }) else {
         let set_callback = real::library().futures.fdb_future_set_callback;
         // SAFETY: the handle is the real library's, and the caller's promise.
         return unsafe { set_callback(future, callback, parameter) };
     };
     let Some(callback) = callback else { return Code::CLIENT_INVALID_OPERATION.raw() };
-    let target = CallbackTarget { future, parameter };
-    // The callback may destroy the handle, so `own` is not used beyond this.
-    let future = Arc::clone(&own.future);
-    future.on_ready(Box::new(move || {
+    let waiting = Arc::clone(&own.future);
+    let target = CallbackTarget { future, parameter, _own: own };
+    waiting.on_ready(Box::new(move || {
         let target = target;
-        // SAFETY: the caller's promise. The future may be destroyed by now: its handle is passed, not followed.
+        // SAFETY: the caller's promise; the target keeps what the handle points at.
         unsafe { callback(target.future, target.parameter) }
     }));
     0

@@ -1,12 +1,14 @@
 //! Handles: pointers that say which engine they belong to.
 
+use std::sync::Arc;
+
 /// The lowest bit of a pointer to one of our objects; allocations are aligned, so it is otherwise 0.
 const EMBEDDED: usize = 1;
 
 /// Gives an object to the C side.
 pub(super) fn give<Object, Opaque>(object: Object) -> *mut Opaque {
     const { assert!(align_of::<Object>() > EMBEDDED) };
-    Box::into_raw(Box::new(object)).map_addr(|address| address | EMBEDDED).cast()
+    Arc::into_raw(Arc::new(object)).cast_mut().map_addr(|address| address | EMBEDDED).cast()
 }
 
 fn untagged<Object, Opaque>(handle: *mut Opaque) -> Option<*mut Object> {
@@ -23,13 +25,27 @@ pub(super) unsafe fn borrow<'a, Object, Opaque>(handle: *mut Opaque) -> Option<&
     untagged(handle).map(|object: *mut Object| unsafe { &*object })
 }
 
+/// Like [`borrow`], and keeps the object, and so the handle, alive after the C side has given it back.
+///
+/// # Safety
+/// As for [`borrow`].
+pub(super) unsafe fn share<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Object>> {
+    untagged(handle).map(|object: *mut Object| {
+        // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked; this adds an owner.
+        unsafe {
+            Arc::increment_strong_count(object);
+            Arc::from_raw(object)
+        }
+    })
+}
+
 /// Takes an object back from the C side, if it is one of ours.
 ///
 /// # Safety
-/// As for [`borrow`], and the handle must not be used afterwards.
-pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Object> {
-    // SAFETY: by the caller's promise a tagged handle is a box that `give` leaked, given back once.
-    untagged(handle).map(|object: *mut Object| *unsafe { Box::from_raw(object) })
+/// As for [`borrow`], and the handle must not be used afterwards, but by those who [`share`] it.
+pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Object>> {
+    // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked, given back once.
+    untagged(handle).map(|object: *mut Object| unsafe { Arc::from_raw(object) })
 }
 
 /// Exports functions that act on a handle, and declares the table of the real library's functions of the same
