@@ -82,7 +82,7 @@ fn faults_from_the_environment_are_announced_and_bad_ones_refused() {
         let mut command = kvqueue(&db, &["push", "q", "one", "two"]);
         command.env("FDB_EMBEDDED_FAULTS", faults).output().unwrap().into()
     };
-    let ran = push("seed=3,conflict=0.4,unknown=0.2,read-too-old=0.2,slow=0.5,slow-ms=1");
+    let ran = push("seed=3,conflict=0.4,unknown=0.2,read-too-old=0.2,slow=0.3,slow-ms=1");
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(ran.stderr.contains("faults on purpose in") && ran.stderr.contains("=seed=3,"), "{ran:?}");
     assert_eq!(run(&db, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\n");
