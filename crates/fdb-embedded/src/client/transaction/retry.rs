@@ -73,14 +73,17 @@ impl Transaction {
         ended.fail();
     }
 
-    /// Fails what is pending and every call to come, until a reset. Watches wait for that.
+    /// Fails what is pending and every call to come, until a reset. FoundationDB ends the watches whose own reads are under
+    /// way, which those of a cluster are right after the call, and a binding's tests expect it: so all that are not armed.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
         if state.dead.is_some() {
             return;
         }
         state.dead = Some(Code::TRANSACTION_CANCELLED);
-        let ended = self.end_pending(&mut state, Code::TRANSACTION_CANCELLED);
+        let watches = std::mem::take(&mut state.watches).into_iter();
+        let mut ended = self.end_pending(&mut state, Code::TRANSACTION_CANCELLED);
+        ended.0.extend(watches.map(|watch| (watch.future, Code::TRANSACTION_CANCELLED)));
         drop(state);
         ended.fail();
     }

@@ -21,8 +21,8 @@ pub(super) struct PendingWatch {
 
 impl Transaction {
     /// Void future: ready when the key has, or gets, another value than this transaction saw. Armed by a
-    /// successful commit; from then on independent of the transaction. Before that a failed commit or a reset ends it, but
-    /// no timeout and no cancelling.
+    /// successful commit; from then on independent of the transaction. Before that a failed commit, a reset or a cancel ends it, but
+    /// no timeout.
     pub fn watch(self: &Arc<Self>, key: &[u8]) -> Arc<Future> {
         let mut state = match self.open() {
             Ok(state) => state,

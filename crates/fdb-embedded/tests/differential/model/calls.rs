@@ -91,7 +91,7 @@ impl Model {
                 expect(seen, &Seen::Nothing)
             }
             Call::Cancel => {
-                t.die(1025);
+                t.cancel();
                 expect(seen, &Seen::Nothing)
             }
             Call::TimeOut => {

@@ -113,6 +113,17 @@ impl Transaction {
         }
     }
 
+    /// By the client, not by a failure.
+    pub fn cancel(&mut self) {
+        let was_dead = self.dead.is_some();
+        self.die(1025);
+        for held in self.held.iter_mut().filter(|_| !was_dead) {
+            if matches!(held, Held::Waiting { watch: Some(_) }) {
+                *held = Held::Cancelled;
+            }
+        }
+    }
+
     pub fn on_error(&mut self, code: i32) -> Result<(), i32> {
         self.dead.map_or(Ok(()), Err)?;
         let limit = self.options.retry_limit;
@@ -157,6 +168,11 @@ impl Transaction {
             }
             Some(held @ (Held::Waiting { .. } | Held::Armed { .. })) => {
                 *held = Held::Ended(Reply::Error(1101));
+                Seen::Nothing
+            }
+            Some(held @ Held::Cancelled) => {
+                // One of two errors: not looked at again.
+                *held = Held::Destroyed;
                 Seen::Nothing
             }
             Some(Held::Ended(_)) => Seen::Nothing,

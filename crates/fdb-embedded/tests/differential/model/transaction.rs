@@ -62,6 +62,9 @@ pub enum Held {
     Waiting {
         watch: Option<(Bytes, Option<Bytes>)>,
     },
+    /// A watch of a transaction that was cancelled. FoundationDB ends one whose own read is still under way, and lets the
+    /// others wait for a reset; there is no telling which it is.
+    Cancelled,
     /// A watch, and the state after whose commit it was armed.
     Armed {
         key: Bytes,
@@ -77,6 +80,7 @@ impl Held {
             Held::Destroyed => None,
             Held::Ended(reply) => Some(vec![End::Reply(reply.clone())]),
             Held::Waiting { .. } => Some(vec![End::Pending]),
+            Held::Cancelled => Some(vec![End::Pending, End::Reply(Reply::Error(1025))]),
             Held::Armed { key, baseline, since } => {
                 let differs = |rows: &Rows| rows.get(key) != baseline.as_ref();
                 if differs(store.rows(store.latest())) {
@@ -189,6 +193,8 @@ impl Transaction {
         for held in &mut self.held {
             if let Held::Waiting { watch: watched } = held {
                 *held = Held::Ended(if watched.is_some() { watch.clone() } else { stamp.clone() });
+            } else if matches!(held, Held::Cancelled) {
+                *held = Held::Ended(watch.clone());
             }
         }
     }
