@@ -79,6 +79,11 @@ impl Pages {
         let trust = Arc::new(Trust::new(superblock.is_in_flight()));
         let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::create(disk, health) };
         pages.len().map_err(|error| failed(&pages.health, &error))?;
+        let least = pages.superblock.lock().least_len();
+        if len < least {
+            let error = pages.health.damaged(&format!("it is {len} bytes long, and was at least {least}"));
+            return Err(failed(&pages.health, &error));
+        }
         Ok(pages)
     }
 
@@ -129,7 +134,17 @@ impl Pages {
     }
 
     fn write_header(&self, header: &[u8]) -> io::Result<()> {
-        self.superblock.lock().set_header(header, |(offset, bytes)| self.disk.write_at(offset, bytes))
+        let len = self.meter.len.load(Ordering::Relaxed);
+        self.superblock.lock().set_header(header, len, |(offset, bytes)| self.disk.write_at(offset, bytes))
+    }
+
+    /// The superblock must not ask for more than there is: it says so, durably, before the file gets shorter.
+    fn announce_len(&self, physical: u64) -> io::Result<()> {
+        let mut superblock = self.superblock.lock();
+        let header = *superblock.header();
+        superblock.set_header(&header, physical, |(offset, bytes)| self.disk.write_at(offset, bytes))?;
+        drop(superblock);
+        self.sync()
     }
 
     fn sync(&self) -> io::Result<()> {
@@ -149,6 +164,7 @@ impl Pages {
         let physical = physical_len(len);
         if physical < self.disk.len()? {
             self.sums.cut(&*self.disk, len / PAGE)?;
+            self.announce_len(physical)?;
         }
         self.disk.set_len(physical)?;
         self.meter.len.store(physical, Ordering::Relaxed);

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //!    0  magic, format, their checksum
-//!  512  redb's header, number of the write, checksum      writes with an even number
-//! 1024  the same                                          writes with an odd number
+//!  512  redb's header, length of the file, number of the write, checksum      writes with an even number
+//! 1024  the same                                                            writes with an odd number
 //! 1536  number of the last write that was flushed, checksum
 //! ```
 //! redb overwrites its header in place and checks only parts of it. Here each write goes to the other of two sectors,
 //! so that one that was torn by a power failure leaves the one before it, and the number that was flushed tells a torn
-//! write from a sector that was damaged later: nothing that was flushed may be unreadable.
+//! write from a sector that was damaged later: nothing that was flushed may be unreadable. The length tells a file that was
+//! cut off.
 
 use twox_hash::XxHash3_64;
 
@@ -22,6 +23,7 @@ pub const FORMAT: u32 = 2;
 
 const SECTOR: usize = 512;
 const MARK: usize = 3 * SECTOR;
+const LEN: usize = 488;
 const NUMBER: usize = 496;
 const CHECK: usize = 504;
 /// Bytes of redb's header that a sector has room for; redb 4 uses 320.
@@ -46,6 +48,8 @@ pub enum Unusable {
 pub struct Superblock {
     /// redb's header.
     header: [u8; HEADER],
+    /// Bytes of the file when it was written.
+    len: u64,
     /// How often it has been written.
     written: u64,
     /// The last of those writes that was flushed.
@@ -66,7 +70,7 @@ fn number(bytes: &[u8]) -> u64 {
 impl Superblock {
     /// Of a file that holds nothing yet.
     pub fn new() -> Superblock {
-        Superblock { header: [0; HEADER], written: 0, flushed: 0 }
+        Superblock { header: [0; HEADER], len: 0, written: 0, flushed: 0 }
     }
 
     /// Reads the first page of a file.
@@ -104,7 +108,8 @@ impl Superblock {
         if flushed > written {
             return Err(Unusable::Damaged("its newest header is gone"));
         }
-        Ok(Superblock { header: sector[..HEADER].try_into().expect("a sector has room"), written, flushed })
+        let header = sector[..HEADER].try_into().expect("a sector has room");
+        Ok(Superblock { header, len: number(&sector[LEN..]), written, flushed })
     }
 
     /// True if nobody knows whether all that the header speaks of reached the disk.
@@ -112,15 +117,22 @@ impl Superblock {
         self.flushed < self.written
     }
 
+    /// The least length that the file may have, bytes.
+    pub fn least_len(&self) -> u64 {
+        // Whether a file grew for a commit that was cut off is not known.
+        if self.is_in_flight() { 0 } else { self.len }
+    }
+
     /// redb's header.
     pub fn header(&self) -> &[u8; HEADER] {
         &self.header
     }
 
-    /// Takes a new header and gives `write` the pieces of the file to write. The first comes with the whole page.
+    /// Takes a new header, for a file of `len` bytes, and gives `write` the pieces of the file to write. The first comes with the whole page.
     pub fn set_header<E>(
         &mut self,
         header: &[u8],
+        len: u64,
         mut write: impl FnMut(Piece<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.written == 0 {
@@ -132,10 +144,12 @@ impl Superblock {
             write((0, &page))?;
         }
         self.header[..header.len()].copy_from_slice(header);
+        self.len = len;
         self.written += 1;
         let slot = if self.written.is_multiple_of(2) { 1 } else { 2 };
         let mut sector = [0; SECTOR];
         sector[..HEADER].copy_from_slice(&self.header);
+        sector[LEN..NUMBER].copy_from_slice(&self.len.to_le_bytes());
         sector[NUMBER..CHECK].copy_from_slice(&self.written.to_le_bytes());
         let check = hash(&sector[..CHECK], slot);
         sector[CHECK..].copy_from_slice(&check);
@@ -174,7 +188,7 @@ mod tests {
                 page[usize::try_from(at).unwrap()..][..bytes.len()].copy_from_slice(bytes);
                 Ok::<_, ()>(())
             };
-            superblock.set_header(&[i; 320], &mut put).unwrap();
+            superblock.set_header(&[i; 320], 4096, &mut put).unwrap();
             if i + unflushed <= n
                 && let Some((at, mark)) = superblock.flushed(i.into())
             {

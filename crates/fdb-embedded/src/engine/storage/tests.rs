@@ -90,6 +90,9 @@ fn history(disk: &SimDisk, batches: i64, random: &mut SplitMix) -> (Storage, His
         let mutations = batch(&mut model, random);
         storage.apply(&mutations, Some(ceiling)).unwrap();
         history.push((disk.moments(), ceiling, model));
+        if random.next().is_multiple_of(5) {
+            storage.settle().unwrap();
+        }
     }
     (storage, history)
 }
@@ -305,5 +308,40 @@ fn a_settled_file_opens_without_a_walk_until_the_next_batch() {
         assert!(needs_repair());
         storage.settle().unwrap();
         assert!(!needs_repair());
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
+    let disk = SimDisk::default();
+    let storage = create(&disk);
+    let mut history = vec![(disk.moments(), 0, Model::new())];
+    let mut most = 0;
+    for ceiling in 1..=12_i64 {
+        let mut model = history.last().unwrap().2.clone();
+        let clear = Mutation::ClearRange { begin: vec![], end: vec![0xff] };
+        let mutations: Vec<_> = match ceiling {
+            1..=4 => (0..60_u8).map(|n| set(&[n, u8::try_from(ceiling).unwrap()], &[n; 30_000])).collect(),
+            5 => vec![clear],
+            _ => vec![set(b"k", &ceiling.to_le_bytes())],
+        };
+        for mutation in &mutations {
+            match mutation {
+                Mutation::Set { key, value } => drop(model.insert(key.clone(), value.clone())),
+                _ => model.clear(),
+            }
+        }
+        storage.apply(&mutations, Some(ceiling)).unwrap();
+        history.push((disk.moments(), ceiling, model));
+        most = most.max(disk.bytes().len());
+    }
+    let last = disk.moments();
+    drop(storage);
+    assert!(disk.bytes().len() < most, "it did not shrink");
+    let mut random = SplitMix(5);
+    // From the clear on.
+    for moment in history[5].0..=last.max(disk.moments()) {
+        check_crash(disk.after_kill(moment), moment, &history, "kill");
+        check_crash(disk.after_power_failure(moment, &mut random), moment, &history, "power failure");
     }
 }
