@@ -179,20 +179,22 @@ impl WriteMap {
     }
 
     /// Sets a key whose ten bytes at `offset` become the versionstamp. No read at or above `read_version` can tell
-    /// which key that will be, among those below `max`. What was written there is on its way before.
+    /// which key that will be, among those below `max`. What was written where it may lie is on its way before; returns
+    /// that range.
     pub fn set_stamped_key(
         &mut self,
         key: &[u8],
         offset: usize,
         value: &[u8],
         (read_version, max): (i64, &[u8]),
-    ) {
+    ) -> KeyRange {
         let (begin, end) = stamped_range(key, offset, read_version);
         let place = template(&begin, offset);
-        let end = end.as_slice().min(max);
-        self.send_early(&begin, end);
-        self.unreadable.insert(begin, end.to_vec());
+        let end = end.as_slice().min(max).to_vec();
+        self.send_early(&begin, &end);
+        self.unreadable.insert(begin.clone(), end.clone());
         self.stamped.insert(place, StampedKey { key: key.to_vec(), offset, value: value.to_vec() });
+        (begin, end)
     }
 
     fn send_early(&mut self, begin: &[u8], end: &[u8]) {

@@ -14,6 +14,7 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit};
 use crate::network;
+use crate::range_set::KeyRange;
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -67,7 +68,7 @@ impl Transaction {
             base,
             reads: std::mem::take(&mut state.reads).into_iter().collect(),
             report_conflicts: state.options.report_conflicting_keys,
-            writes: std::mem::take(&mut state.write_conflicts).into_iter().collect(),
+            writes: state.take_write_conflicts(),
             mutations,
             answer: self.answer_to(&future),
         };
@@ -213,7 +214,15 @@ impl State {
     }
 
     fn is_read_only(&self) -> bool {
-        self.writes.is_empty() && self.write_conflicts.is_empty()
+        self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
+    }
+
+    fn take_write_conflicts(&mut self) -> Vec<KeyRange> {
+        let mut all = std::mem::take(&mut self.write_conflicts);
+        for (begin, end) in std::mem::take(&mut self.early_conflicts) {
+            all.insert(begin, end);
+        }
+        all.into_iter().collect()
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
@@ -221,7 +230,8 @@ impl State {
         if self.options.ryw_disabled {
             return self.plain_size;
         }
-        let conflicts = self.reads.iter().chain(self.write_conflicts.iter());
+        let writes = self.write_conflicts.iter().chain(self.early_conflicts.iter());
+        let conflicts = self.reads.iter().chain(writes);
         self.writes.sent_size(mutations)
             + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
     }

@@ -96,6 +96,8 @@ struct State {
     writes: Arc<WriteMap>,
     reads: RangeSet,
     write_conflicts: RangeSet,
+    /// Those of writes that are on their way before the commit.
+    early_conflicts: RangeSet,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
     /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
@@ -132,6 +134,7 @@ impl State {
             writes: Arc::default(),
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
+            early_conflicts: RangeSet::default(),
             size: 0,
             plain_size: 0,
             watches: Vec::new(),

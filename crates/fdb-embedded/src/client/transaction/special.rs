@@ -72,6 +72,9 @@ impl State {
 
     fn special_facts<'s>(&'s self, transaction: &'s Transaction) -> Facts<'s> {
         let mut writes = self.write_conflicts.clone();
+        for (begin, end) in self.early_conflicts.iter() {
+            writes.insert(begin.to_vec(), end.to_vec());
+        }
         let read_version = self.known_read_version().unwrap_or(0);
         for (begin, end) in self.writes.stamped_ranges(read_version) {
             writes.insert(begin, end);

@@ -10,7 +10,7 @@ use crate::engine::mutation::{Mutation, STAMP_LEN};
 use crate::error::{Code, Result};
 use crate::limits::{MAX_VALUE, cut, is_too_long_to_be_there, key_limit};
 use crate::options::TransactionOptions;
-use crate::range_set::key_after;
+use crate::range_set::{KeyRange, key_after};
 
 /// Mutation type: the key gets the versionstamp.
 const SET_VERSIONSTAMPED_KEY: i32 = 14;
@@ -231,7 +231,15 @@ impl State {
         } else {
             let read_version = self.known_read_version().unwrap_or(0);
             let max = self.max_read_key();
-            self.writes_mut().set_stamped_key(stripped, offset, value, (read_version, max));
+            let (begin, end) =
+                self.writes_mut().set_stamped_key(stripped, offset, value, (read_version, max));
+            let early: Vec<KeyRange> = self
+                .write_conflicts
+                .intersecting(&begin, &end)
+                .map(|(b, e)| (b.max(&begin).to_vec(), e.min(&end).to_vec()))
+                .collect();
+            self.write_conflicts.remove(&begin, &end);
+            early.into_iter().for_each(|(begin, end)| self.early_conflicts.insert(begin, end));
         }
         Ok(())
     }
