@@ -20,14 +20,14 @@ use crate::future::{Future, Output};
 /// What a transaction's handle points at.
 pub(super) struct CTransaction {
     transaction: Arc<Transaction>,
-    cost: Cost,
+    cost: Arc<Cost>,
     /// For a transaction made in a tenant, of which there are none.
     tenant: Option<UnknownTenant>,
 }
 
 impl CTransaction {
     pub(super) fn new(transaction: Arc<Transaction>) -> CTransaction {
-        CTransaction { transaction, cost: Cost::default(), tenant: None }
+        CTransaction { transaction, cost: Arc::default(), tenant: None }
     }
 
     /// A transaction that cannot touch data.
@@ -41,7 +41,12 @@ impl CTransaction {
             return give(Future::ready(Err(tenant.read_error())));
         }
         let future = call(&self.transaction);
-        self.cost.add_read(&future);
+        if future.is_ready() {
+            self.cost.add_read(&future);
+        } else {
+            let (cost, read) = (Arc::clone(&self.cost), Arc::downgrade(&future));
+            future.hook(Box::new(move || read.upgrade().iter().for_each(|read| cost.add_read(read))));
+        }
         yielding::give(future)
     }
 }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use super::guest::{ConnectError, Events, Guest};
 use super::host::Host;
 use super::{Link, Now, Role};
+use crate::engine::faults::VARIABLE;
 use crate::engine::{Engine, OpenError};
 use crate::error::Code;
 
@@ -35,7 +36,12 @@ pub(super) fn attempt(path: &Path) -> Result<Place, OpenError> {
         Err(error) => return Err(error),
     };
     match Guest::connect(path) {
-        Ok(guest) => Ok(Place::Guest(guest)),
+        Ok(guest) => {
+            if std::env::var_os(VARIABLE).is_some() {
+                crate::report(&format!("{VARIABLE} has no effect on {}: another process hosts it", path.display()));
+            }
+            Ok(Place::Guest(guest))
+        }
         Err(ConnectError::Absent) => Err(held),
         Err(error) => Err(OpenError::Host { path: path.to_path_buf(), reason: error.to_string() }),
     }
