@@ -98,6 +98,11 @@ impl RangeRead {
 
     /// Reads; keys stay below `max`.
     pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<Found> {
+        let is_before = self.end.offset <= 1 && self.end.key.is_empty();
+        let is_behind = self.begin.offset >= 1 && self.begin.key.as_slice() >= max;
+        if self.is_empty() || is_before || is_behind {
+            return Ok(Found::default());
+        }
         let (begin, end) = (self.begin.place(merged, max)?, self.end.place(merged, max)?);
         let mut found = Found {
             rows: RowSet::default(),

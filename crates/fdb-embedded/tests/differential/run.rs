@@ -96,6 +96,12 @@ impl<'d> Session<'d> {
         }
         let stamp = model.wants_stamp(step).then(|| self.transactions[step.transaction].get_versionstamp());
         let reads_first = model.reads_first(step);
+        if let Some(index) = model.is_to_end_what_is_over(step)
+            && let Some(Some(future)) = self.held[step.transaction].get(index)
+        {
+            // Its result may still be on its way to this thread.
+            drop(future.wait_for(PATIENCE));
+        }
         let seen = self.call(step, &facts, reads_first);
         let transaction = &self.transactions[step.transaction];
         facts.committed = transaction.committed_version().unwrap();

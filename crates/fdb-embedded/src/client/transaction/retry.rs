@@ -77,7 +77,8 @@ impl Transaction {
     /// way, which those of a cluster are right after the call, and a binding's tests expect it: so all that are not armed.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
-        if state.dead.is_some() {
+        // One that has run out of time stays so.
+        if state.check_alive().is_err() {
             return;
         }
         state.dead = Some(Code::TRANSACTION_CANCELLED);

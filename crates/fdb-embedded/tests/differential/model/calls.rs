@@ -100,7 +100,7 @@ impl Model {
                 }
                 expect(seen, &Seen::Nothing)
             }
-            Call::EndHeld { index, cancel } => expect(seen, &t.end_one(*index, *cancel)),
+            Call::EndHeld { index, cancel } => expect(seen, &t.end_one(*index, *cancel, &self.store)),
             _ => {
                 t.real_version = t.real_version.or(facts.read_version);
                 expect(seen, &t.write(call))

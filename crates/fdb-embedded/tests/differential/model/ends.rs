@@ -4,8 +4,9 @@ use fdb_embedded::testing::Reply;
 
 use super::calls::TOO_OLD;
 use super::own::{Sent, merged};
+use super::store::Store;
 use super::transaction::{Chosen, Held, Options, Transaction};
-use super::{Facts, Model, Range, Seen, Verdict, expect};
+use super::{End, Facts, Model, Range, Seen, Verdict, expect};
 use crate::program::{Bytes, CONFLICTING_KEYS};
 
 /// What `on_error` waits for and starts again after.
@@ -137,6 +138,7 @@ impl Transaction {
             committed: self.committed,
             retries: self.retries,
             conflicting: self.conflicting.take(),
+            recycled: self.recycled,
             ..Transaction::default()
         };
         self.restart(kept, Options { retry_limit: limit, ..Options::default() });
@@ -159,11 +161,15 @@ impl Transaction {
     }
 
     /// Cancels or destroys a held future.
-    pub fn end_one(&mut self, index: usize, cancel: bool) -> Seen {
+    pub fn end_one(&mut self, index: usize, cancel: bool, store: &Store) -> Seen {
         match self.held.get_mut(index) {
             None | Some(Held::Destroyed) => Seen::LeftOut,
             Some(held) if !cancel => {
                 *held = Held::Destroyed;
+                Seen::Nothing
+            }
+            Some(held @ Held::Armed { .. }) if held.ends(store) != Some(vec![End::Pending]) => {
+                *held = Held::CancelledLate;
                 Seen::Nothing
             }
             Some(held @ (Held::Waiting { .. } | Held::Armed { .. })) => {
@@ -175,7 +181,7 @@ impl Transaction {
                 *held = Held::Destroyed;
                 Seen::Nothing
             }
-            Some(Held::Ended(_)) => Seen::Nothing,
+            Some(Held::Ended(_) | Held::CancelledLate) => Seen::Nothing,
         }
     }
 }

@@ -29,7 +29,7 @@ use fdb_embedded::testing::Reply;
 
 use crate::program::{Bytes, Call, Program, Step, TRANSACTIONS, Version};
 use store::Store;
-use transaction::{Chosen, Transaction};
+use transaction::{Chosen, Held, Transaction};
 
 /// A key range, end exclusive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,6 +155,13 @@ impl Model {
         let cell = transaction.own.cell(key);
         let legal = key.as_slice() < transaction.max_read() && key.len() <= calls::key_limit(key);
         transaction.is_usable() && legal && cell.is_spoilable() && !cell.unreadable
+    }
+
+    /// The held future that the call cancels or destroys, if it must have ended before.
+    pub fn is_to_end_what_is_over(&self, step: &Step) -> Option<usize> {
+        let Call::EndHeld { index, .. } = step.call else { return None };
+        let held = self.transactions[step.transaction].held.get(index);
+        matches!(held, Some(Held::Ended(_))).then_some(index)
     }
 
     /// Takes one step, and judges what was seen.

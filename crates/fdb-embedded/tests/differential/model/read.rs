@@ -195,6 +195,12 @@ impl Pieces {
         Found { to_begin, through_end, at: key.to_vec(), ..Found::default() }
     }
 
+    /// Can there be no row between the two, whatever there is?
+    fn is_nothing(&self, begin: &Selector, end: &Selector) -> bool {
+        let inverted = begin.offset >= end.offset && begin.key >= end.key;
+        inverted || (end.offset <= 1 && end.key.is_empty()) || (begin.offset >= 1 && begin.key >= self.max)
+    }
+
     /// What a range read gives without looking at any row, if it can.
     fn at_once(&self, begin: &Place, end: &Place, flags: &Found) -> Option<Found> {
         let flags = Found {
@@ -218,6 +224,9 @@ impl Pieces {
         limits: Limits,
         cached: bool,
     ) -> Result<Found, i32> {
+        if self.is_nothing(begin, end) {
+            return Ok(Found::default());
+        }
         let (b, e) = (self.follow(begin, !cached), self.follow(end, !cached));
         if let Some(found) = self.at_once(&b, &e, &Found::default()) {
             return Ok(found);
@@ -273,6 +282,9 @@ impl Pieces {
         limits: Limits,
         cached: bool,
     ) -> Result<Found, i32> {
+        if self.is_nothing(begin, end) {
+            return Ok(Found::default());
+        }
         let (b, e) = (self.follow(begin, !cached), self.follow(end, !cached));
         if let Some(found) = self.at_once(&b, &e, &Found::default()) {
             return Ok(found);

@@ -58,6 +58,8 @@ impl Default for Options {
 pub enum Held {
     Destroyed,
     Ended(Reply),
+    /// A watch that was cancelled when it may have fired already.
+    CancelledLate,
     /// A versionstamp, or a watch whose transaction has not committed.
     Waiting {
         watch: Option<(Bytes, Option<Bytes>)>,
@@ -79,6 +81,7 @@ impl Held {
         match self {
             Held::Destroyed => None,
             Held::Ended(reply) => Some(vec![End::Reply(reply.clone())]),
+            Held::CancelledLate => Some(vec![End::Reply(Reply::Void), End::Reply(Reply::Error(1101))]),
             Held::Waiting { .. } => Some(vec![End::Pending]),
             Held::Cancelled => Some(vec![End::Pending, End::Reply(Reply::Error(1025))]),
             Held::Armed { key, baseline, since } => {
