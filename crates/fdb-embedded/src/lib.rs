@@ -24,7 +24,7 @@
 //!
 //! Every function of FoundationDB's 7.3 client library is there, for both kinds of database. What an embedded database
 //! does not have is answered as by a cluster without it: a tenant is not found (2131, 2136), there are no blob granules
-//! (queries say so, the rest is `unsupported_operation`, 2108), no server is rebooted, snapshot or recovered. The crate
+//! (queries say so, the rest is `unsupported_operation`, 2108), no server is restarted or makes a snapshot. The crate
 //! `fdb-c` makes the shared library `libfdb_c.so` of it. `docs/EMBEDDED.md` says more.
 //!
 //! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:

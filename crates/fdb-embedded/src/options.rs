@@ -122,8 +122,6 @@ impl TransactionOptions {
             405 if int(value, -1, DELAY_MAX_MS)? == 0 => return Err(Code::INVALID_OPTION_VALUE),
             800 | 801 => self.add_tag(value.unwrap_or_default())?,
             900 if value.unwrap_or_default().len() != SPAN_LEN => return Err(Code::INVALID_OPTION_VALUE),
-            // Read versions are cached only by clients with several threads to a cluster.
-            1101 => return Err(Code::INVALID_OPTION),
             // Options of any value that change nothing here.
             304 | 401 | 405 | 508..=511 | 900 | 2000 => {}
             _ => {

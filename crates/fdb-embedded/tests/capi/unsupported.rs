@@ -113,6 +113,11 @@ fn servers_are_not_administered() {
         sys::fdb_database_reboot_worker(database.handle, address.as_ptr(), len(address), 0, 0)
     });
     assert_eq!((reboot.wait(), reboot.int64()), (0, Ok(0)));
+    // SAFETY: a live handle and a slice.
+    let recovery = Future(unsafe {
+        sys::fdb_database_force_recovery_with_data_loss(database.handle, KEY.as_ptr(), len(KEY))
+    });
+    assert_eq!(recovery.wait(), 0, "there is no other data centre, and nothing is done");
 }
 
 #[test]
