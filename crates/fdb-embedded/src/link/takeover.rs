@@ -38,7 +38,10 @@ pub(super) fn attempt(path: &Path) -> Result<Place, OpenError> {
     match Guest::connect(path) {
         Ok(guest) => {
             if std::env::var_os(VARIABLE).is_some() {
-                crate::report(&format!("{VARIABLE} has no effect on {}: another process hosts it", path.display()));
+                crate::report(&format!(
+                    "{VARIABLE} has no effect on {}: another process hosts it",
+                    path.display()
+                ));
             }
             Ok(Place::Guest(guest))
         }
