@@ -16,6 +16,8 @@ const SECONDARY_LIMITS: Limits = Limits { rows: Some(2_000), bytes: Some(10_000_
 const INDEX_SHARE: usize = 5;
 /// A limit on bytes is looked at after this many rows.
 const ROWS_AT_ONCE: usize = 10;
+/// Second reads that are waited for at once, where another process has the data.
+const MISSING_AT_ONCE: usize = 256;
 /// FoundationDB's servers answer no request with more bytes than about this.
 const REPLY_BYTES: usize = 80_000;
 
@@ -40,15 +42,27 @@ pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> 
     let mut result = MappedResult { rows: MappedRows::default(), conflicts: Vec::new() };
     if begin < end {
         let mapper = Mapper::parse(mapper)?;
+        let mut missing = 0;
         let mut left = bytes.map_or(i64::MAX, |bytes| i64::try_from(bytes).unwrap_or(i64::MAX));
         for (place, (key, value)) in index.iter().enumerate() {
             if place % ROWS_AT_ONCE == 0 && left <= 0 {
                 break;
             }
-            let (row, conflict) = secondary(&mapper, key, value, merged)?;
+            let (row, conflict) = match secondary(&mapper, key, value, merged) {
+                // What several rows miss is fetched together.
+                Err(Code::MISSING) if missing + 1 < MISSING_AT_ONCE => {
+                    missing += 1;
+                    continue;
+                }
+                Err(_) if missing > 0 => return Err(Code::MISSING),
+                row => row?,
+            };
             left -= i64::try_from(cost(&row)).unwrap_or(i64::MAX);
             result.rows.rows.push(row);
             result.conflicts.push(conflict);
+        }
+        if missing > 0 {
+            return Err(Code::MISSING);
         }
     }
     index.more |= index.truncate(result.rows.rows.len());

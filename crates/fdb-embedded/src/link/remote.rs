@@ -39,7 +39,8 @@ struct Inner {
     /// `None` until the host has said; an error if there can be no reads.
     version: Option<Result<i64>>,
     awaiting_version: Vec<Then>,
-    wanted: Option<Fetch>,
+    /// What the read that is being run has missed.
+    wanted: Vec<Fetch>,
     /// Where `rows` holds everything that there is.
     known: RangeSet,
     rows: BTreeMap<Vec<u8>, Bytes>,
@@ -127,9 +128,9 @@ impl RemoteView {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What the read that has just failed with [`Code::MISSING`] was missing.
-    pub fn take_wanted(&self) -> Option<Fetch> {
-        self.inner.lock().wanted.take()
+    /// What the read that has just failed with [`Code::MISSING`] was missing; more than one thing, if it went on to see.
+    pub fn take_wanted(&self) -> Vec<Fetch> {
+        std::mem::take(&mut self.inner.lock().wanted)
     }
 
     /// Forgets what has been fetched if it has become much. Only between reads: a read that is being repeated needs it.
@@ -193,7 +194,7 @@ impl Inner {
     }
 
     fn miss<T>(&mut self, fetch: Fetch) -> Result<T> {
-        self.wanted = Some(fetch);
+        self.wanted.push(fetch);
         Err(Code::MISSING)
     }
 

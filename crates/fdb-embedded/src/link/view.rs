@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
 use super::remote::{Fetch, RemoteView, Then};
 use crate::engine;
@@ -22,13 +23,26 @@ pub enum View {
 /// What a read is missing.
 pub struct Missing {
     view: Arc<RemoteView>,
-    fetch: Fetch,
+    fetches: Vec<Fetch>,
 }
 
 impl Missing {
-    /// Has it fetched; `then` is called when it is here, or never will be.
+    /// Has it fetched; `then` is called when all of it is here, or never will be.
     pub fn fetch(self, then: Then) {
-        self.view.guest().fetch(&self.view, self.fetch, then);
+        let guest = self.view.guest();
+        let waiting = Arc::new(Mutex::new((self.fetches.len(), Some(then))));
+        for fetch in self.fetches {
+            let waiting = Arc::clone(&waiting);
+            let arrived = move || {
+                let last = {
+                    let (left, then) = &mut *waiting.lock();
+                    *left -= 1;
+                    if *left == 0 { then.take() } else { None }
+                };
+                last.into_iter().for_each(|then| then());
+            };
+            guest.fetch(&self.view, fetch, Box::new(arrived));
+        }
     }
 }
 
@@ -77,7 +91,8 @@ impl View {
     #[must_use]
     pub fn missing(&self) -> Option<Missing> {
         let Self::There(view) = self else { return None };
-        view.take_wanted().map(|fetch| Missing { view: Arc::clone(view), fetch })
+        let fetches = view.take_wanted();
+        (!fetches.is_empty()).then(|| Missing { view: Arc::clone(view), fetches })
     }
 
     /// Forgets what earlier reads have fetched, if it is much.
