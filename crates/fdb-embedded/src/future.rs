@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Code, Result};
 use crate::network;
@@ -38,6 +38,8 @@ type Callback = Box<dyn FnOnce() + Send>;
 struct Waiting {
     hooks: Vec<Callback>,
     callbacks: Vec<Callback>,
+    /// Has the future completed; called when somebody first asks for it.
+    start: Option<Callback>,
 }
 
 enum State {
@@ -64,21 +66,39 @@ impl Future {
         Self::with(State::Ready(result.map(Arc::new)))
     }
 
+    /// A future whose completion begins, by `start`, when somebody first asks whether it is ready, or waits for it.
+    #[must_use]
+    pub fn lazy(start: impl FnOnce(Arc<Future>) + Send + 'static) -> Arc<Future> {
+        let future = Self::pending();
+        let own = Arc::clone(&future);
+        // It holds itself until it is started or completed, which to destroy it does.
+        future.set_start(Box::new(move || start(own)));
+        future
+    }
+
+    fn set_start(&self, start: Callback) {
+        if let State::Pending(waiting) = &mut *self.state.lock() {
+            waiting.start = Some(start);
+        }
+    }
+
     fn with(state: State) -> Arc<Future> {
         Arc::new(Future { state: Mutex::new(state), ready: Condvar::new() })
     }
 
     /// True once there is a value or an error.
     pub fn is_ready(&self) -> bool {
-        matches!(*self.state.lock(), State::Ready(_))
+        self.result().err() != Some(Code::FUTURE_NOT_SET)
     }
 
     /// The result; `FUTURE_NOT_SET` while pending.
     pub fn result(&self) -> Result<Arc<Output>> {
-        match &*self.state.lock() {
-            State::Ready(result) => result.clone(),
-            State::Pending(_) => Err(Code::FUTURE_NOT_SET),
-        }
+        let start = match &mut *self.state.lock() {
+            State::Ready(result) => return result.clone(),
+            State::Pending(waiting) => waiting.start.take(),
+        };
+        begin(start);
+        Err(Code::FUTURE_NOT_SET)
     }
 
     /// Gives the future its result, unless it already has one. True when this call did it.
@@ -134,11 +154,14 @@ impl Future {
     }
 
     fn register(&self, callback: Callback, list: fn(&mut Waiting) -> &mut Vec<Callback>) {
-        if let State::Pending(waiting) = &mut *self.state.lock() {
-            list(waiting).push(callback);
-            return;
-        }
-        callback();
+        let start = match &mut *self.state.lock() {
+            State::Pending(waiting) => {
+                list(waiting).push(callback);
+                waiting.start.take()
+            }
+            State::Ready(_) => Some(callback),
+        };
+        begin(start);
     }
 
     /// Blocks until the result is there. On the network thread that would never end, so it is refused there.
@@ -147,10 +170,19 @@ impl Future {
         if matches!(*state, State::Pending(_)) && network::is_network_thread() {
             return Err(Code::BLOCKED_FROM_NETWORK_THREAD);
         }
-        while matches!(*state, State::Pending(_)) {
-            self.ready.wait(&mut state);
+        while let State::Pending(waiting) = &mut *state {
+            match waiting.start.take() {
+                Some(start) => MutexGuard::unlocked(&mut state, start),
+                None => self.ready.wait(&mut state),
+            }
         }
         Ok(())
+    }
+}
+
+fn begin(callback: Option<Callback>) {
+    if let Some(callback) = callback {
+        callback();
     }
 }
 
@@ -186,5 +218,21 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
         }));
         assert_eq!(runs.load(Ordering::Relaxed), 2, "on a ready future it runs at once");
+    }
+
+    #[test]
+    fn a_lazy_future_begins_when_it_is_asked_for() {
+        type Ask = fn(&Arc<Future>);
+        let asks: [Ask; 3] =
+            [|f| assert!(!f.is_ready()), |f| f.on_ready(Box::new(|| {})), |f| f.block_until_ready().unwrap()];
+        for ask in asks {
+            let future = Future::lazy(|future| assert!(future.succeed()));
+            ask(&future);
+            assert!(future.is_ready());
+        }
+        let unasked = Future::lazy(|_| panic!("nobody asked"));
+        assert_eq!(Arc::strong_count(&unasked), 2);
+        unasked.fail(Code::OPERATION_CANCELLED);
+        assert_eq!(Arc::strong_count(&unasked), 1, "it has let go of itself");
     }
 }

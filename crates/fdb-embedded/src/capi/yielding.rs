@@ -28,13 +28,13 @@ pub(super) fn give(read: Arc<Future>) -> *mut FDBFuture {
     future::give(read)
 }
 
-/// A future that the network thread completes as `read`, which is ready, has been.
+/// A future that the network thread completes as `read`, which is ready, has been. It begins when somebody looks, so
+/// that who looks first finds it pending however fast the network thread is.
 fn detour(read: &Future) -> Arc<Future> {
     let result = read.result();
-    let later = Future::pending();
-    let waiting = Arc::clone(&later);
-    network::post(vec![Box::new(move || {
-        waiting.complete_shared(result);
-    })]);
-    later
+    Future::lazy(move |later| {
+        network::post(vec![Box::new(move || {
+            later.complete_shared(result);
+        })]);
+    })
 }
