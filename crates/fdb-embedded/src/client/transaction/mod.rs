@@ -96,6 +96,8 @@ struct State {
     chosen_version: Option<i64>,
     ahead: Ahead,
     view: Option<View>,
+    /// Where the size of a range is being looked up.
+    sizes_view: Option<View>,
     /// Shared with the reads that wait for data: they see what was written before them.
     writes: Arc<WriteMap>,
     reads: RangeSet,
@@ -136,6 +138,7 @@ impl State {
             chosen_version: None,
             ahead: Ahead::default(),
             view: None,
+            sizes_view: None,
             writes: Arc::default(),
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),

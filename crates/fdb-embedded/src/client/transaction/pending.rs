@@ -15,6 +15,7 @@ use super::{State, Transaction, ahead};
 use crate::client::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::link::View;
 use crate::options::TransactionOptions;
 
 /// A read that can be run again. It changes the state only when it succeeds.
@@ -92,7 +93,7 @@ impl Transaction {
 
     fn fetch(self: &Arc<Self>, state: MutexGuard<'_, State>, suspended: Suspended) {
         let awaits_version = state.awaits_version();
-        let missing = state.view.as_ref().and_then(crate::link::View::missing);
+        let missing = [&state.view, &state.sizes_view].into_iter().flatten().find_map(View::missing);
         drop(state);
         let transaction = Arc::clone(self);
         let again = Box::new(move || transaction.resume(suspended));
