@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `transactions` | each promise by name |
+//! | `versions` | read versions that a client chooses |
 //! | `mapped` | mapped range reads |
 //! | `options` | values of options, and what they do |
 //! | `sizes` | sizes of ranges and where to split them |
@@ -25,3 +26,4 @@ mod special;
 mod storage;
 mod system;
 mod transactions;
+mod versions;

@@ -36,6 +36,22 @@ async fn what_is_no_range_has_no_size() {
 }
 
 #[tokio::test]
+async fn sizes_leave_the_read_version_open() {
+    let scratch = scratch();
+    let version = scratch.db.create_trx().unwrap().get_read_version().await.unwrap();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.get_estimated_range_size_bytes(b"a", b"b").await.unwrap();
+    points(&tr, b"a", b"b", 1_000).await;
+    tr.set_read_version(version);
+    assert_eq!(tr.get_read_version().await.unwrap(), version);
+    assert_eq!(code(tr.get(b"a", false).await), Ok(()));
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(1);
+    assert_eq!(code(tr.get_estimated_range_size_bytes(b"a", b"b").await), Ok(()), "it is of no version");
+    assert_eq!(code(tr.get(b"a", false).await), Err(1007));
+}
+
+#[tokio::test]
 async fn a_large_range_is_split_evenly() {
     let scratch = scratch();
     let rows: Vec<_> = (0..10_000).map(|n| (format!("k{n:06}").into_bytes(), 493)).collect();

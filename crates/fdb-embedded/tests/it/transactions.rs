@@ -367,26 +367,6 @@ async fn watches_are_limited_and_give_their_slot_back() {
 }
 
 #[tokio::test]
-async fn a_read_version_can_be_chosen_while_its_snapshot_is_held() {
-    let scratch = scratch();
-    put(&scratch.db, &[(b"a", b"old")]).await;
-    let holder = scratch.db.create_trx().unwrap();
-    let version = holder.get_read_version().await.unwrap();
-    put(&scratch.db, &[(b"a", b"new")]).await;
-    let tr = scratch.db.create_trx().unwrap();
-    tr.set_read_version(version);
-    assert_eq!(&*tr.get(b"a", false).await.unwrap().unwrap(), b"old");
-    let tr = scratch.db.create_trx().unwrap();
-    tr.set_read_version(42);
-    assert_eq!(tr.get_read_version().await.unwrap(), 42, "what was set is not checked before it is read at");
-    for (version, code) in [(1, 1007), (1 << 62, 1009), (0, 2011)] {
-        let tr = scratch.db.create_trx().unwrap();
-        tr.set_read_version(version);
-        assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(code), "{version}");
-    }
-}
-
-#[tokio::test]
 async fn concurrent_increments_are_serializable() {
     let scratch = scratch();
     let tasks: Vec<_> = (0..8)

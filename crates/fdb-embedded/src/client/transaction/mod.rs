@@ -10,11 +10,13 @@
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
 //! | `pending` | reads whose data is still to arrive |
+//! | `ahead` | reads whose version is still to come |
 //! | `retry` | on_error, reset, cancel, timeouts |
 //!
 //! Where this process hosts the database, reads are answered on the caller's thread, from memory or the page cache; only
-//! commits, watches and the delay of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
+//! commits, watches, versions that lie ahead and the delay of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
 
+mod ahead;
 mod commit;
 mod mapped;
 mod pending;
@@ -47,6 +49,7 @@ use crate::rows::Want;
 pub use reads::RangeArguments;
 pub use writes::ConflictKind;
 
+use ahead::Ahead;
 use special::SpecialRead;
 use watch::PendingWatch;
 
@@ -91,7 +94,10 @@ struct State {
     timer: Option<TimerId>,
     /// The read version that the client chose.
     chosen_version: Option<i64>,
+    ahead: Ahead,
     view: Option<View>,
+    /// Where the size of a range is being looked up.
+    sizes_view: Option<View>,
     /// Shared with the reads that wait for data: they see what was written before them.
     writes: Arc<WriteMap>,
     reads: RangeSet,
@@ -130,7 +136,9 @@ impl State {
             waiting_commit: None,
             timer: None,
             chosen_version: None,
+            ahead: Ahead::default(),
             view: None,
+            sizes_view: None,
             writes: Arc::default(),
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
@@ -216,10 +224,7 @@ impl State {
 
     /// The view at the read version, taken now if there is none yet.
     fn view(&mut self, database: &Database) -> Result<&View> {
-        let view = match self.view.take() {
-            Some(view) => view,
-            None => database.link().view(self.chosen_version)?,
-        };
+        let view = self.obtain(database)?;
         Ok(self.view.insert(view))
     }
 
@@ -231,10 +236,7 @@ impl State {
         snapshot: bool,
         read: impl FnOnce(&Merged<'_>) -> Result<T>,
     ) -> Result<T> {
-        let view = match &self.view {
-            Some(view) => Ok(view.clone()),
-            None => database.link().view(self.chosen_version),
-        };
+        let view = self.obtain(database);
         let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
         let looked = Cell::new(false);
         let writes = own.then_some(&*self.writes);

@@ -2,18 +2,20 @@
 //!
 //! A read is a function of the transaction's state, run under its lock. On the engine of this process it ends at once.
 //! On another's it may end with [`Code::MISSING`]: then what it misses is fetched and it is run again, from the start,
-//! over the writes and options of the moment at which it was called, until it ends. A commit waits for the reads
-//! before it.
+//! over the writes and options of the moment at which it was called, until it ends. So does a read of a version that lies
+//! ahead, see `ahead`. A commit waits for the reads before it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
-use super::{State, Transaction};
+use super::{State, Transaction, ahead};
 use crate::client::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::link::View;
 use crate::options::TransactionOptions;
 
 /// A read that can be run again. It changes the state only when it succeeds.
@@ -31,6 +33,7 @@ pub(super) enum Outcome {
 struct Suspended {
     read: Read,
     future: Arc<Future>,
+    since: Instant,
     generation: u64,
     /// What the transaction had written, and how it reads, when the read was called.
     writes: Arc<WriteMap>,
@@ -80,6 +83,7 @@ impl Transaction {
         let suspended = Suspended {
             read,
             future,
+            since: Instant::now(),
             generation: self.generation.load(Ordering::Acquire),
             writes: Arc::clone(&state.writes),
             options: state.options.clone(),
@@ -88,10 +92,14 @@ impl Transaction {
     }
 
     fn fetch(self: &Arc<Self>, state: MutexGuard<'_, State>, suspended: Suspended) {
-        let missing = state.view.as_ref().and_then(crate::link::View::missing);
+        let awaits_version = state.awaits_version();
+        let missing = [&state.view, &state.sizes_view].into_iter().flatten().find_map(View::missing);
         drop(state);
         let transaction = Arc::clone(self);
         let again = Box::new(move || transaction.resume(suspended));
+        if awaits_version {
+            return ahead::look_again(again);
+        }
         match missing {
             Some(missing) => missing.fetch(again),
             // There is no view yet, for there is no host.
@@ -110,7 +118,9 @@ impl Transaction {
             Err(Code::OPERATION_CANCELLED)
         } else {
             state.exchange(&mut suspended);
+            state.set_patience(suspended.since);
             let result = (suspended.read)(self, &mut state);
+            state.set_patience(Instant::now());
             state.exchange(&mut suspended);
             result
         };

@@ -53,10 +53,18 @@ impl Transaction {
         if end > max {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        let looked = Cell::new(true);
-        let (view, epoch) = (Ok(state.view(&self.database)?), self.database.epoch());
-        let stored = Merged { view, writes: None, epoch, want: Want::default(), looked: &looked };
-        sizes::steps(&stored, begin, end)
+        // Sizes are of the moment, whatever version the transaction reads at, and leave that open.
+        let view = match state.sizes_view.take() {
+            Some(view) => view,
+            None => self.database.link().view(None)?,
+        };
+        let (looked, epoch) = (Cell::new(true), self.database.epoch());
+        let stored = Merged { view: Ok(&view), writes: None, epoch, want: Want::default(), looked: &looked };
+        let steps = sizes::steps(&stored, begin, end);
+        if steps.as_ref().is_err_and(|code| *code == Code::MISSING) {
+            state.sizes_view = Some(view);
+        }
+        steps
     }
 }
 

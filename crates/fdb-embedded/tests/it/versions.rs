@@ -1,0 +1,65 @@
+//! Read versions that a client chooses.
+
+use std::time::{Duration, Instant};
+
+use crate::common::scratch;
+use foundationdb::Database;
+use foundationdb::options::TransactionOption;
+
+async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
+    let tr = db.create_trx().unwrap();
+    rows.iter().for_each(|(key, value)| tr.set(key, value));
+    tr.commit().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_read_version_can_be_chosen_while_its_snapshot_is_held() {
+    let scratch = scratch();
+    put(&scratch.db, &[(b"a", b"old")]).await;
+    let holder = scratch.db.create_trx().unwrap();
+    let version = holder.get_read_version().await.unwrap();
+    put(&scratch.db, &[(b"a", b"new")]).await;
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(version);
+    assert_eq!(&*tr.get(b"a", false).await.unwrap().unwrap(), b"old");
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(42);
+    assert_eq!(tr.get_read_version().await.unwrap(), 42, "what was set is not checked before it is read at");
+    for (version, code) in [(1, 1007), (1 << 62, 1009), (0, 2011)] {
+        let tr = scratch.db.create_trx().unwrap();
+        tr.set_read_version(version);
+        assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(code), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_read_waits_for_its_version_for_a_second() {
+    let scratch = scratch();
+    put(&scratch.db, &[(b"a", b"1")]).await;
+    let newest = scratch.db.create_trx().unwrap().get_read_version().await.unwrap();
+    let begun = Instant::now();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(newest + 1_000_000_000);
+    assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(1009));
+    assert!(begun.elapsed() >= Duration::from_millis(900), "{:?}", begun.elapsed());
+    assert_eq!(tr.get(b"a", true).await.err().map(|e| e.code()), Some(1009), "and so does the next");
+    assert!(begun.elapsed() >= Duration::from_millis(1_800), "{:?}", begun.elapsed());
+
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(newest + 1_000_000_000);
+    tr.set_option(TransactionOption::Timeout(200)).unwrap();
+    let begun = Instant::now();
+    assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(1031), "a timeout is sooner");
+    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
+
+    if scratch.place.is_cluster() {
+        return; // Its versions grow by leaps when nobody writes.
+    }
+    let holder = scratch.db.create_trx().unwrap();
+    let newest = holder.get_read_version().await.unwrap();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(newest + 100_000);
+    assert_eq!(&*tr.get(b"a", false).await.unwrap().unwrap(), b"1", "reached in a tenth of a second");
+    let reached = scratch.db.create_trx().unwrap().get_read_version().await.unwrap();
+    assert!(reached >= newest + 100_000);
+}
