@@ -180,25 +180,28 @@ impl Guest {
             },
             Fetch::Version => unreachable!("handled above"),
         };
-        if let Err(Waiting::Fetch { then, .. }) =
-            self.ask(request, Waiting::Fetch { view: Arc::downgrade(view), fetch, then }, &message)
-        {
-            view.opened(Err(Code::TRANSACTION_TOO_OLD));
+        let waiting = Waiting::Fetch { view: Arc::downgrade(view), fetch, then };
+        if let Err((code, Waiting::Fetch { then, .. })) = self.ask(request, waiting, &message) {
+            view.opened(Err(code));
             then();
         }
     }
 
-    /// Sends a request that is answered later; gives `waiting` back when the connection is lost.
-    fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), Waiting> {
+    /// Sends a request that is answered later. One that cannot be sent gives `waiting` back, and why.
+    fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), (Code, Waiting)> {
         let is_busy = {
             let mut state = self.state.lock();
             if state.is_lost || self.outbox.len() > MAX_UNSENT {
-                return Err(waiting);
+                return Err((Code::TRANSACTION_TOO_OLD, waiting));
             }
             state.waiting.insert(request, waiting);
             state.waiting.len() >= BUSY
         };
-        self.outbox.push(|frame| message.encode(frame));
+        if !self.outbox.push(|frame| message.encode(frame)) {
+            // Unless the connection has been lost meanwhile, which has ended what waits.
+            let waiting = self.state.lock().waiting.remove(&request);
+            return waiting.map_or(Ok(()), |waiting| Err((Code::TRANSACTION_TOO_LARGE, waiting)));
+        }
         if is_busy {
             self.outbox.leave();
         } else {
@@ -211,9 +214,9 @@ impl Guest {
     pub(super) fn commit(&self, commit: Commit, answer: Answer) {
         let request = self.next_id();
         let message = Request::Commit { request, commit };
-        if let Err(Waiting::Commit(answer)) = self.ask(request, Waiting::Commit(answer), &message) {
+        if let Err((code, Waiting::Commit(answer))) = self.ask(request, Waiting::Commit(answer), &message) {
             // It was not sent, so it certainly did not happen.
-            answer.give(Err(Code::TRANSACTION_TOO_OLD.into()));
+            answer.give(Err(code.into()));
         }
     }
 

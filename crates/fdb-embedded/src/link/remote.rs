@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::guest::Guest;
 use crate::error::{Code, Result};
+use crate::limits::{cut, is_too_long_to_be_there};
 use crate::range_set::{RangeSet, key_after};
 use crate::rows::{Direction, RowSet, Visit, Want};
 
@@ -87,6 +88,10 @@ impl RemoteView {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let mut inner = self.inner.lock();
         inner.check()?;
+        if is_too_long_to_be_there(key) {
+            // Derived from stored values, say. The host takes no such key.
+            return Ok(None);
+        }
         if inner.known.contains(key) {
             return Ok(inner.rows.get(key).cloned());
         }
@@ -104,7 +109,7 @@ impl RemoteView {
     ) -> Result<ControlFlow<()>> {
         let mut inner = self.inner.lock();
         inner.check()?;
-        let (mut begin, mut end) = (begin.to_vec(), end.to_vec());
+        let (mut begin, mut end) = (cut(begin).to_vec(), cut(end).to_vec());
         while begin < end {
             let Some((from, to)) = inner.known_at(&begin, &end, direction) else {
                 return inner.miss(Fetch::Range { begin, end, direction, want });

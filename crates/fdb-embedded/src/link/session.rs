@@ -1,9 +1,11 @@
 //! One guest, as its host serves it.
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -23,6 +25,8 @@ const MAX_VIEWS: usize = 65_536;
 const MAX_WATCHES: usize = 1_000_000;
 /// No further request is read from a guest while this much waits for it to read, bytes.
 const MAX_UNREAD: usize = 8 << 20;
+/// How long a new connection has to say who it is: what does not is no guest, and would take the place of one.
+const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// Most rows and bytes that one answer carries, whatever was asked for.
 const MOST: Want = Want { rows: 65_536, bytes: 1 << 20 };
 
@@ -33,7 +37,7 @@ pub(super) enum SessionError {
     Io(#[from] std::io::Error),
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    #[error("its first message is no greeting")]
+    #[error("it does not begin with a greeting")]
     NoGreeting,
     #[error("it speaks version {0} of the protocol, this process {PROTOCOL}")]
     Protocol(u32),
@@ -62,10 +66,16 @@ impl Session {
     /// Serves until the guest closes, or does what no guest does.
     pub(super) fn run(&mut self, socket: &UnixStream) -> Result<(), SessionError> {
         let mut frames = Frames::new(socket);
-        let Some(frame) = frames.next()? else { return Ok(()) };
+        socket.set_read_timeout(Some(HELLO_PATIENCE))?;
+        let first = frames.next().map_err(|error| match error.kind() {
+            ErrorKind::WouldBlock => SessionError::NoGreeting,
+            _ => error.into(),
+        })?;
+        let Some(frame) = first else { return Ok(()) };
         let Request::Hello { protocol } = Request::decode(frame)? else {
             return Err(SessionError::NoGreeting);
         };
+        socket.set_read_timeout(None)?;
         // A guest of another version reads this much, and says which versions do not fit.
         self.answer(&Response::Welcome { protocol: PROTOCOL, pid: std::process::id() });
         self.outbox.flush();

@@ -13,7 +13,7 @@ use rustix::net::{RecvFlags, SendFlags};
 
 use super::wire::Malformed;
 
-/// Longest frame that is read, bytes: a transaction of FoundationDB's limit fits, with what surrounds it.
+/// Longest frame that is sent or read, bytes: a transaction of FoundationDB's limit fits, with what surrounds it.
 pub const MAX_FRAME: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_CHUNK: usize = 64 << 10;
@@ -119,19 +119,26 @@ impl Outbox {
         &self.socket
     }
 
-    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows.
-    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows. False when it is longer
+    /// than the other end would read: then it is not appended.
+    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
         let mut outgoing = self.outgoing.lock();
         if outgoing.closed {
-            return;
+            return true;
         }
         let bytes = &mut outgoing.bytes;
         let start = bytes.len();
         bytes.extend_from_slice(&[0; LENGTH_BYTES]);
         encode(bytes);
         let length = bytes.len() - start - LENGTH_BYTES;
-        let length = u32::try_from(length).expect("a message is far smaller than 4 GiB");
+        if length > MAX_FRAME {
+            bytes.truncate(start);
+            bytes.shrink_to(READ_CHUNK);
+            return false;
+        }
+        let length = u32::try_from(length).expect("MAX_FRAME is far below 4 GiB");
         bytes[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        true
     }
 
     /// Sends what the socket takes without blocking, and leaves the rest to the writer thread.

@@ -1,5 +1,6 @@
 //! Fields of a message as bytes: little-endian integers, and byte strings behind their length.
 
+use super::stream::MAX_FRAME;
 use crate::error::Code;
 use crate::limits::{MAX_SYSTEM_KEY, MAX_VALUE};
 use crate::range_set::KeyRange;
@@ -135,12 +136,13 @@ impl<'b> Reader<'b> {
         if self.bool()? { self.value().map(Some) } else { Ok(None) }
     }
 
-    /// Ranges: none empty, in key order, without overlap.
+    /// Ranges: none empty, in key order, without overlap. Their bounds may be longer than any key: what a transaction has read
+    /// need not be there.
     pub fn ranges(&mut self) -> Result<Vec<KeyRange>, Malformed> {
         let count = self.count(8)?;
         let mut ranges: Vec<KeyRange> = Vec::with_capacity(count);
         for _ in 0..count {
-            let (begin, end) = (self.key()?, self.key()?);
+            let (begin, end) = (self.bytes(MAX_FRAME)?, self.bytes(MAX_FRAME)?);
             let is_after = ranges.last().is_none_or(|(_, last)| last.as_slice() <= begin);
             if begin >= end || !is_after {
                 return Err(Malformed("its ranges are empty or out of order"));

@@ -1,0 +1,196 @@
+//! A host against what talks to its socket without being this library, and guests against their own large requests.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use foundationdb::options::{StreamingMode, TransactionOption};
+use foundationdb::{Database, FdbError, KeySelector, RangeOption};
+use futures::executor::block_on;
+use tempfile::TempDir;
+
+use crate::common::{Helper, network};
+
+const TOO_LARGE: i32 = 2101;
+
+fn open(dir: &Path) -> Database {
+    network();
+    Database::from_path(&format!("embedded:{}", dir.display())).unwrap()
+}
+
+fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
+    let tr = db.create_trx()?;
+    tr.set(key, value);
+    block_on(tr.commit()).map(drop).map_err(FdbError::from)
+}
+
+fn get(db: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
+    block_on(async { Ok(db.create_trx()?.get(key, false).await?.map(|value| value.to_vec())) })
+}
+
+/// A connection whose messages are put together by hand.
+struct Raw(UnixStream);
+
+impl Raw {
+    /// Connects without a greeting.
+    fn connect(dir: &Path) -> Raw {
+        let socket = UnixStream::connect(dir.join("socket")).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Raw(socket)
+    }
+
+    /// Connects and is welcomed.
+    fn greeted(dir: &Path) -> Raw {
+        let mut raw = Raw::connect(dir);
+        raw.send(&[&[1], b"fdb-embd", &1u32.to_le_bytes()]);
+        assert_eq!(raw.next().unwrap()[0], 129, "a welcome");
+        raw
+    }
+
+    fn send(&mut self, fields: &[&[u8]]) {
+        let message = fields.concat();
+        let length = u32::try_from(message.len()).unwrap().to_le_bytes();
+        // A host that has closed the connection is found out by the answer.
+        let _ = self.0.write_all(&[&length[..], &message].concat());
+    }
+
+    /// The next message; `None` when the host has closed the connection.
+    fn next(&mut self) -> Option<Vec<u8>> {
+        let mut length = [0; 4];
+        match self.0.read_exact(&mut length) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => panic!("the host says nothing"),
+            Err(_) => return None,
+        }
+        let mut message = vec![0; u32::from_le_bytes(length) as usize];
+        self.0.read_exact(&mut message).unwrap();
+        Some(message)
+    }
+}
+
+fn bytes(bytes: &[u8]) -> Vec<u8> {
+    [&u32::try_from(bytes.len()).unwrap().to_le_bytes(), bytes].concat()
+}
+
+/// The message of a commit that has read nothing, with one mutation.
+fn commit(mutation: &[Vec<u8>]) -> Vec<u8> {
+    let none = 0u32.to_le_bytes();
+    let head = [&[6][..], &9u64.to_le_bytes(), &[0, 0], &none, &none, &1u32.to_le_bytes()].concat();
+    [head, mutation.concat()].concat()
+}
+
+#[test]
+fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    for n in 0u8..100 {
+        set(&db, &[b'k', n], b"kept").unwrap();
+    }
+    let max = vec![0xff; 30_000];
+    let made_up: [(&str, Vec<Vec<u8>>); 8] = [
+        ("an inverted clear", vec![vec![33], bytes(b"z"), bytes(b"a")]),
+        ("an empty clear", vec![vec![33], bytes(b"k\x05"), bytes(b"k\x05")]),
+        ("a clear above all keys", vec![vec![33], bytes(b"\xff\xff"), bytes(&max)]),
+        ("an empty key", vec![vec![32], bytes(b""), bytes(b"v")]),
+        ("a long key", vec![vec![32], bytes(&max), bytes(&[1; 100_000])]),
+        ("an addition of nothing", vec![vec![2], bytes(b"k\x05"), bytes(b"")]),
+        ("an addition of much", vec![vec![2], bytes(b"k\x05"), bytes(&[255; 100_000])]),
+        ("a stamp at the end", vec![vec![34], bytes(&[7; 10]), bytes(b""), 0u32.to_le_bytes().to_vec()]),
+    ];
+    for (what, mutation) in made_up {
+        let mut raw = Raw::greeted(dir.path());
+        raw.send(&[&commit(&mutation)]);
+        // It is answered, or the connection is closed.
+        let answer = raw.next();
+        set(&db, b"after", what.as_bytes()).unwrap_or_else(|error| panic!("{what}: {error} ({answer:?})"));
+        assert_eq!(get(&db, b"k\x09").unwrap().as_deref(), Some(&b"kept"[..]), "{what}");
+    }
+}
+
+/// A directory that another process hosts, and a handle of this one on it.
+fn guest() -> (TempDir, Helper, Database) {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Helper::start("common::helper_hosts", dir.path());
+    let db = open(dir.path());
+    (dir, host, db)
+}
+
+/// Runs something on a guest, and finds it connected all along: a read version from before is good for a commit after.
+fn stays_connected(db: &Database, what: impl FnOnce(&Database)) {
+    let before = db.create_trx().unwrap();
+    block_on(before.get(b"unrelated", false)).unwrap();
+    before.set(b"done", b"");
+    what(db);
+    block_on(before.commit()).map(drop).expect("the guest has lost its host");
+}
+
+#[test]
+fn keys_longer_than_any_that_is_stored_do_not_cost_a_guest_its_connection() {
+    let (_dir, _host, db) = guest();
+    set(&db, b"\x01k", b"value").unwrap();
+    let long = [3; 60_000];
+    stays_connected(&db, |db| {
+        let tr = db.create_trx().unwrap();
+        let size = block_on(tr.get_estimated_range_size_bytes(b"\x01", &long)).unwrap();
+        assert_eq!(size, 7);
+        assert!(block_on(tr.get(&long, false)).unwrap().is_none());
+        let above = KeySelector::first_greater_than(&long[..]);
+        assert_eq!(&block_on(tr.get_key(&above, false)).unwrap()[..], b"\xff");
+        let range =
+            RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((&b"\x01"[..], &long[..])) };
+        assert_eq!(block_on(tr.get_range(&range, 1, false)).unwrap().len(), 1);
+        tr.add_conflict_range(b"\x01", &long, foundationdb::options::ConflictRangeType::Write).unwrap();
+        tr.clear_range(b"\x02", &long);
+        block_on(tr.commit()).map(drop).unwrap();
+    });
+}
+
+#[test]
+fn a_mapper_that_makes_very_long_keys_does_not_cost_a_guest_its_connection() {
+    use foundationdb::tuple::pack;
+    let (_dir, _host, db) = guest();
+    set(&db, &pack(&("index", 1)), &pack(&(&[b'x'; 90_000][..],))).unwrap();
+    let mapper = pack(&("row", "{V[0]}", "{V[0]}"));
+    stays_connected(&db, |db| {
+        let tr = db.create_trx().unwrap();
+        let range = RangeOption::from(pack(&("index",))..pack(&("index", 9)));
+        let rows = block_on(tr.get_mapped_range(&range, &mapper, 1, false)).unwrap();
+        assert_eq!(rows.len(), 1);
+        tr.set(b"z", b"");
+        block_on(tr.commit()).map(drop).unwrap();
+    });
+}
+
+#[test]
+fn a_commit_that_no_message_can_hold_is_too_large_and_hurts_no_other() {
+    let (_dir, _host, db) = guest();
+    stays_connected(&db, |db| {
+        let tr = db.create_trx().unwrap();
+        tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
+        // Without its own writes in view, the ranges that a transaction reads count nothing against its size.
+        for n in 0u32..1_000 {
+            let begin = [&n.to_be_bytes()[..], &[1; 9_000]].concat();
+            let end = [&n.to_be_bytes()[..], &[2; 9_000]].concat();
+            let range = RangeOption::from((begin, end));
+            assert!(block_on(tr.get_range(&range, 1, false)).unwrap().is_empty());
+        }
+        tr.set(b"k", b"");
+        let error = block_on(tr.commit()).map(drop).unwrap_err();
+        assert_eq!(error.code(), TOO_LARGE, "{error}");
+    });
+}
+
+#[test]
+fn who_connects_and_says_nothing_is_not_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let _db = open(dir.path());
+    let began = Instant::now();
+    assert!(Raw::connect(dir.path()).next().is_none(), "closed after a while");
+    assert!(began.elapsed() > Duration::from_secs(1), "a slow guest has time to say who it is");
+    // One that has said so may be silent for as long as it likes.
+    let mut silent = Raw::greeted(dir.path());
+    silent.0.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
+    let kept = silent.0.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(kept.kind(), std::io::ErrorKind::WouldBlock);
+}
