@@ -106,6 +106,10 @@ impl CommitRequest {
     }
 }
 
+/// How long the committer looks out for the next commit before it sleeps: a client that commits one after the other is
+/// back by then, and waking a thread takes as long. Meanwhile it yields to any other thread.
+const LINGER: Duration = Duration::from_micros(60);
+
 /// The commits that wait for the next batch.
 #[derive(Default)]
 pub(super) struct Waiting {
@@ -113,6 +117,12 @@ pub(super) struct Waiting {
     /// An empty batch is wanted, to raise the version ceiling.
     pub(super) raise_ceiling: bool,
     pub(super) closing: bool,
+}
+
+impl Waiting {
+    fn is_idle(&self) -> bool {
+        self.requests.is_empty() && !self.raise_ceiling && !self.closing
+    }
 }
 
 /// An accepted transaction, to be answered when its batch is durable.
@@ -178,6 +188,12 @@ impl Committer {
     fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
         let mut waiting = shared.waiting.lock();
+        if !self.is_settled {
+            let until = Instant::now() + LINGER;
+            while waiting.is_idle() && Instant::now() < until {
+                MutexGuard::unlocked(&mut waiting, std::thread::yield_now);
+            }
+        }
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
