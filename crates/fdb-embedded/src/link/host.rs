@@ -6,7 +6,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -19,6 +19,9 @@ use crate::engine::Engine;
 const MAX_GUESTS: usize = 1_024;
 /// How long the listener rests when the system refuses a connection, for want of descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a host that ends waits for guests to read their last answers.
+const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A guest's connection and the thread that serves it.
 struct Serving {
@@ -97,8 +100,9 @@ pub(super) struct Farewell {
 
 impl Drop for Farewell {
     fn drop(&mut self) {
+        let deadline = Instant::now() + FAREWELL_PATIENCE;
         for outbox in &self.outboxes {
-            outbox.flush();
+            outbox.finish(deadline);
             outbox.close();
         }
     }

@@ -125,7 +125,11 @@ impl Session {
 
     fn open_view(&mut self, id: u64, version: Option<i64>) -> Result<(), SessionError> {
         if self.views.len() >= MAX_VIEWS {
-            return Err(SessionError::TooMuch);
+            // Of those that are too old to be read a guest may have any number.
+            self.views.retain(|_, view| view.as_ref().is_ok_and(|view| !view.is_expired()));
+            if self.views.len() >= MAX_VIEWS {
+                return Err(SessionError::TooMuch);
+            }
         }
         let view = match version {
             Some(version) => self.engine.read_at(version),

@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -175,6 +176,19 @@ impl Outbox {
         }
     }
 
+    /// Waits until everything is sent, for as long as the other end may take to read it.
+    pub fn finish(&self, deadline: Instant) {
+        let mut outgoing = self.outgoing.lock();
+        if !outgoing.bytes.is_empty() {
+            self.leave_to_writer(&mut outgoing);
+        }
+        while (outgoing.is_writing || !outgoing.bytes.is_empty()) && !outgoing.closed {
+            if self.drained.wait_until(&mut outgoing, deadline).timed_out() {
+                return;
+            }
+        }
+    }
+
     /// Bytes that wait.
     pub fn len(&self) -> usize {
         self.outgoing.lock().bytes.len()
@@ -262,4 +276,63 @@ fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
     Ok(peer.is_root() || peer == rustix::process::geteuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    fn frame(frame: &mut Vec<u8>) {
+        frame.extend_from_slice(&[7; 50_000]);
+    }
+
+    #[test]
+    fn what_was_left_to_the_writer_is_sent_before_the_end() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::new(ours));
+        // More than a socket takes at once, and nobody writes yet.
+        for _ in 0..100 {
+            assert!(outbox.push(frame));
+            outbox.leave();
+        }
+        let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
+        let writer = thread::spawn(move || writer.run_writer());
+        let closer = thread::spawn(move || {
+            closer.finish(Instant::now() + Duration::from_secs(20));
+            closer.close();
+        });
+        let mut frames = Frames::new(&theirs);
+        let mut received = 0;
+        while frames.next().unwrap().is_some() {
+            received += 1;
+        }
+        assert_eq!(received, 100);
+        closer.join().unwrap();
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::new(ours));
+        (0..100).for_each(|_| assert!(outbox.push(frame)));
+        let writer = Arc::clone(&outbox);
+        let writer = thread::spawn(move || writer.run_writer());
+        outbox.finish(Instant::now() + Duration::from_millis(50));
+        outbox.close();
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(ours);
+        assert!(!outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0)));
+        assert!(outbox.push(|frame| frame.push(1)));
+        outbox.flush();
+        assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
+    }
 }
