@@ -45,6 +45,15 @@ pub(super) enum SessionError {
     TooMuch,
 }
 
+/// What has been answered and not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unsent {
+    Nothing,
+    /// The version of one view.
+    View(u64),
+    More,
+}
+
 type Watches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
 
 /// The host's end of a connection.
@@ -55,12 +64,13 @@ pub(super) struct Session {
     watches: Watches,
     /// Commits that are not answered yet.
     committing: Arc<AtomicUsize>,
+    unsent: Unsent,
 }
 
 impl Session {
     pub(super) fn new(engine: Arc<Engine>, outbox: Arc<Outbox>) -> Session {
         let (views, watches, committing) = Default::default();
-        Session { engine, outbox, views, watches, committing }
+        Session { engine, outbox, views, watches, committing, unsent: Unsent::Nothing }
     }
 
     /// Serves until the guest closes, or does what no guest does.
@@ -83,8 +93,9 @@ impl Session {
             return Err(SessionError::Protocol(protocol));
         }
         loop {
-            if !frames.is_next_here() {
+            if self.unsent != Unsent::Nothing && !frames.is_next_here() {
                 self.outbox.flush();
+                self.unsent = Unsent::Nothing;
             }
             let Some(frame) = frames.next()? else { return Ok(()) };
             self.serve(Request::decode(frame)?)?;
@@ -103,12 +114,14 @@ impl Session {
             Request::CloseView { view } => drop(self.views.remove(&view)),
             Request::Get { request, view, key } => {
                 let value = self.view(view).and_then(|view| view.get(&key));
+                self.unsent = Unsent::More;
                 self.answer(&Response::Value { request, value });
             }
             Request::Range { request, view, begin, end, backward, rows, bytes } => {
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
                 let want = Want { rows: rows.min(MOST.rows), bytes: bytes.min(MOST.bytes) };
                 let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
+                self.unsent = Unsent::More;
                 self.answer(&Response::Rows { request, rows });
             }
             Request::Commit { request, commit } => self.commit(request, commit),
@@ -135,6 +148,7 @@ impl Session {
             Some(version) => self.engine.read_at(version),
             None => Ok(self.engine.read()),
         };
+        self.unsent = if self.unsent == Unsent::Nothing { Unsent::View(id) } else { Unsent::More };
         self.answer(&Response::View {
             view: id,
             version: view.as_ref().map(|view| view.version).map_err(|e| *e),
@@ -151,7 +165,13 @@ impl Session {
         }
     }
 
-    fn commit(&self, request: u64, commit: Commit) {
+    fn commit(&mut self, request: u64, commit: Commit) {
+        if let Base::View(view) = commit.base
+            && self.unsent == Unsent::View(view)
+        {
+            // A transaction that has read nothing asks for its version only now; the commit's answer takes it along.
+            self.unsent = Unsent::Nothing;
+        }
         let (outbox, committing) = (Arc::clone(&self.outbox), Arc::clone(&self.committing));
         committing.fetch_add(1, Ordering::AcqRel);
         let answer = Answer::new(move |result| {
