@@ -67,6 +67,11 @@ impl View {
         self
     }
 
+    /// Is it too old for every read?
+    pub fn is_expired(&self) -> bool {
+        Instant::now() > self.expires
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.read(|snapshot, past| match past.get(key) {
@@ -96,7 +101,7 @@ impl View {
     }
 
     fn read<T>(&self, read: impl FnOnce(&Snapshot, &Past) -> Result<T>) -> Result<T> {
-        if Instant::now() > self.expires {
+        if self.is_expired() {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;

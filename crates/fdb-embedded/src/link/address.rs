@@ -3,7 +3,7 @@
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
@@ -14,8 +14,11 @@ const NEW_SOCKET: &str = "socket.new";
 /// Longest path that fits a socket address on the systems that we know, bytes.
 const MAX_ADDRESS: usize = 100;
 
+/// Which file a socket is: its device and inode.
+pub type Identity = (u64, u64);
+
 /// Listens in the directory. The socket is this user's alone before it has its name.
-pub fn listen(directory: &Path) -> io::Result<UnixListener> {
+pub fn listen(directory: &Path) -> io::Result<(UnixListener, Identity)> {
     let new = directory.join(NEW_SOCKET);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -23,8 +26,13 @@ pub fn listen(directory: &Path) -> io::Result<UnixListener> {
     }
     let listener = at(directory, NEW_SOCKET, UnixListener::bind)?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
+    let identity = identity(&new)?;
     fs::rename(&new, directory.join(SOCKET))?;
-    Ok(listener)
+    Ok((listener, identity))
+}
+
+fn identity(socket: &Path) -> io::Result<Identity> {
+    fs::symlink_metadata(socket).map(|file| (file.dev(), file.ino()))
 }
 
 /// Connects to whoever listens in the directory.
@@ -32,10 +40,13 @@ pub fn connect(directory: &Path) -> io::Result<UnixStream> {
     at(directory, SOCKET, UnixStream::connect)
 }
 
-/// Removes the socket: its host no longer listens.
-pub fn remove(directory: &Path) {
-    // A socket that stays behind is refused by nobody listening, and replaced by the next host.
-    let _ = fs::remove_file(directory.join(SOCKET));
+/// Removes the socket, whose host no longer listens; but not another's, if the directory has been replaced meanwhile.
+pub fn remove(directory: &Path, own: Identity) {
+    let socket = directory.join(SOCKET);
+    if identity(&socket).is_ok_and(|found| found == own) {
+        // A socket that stays behind is refused by nobody listening, and replaced by the next host.
+        let _ = fs::remove_file(socket);
+    }
 }
 
 /// Calls `open` with the path of a socket, by way of the directory's descriptor where the path would be too long.
@@ -57,10 +68,21 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         drop(listen(dir.path()).unwrap());
         assert_eq!(connect(dir.path()).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
-        let _listener = listen(dir.path()).unwrap();
+        let (_listener, _) = listen(dir.path()).unwrap();
         connect(dir.path()).unwrap();
         let mode = fs::metadata(dir.path().join(SOCKET)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_host_removes_its_own_socket_and_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let (_old_listener, old) = listen(dir.path()).unwrap();
+        let (_listener, own) = listen(dir.path()).unwrap();
+        remove(dir.path(), old);
+        connect(dir.path()).unwrap();
+        remove(dir.path(), own);
+        assert_eq!(connect(dir.path()).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

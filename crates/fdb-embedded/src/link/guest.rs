@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -109,7 +110,8 @@ impl Guest {
         thread::Builder::new().name("fdb-guest-out".to_owned()).spawn(move || writer.outbox.run_writer())?;
         let reader = Arc::clone(self);
         let work = move || {
-            reader.read(&events);
+            // A read that panics when it is run again has been reported by the panic hook; the others still get an end.
+            let _ = catch_unwind(AssertUnwindSafe(|| reader.read(&events)));
             reader.lose();
             events.lost();
         };

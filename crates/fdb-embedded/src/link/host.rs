@@ -6,11 +6,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::address;
+use super::address::{self, Identity};
 use super::session::Session;
 use super::stream::{self, Outbox};
 use crate::engine::Engine;
@@ -19,6 +19,9 @@ use crate::engine::Engine;
 const MAX_GUESTS: usize = 1_024;
 /// How long the listener rests when the system refuses a connection, for want of descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a host that ends waits for guests to read their last answers.
+const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A guest's connection and the thread that serves it.
 struct Serving {
@@ -32,9 +35,24 @@ struct Guests {
     sequence: u64,
 }
 
+/// Ends the connection of a guest with the session, whatever ends that.
+struct Departure {
+    guests: Arc<Mutex<Guests>>,
+    id: u64,
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        let left = self.guests.lock().serving.as_mut().and_then(|serving| serving.remove(&self.id));
+        // A host that is stopping has it in hand, and closes it when the last answers are given.
+        left.into_iter().for_each(|guest| guest.outbox.close());
+    }
+}
+
 /// Listens until it is closed.
 pub(super) struct Host {
     directory: PathBuf,
+    socket: Identity,
     listener: UnixListener,
     guests: Arc<Mutex<Guests>>,
     accepting: Option<JoinHandle<()>>,
@@ -43,19 +61,19 @@ pub(super) struct Host {
 impl Host {
     /// Listens in `directory` for guests of `engine`.
     pub(super) fn listen(directory: &Path, engine: &Arc<Engine>) -> io::Result<Host> {
-        let listener = address::listen(directory)?;
+        let (listener, socket) = address::listen(directory)?;
         let guests = Arc::new(Mutex::new(Guests { serving: Some(HashMap::new()), sequence: 0 }));
         let (accepted, engine, serving) =
             (listener.try_clone()?, Arc::downgrade(engine), Arc::clone(&guests));
         let accept = move || accept(&accepted, &engine, &serving);
         let accepting = thread::Builder::new().name("fdb-host".to_owned()).spawn(accept)?;
-        Ok(Host { directory: directory.to_path_buf(), listener, guests, accepting: Some(accepting) })
+        Ok(Host { directory: directory.to_path_buf(), socket, listener, guests, accepting: Some(accepting) })
     }
 
     /// Takes no further guests and no further requests. What is under way can still be answered, until the returned
     /// value is dropped.
     pub(super) fn stop(mut self) -> Farewell {
-        address::remove(&self.directory);
+        address::remove(&self.directory, self.socket);
         let serving = self.guests.lock().serving.take().unwrap_or_default();
         // Shut down, `accept` fails; it fails here only if it is shut down already.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
@@ -82,8 +100,9 @@ pub(super) struct Farewell {
 
 impl Drop for Farewell {
     fn drop(&mut self) {
+        let deadline = Instant::now() + FAREWELL_PATIENCE;
         for outbox in &self.outboxes {
-            outbox.flush();
+            outbox.finish(deadline);
             outbox.close();
         }
     }
@@ -122,16 +141,13 @@ fn greet(socket: UnixStream, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -
     let writer = Arc::clone(&outbox);
     thread::Builder::new().name("fdb-host-out".to_owned()).spawn(move || writer.run_writer())?;
     *sequence += 1;
-    let (id, of_session, all) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
+    let (id, of_session, guests) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
     let serve = move || {
+        let _departure = Departure { guests, id };
         let mut session = Session::new(engine, of_session);
         if let Err(error) = session.run(&reading) {
             crate::report(&format!("closing the connection of a guest: {error}"));
         }
-        drop(session);
-        let ended = all.lock().serving.as_mut().and_then(|serving| serving.remove(&id));
-        // A host that is stopping has it in hand, and closes it when the last answers are given.
-        ended.into_iter().for_each(|guest| guest.outbox.close());
     };
     match thread::Builder::new().name("fdb-host-in".to_owned()).spawn(serve) {
         Ok(reader) => {

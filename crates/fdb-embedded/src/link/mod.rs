@@ -135,12 +135,14 @@ impl Link {
                     link.settle(place);
                     return Ok(link);
                 }
-                Err(error @ OpenError::Held { .. }) if Instant::now() >= deadline => return Err(error),
-                Err(OpenError::Held { .. }) => {
+                Err(refused) => {
+                    let is_held = matches!(refused.error, OpenError::Held { .. });
+                    if !is_held || Instant::now() >= deadline {
+                        return Err(refused.error);
+                    }
                     drop(open);
                     thread::sleep(takeover::PAUSE);
                 }
-                Err(error) => return Err(error),
             }
         }
     }

@@ -27,6 +27,8 @@ const MAX_WATCHES: usize = 1_000_000;
 const MAX_UNREAD: usize = 8 << 20;
 /// How long a new connection has to say who it is: what does not is no guest, and would take the place of one.
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
+/// No further request is read from a guest while this much of its commits is not answered, bytes.
+const MAX_UNANSWERED: usize = 64 << 20;
 /// Most rows and bytes that one answer carries, whatever was asked for.
 const MOST: Want = Want { rows: 65_536, bytes: 1 << 20 };
 
@@ -45,6 +47,15 @@ pub(super) enum SessionError {
     TooMuch,
 }
 
+/// What has been answered and not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Unsent {
+    Nothing,
+    /// The version of one view.
+    View(u64),
+    More,
+}
+
 type Watches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
 
 /// The host's end of a connection.
@@ -55,12 +66,13 @@ pub(super) struct Session {
     watches: Watches,
     /// Commits that are not answered yet.
     committing: Arc<AtomicUsize>,
+    unsent: Unsent,
 }
 
 impl Session {
     pub(super) fn new(engine: Arc<Engine>, outbox: Arc<Outbox>) -> Session {
         let (views, watches, committing) = Default::default();
-        Session { engine, outbox, views, watches, committing }
+        Session { engine, outbox, views, watches, committing, unsent: Unsent::Nothing }
     }
 
     /// Serves until the guest closes, or does what no guest does.
@@ -83,12 +95,14 @@ impl Session {
             return Err(SessionError::Protocol(protocol));
         }
         loop {
-            if !frames.is_next_here() {
+            if self.unsent != Unsent::Nothing && !frames.is_next_here() {
                 self.outbox.flush();
+                self.unsent = Unsent::Nothing;
             }
             let Some(frame) = frames.next()? else { return Ok(()) };
-            self.serve(Request::decode(frame)?)?;
-            self.outbox.wait_below(MAX_UNREAD);
+            let length = frame.len();
+            self.serve(Request::decode(frame)?, length)?;
+            self.outbox.wait_below(MAX_UNREAD, MAX_UNANSWERED);
         }
     }
 
@@ -96,22 +110,25 @@ impl Session {
         self.outbox.push(|frame| response.encode(frame));
     }
 
-    fn serve(&mut self, request: Request) -> Result<(), SessionError> {
+    /// Serves a request that was `length` bytes long.
+    fn serve(&mut self, request: Request, length: usize) -> Result<(), SessionError> {
         match request {
             Request::Hello { .. } => return Err(Malformed("it greets twice").into()),
             Request::OpenView { view, version } => self.open_view(view, version)?,
             Request::CloseView { view } => drop(self.views.remove(&view)),
             Request::Get { request, view, key } => {
                 let value = self.view(view).and_then(|view| view.get(&key));
+                self.unsent = Unsent::More;
                 self.answer(&Response::Value { request, value });
             }
             Request::Range { request, view, begin, end, backward, rows, bytes } => {
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
                 let want = Want { rows: rows.min(MOST.rows), bytes: bytes.min(MOST.bytes) };
                 let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
+                self.unsent = Unsent::More;
                 self.answer(&Response::Rows { request, rows });
             }
-            Request::Commit { request, commit } => self.commit(request, commit),
+            Request::Commit { request, commit } => self.commit(request, commit, length),
             Request::Arm { watch, key, baseline } => self.arm(watch, &key, baseline)?,
             Request::Disarm { watch } => {
                 let armed = self.watches.lock().remove(&watch);
@@ -125,12 +142,17 @@ impl Session {
 
     fn open_view(&mut self, id: u64, version: Option<i64>) -> Result<(), SessionError> {
         if self.views.len() >= MAX_VIEWS {
-            return Err(SessionError::TooMuch);
+            // Of those that are too old to be read a guest may have any number.
+            self.views.retain(|_, view| view.as_ref().is_ok_and(|view| !view.is_expired()));
+            if self.views.len() >= MAX_VIEWS {
+                return Err(SessionError::TooMuch);
+            }
         }
         let view = match version {
             Some(version) => self.engine.read_at(version),
             None => Ok(self.engine.read()),
         };
+        self.unsent = if self.unsent == Unsent::Nothing { Unsent::View(id) } else { Unsent::More };
         self.answer(&Response::View {
             view: id,
             version: view.as_ref().map(|view| view.version).map_err(|e| *e),
@@ -147,10 +169,18 @@ impl Session {
         }
     }
 
-    fn commit(&self, request: u64, commit: Commit) {
+    fn commit(&mut self, request: u64, commit: Commit, length: usize) {
+        if let Base::View(view) = commit.base
+            && self.unsent == Unsent::View(view)
+        {
+            // A transaction that has read nothing asks for its version only now; the commit's answer takes it along.
+            self.unsent = Unsent::Nothing;
+        }
         let (outbox, committing) = (Arc::clone(&self.outbox), Arc::clone(&self.committing));
         committing.fetch_add(1, Ordering::AcqRel);
+        outbox.owe(length);
         let answer = Answer::new(move |result| {
+            outbox.settle(length);
             outbox.push(|frame| Response::Committed { request, result }.encode(frame));
             // This is the committer's thread. More answers are sent at once by another; waking that one for a single
             // answer would take as long as sending it.

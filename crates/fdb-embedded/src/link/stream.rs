@@ -6,6 +6,7 @@
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::io::Errno;
@@ -93,6 +94,8 @@ struct Outgoing {
     is_writing: bool,
     /// The writer thread is to write the rest.
     is_left_over: bool,
+    /// Bytes of requests that were taken and are not answered yet.
+    owed: usize,
     /// Nobody waits any more for the other end to read.
     hurries: bool,
     closed: bool,
@@ -167,11 +170,38 @@ impl Outbox {
         self.work.notify_one();
     }
 
-    /// Waits until fewer than `bytes` are on their way.
-    pub fn wait_below(&self, bytes: usize) {
+    /// A request of so many bytes has been taken, to be answered later.
+    pub fn owe(&self, bytes: usize) {
+        self.outgoing.lock().owed += bytes;
+    }
+
+    /// It has been answered.
+    pub fn settle(&self, bytes: usize) {
+        self.outgoing.lock().owed -= bytes;
+        self.drained.notify_all();
+    }
+
+    /// Waits until fewer than `unsent` bytes are on their way and fewer than `owed` have still to be answered.
+    pub fn wait_below(&self, unsent: usize, owed: usize) {
         let mut outgoing = self.outgoing.lock();
-        while outgoing.bytes.len() >= bytes && !outgoing.closed && !outgoing.hurries {
+        while (outgoing.bytes.len() >= unsent || outgoing.owed >= owed)
+            && !outgoing.closed
+            && !outgoing.hurries
+        {
             self.drained.wait(&mut outgoing);
+        }
+    }
+
+    /// Waits until everything is sent, for as long as the other end may take to read it.
+    pub fn finish(&self, deadline: Instant) {
+        let mut outgoing = self.outgoing.lock();
+        if !outgoing.bytes.is_empty() {
+            self.leave_to_writer(&mut outgoing);
+        }
+        while (outgoing.is_writing || !outgoing.bytes.is_empty()) && !outgoing.closed {
+            if self.drained.wait_until(&mut outgoing, deadline).timed_out() {
+                return;
+            }
         }
     }
 
@@ -262,4 +292,83 @@ fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
     Ok(peer.is_root() || peer == rustix::process::geteuid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::thread;
+    use std::time::Duration;
+
+    fn frame(frame: &mut Vec<u8>) {
+        frame.extend_from_slice(&[7; 50_000]);
+    }
+
+    #[test]
+    fn what_was_left_to_the_writer_is_sent_before_the_end() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::new(ours));
+        // More than a socket takes at once, and nobody writes yet.
+        for _ in 0..100 {
+            assert!(outbox.push(frame));
+            outbox.leave();
+        }
+        let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
+        let writer = thread::spawn(move || writer.run_writer());
+        let closer = thread::spawn(move || {
+            closer.finish(Instant::now() + Duration::from_secs(20));
+            closer.close();
+        });
+        let mut frames = Frames::new(&theirs);
+        let mut received = 0;
+        while frames.next().unwrap().is_some() {
+            received += 1;
+        }
+        assert_eq!(received, 100);
+        closer.join().unwrap();
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::new(ours));
+        (0..100).for_each(|_| assert!(outbox.push(frame)));
+        let writer = Arc::clone(&outbox);
+        let writer = thread::spawn(move || writer.run_writer());
+        outbox.finish(Instant::now() + Duration::from_millis(50));
+        outbox.close();
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Outbox::new(ours);
+        assert!(!outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0)));
+        assert!(outbox.push(|frame| frame.push(1)));
+        outbox.flush();
+        assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
+    }
+
+    #[test]
+    fn what_is_owed_holds_up_the_reader_until_it_is_answered_or_the_end_hurries() {
+        for ends_by_answer in [true, false] {
+            let (ours, _theirs) = UnixStream::pair().unwrap();
+            let outbox = Arc::new(Outbox::new(ours));
+            outbox.owe(10);
+            outbox.wait_below(1, 11);
+            let waiting = Arc::clone(&outbox);
+            let waiting = thread::spawn(move || waiting.wait_below(1, 10));
+            thread::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished());
+            if ends_by_answer {
+                outbox.settle(10);
+            } else {
+                outbox.stop_reading();
+            }
+            waiting.join().unwrap();
+        }
+    }
 }

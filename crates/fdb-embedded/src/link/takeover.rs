@@ -1,21 +1,25 @@
 //! Becoming the directory's host or a guest of it, at first and whenever the host goes away.
 
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use super::guest::{ConnectError, Events, Guest};
 use super::host::Host;
 use super::{Link, Now, Role};
 use crate::engine::faults::VARIABLE;
-use crate::engine::{Engine, OpenError};
+use crate::engine::{DATA_FILE, Engine, OpenError};
 use crate::error::Code;
 
-/// Between two attempts while somebody else is coming or going.
+/// Between the first attempts while somebody else is coming or going.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
+/// Between later ones: a large file is being looked over, or a process holds the directory and does not listen.
+const LONGEST_PAUSE: Duration = Duration::from_millis(80);
 
 /// What this process can be to the directory.
 pub(super) enum Place {
@@ -23,17 +27,43 @@ pub(super) enum Place {
     Guest(Arc<Guest>),
 }
 
-/// Tries once. `OpenError::Held` says to try again: whoever holds the directory does not listen yet, or any more.
-pub(super) fn attempt(path: &Path) -> Result<Place, OpenError> {
+/// Why an attempt came to nothing.
+pub(super) struct Refused {
+    pub(super) error: OpenError,
+    /// Another attempt may go otherwise.
+    pub(super) passes: bool,
+}
+
+impl From<OpenError> for Refused {
+    fn from(error: OpenError) -> Refused {
+        let passes = match &error {
+            // Whoever holds the directory does not listen yet, or any more.
+            OpenError::Held { .. } => true,
+            OpenError::Io { source, .. } => is_shortage(source),
+            _ => false,
+        };
+        Refused { error, passes }
+    }
+}
+
+/// Is this process, or the system, short of something that comes back, as descriptors do?
+fn is_shortage(error: &io::Error) -> bool {
+    let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
+    Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
+}
+
+/// Tries once.
+pub(super) fn attempt(path: &Path) -> Result<Place, Refused> {
     let held = match Engine::open(path) {
         Ok(engine) => {
             let engine = Arc::new(engine);
-            let host = Host::listen(path, &engine);
+            // The socket is found again at the end, wherever this process works by then.
+            let host = path.canonicalize().and_then(|path| Host::listen(&path, &engine));
             let host = host.map_err(|source| OpenError::Io { path: path.join("socket"), source })?;
             return Ok(Place::Host { engine, host });
         }
         Err(held @ OpenError::Held { .. }) => held,
-        Err(error) => return Err(error),
+        Err(error) => return Err(error.into()),
     };
     match Guest::connect(path) {
         Ok(guest) => {
@@ -45,8 +75,22 @@ pub(super) fn attempt(path: &Path) -> Result<Place, OpenError> {
             }
             Ok(Place::Guest(guest))
         }
-        Err(ConnectError::Absent) => Err(held),
-        Err(error) => Err(OpenError::Host { path: path.to_path_buf(), reason: error.to_string() }),
+        Err(ConnectError::Absent) => Err(held.into()),
+        Err(error) => {
+            let passes = matches!(error, ConnectError::Silent | ConnectError::Io(_));
+            let error = OpenError::Host { path: path.to_path_buf(), reason: error.to_string() };
+            Err(Refused { error, passes })
+        }
+    }
+}
+
+/// Tries once, on a directory that another process has hosted. If its file is gone, it has been removed under that
+/// one: an empty database in its place would look as if everything had been deleted.
+fn succeed_at(directory: &Path) -> Result<Place, Refused> {
+    let path = directory.join(DATA_FILE);
+    match path.symlink_metadata() {
+        Ok(_) => attempt(directory),
+        Err(source) => Err(OpenError::Io { path, source }.into()),
     }
 }
 
@@ -122,24 +166,31 @@ impl Link {
             *role = Role::Between(Mutex::default());
         }
         let (link, directory) = (Arc::downgrade(self), self.directory.clone());
+        let (mut pause, mut is_reported) = (PAUSE, false);
         loop {
             // Whoever drops the last handle meanwhile ends the search.
             let Some(link) = link.upgrade() else { return };
             if matches!(*link.role.read(), Role::Closed(_)) {
                 return;
             }
-            match attempt(&directory) {
+            let refused = match succeed_at(&directory) {
                 Ok(place) => return link.settle(place),
-                Err(OpenError::Held { .. }) => {}
-                Err(error) => {
-                    crate::report(&format!(
-                        "no other process hosts the database any more, and this one cannot: {error}"
-                    ));
-                    return link.fail(Code::IO_ERROR);
-                }
+                Err(refused) => refused,
+            };
+            let error = &refused.error;
+            if !refused.passes {
+                crate::report(&format!(
+                    "no other process hosts the database any more, and this one cannot: {error}"
+                ));
+                return link.fail(Code::IO_ERROR);
+            }
+            if !is_reported && !matches!(error, OpenError::Held { .. }) {
+                is_reported = true;
+                crate::report(&format!("trying on to reach the database or to host it: {error}"));
             }
             drop(link);
-            thread::sleep(PAUSE);
+            thread::sleep(pause);
+            pause = LONGEST_PAUSE.min(pause * 2);
         }
     }
 

@@ -194,3 +194,19 @@ fn who_connects_and_says_nothing_is_not_kept() {
     let kept = silent.0.read(&mut [0; 1]).unwrap_err();
     assert_eq!(kept.kind(), std::io::ErrorKind::WouldBlock);
 }
+
+#[test]
+fn views_that_are_too_old_do_not_count_against_a_guest() {
+    let dir = tempfile::tempdir().unwrap();
+    let _db = open(dir.path());
+    let mut raw = Raw::greeted(dir.path());
+    for view in 0..65_536u64 {
+        raw.send(&[&[2], &view.to_le_bytes(), &[0]]);
+    }
+    for _ in 0..65_536 {
+        assert_eq!(raw.next().unwrap()[0], 130, "a view");
+    }
+    std::thread::sleep(Duration::from_millis(5_100));
+    raw.send(&[&[2], &65_536u64.to_le_bytes(), &[0]]);
+    assert_eq!(raw.next().unwrap()[0], 130, "one more view");
+}

@@ -17,6 +17,7 @@ use crate::common::{Helper, network};
 
 const NOT_COMMITTED: i32 = 1020;
 const TIMED_OUT: i32 = 1031;
+const IO_ERROR: i32 = 1510;
 
 fn open(dir: &Path) -> Database {
     network();
@@ -88,6 +89,53 @@ fn a_guest_takes_over_from_a_host_that_is_killed_and_one_that_ends() {
             .expect("the watch is armed at the new host")
             .unwrap();
     }
+}
+
+#[test]
+fn a_guest_outwaits_a_new_host_that_does_not_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = Helper::start("common::helper_hosts", dir.path());
+    let mut guest = Helper::start("processes::helper_reads_in_the_end", dir.path());
+    signal(&guest, "-STOP");
+    host.kill();
+    // Now this is the host, and stopped.
+    let lock = std::fs::File::open(dir.path().join("lock")).unwrap();
+    lock.try_lock().unwrap();
+    std::fs::remove_file(dir.path().join("socket")).unwrap();
+    let silent = std::os::unix::net::UnixListener::bind(dir.path().join("socket")).unwrap();
+    signal(&guest, "-CONT");
+    // For longer than a new connection waits for its welcome.
+    std::thread::sleep(Duration::from_secs(7));
+    drop((silent, lock));
+    drop(guest.stdin.take());
+    assert!(guest.child.wait().unwrap().success(), "it has given the database up");
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_reads_in_the_end() {
+    let Some(directory) = Helper::directory() else { return };
+    let db = open(&directory);
+    set(&db, b"k", b"kept").unwrap();
+    Helper::ready_until_told();
+    assert_eq!(insist(|| get(&db, b"k")).as_deref(), Some(&b"kept"[..]));
+}
+
+#[test]
+fn a_guest_makes_no_empty_database_of_one_that_has_been_removed() {
+    let (dir, mut host, db) = guest();
+    set(&db, b"k", b"v").unwrap();
+    std::fs::remove_dir_all(dir.path()).unwrap();
+    host.kill();
+    let error = loop {
+        match get(&db, b"k") {
+            Ok(value) => panic!("read {value:?} from a database that is not there"),
+            Err(error) if error.is_retryable() => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error.code(), IO_ERROR);
+    assert!(!dir.path().exists());
 }
 
 #[test]
