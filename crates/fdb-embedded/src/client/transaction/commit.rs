@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::MutexGuard;
@@ -16,9 +15,6 @@ use crate::future::{Future, Output};
 use crate::link::{Base, Commit};
 use crate::network;
 use crate::range_set::KeyRange;
-
-/// How long a read of a version ahead of the database is given.
-const FUTURE_VERSION_WAIT: Duration = Duration::from_secs(1);
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -39,31 +35,12 @@ impl Transaction {
         future
     }
 
-    /// A commit whose reads lie ahead of the database. FoundationDB gives the version time to come before it fails
-    /// them, and the transaction's timeout may end the wait.
-    fn wait_for_version(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
-        let future = Future::pending();
-        state.outstanding.push(Arc::clone(&future));
-        self.start_timer(&mut state);
-        drop(state);
-        let waiting = Arc::clone(&future);
-        let fail = move || {
-            waiting.fail(Code::FUTURE_VERSION);
-        };
-        network::schedule(Instant::now() + FUTURE_VERSION_WAIT, Box::new(fail));
-        future
-    }
-
     /// Commits what all reads so far have left.
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
         if let Some(code) = state.failed_read {
             // It has not got as far as to refuse what hangs on it.
-            return if code == Code::FUTURE_VERSION {
-                self.wait_for_version(state)
-            } else {
-                Future::ready(Err(code))
-            };
+            return Future::ready(Err(code));
         }
         if let Err(code) = state.special.commit() {
             let refused = state.refused(code);
