@@ -120,7 +120,7 @@ impl Transaction {
         self.die(1025);
         for held in self.held.iter_mut().filter(|_| !was_dead) {
             if matches!(held, Held::Waiting { watch: Some(_) }) {
-                *held = Held::Cancelled;
+                *held = Held::Cancelled { is_reset: false };
             }
         }
     }
@@ -176,8 +176,8 @@ impl Transaction {
                 *held = Held::Ended(Reply::Error(1101));
                 Seen::Nothing
             }
-            Some(held @ Held::Cancelled) => {
-                // One of two errors: not looked at again.
+            Some(held @ Held::Cancelled { .. }) => {
+                // One of several ends: not looked at again.
                 *held = Held::Destroyed;
                 Seen::Nothing
             }

@@ -65,8 +65,11 @@ pub enum Held {
         watch: Option<(Bytes, Option<Bytes>)>,
     },
     /// A watch of a transaction that was cancelled. FoundationDB ends one whose own read is still under way, and lets the
-    /// others wait for a reset; there is no telling which it is.
-    Cancelled,
+    /// others wait for a reset, or for a write of the same transaction, which does nothing else any more. There is no
+    /// telling which it is.
+    Cancelled {
+        is_reset: bool,
+    },
     /// A watch, and the state after whose commit it was armed.
     Armed {
         key: Bytes,
@@ -83,7 +86,10 @@ impl Held {
             Held::Ended(reply) => Some(vec![End::Reply(reply.clone())]),
             Held::CancelledLate => Some(vec![End::Reply(Reply::Void), End::Reply(Reply::Error(1101))]),
             Held::Waiting { .. } => Some(vec![End::Pending]),
-            Held::Cancelled => Some(vec![End::Pending, End::Reply(Reply::Error(1025))]),
+            Held::Cancelled { is_reset } => {
+                let ends = [End::Reply(Reply::Error(1025)), End::Reply(Reply::Void)];
+                Some(ends.into_iter().chain((!is_reset).then_some(End::Pending)).collect())
+            }
             Held::Armed { key, baseline, since } => {
                 let differs = |rows: &Rows| rows.get(key) != baseline.as_ref();
                 if differs(store.rows(store.latest())) {
@@ -196,8 +202,8 @@ impl Transaction {
         for held in &mut self.held {
             if let Held::Waiting { watch: watched } = held {
                 *held = Held::Ended(if watched.is_some() { watch.clone() } else { stamp.clone() });
-            } else if matches!(held, Held::Cancelled) {
-                *held = Held::Ended(watch.clone());
+            } else if let Held::Cancelled { is_reset } = held {
+                *is_reset = true;
             }
         }
     }
