@@ -3,30 +3,45 @@
 use super::wire::{Malformed, Reader, Writer};
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::engine::{Answer, CommitRequest};
 use crate::range_set::KeyRange;
 
-/// What a commit's read version is.
+/// What a commit's read version is. `V` names a view: the view itself, or its id in a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base {
+pub enum Base<V> {
     /// The newest when the host gets to it: the transaction has read nothing.
     Now,
     /// One that the client chose.
     Version(i64),
-    /// That of a view of this connection.
-    View(u64),
+    /// That of a view.
+    View(V),
 }
 
-/// A transaction to commit.
+/// A transaction to commit; the fields are those of `engine::CommitRequest`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit {
-    pub base: Base,
+pub struct Commit<V> {
+    pub base: Base<V>,
     pub reads: Vec<KeyRange>,
     pub report_conflicts: bool,
     pub writes: Vec<KeyRange>,
     pub mutations: Vec<Mutation>,
 }
 
-impl Commit {
+impl<V> Commit<V> {
+    /// The request to the engine of this process.
+    pub(super) fn request(self, read_version: i64, answer: Answer) -> CommitRequest {
+        let Commit { reads, report_conflicts, writes, mutations, .. } = self;
+        CommitRequest { read_version, reads, report_conflicts, writes, mutations, answer }
+    }
+
+    /// The same, with another name for the view.
+    pub(super) fn with_base<W>(self, base: Base<W>) -> Commit<W> {
+        let Commit { reads, report_conflicts, writes, mutations, .. } = self;
+        Commit { base, reads, report_conflicts, writes, mutations }
+    }
+}
+
+impl Commit<u64> {
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
         match self.base {
             Base::Now => w.u8(0),
@@ -48,7 +63,7 @@ impl Commit {
         }
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Commit, Malformed> {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Commit<u64>, Malformed> {
         let base = match r.u8()? {
             0 => Base::Now,
             1 => Base::Version(r.i64()?),

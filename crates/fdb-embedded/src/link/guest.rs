@@ -213,7 +213,7 @@ impl Guest {
     }
 
     /// Sends a commit. If the connection is lost before the answer, that says that the outcome is unknown.
-    pub(super) fn commit(&self, commit: Commit, answer: Answer) {
+    pub(super) fn commit(&self, commit: Commit<u64>, answer: Answer) {
         let request = self.next_id();
         let message = Request::Commit { request, commit };
         if let Err((code, Waiting::Commit(answer))) = self.ask(request, Waiting::Commit(answer), &message) {
@@ -243,7 +243,7 @@ impl Guest {
     }
 
     /// Is `base` a view of this connection?
-    pub(super) fn owns(self: &Arc<Self>, view: &RemoteView) -> Option<Base> {
+    pub(super) fn owns(self: &Arc<Self>, view: &RemoteView) -> Option<Base<u64>> {
         Arc::ptr_eq(self, view.guest()).then(|| Base::View(view.id()))
     }
 

@@ -49,7 +49,7 @@ pub enum Request {
     },
     Commit {
         request: u64,
-        commit: Commit,
+        commit: Commit<u64>,
     },
     /// Tells when the value of a key is, or becomes, another than `baseline`.
     Arm {

@@ -43,12 +43,11 @@ use parking_lot::{Mutex, RwLock};
 use guest::Guest;
 use host::Host;
 
-use crate::engine::mutation::Mutation;
-use crate::engine::{Answer, CommitRequest, Engine, OpenError};
+use crate::engine::{Answer, Engine, OpenError};
 use crate::error::{Code, Result};
 use crate::future::Future;
-use crate::range_set::KeyRange;
 
+pub use commit::{Base, Commit};
 pub use remote::Then;
 pub use view::View;
 
@@ -80,27 +79,6 @@ struct Watch {
     key: Vec<u8>,
     baseline: Option<Bytes>,
     future: Arc<Future>,
-}
-
-/// A transaction that wants to commit.
-pub struct Commit {
-    pub base: Base,
-    pub reads: Vec<KeyRange>,
-    pub report_conflicts: bool,
-    pub writes: Vec<KeyRange>,
-    pub mutations: Vec<Mutation>,
-    pub answer: Answer,
-}
-
-/// What a commit's read version is.
-#[derive(Debug, Clone)]
-pub enum Base {
-    /// Whatever is newest: the transaction has read nothing.
-    Now,
-    /// One that the client chose.
-    Version(i64),
-    /// That of a view.
-    View(View),
 }
 
 /// This process's link to one directory.
@@ -211,14 +189,14 @@ impl Link {
     }
 
     /// Hands a commit to the host; it is answered later, on whatever thread the answer comes by.
-    pub fn commit(self: &Arc<Self>, commit: Commit) {
+    pub fn commit(self: &Arc<Self>, commit: Commit<View>, answer: Answer) {
         match self.now() {
-            Now::Host(engine) => commit_here(&engine, commit),
-            Now::Guest(guest) => commit_there(&guest, commit),
-            Now::Failed(code) => commit.answer.give(Err(code.into())),
+            Now::Host(engine) => commit_here(&engine, commit, answer),
+            Now::Guest(guest) => commit_there(&guest, commit, answer),
+            Now::Failed(code) => answer.give(Err(code.into())),
             Now::Unsettled => {
                 let link = Arc::clone(self);
-                self.when_settled(Box::new(move || link.commit(commit)));
+                self.when_settled(Box::new(move || link.commit(commit, answer)));
             }
         }
     }
@@ -291,7 +269,7 @@ fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>>
     open.get(&path.canonicalize().ok()?)?.upgrade()
 }
 
-fn commit_here(engine: &Engine, commit: Commit) {
+fn commit_here(engine: &Engine, commit: Commit<View>, answer: Answer) {
     let read_version = match &commit.base {
         Base::Now => Ok(engine.read().version),
         Base::Version(version) => Ok(*version),
@@ -300,28 +278,20 @@ fn commit_here(engine: &Engine, commit: Commit) {
         Base::View(View::There(_)) => Err(Code::TRANSACTION_TOO_OLD),
     };
     match read_version {
-        Ok(read_version) => engine.commit(CommitRequest {
-            read_version,
-            reads: commit.reads,
-            report_conflicts: commit.report_conflicts,
-            writes: commit.writes,
-            mutations: commit.mutations,
-            answer: commit.answer,
-        }),
-        Err(code) => commit.answer.give(Err(code.into())),
+        Ok(read_version) => engine.commit(commit.request(read_version, answer)),
+        Err(code) => answer.give(Err(code.into())),
     }
 }
 
-fn commit_there(guest: &Arc<Guest>, commit: Commit) {
+fn commit_there(guest: &Arc<Guest>, commit: Commit<View>, answer: Answer) {
     let base = match &commit.base {
-        Base::Now => Some(commit::Base::Now),
-        Base::Version(version) => Some(commit::Base::Version(*version)),
+        Base::Now => Some(Base::Now),
+        Base::Version(version) => Some(Base::Version(*version)),
         Base::View(View::There(view)) => guest.owns(view),
         Base::View(View::Here(_)) => None,
     };
-    let Some(base) = base else {
-        return commit.answer.give(Err(Code::TRANSACTION_TOO_OLD.into()));
-    };
-    let Commit { reads, report_conflicts, writes, mutations, answer, .. } = commit;
-    guest.commit(commit::Commit { base, reads, report_conflicts, writes, mutations }, answer);
+    match base {
+        Some(base) => guest.commit(commit.with_base(base), answer),
+        None => answer.give(Err(Code::TRANSACTION_TOO_OLD.into())),
+    }
 }

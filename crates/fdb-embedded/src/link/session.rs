@@ -14,7 +14,7 @@ use super::commit::{Base, Commit};
 use super::message::{PROTOCOL, Request, Response};
 use super::stream::{Frames, Outbox};
 use super::wire::Malformed;
-use crate::engine::{Answer, CommitRequest, Engine, View};
+use crate::engine::{Answer, Engine, View};
 use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::rows::{Direction, RowSet, Want};
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    fn commit(&mut self, request: u64, commit: Commit, length: usize) {
+    fn commit(&mut self, request: u64, commit: Commit<u64>, length: usize) {
         if let Base::View(view) = commit.base
             && self.unsent == Unsent::View(view)
         {
@@ -196,14 +196,7 @@ impl Session {
             Base::View(view) => self.view(view).map(|view| view.version),
         };
         match read_version {
-            Ok(read_version) => self.engine.commit(CommitRequest {
-                read_version,
-                reads: commit.reads,
-                report_conflicts: commit.report_conflicts,
-                writes: commit.writes,
-                mutations: commit.mutations,
-                answer,
-            }),
+            Ok(read_version) => self.engine.commit(commit.request(read_version, answer)),
             Err(code) => answer.give(Err(code.into())),
         }
     }

@@ -12,7 +12,7 @@ use crate::engine::mutation::Mutation;
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::link::{Base, Commit};
+use crate::link::{Base, Commit, View};
 use crate::network;
 use crate::range_set::KeyRange;
 
@@ -70,15 +70,15 @@ impl Transaction {
             report_conflicts: state.options.report_conflicting_keys,
             writes: state.take_write_conflicts(),
             mutations,
-            answer: self.answer_to(&future),
         };
+        let answer = self.answer_to(&future);
         self.start_timer(&mut state);
         drop(state);
-        self.database.link().commit(commit);
+        self.database.link().commit(commit, answer);
         future
     }
 
-    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, Base)> {
+    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, Base<View>)> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
