@@ -51,6 +51,39 @@ impl Place {
     }
 }
 
+/// Opens the embedded database in a directory.
+pub fn open(directory: &Path) -> Database {
+    network();
+    Database::from_path(&format!("embedded:{}", directory.display())).unwrap()
+}
+
+/// A directory that another process hosts, and a handle of this one on it.
+pub fn guest() -> (TempDir, Helper, Database) {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Helper::start("common::helper_hosts", directory.path());
+    let db = open(directory.path());
+    (directory, host, db)
+}
+
+/// One key's value, in a transaction of its own.
+pub fn get(db: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
+    block_on(async { Ok(db.create_trx()?.get(key, false).await?.map(|value| value.to_vec())) })
+}
+
+/// Sets one key, in a transaction of its own; the version of its commit.
+pub fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<i64, FdbError> {
+    let tr = db.create_trx()?;
+    tr.set(key, value);
+    block_on(tr.commit())?.committed_version()
+}
+
+/// Sets rows, in one transaction.
+pub async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
+    let tr = db.create_trx().unwrap();
+    rows.iter().for_each(|(key, value)| tr.set(key, value));
+    tr.commit().await.unwrap();
+}
+
 /// Starts the network, once in the process.
 pub fn network() {
     static NETWORK: OnceLock<Network> = OnceLock::new();
@@ -72,7 +105,7 @@ pub fn scratch() -> Scratch {
     let dir = tempfile::tempdir().unwrap();
     let host =
         std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Helper::start("common::helper_hosts", dir.path()));
-    let db = Database::from_path(&format!("embedded:{}", dir.path().display())).unwrap();
+    let db = open(dir.path());
     Scratch { db: Arc::new(db), place: Place::Directory(dir, host) }
 }
 
@@ -92,6 +125,13 @@ const DIRECTORY: &str = "FDB_EMBEDDED_HELPER_DIRECTORY";
 impl Helper {
     /// Starts the ignored test `name` and waits until it says that it is ready.
     pub fn start(name: &str, directory: &Path) -> Helper {
+        let mut helper = Helper::spawn(name, directory);
+        helper.wait_for("ready");
+        helper
+    }
+
+    /// Starts the ignored test `name`.
+    pub fn spawn(name: &str, directory: &Path) -> Helper {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "--ignored", "--nocapture", name])
             .env(DIRECTORY, directory)
@@ -100,10 +140,14 @@ impl Helper {
             .spawn()
             .unwrap();
         let stdin = child.stdin.take();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| line.ends_with("ready"));
-        assert!(is_ready, "the helper {name} ended early");
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Helper { child, lines, stdin }
+    }
+
+    /// Waits until it prints a line; the test harness may have begun the first one.
+    pub fn wait_for(&mut self, what: &str) {
+        let found = self.lines.by_ref().map_while(Result::ok).any(|line| line.ends_with(what));
+        assert!(found, "the helper ended before it said {what:?}");
     }
 
     /// The directory, in the helper.
@@ -140,8 +184,7 @@ impl Drop for Helper {
 #[ignore = "a helper process"]
 fn helper_hosts() {
     let Some(directory) = Helper::directory() else { return };
-    network();
-    let _db = Database::from_path(&format!("embedded:{}", directory.display())).unwrap();
+    let _db = open(&directory);
     Helper::ready_until_told();
 }
 
@@ -162,11 +205,11 @@ impl Twins {
 /// Both kinds of database at once; `None` unless `KVQUEUE_TEST_CLUSTER_FILE` names a cluster.
 pub fn twins() -> Option<Twins> {
     let cluster = scratch();
-    if cluster.place.embedded_url().is_some() {
+    if !cluster.place.is_cluster() {
         return None;
     }
     let directory = tempfile::tempdir().unwrap();
-    let embedded = Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap();
+    let embedded = open(directory.path());
     Some(Twins { embedded, cluster, _directory: directory })
 }
 
@@ -188,6 +231,12 @@ impl Rng {
     pub fn seed() -> u64 {
         let clock = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into();
         std::env::var("KVQUEUE_TEST_SEED").map_or_else(|_| clock(), |seed| seed.parse().unwrap())
+    }
+
+    /// A time below `bound`.
+    pub fn time_below(&mut self, bound: std::time::Duration) -> std::time::Duration {
+        let micros = usize::try_from(bound.as_micros()).unwrap();
+        std::time::Duration::from_micros(self.below(micros) as u64)
     }
 
     /// A number below `bound`.

@@ -1,26 +1,17 @@
 //! kill -9 while several clients commit: what was acknowledged is there, in one piece, and versions go on.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::common::network;
+use crate::common::{Helper, Rng, network, open};
 use foundationdb::{Database, RangeOption, options::StreamingMode};
 use futures::TryStreamExt;
 use futures::executor::block_on;
 
 const CLIENTS: u32 = 4;
 const ROUNDS: u32 = 8;
-/// Tells the helper which directory to commit to.
-const DIRECTORY: &str = "FDB_EMBEDDED_CRASH_DIRECTORY";
-
-fn url(dir: &Path) -> String {
-    format!("embedded:{}", dir.display())
-}
-
 const PARTS: [&str; 5] = ["a", "b", "c", "d", "e"];
 
 /// Keys that a commit writes together: part of a commit would show.
@@ -49,49 +40,44 @@ async fn stored(db: &Database) -> BTreeMap<(u32, String), u32> {
 
 #[test]
 fn acknowledged_commits_survive_kill_9_whole_and_versions_go_on() {
-    network();
-    let seed = RandomState::new().build_hasher().finish();
-    println!("delays from {seed}");
+    let (mut rng, what) = moments();
     let dir = tempfile::tempdir().unwrap();
     let mut seen = Seen::default();
     for round in 0..ROUNDS {
-        let delay = Duration::from_micros(20_000 + (seed >> round) % 80_000);
+        let delay = Duration::from_millis(20) + rng.time_below(Duration::from_millis(80));
         run_and_kill(dir.path(), delay, &mut seen);
         // Kills while the next ones open it, most of them while it is repaired.
-        for again in 0..round % 3 {
-            let delay = Duration::from_micros(2_000 + (seed >> (round + again)) % 10_000);
-            kill_while_it_opens(dir.path(), delay, &mut seen);
+        for _ in 0..round % 3 {
+            kill_while_it_opens(dir.path(), rng.time_below(Duration::from_millis(10)), &mut seen);
         }
-        seen.check(dir.path(), &format!("round {round}, seed {seed}"));
+        seen.check(dir.path(), &format!("round {round}, {what}"));
     }
     assert!(seen.acknowledged.values().sum::<u32>() > ROUNDS, "the rounds were too short to commit anything");
 }
 
 #[test]
 fn a_kill_while_it_closes_loses_nothing_either() {
-    network();
-    let seed = RandomState::new().build_hasher().finish();
+    let (mut rng, what) = moments();
     let dir = tempfile::tempdir().unwrap();
     let mut seen = Seen::default();
     for round in 0..12 {
-        let mut helper = spawn(dir.path(), "crash::helper_opens_and_closes");
-        let lines = BufReader::new(helper.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut helper = Helper::spawn(OPENS_AND_CLOSES, dir.path());
         // It says "closing" before it closes.
-        let closing = 3 + (seed >> round) % 5;
-        let mut closed = 0;
-        for line in lines {
-            seen.note(&line);
-            closed += u64::from(line == "closing");
-            if closed == closing {
-                std::thread::sleep(Duration::from_micros((seed >> round) % 2_000));
-                helper.kill().unwrap();
-            }
+        for _ in 0..3 + rng.below(5) {
+            seen.note_until(&mut helper, "closing");
         }
-        helper.wait().unwrap();
-        seen.kills += 1;
-        seen.check(dir.path(), &format!("round {round}, seed {seed}"));
+        std::thread::sleep(rng.time_below(Duration::from_millis(2)));
+        helper.kill();
+        seen.note_rest(&mut helper);
+        seen.check(dir.path(), &format!("round {round}, {what}"));
     }
     assert!(seen.acknowledged.values().sum::<u32>() > 12);
+}
+
+/// From where the moments of death come, and how to have them again.
+fn moments() -> (Rng, String) {
+    let seed = Rng::seed();
+    (Rng(seed), format!("KVQUEUE_TEST_SEED={seed}"))
 }
 
 /// What helpers were told before they were killed.
@@ -106,6 +92,23 @@ struct Seen {
 }
 
 impl Seen {
+    /// Notes what a helper says up to a line.
+    fn note_until(&mut self, helper: &mut Helper, what: &str) {
+        for line in helper.lines.by_ref().map_while(Result::ok) {
+            self.note(&line);
+            if line == what {
+                return;
+            }
+        }
+        panic!("the helper ended before it said {what:?}");
+    }
+
+    /// Notes the last words of a helper that was killed.
+    fn note_rest(&mut self, helper: &mut Helper) {
+        helper.lines.by_ref().map_while(Result::ok).for_each(|line| self.note(&line));
+        self.kills += 1;
+    }
+
     fn note(&mut self, line: &str) {
         // The last line may be cut short by the kill.
         let fields: Vec<&str> = line.split(' ').collect();
@@ -117,7 +120,7 @@ impl Seen {
 
     /// All of it is there, nothing is there in part, and versions have gone on.
     fn check(&mut self, dir: &Path, what: &str) {
-        let db = Database::from_path(&url(dir)).unwrap();
+        let db = open(dir);
         let version = block_on(db.create_trx().unwrap().get_read_version()).unwrap();
         assert!(version > self.version, "versions went back, {what}");
         self.version = version;
@@ -139,66 +142,51 @@ impl Seen {
 #[test]
 fn a_kill_during_the_first_opening_leaves_a_directory_that_opens() {
     network();
-    let seed = RandomState::new().build_hasher().finish();
+    let (mut rng, what) = moments();
     for round in 0..20 {
         let dir = tempfile::tempdir().unwrap();
-        let mut helper = spawn(dir.path(), COMMITS);
-        std::thread::sleep(Duration::from_micros(1_000 + (seed >> round) % 20_000));
-        helper.kill().unwrap();
-        helper.wait().unwrap();
-        let opened = Database::from_path(&url(dir.path())).map(drop).map_err(|error| error.code());
-        assert_eq!(opened, Ok(()), "round {round}, seed {seed}: {:?}", fdb_embedded::open_error());
+        kill_while_it_opens(dir.path(), rng.time_below(Duration::from_millis(10)), &mut Seen::default());
+        let url = format!("embedded:{}", dir.path().display());
+        let opened = Database::from_path(&url).map(drop).map_err(|error| error.code());
+        assert_eq!(opened, Ok(()), "round {round}, {what}: {:?}", fdb_embedded::open_error());
     }
 }
 
 /// Lets the helper commit for a while and kills it.
 fn run_and_kill(dir: &Path, delay: Duration, seen: &mut Seen) {
-    let mut helper = spawn(dir, COMMITS);
-    let mut lines = BufReader::new(helper.stdout.take().unwrap()).lines().map_while(Result::ok);
-    let started = lines.find(|line| line.ends_with("ready")).is_some();
-    assert!(started, "the helper ended early");
-    let killer = std::thread::spawn(move || {
-        std::thread::sleep(delay);
-        helper.kill().unwrap();
-        helper.wait().unwrap();
+    let mut helper = Helper::start("crash::helper_commits_until_killed", dir);
+    std::thread::scope(|scope| {
+        let Helper { child, lines, .. } = &mut helper;
+        scope.spawn(move || {
+            std::thread::sleep(delay);
+            child.kill().unwrap();
+        });
+        // As they come, or the helper would wait for room in the pipe.
+        lines.map_while(Result::ok).for_each(|line| seen.note(&line));
     });
-    lines.for_each(|line| seen.note(&line));
-    killer.join().unwrap();
     seen.kills += 1;
 }
 
-/// Kills the helper some time after it started, whatever it is doing by then.
+/// Kills the helper some time after it begins to open the directory.
 fn kill_while_it_opens(dir: &Path, delay: Duration, seen: &mut Seen) {
-    let mut helper = spawn(dir, "crash::helper_opens_and_closes");
+    let mut helper = Helper::spawn(OPENS_AND_CLOSES, dir);
+    helper.wait_for("opening");
     std::thread::sleep(delay);
-    helper.kill().unwrap();
-    BufReader::new(helper.stdout.take().unwrap())
-        .lines()
-        .map_while(Result::ok)
-        .for_each(|line| seen.note(&line));
-    helper.wait().unwrap();
-    seen.kills += 1;
+    helper.kill();
+    seen.note_rest(&mut helper);
 }
 
-const COMMITS: &str = "crash::helper_commits_until_killed";
-
-fn spawn(dir: &Path, helper: &str) -> Child {
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "--ignored", "--nocapture", helper])
-        .env(DIRECTORY, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
-}
+const OPENS_AND_CLOSES: &str = "crash::helper_opens_and_closes";
 
 #[test]
 #[ignore = "a helper, run by the tests above"]
 fn helper_opens_and_closes() {
-    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
+    let Some(dir) = Helper::directory() else { return };
     network();
     println!();
     loop {
-        let db = Database::from_path(&url(Path::new(&dir))).unwrap();
+        println!("opening");
+        let db = open(&dir);
         let first = block_on(stored(&db)).get(&(0, "a".to_owned())).copied().unwrap_or(0);
         (first..first + 3).for_each(|n| commit(&db, 0, n));
         println!("closing");
@@ -209,9 +197,8 @@ fn helper_opens_and_closes() {
 #[test]
 #[ignore = "a helper, run by the tests above"]
 fn helper_commits_until_killed() {
-    let Some(dir) = std::env::var_os(DIRECTORY) else { return };
-    network();
-    let db = Database::from_path(&url(Path::new(&dir))).unwrap();
+    let Some(dir) = Helper::directory() else { return };
+    let db = open(&dir);
     let stored = block_on(stored(&db));
     println!("\nready");
     std::thread::scope(|scope| {

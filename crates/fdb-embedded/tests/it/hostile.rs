@@ -6,28 +6,12 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use foundationdb::options::{StreamingMode, TransactionOption};
-use foundationdb::{Database, FdbError, KeySelector, RangeOption};
+use foundationdb::{Database, KeySelector, RangeOption};
 use futures::executor::block_on;
-use tempfile::TempDir;
 
-use crate::common::{Helper, network};
+use crate::common::{get, guest, open, set};
 
 const TOO_LARGE: i32 = 2101;
-
-fn open(dir: &Path) -> Database {
-    network();
-    Database::from_path(&format!("embedded:{}", dir.display())).unwrap()
-}
-
-fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
-    let tr = db.create_trx()?;
-    tr.set(key, value);
-    block_on(tr.commit()).map(drop).map_err(FdbError::from)
-}
-
-fn get(db: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
-    block_on(async { Ok(db.create_trx()?.get(key, false).await?.map(|value| value.to_vec())) })
-}
 
 /// A connection whose messages are put together by hand.
 struct Raw(UnixStream);
@@ -106,14 +90,6 @@ fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
         set(&db, b"after", what.as_bytes()).unwrap_or_else(|error| panic!("{what}: {error} ({answer:?})"));
         assert_eq!(get(&db, b"k\x09").unwrap().as_deref(), Some(&b"kept"[..]), "{what}");
     }
-}
-
-/// A directory that another process hosts, and a handle of this one on it.
-fn guest() -> (TempDir, Helper, Database) {
-    let dir = tempfile::tempdir().unwrap();
-    let host = Helper::start("common::helper_hosts", dir.path());
-    let db = open(dir.path());
-    (dir, host, db)
 }
 
 /// Runs something on a guest, and finds it connected all along: a read version from before is good for a commit after.
@@ -196,17 +172,25 @@ fn who_connects_and_says_nothing_is_not_kept() {
 }
 
 #[test]
-fn views_that_are_too_old_do_not_count_against_a_guest() {
+fn views_are_limited_and_those_that_are_too_old_do_not_count() {
     let dir = tempfile::tempdir().unwrap();
     let _db = open(dir.path());
-    let mut raw = Raw::greeted(dir.path());
+    let [mut raw, mut other] = [filled_with_views(dir.path()), filled_with_views(dir.path())];
+    other.send(&[&[2], &65_536u64.to_le_bytes(), &[0]]);
+    assert!(other.next().is_none(), "one view too many");
+    std::thread::sleep(Duration::from_millis(5_100));
+    raw.send(&[&[2], &65_536u64.to_le_bytes(), &[0]]);
+    assert_eq!(raw.next().unwrap()[0], 130, "one more view");
+}
+
+/// A connection with as many views as one may have.
+fn filled_with_views(dir: &Path) -> Raw {
+    let mut raw = Raw::greeted(dir);
     for view in 0..65_536u64 {
         raw.send(&[&[2], &view.to_le_bytes(), &[0]]);
     }
     for _ in 0..65_536 {
         assert_eq!(raw.next().unwrap()[0], 130, "a view");
     }
-    std::thread::sleep(Duration::from_millis(5_100));
-    raw.send(&[&[2], &65_536u64.to_le_bytes(), &[0]]);
-    assert_eq!(raw.next().unwrap()[0], 130, "one more view");
+    raw
 }

@@ -2,26 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Scratch, scratch};
+use crate::common::{Scratch, commit, put, scratch};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
-use foundationdb::{Database, FdbError, KeySelector, RangeOption, Transaction, TransactionCommitError};
-
-async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
-    let tr = db.create_trx().unwrap();
-    for (key, value) in rows {
-        tr.set(key, value);
-    }
-    tr.commit().await.unwrap();
-}
+use foundationdb::{Database, FdbError, KeySelector, RangeOption};
 
 async fn value(db: &Database, key: &[u8]) -> Option<Vec<u8>> {
     let tr = db.create_trx().unwrap();
     tr.get(key, false).await.unwrap().map(|value| value.to_vec())
-}
-
-async fn commit(tr: Transaction) -> Result<(), i32> {
-    tr.commit().await.map(drop).map_err(|error: TransactionCommitError| error.code())
 }
 
 #[tokio::test]
@@ -353,7 +341,7 @@ async fn a_read_version_is_no_read() {
 #[tokio::test]
 async fn watches_are_limited_and_give_their_slot_back() {
     let scratch = scratch();
-    if scratch.place.embedded_url().is_none() {
+    if scratch.place.is_cluster() {
         return; // There the second watch stays pending instead.
     }
     scratch.db.set_option(foundationdb::options::DatabaseOption::MaxWatches(1)).unwrap();
@@ -447,7 +435,7 @@ async fn sizes_and_split_points_cover_a_range() {
     put(&scratch.db, &rows).await;
     let tr = scratch.db.create_trx().unwrap();
     assert_eq!(tr.get_addresses_for_key(b"k").await.unwrap().len(), 1);
-    if scratch.place.embedded_url().is_none() {
+    if scratch.place.is_cluster() {
         return; // A cluster estimates from a sample.
     }
     assert_eq!(tr.get_estimated_range_size_bytes(b"k", b"l").await.unwrap(), 20_000);

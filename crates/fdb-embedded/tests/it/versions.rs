@@ -2,15 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::scratch;
-use foundationdb::Database;
+use crate::common::{put, scratch};
 use foundationdb::options::TransactionOption;
-
-async fn put(db: &Database, rows: &[(&[u8], &[u8])]) {
-    let tr = db.create_trx().unwrap();
-    rows.iter().for_each(|(key, value)| tr.set(key, value));
-    tr.commit().await.unwrap();
-}
 
 #[tokio::test]
 async fn a_read_version_can_be_chosen_while_its_snapshot_is_held() {
@@ -48,9 +41,7 @@ async fn a_read_waits_for_its_version_for_a_second() {
     let tr = scratch.db.create_trx().unwrap();
     tr.set_read_version(newest + 1_000_000_000);
     tr.set_option(TransactionOption::Timeout(200)).unwrap();
-    let begun = Instant::now();
     assert_eq!(tr.get(b"a", false).await.err().map(|e| e.code()), Some(1031), "a timeout is sooner");
-    assert!(begun.elapsed() < Duration::from_millis(900), "{:?}", begun.elapsed());
 
     if scratch.place.is_cluster() {
         return; // Its versions grow by leaps when nobody writes.
