@@ -185,7 +185,7 @@ impl Committer {
     }
 
     /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
-    fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
+    pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
         let mut waiting = shared.waiting.lock();
         if !self.is_settled {
@@ -231,7 +231,13 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, requests: Vec<CommitRequest>) {
+    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
+        // Asked for here, because no batch need come of the requests: one of which none is accepted writes nothing.
+        if !self.shared.is_poisoned()
+            && let Some(failure) = self.shared.storage.health().failure()
+        {
+            self.shared.poison(failure);
+        }
         if self.shared.is_poisoned() {
             for request in requests {
                 request.answer.give(Err(Code::IO_ERROR.into()));

@@ -80,7 +80,7 @@ impl Shared {
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
-    /// A file that failed under a read is found out by an empty batch, which ends in [`Shared::poison`].
+    /// A file that has failed under a read is found out by the committer, which then poisons.
     fn wake_committer(shared: &Weak<Shared>) {
         if let Some(shared) = shared.upgrade() {
             shared.waiting.lock().raise_ceiling = true;
@@ -248,6 +248,32 @@ mod tests {
         for watch in [before, watch()] {
             assert_eq!(watch.result().err(), Some(Code::IO_ERROR), "no push will ever fire it");
         }
+    }
+
+    /// An engine and its committer, which works on the caller's thread, when it is told to.
+    fn by_hand(dir: &Path) -> (Engine, Committer) {
+        let mut engine = Engine::open(dir).unwrap();
+        engine.shared.waiting.lock().closing = true;
+        engine.shared.work.notify_one();
+        engine.committer.take().unwrap().join().unwrap();
+        engine.shared.waiting.lock().closing = false;
+        let resolver = Resolver::new(engine.read().version);
+        let committer = Committer::new(Arc::clone(&engine.shared), resolver);
+        (engine, committer)
+    }
+
+    #[test]
+    fn damage_that_a_read_meets_beside_commits_that_are_all_refused_ends_commits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = by_hand(dir.path());
+        let (sender, receiver) = mpsc::channel();
+        let too_old = Answer::new(move |result| sender.send(result).unwrap());
+        engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
+        let _ = engine.shared.storage.health().damaged("a test says so");
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        assert!(receiver.recv().unwrap().is_err());
+        assert!(engine.shared.is_poisoned());
     }
 
     #[test]
