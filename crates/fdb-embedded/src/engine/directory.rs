@@ -105,7 +105,7 @@ impl Directory {
             let path = path.to_path_buf();
             move |source| OpenError::Storage { path, source }
         };
-        if file.exists() {
+        if is_there(&file).map_err(|source| OpenError::Io { path: file.clone(), source })? {
             return Storage::open(&file).map_err(unusable(&file));
         }
         let half_made = file.with_extension("new");
@@ -138,6 +138,15 @@ impl Directory {
     #[must_use]
     pub fn data_file(&self) -> PathBuf {
         self.path.join(DATA_FILE)
+    }
+}
+
+/// Is there anything by this name? Also when it cannot be used, as a link that leads nowhere: nothing may take its place.
+pub fn is_there(file: &Path) -> std::io::Result<bool> {
+    match file.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -210,6 +219,16 @@ mod tests {
         let (_storage, ceiling) = held.open_storage().unwrap();
         assert_eq!(ceiling, 0);
         assert!(held.data_file().exists() && !half_made.exists());
+    }
+
+    #[test]
+    fn no_database_is_made_in_the_place_of_a_link_that_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join(DATA_FILE);
+        std::os::unix::fs::symlink(dir.path().join("not mounted"), &link).unwrap();
+        let error = Directory::hold(dir.path()).unwrap().open_storage().unwrap_err().to_string();
+        assert!(error.contains(&link.display().to_string()), "{error}");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
     }
 
     #[test]
