@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::faults::Fault;
+use super::history::Layer;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::StorageError;
@@ -330,8 +331,9 @@ impl Committer {
     ) -> Result<(), StorageError> {
         self.is_settled = false;
         let storage = &self.shared.storage;
-        let changes = storage.apply(mutations, ceiling)?;
-        let state = views::Batch { snapshot: storage.snapshot()?, changes, written: storage.written() };
+        // Made before the lock of the views is taken, which every reader needs.
+        let layer = Layer::new(version, storage.apply(mutations, ceiling)?);
+        let state = views::Batch { snapshot: storage.snapshot()?, layer, written: storage.written() };
         self.shared.views.lock().publish(version, ceiling, state);
         self.fire_watches(mutations);
         Ok(())

@@ -64,14 +64,18 @@ pub struct Layer {
 }
 
 impl Layer {
-    fn new(version: i64, changes: Changes) -> Layer {
-        let Changes { mut bytes, mut entries, .. } = changes;
+    /// What the batch of `version` changed; `None` if that is too much to keep. Sorts it, so not where others wait.
+    pub fn new(version: i64, changes: Changes) -> Option<Layer> {
+        let Changes { mut bytes, mut entries, is_too_much } = changes;
+        if is_too_much {
+            return None;
+        }
         entries.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
         // The first note of a key is what it held before the batch; the sort keeps their order.
         entries.dedup_by(|later, first| later.key(&bytes) == first.key(&bytes));
         bytes.shrink_to_fit();
         entries.shrink_to_fit();
-        Layer { version, bytes, entries }
+        Some(Layer { version, bytes, entries })
     }
 
     fn len(&self) -> usize {
@@ -134,16 +138,20 @@ impl History {
         History { layers: VecDeque::new(), reaches: version, bytes: 0 }
     }
 
-    /// The batch of `version` is durable. Layers up to version `expired` are not needed any more.
-    pub fn push(&mut self, version: i64, changes: Changes, expired: i64) {
+    /// The batch of `version` is durable, and `layer` what it changed. Layers up to version `expired` are not needed any
+    /// more.
+    pub fn push(&mut self, version: i64, layer: Option<Layer>, expired: i64) {
         let mut limit = MAX_HISTORY_BYTES;
-        if changes.is_too_much {
-            self.reaches = version;
-            limit = 0;
-        } else if !changes.entries.is_empty() {
-            let layer = Layer::new(version, changes);
-            self.bytes += layer.len();
-            self.layers.push_back(Arc::new(layer));
+        match layer {
+            None => {
+                self.reaches = version;
+                limit = 0;
+            }
+            Some(layer) if layer.entries.is_empty() => {}
+            Some(layer) => {
+                self.bytes += layer.len();
+                self.layers.push_back(Arc::new(layer));
+            }
         }
         while self.layers.front().is_some_and(|oldest| oldest.version <= expired || self.bytes > limit) {
             self.drop_oldest();
@@ -173,19 +181,19 @@ impl History {
 mod tests {
     use super::*;
 
-    fn changes(notes: &[(&str, Option<&str>)]) -> Changes {
+    fn push(history: &mut History, version: i64, notes: &[(&str, Option<&str>)], expired: i64) {
         let mut changes = Changes::default();
         for (key, old) in notes {
             changes.note(key.as_bytes(), old.map(str::as_bytes));
         }
-        changes
+        history.push(version, Layer::new(version, changes), expired);
     }
 
     #[test]
     fn the_first_change_after_a_version_says_what_was_there() {
         let mut history = History::new(10);
-        history.push(20, changes(&[("b", None), ("a", Some("1")), ("a", Some("not this"))]), 0);
-        history.push(30, changes(&[("a", Some("2")), ("c", Some(""))]), 0);
+        push(&mut history, 20, &[("b", None), ("a", Some("1")), ("a", Some("not this"))], 0);
+        push(&mut history, 30, &[("a", Some("2")), ("c", Some(""))], 0);
         assert!(history.since(9).is_none());
         let past = history.since(19).unwrap();
         assert_eq!(past.get(b"a"), Some(Some(&b"1"[..])));
@@ -201,21 +209,18 @@ mod tests {
     fn what_is_too_old_or_too_much_is_forgotten() {
         let mut history = History::new(0);
         for version in 1..=5 {
-            history.push(version * 10, changes(&[("k", Some("v"))]), 20);
+            push(&mut history, version * 10, &[("k", Some("v"))], 20);
         }
         assert!(history.since(19).is_none());
         assert_eq!(history.since(20).unwrap().layers.len(), 3);
         let big = "x".repeat(MAX_HISTORY_BYTES / 4);
         for version in 6..=9 {
-            history.push(version * 10, changes(&[("k", Some(&big))]), 0);
+            push(&mut history, version * 10, &[("k", Some(&big))], 0);
         }
         assert!(history.bytes <= MAX_HISTORY_BYTES);
         assert!(history.since(59).is_none() && history.since(60).is_some());
-        history.push(
-            100,
-            changes(&[("a", Some(&big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))]),
-            0,
-        );
+        let all = [("a", Some(&*big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))];
+        push(&mut history, 100, &all, 0);
         assert!(history.since(99).is_none() && history.since(100).is_some(), "one batch that is too much");
         assert_eq!(history.bytes, 0);
     }

@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::Switch;
-use super::history::{Changes, History, Past};
+use super::history::{History, Layer, Past};
 use super::storage::Snapshot;
 use crate::error::{Code, Result};
 use crate::limits::{MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
@@ -176,8 +176,8 @@ fn scan_merged(
 pub struct Batch {
     /// The state after it.
     pub snapshot: Snapshot,
-    /// What it changed.
-    pub changes: Changes,
+    /// What it changed, if that is not too much to keep.
+    pub layer: Option<Layer>,
     /// Bytes written to the file so far, in all.
     pub written: u64,
 }
@@ -240,7 +240,7 @@ impl Views {
         self.replaced.push_back((version, Arc::downgrade(&old)));
         {
             let mut timeline = self.timeline.write();
-            timeline.history.push(version, batch.changes, version - VERSION_WINDOW);
+            timeline.history.push(version, batch.layer, version - VERSION_WINDOW);
             timeline.newest = new;
         }
         drop(old);

@@ -70,10 +70,10 @@ fn run(seed: u64) {
         now += Duration::from_micros(random.next() % 100_000);
         let (version, ceiling) = views.clock().begin_batch(now);
         let mutations: Vec<_> = (0..random.next() % 5).map(|_| mutation(&mut model, &mut random)).collect();
-        let changes = storage.apply(&mutations, ceiling).unwrap();
+        let layer = Layer::new(version, storage.apply(&mutations, ceiling).unwrap());
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        let batch = Batch { snapshot: storage.snapshot().unwrap(), changes, written };
+        let batch = Batch { snapshot: storage.snapshot().unwrap(), layer, written };
         views.publish(version, ceiling, batch);
         given.push((version, now, model.clone()));
         if random.next().is_multiple_of(2) {
@@ -121,9 +121,9 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        let changes = storage.apply(&[set], ceiling).unwrap();
+        let layer = Layer::new(version, storage.apply(&[set], ceiling).unwrap());
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), changes, written });
+        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), layer, written });
         assert_eq!(view.published.snapshot.read().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
     }
