@@ -97,7 +97,7 @@ impl Layer {
 }
 
 /// The layers after some version, oldest first: what to see in front of a newer state.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Past {
     layers: Vec<Arc<Layer>>,
 }
@@ -128,14 +128,14 @@ impl Past {
 pub struct History {
     layers: VecDeque<Arc<Layer>>,
     /// Versions below this one cannot be made from the layers.
-    reaches: i64,
+    oldest: i64,
     bytes: usize,
 }
 
 impl History {
     /// Begins at `version`.
     pub fn new(version: i64) -> History {
-        History { layers: VecDeque::new(), reaches: version, bytes: 0 }
+        History { layers: VecDeque::new(), oldest: version, bytes: 0 }
     }
 
     /// The batch of `version` is durable, and `layer` what it changed. Layers up to version `expired` are not needed any
@@ -144,7 +144,7 @@ impl History {
         let mut limit = MAX_HISTORY_BYTES;
         match layer {
             None => {
-                self.reaches = version;
+                self.oldest = version;
                 limit = 0;
             }
             Some(layer) if layer.entries.is_empty() => {}
@@ -161,13 +161,18 @@ impl History {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.layers.pop_front() {
             self.bytes -= oldest.len();
-            self.reaches = self.reaches.max(oldest.version);
+            self.oldest = self.oldest.max(oldest.version);
         }
+    }
+
+    /// Is it known what was there at `version`?
+    pub fn reaches(&self, version: i64) -> bool {
+        version >= self.oldest
     }
 
     /// What to see at `version` in front of the newest state; `None` if that is not known any more.
     pub fn since(&self, version: i64) -> Option<Past> {
-        if version < self.reaches {
+        if !self.reaches(version) {
             return None;
         }
         let first = self.layers.partition_point(|layer| layer.version <= version);

@@ -53,8 +53,9 @@ impl Timeline {
 pub struct View {
     /// The version; a commit of this transaction conflicts with writes after it.
     pub version: i64,
-    published: Arc<Published>,
-    past: Past,
+    /// The state at the version. `None` where a batch has replaced it before: it is made anew for each read, so that a
+    /// view keeps nothing alive that the history has forgotten.
+    published: Option<Arc<Published>>,
     timeline: Arc<RwLock<Timeline>>,
     expires: Instant,
     faults: Option<Arc<Switch>>,
@@ -105,9 +106,9 @@ impl View {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;
-        let snapshot = self.published.snapshot.read().clone();
-        if let Some(snapshot) = snapshot {
-            return read(&snapshot, &self.past);
+        let own = self.published.as_ref().and_then(|published| published.snapshot.read().clone());
+        if let Some(snapshot) = own {
+            return read(&snapshot, &Past::default());
         }
         let (newest, past) = self.timeline.read().look_back(self.version)?;
         let snapshot = newest.snapshot.read().clone().ok_or(Code::TRANSACTION_TOO_OLD)?;
@@ -209,7 +210,7 @@ impl Views {
     /// A new read version.
     pub fn read(&mut self, now: Instant) -> View {
         let version = self.clock.read_version(now);
-        self.view(version, Arc::clone(&self.newest), Past::default(), now + WINDOW)
+        self.view(version, Some(Arc::clone(&self.newest)), now + WINDOW)
     }
 
     /// The view at a version that the client chose: `TRANSACTION_TOO_OLD` when its state is gone,
@@ -224,12 +225,15 @@ impl Views {
         if age > WINDOW {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
-        let (newest, past) = self.timeline.read().look_back(version)?;
-        Ok(self.view(version, newest, past, now + (WINDOW - age)))
+        let is_newest = version >= self.clock.published();
+        if !is_newest && !self.timeline.read().history.reaches(version) {
+            return Err(Code::TRANSACTION_TOO_OLD);
+        }
+        Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (WINDOW - age)))
     }
 
-    fn view(&self, version: i64, published: Arc<Published>, past: Past, expires: Instant) -> View {
-        View { version, published, past, timeline: Arc::clone(&self.timeline), expires, faults: None }
+    fn view(&self, version: i64, published: Option<Arc<Published>>, expires: Instant) -> View {
+        View { version, published, timeline: Arc::clone(&self.timeline), expires, faults: None }
     }
 
     /// A batch is durable: its state is what is read from now on.
