@@ -47,7 +47,7 @@ use views::Views;
 use watches::Watches;
 
 use crate::error::{Code, Result};
-use crate::future::Future;
+use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
@@ -165,18 +165,24 @@ impl Engine {
 
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
-        self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
+        let seen = baseline.clone();
+        let id = self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
+        // Only then: what is published after this read, the committer compares with. The other watches of the key are
+        // none of this one's business, and may be of newer states.
         let view = self.shared.views.lock().read(Instant::now());
-        self.shared.watches.recheck(key, &view);
+        match view.get(key) {
+            Ok(value) if value == seen => {}
+            other => drop(future.complete(other.map(|_| Output::Void))),
+        }
         if self.shared.is_poisoned() {
             // Nothing will be published any more. Who poisons it ends the watches that were armed before.
             future.fail(Code::IO_ERROR);
         }
         let shared = Arc::downgrade(&self.shared);
-        let (key, weak) = (key.to_vec(), Arc::downgrade(future));
+        let key = key.to_vec();
         future.hook(Box::new(move || {
-            if let (Some(shared), Some(future)) = (shared.upgrade(), weak.upgrade()) {
-                shared.watches.forget(&key, &future);
+            if let Some(shared) = shared.upgrade() {
+                shared.watches.forget(&key, id);
             }
         }));
     }
@@ -274,6 +280,26 @@ mod tests {
         committer.commit(requests);
         assert!(receiver.recv().unwrap().is_err());
         assert!(engine.shared.is_poisoned());
+    }
+
+    #[test]
+    fn a_watch_that_ends_as_it_is_armed_or_is_cancelled_leaves_the_others_of_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path()).unwrap();
+        answered(&engine).unwrap();
+        let watch = |baseline: &'static [u8]| {
+            let future = Future::pending();
+            engine.arm(b"k", Some(Bytes::from_static(baseline)), &future);
+            future
+        };
+        let (kept, cancelled) = (watch(b"v"), watch(b"v"));
+        assert!(watch(b"another value").result().is_ok());
+        cancelled.fail(Code::OPERATION_CANCELLED);
+        // Whoever arms the next one cannot read the key.
+        engine.shared.views.lock().close();
+        assert_eq!(watch(b"v").result().err(), Some(Code::TRANSACTION_TOO_OLD));
+        assert!(!kept.is_ready());
+        assert_eq!(engine.shared.watches.count(b"k"), 1, "the one that is left");
     }
 
     #[test]
