@@ -16,6 +16,7 @@ use super::history::Layer;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::StorageError;
+use super::views::WINDOW;
 use super::{Shared, views};
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
@@ -141,8 +142,18 @@ const WORTH_SETTLING: u64 = 32 << 20;
 pub(super) struct Committer {
     shared: Arc<Shared>,
     resolver: Resolver,
-    /// Nothing has been committed since the file was last prepared for a kill.
-    is_settled: bool,
+    rest: Rest,
+}
+
+/// What has been done since the last batch, as nothing was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing yet.
+    No,
+    /// The file was prepared for a kill.
+    Settled,
+    /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
+    Forgotten,
 }
 
 /// Refuses what waits, and what comes, when the committer ends in a panic.
@@ -174,7 +185,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, is_settled: true }
+        Committer { shared, resolver, rest: Rest::Forgotten }
     }
 
     /// Works until the engine closes.
@@ -189,7 +200,7 @@ impl Committer {
     pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
         let mut waiting = shared.waiting.lock();
-        if !self.is_settled {
+        if self.rest == Rest::No {
             let until = Instant::now() + LINGER;
             while waiting.is_idle() && Instant::now() < until {
                 MutexGuard::unlocked(&mut waiting, std::thread::yield_now);
@@ -212,13 +223,32 @@ impl Committer {
             if waiting.closing {
                 return None;
             }
-            if self.is_settled {
-                self.shared.work.wait(&mut waiting);
-            } else if self.shared.work.wait_for(&mut waiting, IDLE).timed_out() {
-                self.is_settled = true;
-                MutexGuard::unlocked(&mut waiting, || self.settle());
+            let pause = match self.rest {
+                Rest::No => IDLE,
+                Rest::Settled => WINDOW,
+                Rest::Forgotten => {
+                    self.shared.work.wait(&mut waiting);
+                    continue;
+                }
+            };
+            if self.shared.work.wait_for(&mut waiting, pause).timed_out() {
+                MutexGuard::unlocked(&mut waiting, || self.rest());
             }
         }
+    }
+
+    /// Does what is to be done next while nothing is committed.
+    fn rest(&mut self) {
+        self.rest = match self.rest {
+            Rest::No => {
+                self.settle();
+                Rest::Settled
+            }
+            Rest::Settled | Rest::Forgotten => {
+                self.shared.views.lock().forget(Instant::now());
+                Rest::Forgotten
+            }
+        };
     }
 
     /// Two flushes and some milliseconds now, for seconds when another process has to take over.
@@ -329,7 +359,7 @@ impl Committer {
         ceiling: Option<i64>,
         mutations: &[Mutation],
     ) -> Result<(), StorageError> {
-        self.is_settled = false;
+        self.rest = Rest::No;
         let storage = &self.shared.storage;
         // Made before the lock of the views is taken, which every reader needs.
         let layer = Layer::new(version, storage.apply(mutations, ceiling)?);

@@ -31,6 +31,11 @@ impl Entry {
     }
 }
 
+/// Bytes that changes take.
+fn memory(bytes: &[u8], entries: &[Entry]) -> usize {
+    bytes.len() + size_of_val(entries)
+}
+
 /// What a batch changes, noted while it is applied.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -42,9 +47,14 @@ pub struct Changes {
 impl Changes {
     /// `key` is about to change, or has just changed, from `old`.
     pub fn note(&mut self, key: &[u8], old: Option<&[u8]>) {
-        let value_len = old.map_or(0, <[u8]>::len);
-        self.is_too_much |= self.bytes.len() + key.len() + value_len > MAX_HISTORY_BYTES;
-        if self.is_too_much {
+        // Only what a key held before the batch counts, however often it changes: in a row, as a rule.
+        let is_noted = self.entries.last().is_some_and(|last| last.key(&self.bytes) == key);
+        if self.is_too_much || is_noted {
+            return;
+        }
+        let added = size_of::<Entry>() + key.len() + old.map_or(0, <[u8]>::len);
+        if memory(&self.bytes, &self.entries) + added > MAX_HISTORY_BYTES {
+            *self = Changes { is_too_much: true, ..Changes::default() };
             return;
         }
         let narrow = |n: usize| u32::try_from(n).expect("MAX_HISTORY_BYTES is below 4 GiB");
@@ -79,7 +89,7 @@ impl Layer {
     }
 
     fn len(&self) -> usize {
-        size_of::<Layer>() + self.bytes.len() + size_of::<Entry>() * self.entries.len()
+        size_of::<Layer>() + memory(&self.bytes, &self.entries)
     }
 
     /// What `key` held before, if the batch changed it.
@@ -153,6 +163,16 @@ impl History {
                 self.layers.push_back(Arc::new(layer));
             }
         }
+        self.trim(limit, expired);
+    }
+
+    /// Forgets layers up to version `expired` although there is no new batch.
+    pub fn forget(&mut self, expired: i64) {
+        self.trim(MAX_HISTORY_BYTES, expired);
+        self.layers.shrink_to_fit();
+    }
+
+    fn trim(&mut self, limit: usize, expired: i64) {
         while self.layers.front().is_some_and(|oldest| oldest.version <= expired || self.bytes > limit) {
             self.drop_oldest();
         }
@@ -208,6 +228,22 @@ mod tests {
         assert_eq!(range, [(&b"b"[..], None), (b"c", Some(&b""[..]))]);
         assert_eq!(history.since(20).unwrap().get(b"a"), Some(Some(&b"2"[..])));
         assert!(history.since(30).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_a_batch_notes_is_bounded_and_a_key_counts_once_however_often_it_changes() {
+        let mut changes = Changes::default();
+        let value = vec![0; 100_000];
+        (0..2 * MAX_HISTORY_BYTES / value.len()).for_each(|_| changes.note(b"k", Some(&value)));
+        assert!(changes.bytes.len() < 2 * value.len());
+        // Keys of which the entries take most of the memory.
+        let keys = (0..u32::MAX).take_while(|n| {
+            assert!(memory(&changes.bytes, &changes.entries) <= MAX_HISTORY_BYTES);
+            changes.note(&n.to_be_bytes(), None);
+            !changes.is_too_much
+        });
+        assert!(keys.count() > MAX_HISTORY_BYTES / 17, "sixteen bytes each");
+        assert_eq!((changes.bytes.capacity(), changes.entries.capacity()), (0, 0));
     }
 
     #[test]

@@ -22,7 +22,8 @@ use crate::error::{Code, Result};
 use crate::limits::{MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, Visit};
 
-const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
+/// How long a version can be read.
+pub const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
 
 /// The state after one batch.
 #[derive(Debug)]
@@ -249,6 +250,12 @@ impl Views {
         }
         drop(old);
         self.let_go(version, batch.written);
+    }
+
+    /// Forgets the changes that nobody may read any more, when no batches come that would.
+    pub fn forget(&mut self, now: Instant) {
+        let expired = self.clock.at(now) - VERSION_WINDOW;
+        self.timeline.write().history.forget(expired);
     }
 
     /// Ends all reads: the file is about to belong to another process.

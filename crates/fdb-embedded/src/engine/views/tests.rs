@@ -151,4 +151,9 @@ fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     publish(&mut views, true);
     assert_eq!(old.get(b"k"), Err(Code::TRANSACTION_TOO_OLD));
     assert!(newest.get(b"k").unwrap().is_some(), "it has a snapshot of its own");
+    let last = publish(&mut views, false);
+    assert!(views.at(last - 1, now).is_ok());
+    views.forget(now + WINDOW + WINDOW / 10);
+    assert_eq!(views.at(last - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
+    assert!(views.at(last, now).is_ok());
 }
