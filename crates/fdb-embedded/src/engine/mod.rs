@@ -73,9 +73,11 @@ impl Shared {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// After a failed write nobody knows what is on the disk: take no further commits.
+    /// After a failed write nobody knows what is on the disk: take no further commits, and hand out no versions that no
+    /// ceiling on the disk covers.
     fn poison(&self, error: &dyn std::fmt::Display) {
         self.poisoned.store(true, Ordering::Release);
+        self.views.lock().clock().stop();
         self.watches.fail_all(Code::IO_ERROR);
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
@@ -250,6 +252,9 @@ mod tests {
         let before = watch();
         assert!(!before.is_ready());
         engine.shared.poison(&"a test says so");
+        let much_later = Instant::now() + Duration::from_secs(3600);
+        let version = engine.read().version;
+        assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");
         assert_eq!(answered(&engine), Err(Code::IO_ERROR.into()));
         for watch in [before, watch()] {
             assert_eq!(watch.result().err(), Some(Code::IO_ERROR), "no push will ever fire it");
