@@ -1,7 +1,7 @@
 //! The commit pipeline: one thread that turns waiting commits into durable batches.
 //!
 //! ```text
-//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> answer, fire watches
+//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> fire watches, answer
 //! ```
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
 //! flush.
@@ -62,7 +62,7 @@ pub type CommitResult = Result<Committed, CommitFailure>;
 pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
 impl Answer {
-    /// `waiting` is called once, on the committer's thread.
+    /// `waiting` is called once: on the committer's thread, or on that of whoever commits when no commits are taken any more.
     pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
         Answer(Some(Box::new(waiting)))
     }

@@ -153,7 +153,7 @@ impl Engine {
         Ok(view.with_faults(&self.shared.faults))
     }
 
-    /// Queues a commit; its answer comes on the committer's thread.
+    /// Queues a commit; its answer comes on the committer's thread, or at once when no commits are taken any more.
     pub fn commit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
         if self.shared.is_poisoned() {
