@@ -188,6 +188,10 @@ impl Outbox {
             && !outgoing.closed
             && !outgoing.hurries
         {
+            // The thread that would have flushed them is this one.
+            if !outgoing.bytes.is_empty() && !outgoing.is_left_over {
+                self.leave_to_writer(&mut outgoing);
+            }
             self.drained.wait(&mut outgoing);
         }
     }
@@ -350,6 +354,22 @@ mod tests {
         assert!(outbox.push(|frame| frame.push(1)));
         outbox.flush();
         assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
+    }
+
+    #[test]
+    fn who_waits_for_unsent_frames_has_them_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::new(ours));
+        (0..20).for_each(|_| assert!(outbox.push(frame)));
+        let (writer, waiting) = (Arc::clone(&outbox), Arc::clone(&outbox));
+        let writer = thread::spawn(move || writer.run_writer());
+        let waiting = thread::spawn(move || waiting.wait_below(1, 1));
+        theirs.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut frames = Frames::new(&theirs);
+        (0..20).for_each(|_| assert!(frames.next().unwrap().is_some()));
+        waiting.join().unwrap();
+        outbox.close();
+        writer.join().unwrap();
     }
 
     #[test]

@@ -171,6 +171,32 @@ fn who_connects_and_says_nothing_is_not_kept() {
     assert_eq!(kept.kind(), std::io::ErrorKind::WouldBlock);
 }
 
+/// A value as large as one may be, nearly; a hundred of them are more than a host keeps unsent.
+static LARGE: [u8; 90_000] = [7; 90_000];
+
+#[test]
+fn a_burst_of_requests_with_large_answers_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    set(&db, b"k", &LARGE).unwrap();
+    let mut raw = Raw::greeted(dir.path());
+    let frame = |message: Vec<u8>| bytes(&message);
+    let mut burst = frame([&[2][..], &1u64.to_le_bytes(), &[0]].concat());
+    for request in 0..150u64 {
+        let fields = [&[4][..], &request.to_le_bytes(), &1u64.to_le_bytes(), &bytes(b"k")];
+        burst.extend(frame(fields.concat()));
+    }
+    raw.0.write_all(&burst).unwrap();
+    assert_eq!(raw.next().unwrap()[0], 130, "the view");
+    for request in 0..150u64 {
+        let answer = raw.next().unwrap();
+        assert_eq!(
+            (answer[0], &answer[1..9], answer.len() > LARGE.len()),
+            (131, &request.to_le_bytes()[..], true)
+        );
+    }
+}
+
 #[test]
 fn views_are_limited_and_those_that_are_too_old_do_not_count() {
     let dir = tempfile::tempdir().unwrap();

@@ -323,6 +323,27 @@ fn a_host_that_is_stopped_makes_its_guests_wait_and_nothing_else() {
 }
 
 #[test]
+fn a_host_that_finds_many_requests_at_once_answers_all_of_them() {
+    let (_dir, host, db) = guest();
+    // More than a host keeps unsent.
+    let keys: Vec<_> = (0..200u8).map(|n| [b'k', n]).collect();
+    for key in &keys {
+        set(&db, key, &[7; 90_000]).unwrap();
+    }
+    let tr = db.create_trx().unwrap();
+    block_on(tr.get_read_version()).unwrap();
+    signal(&host, "-STOP");
+    let reads: Vec<_> = keys.iter().map(|key| tr.get(key, true)).collect();
+    signal(&host, "-CONT");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let reads = futures::future::join_all(reads);
+    let read = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(20), reads).await });
+    for value in read.expect("the host does not answer") {
+        assert_eq!(value.unwrap().map(|value| value.len()), Some(90_000));
+    }
+}
+
+#[test]
 fn a_guest_that_is_stopped_does_not_hold_up_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
