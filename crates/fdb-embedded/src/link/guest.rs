@@ -17,7 +17,7 @@ use super::address;
 use super::commit::{Base, Commit};
 use super::message::{PROTOCOL, Request, Response};
 use super::remote::{Fetch, RemoteView, Then};
-use super::stream::{self, Frames, Outbox};
+use super::stream::{self, Frames, Outbox, Refused};
 use crate::engine::Answer;
 use crate::error::Code;
 use crate::rows::Direction;
@@ -97,11 +97,12 @@ impl Guest {
         if !stream::is_trusted(&socket)? {
             return Err(ConnectError::Untrusted);
         }
-        let outbox = Outbox::new(socket);
-        outbox.push(|frame| Request::Hello { protocol: PROTOCOL }.encode(frame));
-        outbox.flush();
-        welcome(outbox.socket())?;
-        Ok(Arc::new(Guest { outbox, state: Mutex::default(), sequence: AtomicU64::new(1) }))
+        let (outbox, state) = (Outbox::of_guest(socket), Mutex::default());
+        let guest = Guest { outbox, state, sequence: AtomicU64::new(1) };
+        guest.push(&Request::Hello { protocol: PROTOCOL });
+        guest.outbox.flush();
+        welcome(guest.outbox.socket())?;
+        Ok(Arc::new(guest))
     }
 
     /// Starts the connection's threads.
@@ -112,6 +113,9 @@ impl Guest {
         let work = move || {
             // A read that panics when it is run again has been reported by the panic hook; the others still get an end.
             let _ = catch_unwind(AssertUnwindSafe(|| reader.read(&events)));
+            // A host that lives ends the connection when it has settled our commits; until then they are in flight.
+            reader.outbox.stop_sending();
+            stream::await_end(reader.outbox.socket());
             reader.lose();
             events.lost();
         };
@@ -135,7 +139,7 @@ impl Guest {
         if is_lost {
             view.opened(Err(Code::TRANSACTION_TOO_OLD));
         } else {
-            self.outbox.push(|frame| Request::OpenView { view: id, version }.encode(frame));
+            self.push(&Request::OpenView { view: id, version });
         }
         view
     }
@@ -152,7 +156,7 @@ impl Guest {
             state.untold = 0;
         }
         drop(state);
-        self.outbox.push(|frame| Request::CloseView { view: id }.encode(frame));
+        self.push(&Request::CloseView { view: id });
         if tell {
             self.outbox.flush();
         }
@@ -199,10 +203,14 @@ impl Guest {
             state.waiting.insert(request, waiting);
             state.waiting.len() >= BUSY
         };
-        if !self.outbox.push(|frame| message.encode(frame)) {
+        if let Err(refused) = self.outbox.push(|frame| message.encode(frame)) {
+            let code = match refused {
+                Refused::TooLong => Code::TRANSACTION_TOO_LARGE,
+                Refused::Closed => Code::TRANSACTION_TOO_OLD,
+            };
             // Unless the connection has been lost meanwhile, which has ended what waits.
             let waiting = self.state.lock().waiting.remove(&request);
-            return waiting.map_or(Ok(()), |waiting| Err((Code::TRANSACTION_TOO_LARGE, waiting)));
+            return waiting.map_or(Ok(()), |waiting| Err((code, waiting)));
         }
         if is_busy {
             self.outbox.leave();
@@ -233,13 +241,18 @@ impl Guest {
     }
 
     fn tell(&self, message: &Request) {
-        self.outbox.push(|frame| message.encode(frame));
+        self.push(message);
         self.outbox.flush();
     }
 
-    /// Ends the connection; its reader thread does the rest.
+    /// For a request that is not answered, or whose answer nobody waits for once the connection is closed.
+    fn push(&self, message: &Request) {
+        let _ = self.outbox.push(|frame| message.encode(frame));
+    }
+
+    /// Ends the connection, once the host has answered what it has been sent; the reader thread does the rest.
     pub(super) fn close(&self) {
-        self.outbox.close();
+        self.outbox.stop_sending();
     }
 
     /// Is `base` a view of this connection?
@@ -348,3 +361,6 @@ fn welcome(socket: &UnixStream) -> Result<(), ConnectError> {
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the host's first message is no welcome").into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -13,10 +13,13 @@
 //! its connections; each guest then tries for the lock, one gets it and hosts, and the others connect to that one.
 //!
 //! What a guest loses with its host is what FoundationDB loses in a recovery. Reads of older versions fail with
-//! `transaction_too_old`, commits under way with `commit_unknown_result` (the old host is dead or has let go of the
-//! lock by the time a new one answers, so such a commit is not in flight any more), and watches are armed again
-//! with the value that their transaction saw. A host that is stopped but alive keeps the lock: its guests wait, under
-//! their transactions' timeouts, until it continues.
+//! `transaction_too_old`, commits under way with `commit_unknown_result`, and watches are armed again with the value
+//! that their transaction saw. Such a commit is not in flight any more: the old host is dead, or has let go of the lock
+//! by the time a new one answers, or it lives and has ended this one connection, which it does when the commits that
+//! came over it are settled. A guest that gives its connection up stops sending and waits for that end.
+//!
+//! A host that is stopped but alive keeps the lock: its guests wait, under their transactions' timeouts, until it
+//! continues.
 
 mod address;
 mod commit;

@@ -107,7 +107,7 @@ impl Session {
     }
 
     fn answer(&self, response: &Response) {
-        self.outbox.push(|frame| response.encode(frame));
+        push(&self.outbox, response);
     }
 
     /// Serves a request that was `length` bytes long.
@@ -180,8 +180,7 @@ impl Session {
         committing.fetch_add(1, Ordering::AcqRel);
         outbox.owe(length);
         let answer = Answer::new(move |result| {
-            outbox.settle(length);
-            outbox.push(|frame| Response::Committed { request, result }.encode(frame));
+            push(&outbox, &Response::Committed { request, result });
             // This is the committer's thread. More answers are sent at once by another; waking that one for a single
             // answer would take as long as sending it.
             if committing.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -189,6 +188,7 @@ impl Session {
             } else {
                 outbox.leave();
             }
+            outbox.settle(length);
         });
         let read_version = match commit.base {
             Base::Now => Ok(self.engine.read().version),
@@ -222,7 +222,7 @@ impl Session {
                 return;
             }
             let error = fired.upgrade().and_then(|future| future.result().err());
-            outbox.push(|frame| Response::Fired { watch, error }.encode(frame));
+            push(&outbox, &Response::Fired { watch, error });
             outbox.leave();
         }));
         self.engine.arm(key, baseline, &future);
@@ -238,6 +238,11 @@ impl Drop for Session {
             future.fail(Code::OPERATION_CANCELLED);
         }
     }
+}
+
+fn push(outbox: &Outbox, response: &Response) {
+    // No answer is too long, and of a guest that takes none any more the session finds the end.
+    let _ = outbox.push(|frame| response.encode(frame));
 }
 
 fn read_rows(view: &View, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {

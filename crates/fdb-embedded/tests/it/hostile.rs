@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{StreamingMode, TransactionOption};
 use foundationdb::{Database, KeySelector, RangeOption};
 use futures::executor::block_on;
@@ -89,6 +90,24 @@ fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
         let answer = raw.next();
         set(&db, b"after", what.as_bytes()).unwrap_or_else(|error| panic!("{what}: {error} ({answer:?})"));
         assert_eq!(get(&db, b"k\x09").unwrap().as_deref(), Some(&b"kept"[..]), "{what}");
+    }
+}
+
+#[test]
+fn a_connection_is_closed_only_when_its_commits_are_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let nonsense = |raw: &mut Raw| raw.send(&[&[99]]);
+    let end = |raw: &mut Raw| raw.0.shutdown(std::net::Shutdown::Write).unwrap();
+    for (key, break_off) in [(b"n", &nonsense as &dyn Fn(&mut Raw)), (b"e", &end)] {
+        let slow = Faults::script([Fault::Slow(Duration::from_millis(500))]);
+        slow.install(&format!("embedded:{}", dir.path().display())).unwrap();
+        let mut raw = Raw::greeted(dir.path());
+        raw.send(&[&commit(&[vec![32], bytes(key), bytes(b"v")])]);
+        break_off(&mut raw);
+        assert_eq!(raw.next().expect("the commit's answer")[..10], [133, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(raw.next().is_none());
+        assert_eq!(get(&db, key).unwrap().as_deref(), Some(&b"v"[..]));
     }
 }
 

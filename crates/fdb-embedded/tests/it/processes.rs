@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use foundationdb::options::{MutationType, TransactionOption};
@@ -64,6 +64,49 @@ fn a_guest_takes_over_from_a_host_that_is_killed_and_one_that_ends() {
             .expect("the watch is armed at the new host")
             .unwrap();
     }
+}
+
+#[test]
+fn commits_around_the_end_of_a_host_have_the_outcome_that_they_are_told() {
+    let (_dir, host, db) = guest();
+    let [committed, unknown] = [const { AtomicU64::new(0) }; 2];
+    let is_done = AtomicBool::new(false);
+    let add = || {
+        let tr = db.create_trx().unwrap();
+        tr.atomic_op(b"count", &1u64.to_le_bytes(), MutationType::Add);
+        match block_on(tr.commit()).map(drop).map_err(FdbError::from) {
+            Ok(()) => committed.fetch_add(1, Ordering::AcqRel),
+            Err(error) if error.is_maybe_committed() => unknown.fetch_add(1, Ordering::AcqRel),
+            Err(error) => {
+                assert!(error.is_retryable_not_committed(), "{error}");
+                0
+            }
+        };
+    };
+    let wait_for = |more: u64| {
+        let until = committed.load(Ordering::Acquire) + more;
+        while committed.load(Ordering::Acquire) < until {
+            std::thread::yield_now();
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                while !is_done.load(Ordering::Acquire) {
+                    add();
+                }
+            });
+        }
+        wait_for(100);
+        drop(host);
+        wait_for(20);
+        is_done.store(true, Ordering::Release);
+    });
+    let stored = u64::from_le_bytes(get(&db, b"count").unwrap().unwrap().try_into().unwrap());
+    let (committed, unknown) = (committed.into_inner(), unknown.into_inner());
+    assert!((committed..=committed + unknown).contains(&stored), "{stored}: {committed}, perhaps {unknown}");
+    // What was in flight when the host ended, at most.
+    assert!(unknown <= 8, "{unknown} outcomes are unknown");
 }
 
 #[test]
