@@ -137,7 +137,7 @@ impl Guest {
             state.is_lost
         };
         if is_lost {
-            view.opened(Err(Code::TRANSACTION_TOO_OLD));
+            view.lost();
         } else {
             self.push(&Request::OpenView { view: id, version });
         }
@@ -187,8 +187,8 @@ impl Guest {
             Fetch::Version => unreachable!("handled above"),
         };
         let waiting = Waiting::Fetch { view: Arc::downgrade(view), fetch, then };
-        if let Err((code, Waiting::Fetch { then, .. })) = self.ask(request, waiting, &message) {
-            view.opened(Err(code));
+        if let Err((code, Waiting::Fetch { fetch, then, .. })) = self.ask(request, waiting, &message) {
+            view.fail(fetch, code);
             then();
         }
     }
@@ -285,17 +285,18 @@ impl Guest {
                 let view = self.state.lock().views.get(&view).and_then(Weak::upgrade);
                 view.into_iter().for_each(|view| view.opened(version));
             }
-            Response::Value { request, value } => self.arrived(request, |view, fetch| {
-                if let Fetch::Key(key) = fetch {
-                    view.insert_value(key, value?);
-                }
-                Ok(())
+            Response::Value { request, value } => self.arrived(request, |view, fetch| match (fetch, value) {
+                (Fetch::Key(key), Ok(value)) => view.insert_value(key, value),
+                (fetch, Err(code)) => view.fail(fetch, code),
+                // The answer to another question: the read will ask again.
+                _ => {}
             }),
-            Response::Rows { request, rows } => self.arrived(request, |view, fetch| {
-                if let Fetch::Range { begin, end, direction, .. } = fetch {
-                    view.insert_rows(begin, end, direction, &rows?);
+            Response::Rows { request, rows } => self.arrived(request, |view, fetch| match (fetch, rows) {
+                (Fetch::Range { begin, end, direction, .. }, Ok(rows)) => {
+                    view.insert_rows(begin, end, direction, &rows);
                 }
-                Ok(())
+                (fetch, Err(code)) => view.fail(fetch, code),
+                _ => {}
             }),
             Response::Committed { request, result } => {
                 let waiting = self.state.lock().waiting.remove(&request);
@@ -307,15 +308,12 @@ impl Guest {
         }
     }
 
-    /// Puts what has arrived into its view and repeats the read that waits for it. An error ends all reads of the view:
-    /// they are all of one version.
-    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch) -> Result<(), Code>) {
+    /// Puts what has arrived into its view and repeats the read that waits for it.
+    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch)) {
         let waiting = self.state.lock().waiting.remove(&request);
         let Some(Waiting::Fetch { view, fetch, then }) = waiting else { return };
-        if let Some(view) = view.upgrade()
-            && let Err(code) = insert(&view, fetch)
-        {
-            view.opened(Err(code));
+        if let Some(view) = view.upgrade() {
+            insert(&view, fetch);
         }
         then();
     }
@@ -328,10 +326,7 @@ impl Guest {
             state.is_lost = true;
             (std::mem::take(&mut state.views), std::mem::take(&mut state.waiting))
         };
-        // A new host starts above every version of the old one, which is what this error means.
-        for view in views.into_values().filter_map(|view| view.upgrade()) {
-            view.opened(Err(Code::TRANSACTION_TOO_OLD));
-        }
+        views.into_values().filter_map(|view| view.upgrade()).for_each(|view| view.lost());
         for waiting in waiting.into_values() {
             match waiting {
                 Waiting::Fetch { then, .. } => then(),

@@ -40,8 +40,12 @@ struct Inner {
     /// `None` until the host has said; an error if there can be no reads.
     version: Option<Result<i64>>,
     awaiting_version: Vec<Then>,
+    /// The connection has ended: there can be no reads any more, whatever has arrived.
+    is_lost: bool,
     /// What the read that is being run has missed.
     wanted: Vec<Fetch>,
+    /// What could not be fetched, for the reads that asked for it.
+    failed: Vec<(Fetch, Code)>,
     /// Where `rows` holds everything that there is.
     known: RangeSet,
     rows: BTreeMap<Vec<u8>, Bytes>,
@@ -138,9 +142,11 @@ impl RemoteView {
         std::mem::take(&mut self.inner.lock().wanted)
     }
 
-    /// Forgets what has been fetched if it has become much. Only between reads: a read that is being repeated needs it.
+    /// Forgets what has been fetched if it has become much, and failures that no read came for. Only between reads: a read
+    /// that is being repeated needs it.
     pub fn trim(&self) {
         let mut inner = self.inner.lock();
+        inner.failed.clear();
         if inner.bytes > MAX_CACHED {
             inner.known = RangeSet::default();
             inner.rows.clear();
@@ -162,10 +168,22 @@ impl RemoteView {
     pub(super) fn opened(&self, version: Result<i64>) {
         let waiting = {
             let mut inner = self.inner.lock();
-            inner.version = Some(version);
+            inner.version.get_or_insert(version);
             std::mem::take(&mut inner.awaiting_version)
         };
         waiting.into_iter().for_each(|then| then());
+    }
+
+    /// The connection has ended. A new host starts above every version of the old one, which is what the error of reads
+    /// from now on means.
+    pub(super) fn lost(&self) {
+        self.inner.lock().is_lost = true;
+        self.opened(Err(Code::TRANSACTION_TOO_OLD));
+    }
+
+    /// Something cannot be fetched, which concerns nobody but who asked for it.
+    pub(super) fn fail(&self, fetch: Fetch, code: Code) {
+        self.inner.lock().failed.push((fetch, code));
     }
 
     /// A value has arrived.
@@ -195,10 +213,16 @@ impl RemoteView {
 impl Inner {
     /// Fails once it is known that there can be no reads.
     fn check(&self) -> Result<()> {
+        if self.is_lost {
+            return Err(Code::TRANSACTION_TOO_OLD);
+        }
         self.version.map_or(Ok(()), |version| version.map(drop))
     }
 
     fn miss<T>(&mut self, fetch: Fetch) -> Result<T> {
+        if let Some(at) = self.failed.iter().position(|(failed, _)| *failed == fetch) {
+            return Err(self.failed.swap_remove(at).1);
+        }
         self.wanted.push(fetch);
         Err(Code::MISSING)
     }

@@ -1,6 +1,8 @@
 //! A guest against a host that the test plays.
 
 use super::*;
+use crate::rows::Want;
+use std::io::{Read, Write};
 use std::sync::mpsc;
 
 struct Silent;
@@ -25,8 +27,12 @@ fn connected() -> (Arc<Guest>, UnixStream) {
     (guest, hosting.join().unwrap())
 }
 
-fn receive(host: &UnixStream) -> Option<Request> {
-    Frames::new(host).next().unwrap().map(|frame| Request::decode(frame).unwrap())
+fn receive(mut host: &UnixStream) -> Option<Request> {
+    let mut length = [0; 4];
+    host.read_exact(&mut length).ok()?;
+    let mut message = vec![0; u32::from_le_bytes(length) as usize];
+    host.read_exact(&mut message).unwrap();
+    Some(Request::decode(&message).unwrap())
 }
 
 fn send(host: &UnixStream, response: &Response) {
@@ -55,7 +61,7 @@ fn no_outcome_is_unknown_before_a_host_that_lives_has_ended_the_connection() {
     let outcome = commit(&guest);
     assert!(matches!(receive(&host), Some(Request::Commit { .. })));
     // The guest cannot make out the answer, and gives the connection up.
-    io::Write::write_all(&mut &host, &[1, 0, 0, 0, 99]).unwrap();
+    (&host).write_all(&[1, 0, 0, 0, 99]).unwrap();
     assert_eq!(receive(&host), None);
     assert!(outcome.recv_timeout(Duration::from_millis(200)).is_err(), "the commit may still be in flight");
     // What would be sent now is not, which is certain.
@@ -89,4 +95,69 @@ fn the_last_answers_of_a_host_that_takes_no_more_requests_arrive() {
     assert_eq!(outcome.recv_timeout(SOON), Ok(None));
     drop(host);
     assert_eq!(refused.recv_timeout(SOON), Ok(Some(Code::COMMIT_UNKNOWN_RESULT)));
+}
+
+/// Has fetched what the last read of a view has missed; tells when it is there.
+fn fetch(guest: &Guest, view: &Arc<RemoteView>) -> mpsc::Receiver<()> {
+    let (sender, receiver) = mpsc::channel();
+    for fetch in view.take_wanted() {
+        let sender = sender.clone();
+        guest.fetch(view, fetch, Box::new(move || sender.send(()).unwrap()));
+    }
+    receiver
+}
+
+#[test]
+fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
+    let (guest, host) = connected();
+    let view = guest.open_view(None);
+    for key in [b"a", b"b"] {
+        assert_eq!(view.get(key), Err(Code::MISSING));
+    }
+    let fetched = fetch(&guest, &view);
+    let Some(Request::OpenView { view: id, .. }) = receive(&host) else { panic!("a view") };
+    send(&host, &Response::View { view: id, version: Ok(7) });
+    for value in [Err(Code::PROCESS_BEHIND), Ok(None)] {
+        let Some(Request::Get { request, .. }) = receive(&host) else { panic!("a read") };
+        send(&host, &Response::Value { request, value });
+        fetched.recv_timeout(SOON).unwrap();
+    }
+    assert_eq!(view.get(b"a"), Err(Code::PROCESS_BEHIND));
+    assert_eq!((view.get(b"b"), view.version()), (Ok(None), Ok(7)));
+    // The next one asks again.
+    assert_eq!(view.get(b"a"), Err(Code::MISSING));
+    let (begin, end, want) = (&b"c"[..], &b"d"[..], Want::default());
+    let scan = || view.scan(begin, end, Direction::Backward, want, &mut |_, _| panic!("a row")).map(drop);
+    assert_eq!(scan(), Err(Code::MISSING));
+    let fetched = fetch(&guest, &view);
+    for _ in 0..2 {
+        match receive(&host) {
+            Some(Request::Get { request, .. }) => send(&host, &Response::Value { request, value: Ok(None) }),
+            Some(Request::Range { request, .. }) => {
+                send(&host, &Response::Rows { request, rows: Err(Code::PROCESS_BEHIND) });
+            }
+            other => panic!("{other:?}"),
+        }
+        fetched.recv_timeout(SOON).unwrap();
+    }
+    assert_eq!((scan(), scan()), (Err(Code::PROCESS_BEHIND), Err(Code::MISSING)));
+    assert_eq!(view.get(b"a"), Ok(None));
+}
+
+#[test]
+fn a_version_that_has_arrived_outlives_the_connection() {
+    let (guest, host) = connected();
+    let [known, unknown] = [guest.open_view(None), guest.open_view(None)];
+    assert_eq!([&known, &unknown].map(|view| view.version()), [Err(Code::MISSING); 2]);
+    let [of_known, of_unknown] = [&known, &unknown].map(|view| fetch(&guest, view));
+    let Some(Request::OpenView { view, .. }) = receive(&host) else { panic!("a view") };
+    send(&host, &Response::View { view, version: Ok(7) });
+    of_known.recv_timeout(SOON).unwrap();
+    drop(host);
+    of_unknown.recv_timeout(SOON).unwrap();
+    assert_eq!(unknown.version(), Err(Code::TRANSACTION_TOO_OLD));
+    while known.get(b"k") == Err(Code::MISSING) {
+        thread::yield_now();
+    }
+    assert_eq!((known.get(b"k"), known.version()), (Err(Code::TRANSACTION_TOO_OLD), Ok(7)));
 }
