@@ -26,6 +26,9 @@ use crate::rows::Direction;
 const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests are refused, with an error that is retried, while this many bytes wait for a host that does not read.
 const MAX_UNSENT: usize = 256 << 20;
+/// Requests are refused likewise while so many are not answered. Each keeps its transaction, also one that has been given up,
+/// and what that has written.
+const MAX_WAITING: usize = 1 << 18;
 /// Closed views are told of at once from this many on; fewer go with the next request.
 const MAX_UNTOLD: usize = 64;
 
@@ -64,8 +67,17 @@ struct State {
     is_lost: bool,
     views: HashMap<u64, Weak<RemoteView>>,
     waiting: HashMap<u64, Waiting>,
+    /// Views of which the host has not said yet which version they are.
+    unopened: usize,
     /// Views closed since the host was last told of one.
     untold: usize,
+}
+
+impl State {
+    /// May one more request be made? The ends of views and watches always may: each goes with a request that was.
+    fn takes_more(&self, outbox: &Outbox) -> bool {
+        !self.is_lost && self.unopened + self.waiting.len() < MAX_WAITING && outbox.len() <= MAX_UNSENT
+    }
 }
 
 /// A connection to the host.
@@ -131,13 +143,17 @@ impl Guest {
     pub(super) fn open_view(self: &Arc<Self>, version: Option<i64>) -> Arc<RemoteView> {
         let id = self.next_id();
         let view = Arc::new(RemoteView::new(id, Arc::clone(self)));
-        let is_lost = {
+        let is_refused = {
             let mut state = self.state.lock();
-            state.views.insert(id, Arc::downgrade(&view));
-            state.is_lost
+            let is_refused = !state.takes_more(&self.outbox);
+            if !is_refused {
+                state.views.insert(id, Arc::downgrade(&view));
+                state.unopened += 1;
+            }
+            is_refused
         };
-        if is_lost {
-            view.lost();
+        if is_refused {
+            view.opened(Err(Code::TRANSACTION_TOO_OLD));
         } else {
             self.push(&Request::OpenView { view: id, version });
         }
@@ -197,7 +213,7 @@ impl Guest {
     fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), (Code, Waiting)> {
         let is_busy = {
             let mut state = self.state.lock();
-            if state.is_lost || self.outbox.len() > MAX_UNSENT {
+            if !state.takes_more(&self.outbox) {
                 return Err((Code::TRANSACTION_TOO_OLD, waiting));
             }
             state.waiting.insert(request, waiting);
@@ -282,7 +298,11 @@ impl Guest {
         match response {
             Response::Welcome { .. } => {}
             Response::View { view, version } => {
-                let view = self.state.lock().views.get(&view).and_then(Weak::upgrade);
+                let view = {
+                    let mut state = self.state.lock();
+                    state.unopened = state.unopened.saturating_sub(1);
+                    state.views.get(&view).and_then(Weak::upgrade)
+                };
                 view.into_iter().for_each(|view| view.opened(version));
             }
             Response::Value { request, value } => self.arrived(request, |view, fetch| match (fetch, value) {

@@ -161,3 +161,24 @@ fn a_version_that_has_arrived_outlives_the_connection() {
     }
     assert_eq!((known.get(b"k"), known.version()), (Err(Code::TRANSACTION_TOO_OLD), Ok(7)));
 }
+
+#[test]
+fn a_host_that_says_nothing_is_not_asked_without_end() {
+    let (guest, host) = connected();
+    // Given up at once, as by a transaction that times out and is tried again.
+    (0..MAX_WAITING).for_each(|_| drop(guest.open_view(None)));
+    assert_eq!(guest.open_view(None).version(), Err(Code::TRANSACTION_TOO_OLD));
+    assert_eq!(commit(&guest).recv_timeout(SOON), Ok(Some(Code::TRANSACTION_TOO_OLD)));
+    // Each answer makes room for one.
+    let mut answered = 0;
+    while answered < 2 {
+        if let Some(Request::OpenView { view, .. }) = receive(&host) {
+            send(&host, &Response::View { view, version: Ok(7) });
+            answered += 1;
+        }
+    }
+    let is_open = || guest.open_view(None).version() == Err(Code::MISSING);
+    while !is_open() {
+        thread::yield_now();
+    }
+}
