@@ -114,8 +114,12 @@ impl RemoteView {
         let mut inner = self.inner.lock();
         inner.check()?;
         let (mut begin, mut end) = (cut(begin).to_vec(), cut(end).to_vec());
+        let (mut passed_rows, mut passed_bytes) = (0, 0);
         while begin < end {
             let Some((from, to)) = inner.known_at(&begin, &end, direction) else {
+                // The read is run again from its beginning when this is here. If each piece is as long as all before it,
+                // the runs together come to a few times the whole.
+                let want = want.at_least(passed_rows, passed_bytes);
                 return inner.miss(Fetch::Range { begin, end, direction, want });
             };
             let range = (Included(from.as_slice()), Excluded(to.as_slice()));
@@ -125,6 +129,8 @@ impl RemoteView {
                 Direction::Backward => rows.next_back(),
             };
             while let Some((key, value)) = next() {
+                passed_rows += 1;
+                passed_bytes += key.len() + value.len();
                 if visit(key, value).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }

@@ -29,8 +29,6 @@ const MAX_UNREAD: usize = 8 << 20;
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// No further request is read from a guest while this much of its commits is not answered, bytes.
 const MAX_UNANSWERED: usize = 64 << 20;
-/// Most rows and bytes that one answer carries, whatever was asked for.
-const MOST: Want = Want { rows: 65_536, bytes: 1 << 20 };
 
 /// Why a session ended before its guest closed it.
 #[derive(Debug, thiserror::Error)]
@@ -123,7 +121,7 @@ impl Session {
             }
             Request::Range { request, view, begin, end, backward, rows, bytes } => {
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
-                let want = Want { rows: rows.min(MOST.rows), bytes: bytes.min(MOST.bytes) };
+                let want = Want { rows: rows.min(Want::MOST.rows), bytes: bytes.min(Want::MOST.bytes) };
                 let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
                 self.unsent = Unsent::More;
                 self.answer(&Response::Rows { request, rows });

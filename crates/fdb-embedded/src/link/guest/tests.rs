@@ -1,8 +1,9 @@
 //! A guest against a host that the test plays.
 
 use super::*;
-use crate::rows::Want;
+use crate::rows::{RowSet, Want};
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::sync::mpsc;
 
 struct Silent;
@@ -181,4 +182,43 @@ fn a_host_that_says_nothing_is_not_asked_without_end() {
     while !is_open() {
         thread::yield_now();
     }
+}
+
+#[test]
+fn a_long_range_is_run_through_a_few_times_and_not_once_for_each_piece() {
+    const ROWS: u32 = 200_000;
+    let (guest, _host) = connected();
+    for direction in [Direction::Forward, Direction::Backward] {
+        let view = guest.open_view(None);
+        let (mut visited, mut pieces) = (0, 0);
+        let mut visit = |_: &[u8], _: &[u8]| {
+            visited += 1;
+            ControlFlow::Continue(())
+        };
+        while view.scan(b"", &[0xff], direction, Want::default(), &mut visit) == Err(Code::MISSING) {
+            pieces += 1;
+            for fetch in view.take_wanted() {
+                serve(&view, fetch, ROWS);
+            }
+        }
+        assert!(pieces < 10, "{pieces} pieces");
+        assert!(visited < 4 * ROWS, "{visited} rows were visited");
+    }
+}
+
+/// Puts into a view what a host with so many rows would answer.
+fn serve(view: &RemoteView, fetch: Fetch, rows: u32) {
+    let Fetch::Range { begin, end, direction, want } = fetch else { panic!("a range") };
+    let mut all = (0..rows).map(u32::to_be_bytes).filter(|key| begin[..] <= key[..] && key[..] < end[..]);
+    let mut found = RowSet::default();
+    let mut push = |key: [u8; 4]| {
+        found.push(&key, b"value");
+        found.more = want.is_met_by(&found);
+        !found.more
+    };
+    match direction {
+        Direction::Forward => all.all(&mut push),
+        Direction::Backward => all.rev().all(&mut push),
+    };
+    view.insert_rows(begin, end, direction, &found);
 }
