@@ -102,13 +102,13 @@ impl RemoteView {
         inner.miss(Fetch::Key(key.to_vec()))
     }
 
-    /// Visits the rows of `[begin, end)` as far as they have arrived.
+    /// Visits the rows of `[begin, end)` as far as they have arrived. What is missing is fetched to `far`, if it lies beyond.
     pub fn scan(
         &self,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        want: Want,
+        (want, far): (Want, Option<&[u8]>),
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut inner = self.inner.lock();
@@ -120,6 +120,11 @@ impl RemoteView {
                 // The read is run again from its beginning when this is here. If each piece is as long as all before it,
                 // the runs together come to a few times the whole.
                 let want = want.at_least(passed_rows, passed_bytes);
+                match (far.map(cut), direction) {
+                    (Some(far), Direction::Forward) if far > end.as_slice() => end = far.to_vec(),
+                    (Some(far), Direction::Backward) if far < begin.as_slice() => begin = far.to_vec(),
+                    _ => {}
+                }
                 return inner.miss(Fetch::Range { begin, end, direction, want });
             };
             let range = (Included(from.as_slice()), Excluded(to.as_slice()));

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use foundationdb::options::TransactionOption;
+use foundationdb::options::{StreamingMode, TransactionOption};
 use foundationdb::{FdbError, RangeOption};
 use futures::executor::block_on;
 
@@ -123,6 +123,38 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
         |rows: foundationdb::future::FdbValues| rows.iter().map(|row| row.key().to_vec()).collect::<Vec<_>>();
     assert_eq!(keys(block_on(rows_before).unwrap()), [b"k"]);
     assert_eq!(keys(block_on(rows_after).unwrap()), [b"k", b"l"]);
+}
+
+#[test]
+fn a_guest_reads_between_its_own_clears() {
+    let (_dir, _host, db) = guest();
+    let tr = db.create_trx().unwrap();
+    (0..=255u8).for_each(|n| tr.set(&[b'k', n], &[n]));
+    block_on(tr.commit()).unwrap();
+    let tr = db.create_trx().unwrap();
+    (0..=255u8).filter(|n| n % 3 == 0).for_each(|n| tr.clear(&[b'k', n]));
+    tr.clear_range(b"k\x40", b"k\x60");
+    tr.set(b"k\x50", &[0x50]);
+    let left: Vec<_> =
+        (0..=255u8).filter(|n| *n == 0x50 || n % 3 != 0 && !(0x40..0x60).contains(n)).collect();
+    for reverse in [false, true] {
+        for limit in [1, 30, 1_000] {
+            let range = RangeOption {
+                mode: StreamingMode::WantAll,
+                limit: Some(limit),
+                reverse,
+                ..RangeOption::from((&b"k"[..], &b"l"[..]))
+            };
+            let rows = block_on(tr.get_range(&range, 1, true)).unwrap();
+            let found: Vec<_> = rows.iter().map(|row| row.value()[0]).collect();
+            let mut expected = left.clone();
+            if reverse {
+                expected.reverse();
+            }
+            expected.truncate(limit);
+            assert_eq!(found, expected);
+        }
+    }
 }
 
 /// Sends a helper a signal; if that stops it, it has stopped on return.

@@ -128,7 +128,8 @@ fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
     // The next one asks again.
     assert_eq!(view.get(b"a"), Err(Code::MISSING));
     let (begin, end, want) = (&b"c"[..], &b"d"[..], Want::default());
-    let scan = || view.scan(begin, end, Direction::Backward, want, &mut |_, _| panic!("a row")).map(drop);
+    let scan =
+        || view.scan(begin, end, Direction::Backward, (want, None), &mut |_, _| panic!("a row")).map(drop);
     assert_eq!(scan(), Err(Code::MISSING));
     let fetched = fetch(&guest, &view);
     for _ in 0..2 {
@@ -195,7 +196,7 @@ fn a_long_range_is_run_through_a_few_times_and_not_once_for_each_piece() {
             visited += 1;
             ControlFlow::Continue(())
         };
-        while view.scan(b"", &[0xff], direction, Want::default(), &mut visit) == Err(Code::MISSING) {
+        while view.scan(b"", &[0xff], direction, (Want::default(), None), &mut visit) == Err(Code::MISSING) {
             pieces += 1;
             for fetch in view.take_wanted() {
                 serve(&view, fetch, ROWS);
@@ -221,4 +222,22 @@ fn serve(view: &RemoteView, fetch: Fetch, rows: u32) {
         Direction::Backward => all.rev().all(&mut push),
     };
     view.insert_rows(begin, end, direction, &found);
+}
+
+#[test]
+fn a_scan_whose_walk_goes_on_has_that_fetched_too() {
+    let (guest, _host) = connected();
+    let view = guest.open_view(None);
+    for (direction, far, fetched) in [
+        (Direction::Forward, &b"x"[..], (&b"e"[..], &b"x"[..])),
+        (Direction::Backward, b"b", (b"b", b"g")),
+        // It ends before the range does.
+        (Direction::Forward, b"f", (b"e", b"g")),
+    ] {
+        let (want, mut visit) =
+            ((Want::default(), Some(far)), |_: &[u8], _: &[u8]| ControlFlow::Continue(()));
+        assert_eq!(view.scan(b"e", b"g", direction, want, &mut visit), Err(Code::MISSING));
+        let [Fetch::Range { begin, end, .. }] = &view.take_wanted()[..] else { panic!("a range") };
+        assert_eq!((&begin[..], &end[..]), fetched);
+    }
 }
