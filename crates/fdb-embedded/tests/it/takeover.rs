@@ -54,7 +54,7 @@ fn a_guest_takes_over_from_a_host_that_is_killed_and_one_that_ends() {
 fn commits_around_the_end_of_a_host_have_the_outcome_that_they_are_told() {
     let (_dir, host, db) = guest();
     let [committed, unknown] = [const { AtomicU64::new(0) }; 2];
-    let is_done = AtomicBool::new(false);
+    let (is_done, deadline) = (AtomicBool::new(false), Instant::now() + Duration::from_secs(60));
     let add = || {
         let tr = db.create_trx().unwrap();
         tr.atomic_op(b"count", &1u64.to_le_bytes(), MutationType::Add);
@@ -70,13 +70,14 @@ fn commits_around_the_end_of_a_host_have_the_outcome_that_they_are_told() {
     let wait_for = |more: u64| {
         let until = committed.load(Ordering::Acquire) + more;
         while committed.load(Ordering::Acquire) < until {
+            assert!(Instant::now() < deadline, "commits have stopped");
             std::thread::yield_now();
         }
     };
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                while !is_done.load(Ordering::Acquire) {
+                while !is_done.load(Ordering::Acquire) && Instant::now() < deadline {
                     add();
                 }
             });
@@ -131,6 +132,7 @@ fn a_guest_that_is_short_of_descriptors_takes_over_when_it_has_them_again() {
     host.kill();
     let own = guest.child.id().to_string();
     while std::fs::read_to_string(dir.path().join("lock")).unwrap().trim() != own {
+        assert!(guest.child.try_wait().unwrap().is_none(), "it has ended");
         std::thread::yield_now();
     }
     // Its only descriptor has gone to the lock.
