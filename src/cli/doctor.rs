@@ -1,6 +1,6 @@
 //! `kvqueue doctor`
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use fdb_embedded::doctor::{self, Finding, Report, Verdict};
 use foundationdb::{Database, FdbError};
@@ -24,8 +24,8 @@ pub(super) struct Args {}
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let config = globals.start()?;
-        let report = match config.database.strip_prefix("embedded:") {
-            Some(directory) => doctor::check(Path::new(directory)),
+        let report = match fdb_embedded::embedded_directory(&config.database) {
+            Some(directory) => doctor::check(&directory),
             None => check_cluster(&config.database)?,
         };
         for finding in &report.findings {

@@ -10,8 +10,6 @@ const MAX_K: usize = 10_000;
 /// Consumers of one queue in one process; beyond it they only wait for each other.
 const MAX_CONSUMERS: usize = 1_000;
 
-const EMBEDDED: &str = "embedded:";
-
 impl Config {
     /// Checks every value and relation; the first fault is the error.
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -21,7 +19,7 @@ impl Config {
     }
 
     fn validate_database(&self) -> Result<(), ConfigError> {
-        let problem = match self.database.strip_prefix(EMBEDDED) {
+        let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
             None if self.database.is_empty() => "no database is named",
             Some("") => "no directory is named",
             _ => return Ok(()),

@@ -78,6 +78,22 @@ fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
 }
 
 #[test]
+fn a_directory_that_a_file_names() {
+    let db = pushed();
+    let data = db.file("data/data.redb");
+    let before = fs::read(&data).unwrap();
+    let file = db.file("fdb.cluster");
+    fs::write(&file, "embedded:data\n").unwrap();
+    let by_file = Database::at(file.display().to_string(), String::new());
+    let told = run(&by_file, &["doctor"]).ok();
+    assert_eq!(plain(&told), plain(&run(&db, &["doctor"]).ok()));
+    assert_eq!(fs::read(&data).unwrap(), before);
+    fs::remove_dir_all(db.file("data")).unwrap();
+    run(&by_file, &["doctor"]).failed(1);
+    assert!(!db.file("data").exists());
+}
+
+#[test]
 fn a_damaged_directory() {
     let db = pushed();
     let data = db.directory.path().join("data/data.redb");

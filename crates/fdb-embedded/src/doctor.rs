@@ -53,6 +53,8 @@ pub struct Report {
 }
 
 const RESTORE: &str = "restore the directory from a copy: what is damaged cannot be read";
+const SAVE: &str = "it has been removed, and the data ends with that process: first read through it what is to be kept, or copy \
+                    the file from /proc/PID/fd";
 const CHMOD: &str = "chmod 700 the directory: whoever can write in it can change the database";
 
 impl Report {
@@ -92,7 +94,7 @@ pub fn check(path: &Path) -> Report {
     let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
     if let Some(holding) = holding {
         let data = path.join(DATA_FILE);
-        if let Some(file) = check_file(&data, &mut report) {
+        if let Some(file) = check_file(&data, &holding, &mut report) {
             match holding {
                 Holding::Process(_) => report.note(
                     "pages",
@@ -149,9 +151,24 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<Holding> {
     }
 }
 
-fn check_file(data: &PathBuf, report: &mut Report) -> Option<File> {
+fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<File> {
+    // Before the file itself is looked for: a file that is being made gets its name when it is whole.
+    let is_being_made = data.with_extension("new").exists();
     if !data.exists() {
-        report.note("file", format!("there is no {DATA_FILE}: nothing has been stored here yet"), None);
+        match holding {
+            Holding::Process(_) if !is_being_made => {
+                let text =
+                    format!("there is no {DATA_FILE}, but the process that holds the directory works on one");
+                report.problem("file", text, SAVE);
+            }
+            _ => {
+                report.note(
+                    "file",
+                    format!("there is no {DATA_FILE}: nothing has been stored here yet"),
+                    None,
+                );
+            }
+        }
         return None;
     }
     let open = || {
@@ -270,6 +287,18 @@ mod tests {
         let pid = format!("pid {}", std::process::id());
         assert!(report.findings[1].text.contains(&pid), "{report:?}");
         assert_eq!(report.findings.last().unwrap().verdict, Verdict::Note);
+    }
+
+    #[test]
+    fn a_file_that_was_removed_under_its_process_is_missed() {
+        let dir = database();
+        let _open = Engine::open(dir.path()).unwrap();
+        fs::remove_file(dir.path().join(DATA_FILE)).unwrap();
+        let report = check(dir.path());
+        let finding = report.findings.last().unwrap();
+        assert_eq!((finding.about, finding.verdict, finding.advice), ("file", Verdict::Problem, Some(SAVE)));
+        fs::write(dir.path().join("data.new"), b"").unwrap();
+        assert!(check(dir.path()).is_healthy(), "a process that is about to make a file has none yet");
     }
 
     #[test]

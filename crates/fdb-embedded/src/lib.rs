@@ -47,11 +47,12 @@ mod url;
 
 #[doc(hidden)]
 pub use capi::testing;
-pub use capi::{Network, open_error};
+pub use capi::{Network, embedded_directory, open_error};
 pub use engine::OpenError;
 pub use engine::faults::{Fault, Faults};
 pub use error::{Code, Result};
 pub use future::{Future, Output};
+pub use url::SCHEME;
 
 /// Writes a line about a failure that no caller can be told of to standard error.
 fn report(message: &str) {

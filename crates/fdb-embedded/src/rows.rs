@@ -26,6 +26,19 @@ pub struct Want {
 }
 
 impl Want {
+    /// As much as is carried from one process to another at once, whatever is wanted: a frame holds it, with the last
+    /// row and eight bytes for each.
+    pub const MOST: Want = Want { rows: 1 << 18, bytes: 4 << 20 };
+
+    /// At least so much, but for [`Want::MOST`].
+    #[must_use]
+    pub fn at_least(self, rows: usize, bytes: usize) -> Want {
+        let raised = |want: u32, by: usize, most: u32| want.max(u32::try_from(by).unwrap_or(most)).min(most);
+        let (rows, bytes) =
+            (raised(self.rows, rows, Self::MOST.rows), raised(self.bytes, bytes, Self::MOST.bytes));
+        Want { rows, bytes }
+    }
+
     /// So many rows, without a word about their size.
     #[must_use]
     pub fn rows(rows: usize) -> Want {

@@ -5,7 +5,8 @@ use std::path::Path;
 use crate::engine::faults::Faults;
 use crate::link::Link;
 
-const SCHEME: &str = "embedded:";
+/// What the path of an embedded database begins with; its directory follows.
+pub const SCHEME: &str = "embedded:";
 
 /// The directory of an `embedded:` path; `None` for a cluster file.
 #[must_use]

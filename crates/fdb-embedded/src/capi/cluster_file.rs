@@ -1,6 +1,6 @@
 //! Which database a path means: `embedded:DIR`, or a cluster file, which may itself hold `embedded:DIR`.
 
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
@@ -22,6 +22,17 @@ pub(super) enum Named {
     Embedded { url: String, directory: PathBuf },
     /// Something for the real library.
     Cluster,
+}
+
+/// The directory of the database that is opened by a path: that of `embedded:DIR`, or of a cluster file that holds such a
+/// line. `None` if that is a cluster.
+#[must_use]
+pub fn embedded_directory(path: &str) -> Option<PathBuf> {
+    // A path that the C API cannot be given opens nothing.
+    match named_by(Some(&CString::new(path).ok()?)) {
+        Named::Embedded { directory, .. } => Some(directory),
+        Named::Cluster => None,
+    }
 }
 
 /// What a path given to `fdb_create_database` names. Null and the empty string are the default cluster file.
@@ -64,7 +75,7 @@ fn content(file: &Path) -> Option<Named> {
         return None;
     };
     let directory = file.parent().unwrap_or(Path::new("")).join(directory);
-    let url = format!("embedded:{}", directory.to_str()?);
+    let url = format!("{}{}", url::SCHEME, directory.to_str()?);
     Some(Named::Embedded { url, directory })
 }
 
@@ -85,7 +96,7 @@ mod tests {
         let file = |name: &str, text: &str| {
             let path = scratch.path().join(name);
             std::fs::write(&path, text).unwrap();
-            std::ffi::CString::new(path.into_os_string().into_vec()).unwrap()
+            CString::new(path.into_os_string().into_vec()).unwrap()
         };
         assert_eq!(directory(named_by(Some(c"embedded:/a/b"))), Some(PathBuf::from("/a/b")));
         assert_eq!(named_by(Some(c"/no/such/file")), Named::Cluster);
@@ -94,6 +105,8 @@ mod tests {
         assert_eq!(directory(named_by(Some(&relative))), Some(scratch.path().join("data")));
         let absolute = file("absolute", "embedded:/var/lib/kvqueue");
         assert_eq!(directory(named_by(Some(&absolute))), Some(PathBuf::from("/var/lib/kvqueue")));
+        assert_eq!(embedded_directory(relative.to_str().unwrap()), Some(scratch.path().join("data")));
+        assert_eq!(embedded_directory("/no/such/file"), None);
         assert_eq!(named_by_connection_string(c"test:abc@127.0.0.1:4500"), Named::Cluster);
         assert_eq!(directory(named_by_connection_string(c"embedded:x")), Some(PathBuf::from("x")));
     }

@@ -39,6 +39,7 @@ mod transaction;
 mod yielding;
 
 pub use boot::Network;
+pub use cluster_file::embedded_directory;
 pub use open::open_error;
 
 use std::ffi::c_int;

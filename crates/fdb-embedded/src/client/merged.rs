@@ -27,6 +27,8 @@ pub struct Merged<'t> {
     pub want: Want,
     /// Set when the database had to be looked at.
     pub looked: &'t Cell<bool>,
+    /// How far to fetch beyond a scan's end: its walk goes on from there.
+    pub ahead: Option<&'t [u8]>,
 }
 
 /// Gets what is at each key of a walk: `None` for an own write that leaves nothing there, which selectors count.
@@ -166,7 +168,7 @@ impl Merged<'_> {
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked.set(true);
-        self.view?.scan(begin, end, direction, self.want, visit)
+        self.view?.scan(begin, end, direction, (self.want, self.ahead), visit)
     }
 
     fn walk_readable(
@@ -178,9 +180,14 @@ impl Merged<'_> {
         step: Step<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut segments = segments(writes, begin, end);
-        if direction == Direction::Backward {
-            segments.reverse();
-        }
+        let far = match direction {
+            Direction::Forward => end,
+            Direction::Backward => {
+                segments.reverse();
+                begin
+            }
+        };
+        let mut gaps = 0;
         for ((begin, end), is_cleared) in segments {
             let mut own = writes.range(&begin, &end);
             let mut next_own = move || match direction {
@@ -190,7 +197,10 @@ impl Merged<'_> {
             let outcome = if is_cleared {
                 merge_rest(next_own(), &mut next_own, step)?
             } else {
-                self.merge((&begin, &end), direction, &mut next_own, step)?
+                gaps += 1;
+                // Where clears are scattered the gaps between them are fetched together, with what is cleared.
+                let merged = Merged { ahead: (gaps > 1).then_some(far), ..*self };
+                merged.merge((&begin, &end), direction, &mut next_own, step)?
             };
             if outcome.is_break() {
                 return Ok(outcome);

@@ -17,7 +17,7 @@ use super::address;
 use super::commit::{Base, Commit};
 use super::message::{PROTOCOL, Request, Response};
 use super::remote::{Fetch, RemoteView, Then};
-use super::stream::{self, Frames, Outbox};
+use super::stream::{self, Frames, Outbox, Refused};
 use crate::engine::Answer;
 use crate::error::Code;
 use crate::rows::Direction;
@@ -26,6 +26,9 @@ use crate::rows::Direction;
 const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests are refused, with an error that is retried, while this many bytes wait for a host that does not read.
 const MAX_UNSENT: usize = 256 << 20;
+/// Requests are refused likewise while so many are not answered. Each keeps its transaction, also one that has been given up,
+/// and what that has written.
+const MAX_WAITING: usize = 1 << 18;
 /// Closed views are told of at once from this many on; fewer go with the next request.
 const MAX_UNTOLD: usize = 64;
 
@@ -64,8 +67,17 @@ struct State {
     is_lost: bool,
     views: HashMap<u64, Weak<RemoteView>>,
     waiting: HashMap<u64, Waiting>,
+    /// Views of which the host has not said yet which version they are.
+    unopened: usize,
     /// Views closed since the host was last told of one.
     untold: usize,
+}
+
+impl State {
+    /// May one more request be made? The ends of views and watches always may: each goes with a request that was.
+    fn takes_more(&self, outbox: &Outbox) -> bool {
+        !self.is_lost && self.unopened + self.waiting.len() < MAX_WAITING && outbox.len() <= MAX_UNSENT
+    }
 }
 
 /// A connection to the host.
@@ -97,11 +109,12 @@ impl Guest {
         if !stream::is_trusted(&socket)? {
             return Err(ConnectError::Untrusted);
         }
-        let outbox = Outbox::new(socket);
-        outbox.push(|frame| Request::Hello { protocol: PROTOCOL }.encode(frame));
-        outbox.flush();
-        welcome(outbox.socket())?;
-        Ok(Arc::new(Guest { outbox, state: Mutex::default(), sequence: AtomicU64::new(1) }))
+        let (outbox, state) = (Outbox::of_guest(socket), Mutex::default());
+        let guest = Guest { outbox, state, sequence: AtomicU64::new(1) };
+        guest.push(&Request::Hello { protocol: PROTOCOL });
+        guest.outbox.flush();
+        welcome(guest.outbox.socket())?;
+        Ok(Arc::new(guest))
     }
 
     /// Starts the connection's threads.
@@ -112,6 +125,9 @@ impl Guest {
         let work = move || {
             // A read that panics when it is run again has been reported by the panic hook; the others still get an end.
             let _ = catch_unwind(AssertUnwindSafe(|| reader.read(&events)));
+            // A host that lives ends the connection when it has settled our commits; until then they are in flight.
+            reader.outbox.stop_sending();
+            stream::await_end(reader.outbox.socket());
             reader.lose();
             events.lost();
         };
@@ -127,15 +143,19 @@ impl Guest {
     pub(super) fn open_view(self: &Arc<Self>, version: Option<i64>) -> Arc<RemoteView> {
         let id = self.next_id();
         let view = Arc::new(RemoteView::new(id, Arc::clone(self)));
-        let is_lost = {
+        let is_refused = {
             let mut state = self.state.lock();
-            state.views.insert(id, Arc::downgrade(&view));
-            state.is_lost
+            let is_refused = !state.takes_more(&self.outbox);
+            if !is_refused {
+                state.views.insert(id, Arc::downgrade(&view));
+                state.unopened += 1;
+            }
+            is_refused
         };
-        if is_lost {
+        if is_refused {
             view.opened(Err(Code::TRANSACTION_TOO_OLD));
         } else {
-            self.outbox.push(|frame| Request::OpenView { view: id, version }.encode(frame));
+            self.push(&Request::OpenView { view: id, version });
         }
         view
     }
@@ -152,7 +172,7 @@ impl Guest {
             state.untold = 0;
         }
         drop(state);
-        self.outbox.push(|frame| Request::CloseView { view: id }.encode(frame));
+        self.push(&Request::CloseView { view: id });
         if tell {
             self.outbox.flush();
         }
@@ -183,8 +203,8 @@ impl Guest {
             Fetch::Version => unreachable!("handled above"),
         };
         let waiting = Waiting::Fetch { view: Arc::downgrade(view), fetch, then };
-        if let Err((code, Waiting::Fetch { then, .. })) = self.ask(request, waiting, &message) {
-            view.opened(Err(code));
+        if let Err((code, Waiting::Fetch { fetch, then, .. })) = self.ask(request, waiting, &message) {
+            view.fail(fetch, code);
             then();
         }
     }
@@ -193,16 +213,20 @@ impl Guest {
     fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), (Code, Waiting)> {
         let is_busy = {
             let mut state = self.state.lock();
-            if state.is_lost || self.outbox.len() > MAX_UNSENT {
+            if !state.takes_more(&self.outbox) {
                 return Err((Code::TRANSACTION_TOO_OLD, waiting));
             }
             state.waiting.insert(request, waiting);
             state.waiting.len() >= BUSY
         };
-        if !self.outbox.push(|frame| message.encode(frame)) {
+        if let Err(refused) = self.outbox.push(|frame| message.encode(frame)) {
+            let code = match refused {
+                Refused::TooLong => Code::TRANSACTION_TOO_LARGE,
+                Refused::Closed => Code::TRANSACTION_TOO_OLD,
+            };
             // Unless the connection has been lost meanwhile, which has ended what waits.
             let waiting = self.state.lock().waiting.remove(&request);
-            return waiting.map_or(Ok(()), |waiting| Err((Code::TRANSACTION_TOO_LARGE, waiting)));
+            return waiting.map_or(Ok(()), |waiting| Err((code, waiting)));
         }
         if is_busy {
             self.outbox.leave();
@@ -233,13 +257,18 @@ impl Guest {
     }
 
     fn tell(&self, message: &Request) {
-        self.outbox.push(|frame| message.encode(frame));
+        self.push(message);
         self.outbox.flush();
     }
 
-    /// Ends the connection; its reader thread does the rest.
+    /// For a request that is not answered, or whose answer nobody waits for once the connection is closed.
+    fn push(&self, message: &Request) {
+        let _ = self.outbox.push(|frame| message.encode(frame));
+    }
+
+    /// Ends the connection, once the host has answered what it has been sent; the reader thread does the rest.
     pub(super) fn close(&self) {
-        self.outbox.close();
+        self.outbox.stop_sending();
     }
 
     /// Is `base` a view of this connection?
@@ -269,20 +298,25 @@ impl Guest {
         match response {
             Response::Welcome { .. } => {}
             Response::View { view, version } => {
-                let view = self.state.lock().views.get(&view).and_then(Weak::upgrade);
+                let view = {
+                    let mut state = self.state.lock();
+                    state.unopened = state.unopened.saturating_sub(1);
+                    state.views.get(&view).and_then(Weak::upgrade)
+                };
                 view.into_iter().for_each(|view| view.opened(version));
             }
-            Response::Value { request, value } => self.arrived(request, |view, fetch| {
-                if let Fetch::Key(key) = fetch {
-                    view.insert_value(key, value?);
-                }
-                Ok(())
+            Response::Value { request, value } => self.arrived(request, |view, fetch| match (fetch, value) {
+                (Fetch::Key(key), Ok(value)) => view.insert_value(key, value),
+                (fetch, Err(code)) => view.fail(fetch, code),
+                // The answer to another question: the read will ask again.
+                _ => {}
             }),
-            Response::Rows { request, rows } => self.arrived(request, |view, fetch| {
-                if let Fetch::Range { begin, end, direction, .. } = fetch {
-                    view.insert_rows(begin, end, direction, &rows?);
+            Response::Rows { request, rows } => self.arrived(request, |view, fetch| match (fetch, rows) {
+                (Fetch::Range { begin, end, direction, .. }, Ok(rows)) => {
+                    view.insert_rows(begin, end, direction, &rows);
                 }
-                Ok(())
+                (fetch, Err(code)) => view.fail(fetch, code),
+                _ => {}
             }),
             Response::Committed { request, result } => {
                 let waiting = self.state.lock().waiting.remove(&request);
@@ -294,15 +328,12 @@ impl Guest {
         }
     }
 
-    /// Puts what has arrived into its view and repeats the read that waits for it. An error ends all reads of the view:
-    /// they are all of one version.
-    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch) -> Result<(), Code>) {
+    /// Puts what has arrived into its view and repeats the read that waits for it.
+    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch)) {
         let waiting = self.state.lock().waiting.remove(&request);
         let Some(Waiting::Fetch { view, fetch, then }) = waiting else { return };
-        if let Some(view) = view.upgrade()
-            && let Err(code) = insert(&view, fetch)
-        {
-            view.opened(Err(code));
+        if let Some(view) = view.upgrade() {
+            insert(&view, fetch);
         }
         then();
     }
@@ -315,10 +346,7 @@ impl Guest {
             state.is_lost = true;
             (std::mem::take(&mut state.views), std::mem::take(&mut state.waiting))
         };
-        // A new host starts above every version of the old one, which is what this error means.
-        for view in views.into_values().filter_map(|view| view.upgrade()) {
-            view.opened(Err(Code::TRANSACTION_TOO_OLD));
-        }
+        views.into_values().filter_map(|view| view.upgrade()).for_each(|view| view.lost());
         for waiting in waiting.into_values() {
             match waiting {
                 Waiting::Fetch { then, .. } => then(),
@@ -348,3 +376,6 @@ fn welcome(socket: &UnixStream) -> Result<(), ConnectError> {
         _ => Err(io::Error::new(io::ErrorKind::InvalidData, "the host's first message is no welcome").into()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -20,7 +20,7 @@ const MAX_GUESTS: usize = 1_024;
 /// How long the listener rests when the system refuses a connection, for want of descriptors say.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a host that ends waits for guests to read their last answers.
+/// How long a connection that the host ends waits for its guest to read the last answers.
 const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A guest's connection and the thread that serves it.
@@ -38,14 +38,20 @@ struct Guests {
 /// Ends the connection of a guest with the session, whatever ends that.
 struct Departure {
     guests: Arc<Mutex<Guests>>,
+    outbox: Arc<Outbox>,
     id: u64,
 }
 
 impl Drop for Departure {
     fn drop(&mut self) {
+        // A guest that finds the end takes it that none of its commits is in flight.
+        self.outbox.await_settled();
         let left = self.guests.lock().serving.as_mut().and_then(|serving| serving.remove(&self.id));
         // A host that is stopping has it in hand, and closes it when the last answers are given.
-        left.into_iter().for_each(|guest| guest.outbox.close());
+        if left.is_some() {
+            self.outbox.finish(Instant::now() + FAREWELL_PATIENCE);
+            self.outbox.close();
+        }
     }
 }
 
@@ -137,13 +143,13 @@ fn greet(socket: UnixStream, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -
         return Err(io::Error::other(format!("{MAX_GUESTS} are being served")));
     }
     let reading = socket.try_clone()?;
-    let outbox = Arc::new(Outbox::new(socket));
+    let outbox = Arc::new(Outbox::of_host(socket));
     let writer = Arc::clone(&outbox);
     thread::Builder::new().name("fdb-host-out".to_owned()).spawn(move || writer.run_writer())?;
     *sequence += 1;
     let (id, of_session, guests) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
     let serve = move || {
-        let _departure = Departure { guests, id };
+        let _departure = Departure { guests, outbox: Arc::clone(&of_session), id };
         let mut session = Session::new(engine, of_session);
         if let Err(error) = session.run(&reading) {
             crate::report(&format!("closing the connection of a guest: {error}"));

@@ -13,10 +13,13 @@
 //! its connections; each guest then tries for the lock, one gets it and hosts, and the others connect to that one.
 //!
 //! What a guest loses with its host is what FoundationDB loses in a recovery. Reads of older versions fail with
-//! `transaction_too_old`, commits under way with `commit_unknown_result` (the old host is dead or has let go of the
-//! lock by the time a new one answers, so such a commit is not in flight any more), and watches are armed again
-//! with the value that their transaction saw. A host that is stopped but alive keeps the lock: its guests wait, under
-//! their transactions' timeouts, until it continues.
+//! `transaction_too_old`, commits under way with `commit_unknown_result`, and watches are armed again with the value
+//! that their transaction saw. Such a commit is not in flight any more: the old host is dead, or has let go of the lock
+//! by the time a new one answers, or it lives and has ended this one connection, which it does when the commits that
+//! came over it are settled. A guest that gives its connection up stops sending and waits for that end.
+//!
+//! A host that is stopped but alive keeps the lock: its guests wait, under their transactions' timeouts, until it
+//! continues.
 
 mod address;
 mod commit;
@@ -42,6 +45,7 @@ use parking_lot::{Mutex, RwLock};
 
 use guest::Guest;
 use host::Host;
+use takeover::{Place, Refused};
 
 use crate::engine::{Answer, Engine, OpenError};
 use crate::error::{Code, Result};
@@ -91,6 +95,10 @@ pub struct Link {
 
 /// The links of this process, by canonical directory.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Link>>>> = LazyLock::new(Mutex::default);
+/// Whose turn it is to open a directory: that may take long, and must not hold up who opens another.
+static TURNS: LazyLock<Mutex<HashMap<PathBuf, Weak<Turn>>>> = LazyLock::new(Mutex::default);
+
+type Turn = Mutex<()>;
 
 /// How long opening waits for a host that is coming or going.
 const OPENING_PATIENCE: Duration = Duration::from_secs(10);
@@ -98,31 +106,33 @@ const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 impl Link {
     /// Links this process to a directory, or returns the link that it has.
     pub fn open(path: &Path) -> Result<Arc<Link>, OpenError> {
-        let deadline = Instant::now() + OPENING_PATIENCE;
+        let (turn, deadline) = (turn(path), Instant::now() + OPENING_PATIENCE);
         loop {
-            let mut open = OPEN.lock();
-            if let Some(link) = lookup(&open, path) {
-                return Ok(link);
+            let mine = turn.lock();
+            let found = lookup(&OPEN.lock(), path);
+            let opened = found.map_or_else(|| takeover::attempt(path).and_then(|at| Link::at(path, at)), Ok);
+            drop(mine);
+            let Err(refused) = opened else { return opened.map_err(|refused| refused.error) };
+            let is_held = matches!(refused.error, OpenError::Held { .. });
+            if !is_held || Instant::now() >= deadline {
+                return Err(refused.error);
             }
-            match takeover::attempt(path) {
-                Ok(place) => {
-                    let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
-                    open.retain(|_, link| link.strong_count() > 0);
-                    open.insert(link.directory.clone(), Arc::downgrade(&link));
-                    drop(open);
-                    link.settle(place);
-                    return Ok(link);
-                }
-                Err(refused) => {
-                    let is_held = matches!(refused.error, OpenError::Held { .. });
-                    if !is_held || Instant::now() >= deadline {
-                        return Err(refused.error);
-                    }
-                    drop(open);
-                    thread::sleep(takeover::PAUSE);
-                }
-            }
+            thread::sleep(takeover::PAUSE);
         }
+    }
+
+    /// A link that takes its place.
+    fn at(path: &Path, place: Place) -> Result<Arc<Link>, Refused> {
+        let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+        link.settle(place)?;
+        let mut open = OPEN.lock();
+        if let Some(other) = lookup(&open, path) {
+            // By another name that the directory had before it was made, say.
+            return Ok(other);
+        }
+        open.retain(|_, link| link.strong_count() > 0);
+        open.insert(link.directory.clone(), Arc::downgrade(&link));
+        Ok(link)
     }
 
     fn new(directory: PathBuf) -> Arc<Link> {
@@ -263,6 +273,20 @@ impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Link({})", self.directory.display())
     }
+}
+
+fn turn(path: &Path) -> Arc<Turn> {
+    // One that is yet to be made has no canonical path.
+    let directory = path.canonicalize().or_else(|_| std::path::absolute(path));
+    let directory = directory.unwrap_or_else(|_| path.to_path_buf());
+    let mut turns = TURNS.lock();
+    turns.retain(|_, turn| turn.strong_count() > 0);
+    if let Some(turn) = turns.get(&directory).and_then(Weak::upgrade) {
+        return turn;
+    }
+    let turn = Arc::default();
+    turns.insert(directory, Arc::downgrade(&turn));
+    turn
 }
 
 fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>> {

@@ -40,8 +40,12 @@ struct Inner {
     /// `None` until the host has said; an error if there can be no reads.
     version: Option<Result<i64>>,
     awaiting_version: Vec<Then>,
+    /// The connection has ended: there can be no reads any more, whatever has arrived.
+    is_lost: bool,
     /// What the read that is being run has missed.
     wanted: Vec<Fetch>,
+    /// What could not be fetched, for the reads that asked for it.
+    failed: Vec<(Fetch, Code)>,
     /// Where `rows` holds everything that there is.
     known: RangeSet,
     rows: BTreeMap<Vec<u8>, Bytes>,
@@ -98,20 +102,29 @@ impl RemoteView {
         inner.miss(Fetch::Key(key.to_vec()))
     }
 
-    /// Visits the rows of `[begin, end)` as far as they have arrived.
+    /// Visits the rows of `[begin, end)` as far as they have arrived. What is missing is fetched to `far`, if it lies beyond.
     pub fn scan(
         &self,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        want: Want,
+        (want, far): (Want, Option<&[u8]>),
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut inner = self.inner.lock();
         inner.check()?;
         let (mut begin, mut end) = (cut(begin).to_vec(), cut(end).to_vec());
+        let (mut passed_rows, mut passed_bytes) = (0, 0);
         while begin < end {
             let Some((from, to)) = inner.known_at(&begin, &end, direction) else {
+                // The read is run again from its beginning when this is here. If each piece is as long as all before it,
+                // the runs together come to a few times the whole.
+                let want = want.at_least(passed_rows, passed_bytes);
+                match (far.map(cut), direction) {
+                    (Some(far), Direction::Forward) if far > end.as_slice() => end = far.to_vec(),
+                    (Some(far), Direction::Backward) if far < begin.as_slice() => begin = far.to_vec(),
+                    _ => {}
+                }
                 return inner.miss(Fetch::Range { begin, end, direction, want });
             };
             let range = (Included(from.as_slice()), Excluded(to.as_slice()));
@@ -121,6 +134,8 @@ impl RemoteView {
                 Direction::Backward => rows.next_back(),
             };
             while let Some((key, value)) = next() {
+                passed_rows += 1;
+                passed_bytes += key.len() + value.len();
                 if visit(key, value).is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -138,9 +153,11 @@ impl RemoteView {
         std::mem::take(&mut self.inner.lock().wanted)
     }
 
-    /// Forgets what has been fetched if it has become much. Only between reads: a read that is being repeated needs it.
+    /// Forgets what has been fetched if it has become much, and failures that no read came for. Only between reads: a read
+    /// that is being repeated needs it.
     pub fn trim(&self) {
         let mut inner = self.inner.lock();
+        inner.failed.clear();
         if inner.bytes > MAX_CACHED {
             inner.known = RangeSet::default();
             inner.rows.clear();
@@ -162,10 +179,22 @@ impl RemoteView {
     pub(super) fn opened(&self, version: Result<i64>) {
         let waiting = {
             let mut inner = self.inner.lock();
-            inner.version = Some(version);
+            inner.version.get_or_insert(version);
             std::mem::take(&mut inner.awaiting_version)
         };
         waiting.into_iter().for_each(|then| then());
+    }
+
+    /// The connection has ended. A new host starts above every version of the old one, which is what the error of reads
+    /// from now on means.
+    pub(super) fn lost(&self) {
+        self.inner.lock().is_lost = true;
+        self.opened(Err(Code::TRANSACTION_TOO_OLD));
+    }
+
+    /// Something cannot be fetched, which concerns nobody but who asked for it.
+    pub(super) fn fail(&self, fetch: Fetch, code: Code) {
+        self.inner.lock().failed.push((fetch, code));
     }
 
     /// A value has arrived.
@@ -195,10 +224,16 @@ impl RemoteView {
 impl Inner {
     /// Fails once it is known that there can be no reads.
     fn check(&self) -> Result<()> {
+        if self.is_lost {
+            return Err(Code::TRANSACTION_TOO_OLD);
+        }
         self.version.map_or(Ok(()), |version| version.map(drop))
     }
 
     fn miss<T>(&mut self, fetch: Fetch) -> Result<T> {
+        if let Some(at) = self.failed.iter().position(|(failed, _)| *failed == fetch) {
+            return Err(self.failed.swap_remove(at).1);
+        }
         self.wanted.push(fetch);
         Err(Code::MISSING)
     }

@@ -29,8 +29,6 @@ const MAX_UNREAD: usize = 8 << 20;
 const HELLO_PATIENCE: Duration = Duration::from_secs(5);
 /// No further request is read from a guest while this much of its commits is not answered, bytes.
 const MAX_UNANSWERED: usize = 64 << 20;
-/// Most rows and bytes that one answer carries, whatever was asked for.
-const MOST: Want = Want { rows: 65_536, bytes: 1 << 20 };
 
 /// Why a session ended before its guest closed it.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +105,7 @@ impl Session {
     }
 
     fn answer(&self, response: &Response) {
-        self.outbox.push(|frame| response.encode(frame));
+        push(&self.outbox, response);
     }
 
     /// Serves a request that was `length` bytes long.
@@ -123,7 +121,7 @@ impl Session {
             }
             Request::Range { request, view, begin, end, backward, rows, bytes } => {
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
-                let want = Want { rows: rows.min(MOST.rows), bytes: bytes.min(MOST.bytes) };
+                let want = Want { rows: rows.min(Want::MOST.rows), bytes: bytes.min(Want::MOST.bytes) };
                 let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
                 self.unsent = Unsent::More;
                 self.answer(&Response::Rows { request, rows });
@@ -180,8 +178,7 @@ impl Session {
         committing.fetch_add(1, Ordering::AcqRel);
         outbox.owe(length);
         let answer = Answer::new(move |result| {
-            outbox.settle(length);
-            outbox.push(|frame| Response::Committed { request, result }.encode(frame));
+            push(&outbox, &Response::Committed { request, result });
             // This is the committer's thread. More answers are sent at once by another; waking that one for a single
             // answer would take as long as sending it.
             if committing.fetch_sub(1, Ordering::AcqRel) == 1 {
@@ -189,6 +186,7 @@ impl Session {
             } else {
                 outbox.leave();
             }
+            outbox.settle(length);
         });
         let read_version = match commit.base {
             Base::Now => Ok(self.engine.read().version),
@@ -222,7 +220,7 @@ impl Session {
                 return;
             }
             let error = fired.upgrade().and_then(|future| future.result().err());
-            outbox.push(|frame| Response::Fired { watch, error }.encode(frame));
+            push(&outbox, &Response::Fired { watch, error });
             outbox.leave();
         }));
         self.engine.arm(key, baseline, &future);
@@ -238,6 +236,11 @@ impl Drop for Session {
             future.fail(Code::OPERATION_CANCELLED);
         }
     }
+}
+
+fn push(outbox: &Outbox, response: &Response) {
+    // No answer is too long, and of a guest that takes none any more the session finds the end.
+    let _ = outbox.push(|frame| response.encode(frame));
 }
 
 fn read_rows(view: &View, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {

@@ -101,9 +101,21 @@ struct Outgoing {
     closed: bool,
 }
 
+/// Why a frame will not be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// It is longer than the other end would read.
+    TooLong,
+    /// Nothing is sent any more.
+    Closed,
+}
+
 /// Frames on their way out.
 pub struct Outbox {
     socket: UnixStream,
+    /// What is shut down when nothing can be sent any more: enough for the other end, or our own reader, to notice,
+    /// and no more than that, for what is still to arrive counts.
+    broken: Shutdown,
     outgoing: Mutex<Outgoing>,
     /// The writer thread has something to do.
     work: Condvar,
@@ -112,9 +124,20 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// An empty outbox of a connection.
-    pub fn new(socket: UnixStream) -> Outbox {
-        Outbox { socket, outgoing: Mutex::default(), work: Condvar::new(), drained: Condvar::new() }
+    /// An empty outbox of a guest's connection. When it fails, the host finds the end of the requests; what the host has
+    /// answered by then can still be read.
+    pub fn of_guest(socket: UnixStream) -> Outbox {
+        Outbox::new(socket, Shutdown::Write)
+    }
+
+    /// An empty outbox of a host's connection. When it fails, the session finds the end of the requests; the guest finds
+    /// none before its commits are settled.
+    pub fn of_host(socket: UnixStream) -> Outbox {
+        Outbox::new(socket, Shutdown::Read)
+    }
+
+    fn new(socket: UnixStream, broken: Shutdown) -> Outbox {
+        Outbox { socket, broken, outgoing: Mutex::default(), work: Condvar::new(), drained: Condvar::new() }
     }
 
     /// The connection.
@@ -122,12 +145,12 @@ impl Outbox {
         &self.socket
     }
 
-    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows. False when it is longer
-    /// than the other end would read: then it is not appended.
-    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows. A frame that is
+    /// refused is not appended.
+    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
         let mut outgoing = self.outgoing.lock();
         if outgoing.closed {
-            return true;
+            return Err(Refused::Closed);
         }
         let bytes = &mut outgoing.bytes;
         let start = bytes.len();
@@ -137,11 +160,11 @@ impl Outbox {
         if length > MAX_FRAME {
             bytes.truncate(start);
             bytes.shrink_to(READ_CHUNK);
-            return false;
+            return Err(Refused::TooLong);
         }
         let length = u32::try_from(length).expect("MAX_FRAME is far below 4 GiB");
         bytes[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
-        true
+        Ok(())
     }
 
     /// Sends what the socket takes without blocking, and leaves the rest to the writer thread.
@@ -175,7 +198,7 @@ impl Outbox {
         self.outgoing.lock().owed += bytes;
     }
 
-    /// It has been answered.
+    /// It has been answered, and the answer is pushed.
     pub fn settle(&self, bytes: usize) {
         self.outgoing.lock().owed -= bytes;
         self.drained.notify_all();
@@ -188,6 +211,18 @@ impl Outbox {
             && !outgoing.closed
             && !outgoing.hurries
         {
+            // The thread that would have flushed them is this one.
+            if !outgoing.bytes.is_empty() && !outgoing.is_left_over {
+                self.leave_to_writer(&mut outgoing);
+            }
+            self.drained.wait(&mut outgoing);
+        }
+    }
+
+    /// Waits until all that was taken is answered, unless the end hurries.
+    pub fn await_settled(&self) {
+        let mut outgoing = self.outgoing.lock();
+        while outgoing.owed > 0 && !outgoing.hurries {
             self.drained.wait(&mut outgoing);
         }
     }
@@ -242,9 +277,9 @@ impl Outbox {
             }
             Ok(written) => drop(bytes.drain(..written)),
             Err(_) => {
-                // The reader of this connection sees its end and cleans up.
+                // The reader of this connection comes to its end and cleans up.
                 bytes.clear();
-                self.end(outgoing);
+                self.end(outgoing, self.broken);
             }
         }
         bytes
@@ -258,16 +293,22 @@ impl Outbox {
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Ends the connection: its reader finds the end, its writer returns, later frames are dropped.
-    pub fn close(&self) {
-        self.end(&mut self.outgoing.lock());
+    /// Sends nothing more: its writer returns, later frames are refused, the other end finds the end. What that one
+    /// sends still arrives.
+    pub fn stop_sending(&self) {
+        self.end(&mut self.outgoing.lock(), Shutdown::Write);
     }
 
-    fn end(&self, outgoing: &mut Outgoing) {
+    /// Ends the connection: its reader finds the end, its writer returns, later frames are refused.
+    pub fn close(&self) {
+        self.end(&mut self.outgoing.lock(), Shutdown::Both);
+    }
+
+    fn end(&self, outgoing: &mut Outgoing, what: Shutdown) {
         outgoing.closed = true;
         outgoing.bytes = Vec::new();
         // It fails only when the connection has ended already.
-        let _ = self.socket.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(what);
         self.work.notify_all();
         self.drained.notify_all();
     }
@@ -286,6 +327,16 @@ fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize
         }
     }
     Ok(sent)
+}
+
+/// Waits until the other end closes, whatever it still sends.
+pub fn await_end(socket: &UnixStream) {
+    let mut unread = vec![0; READ_CHUNK];
+    // An error is an end too: the other has closed with something unread, or the system keeps the rest from us.
+    while matches!(
+        rustix::net::recv(socket, &mut unread[..], RecvFlags::empty()),
+        Ok((_, 1..)) | Err(Errno::INTR)
+    ) {}
 }
 
 /// May the process at the other end share this directory: is it of this user, or root's?
@@ -308,10 +359,10 @@ mod tests {
     #[test]
     fn what_was_left_to_the_writer_is_sent_before_the_end() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::new(ours));
+        let outbox = Arc::new(Outbox::of_host(ours));
         // More than a socket takes at once, and nobody writes yet.
         for _ in 0..100 {
-            assert!(outbox.push(frame));
+            outbox.push(frame).unwrap();
             outbox.leave();
         }
         let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
@@ -333,8 +384,8 @@ mod tests {
     #[test]
     fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
         let (ours, _theirs) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::new(ours));
-        (0..100).for_each(|_| assert!(outbox.push(frame)));
+        let outbox = Arc::new(Outbox::of_host(ours));
+        (0..100).for_each(|_| outbox.push(frame).unwrap());
         let writer = Arc::clone(&outbox);
         let writer = thread::spawn(move || writer.run_writer());
         outbox.finish(Instant::now() + Duration::from_millis(50));
@@ -345,18 +396,35 @@ mod tests {
     #[test]
     fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
         let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::new(ours);
-        assert!(!outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0)));
-        assert!(outbox.push(|frame| frame.push(1)));
+        let outbox = Outbox::of_host(ours);
+        let long = outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0));
+        assert_eq!(long, Err(Refused::TooLong));
+        outbox.push(|frame| frame.push(1)).unwrap();
         outbox.flush();
         assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
+    }
+
+    #[test]
+    fn who_waits_for_unsent_frames_has_them_sent() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let outbox = Arc::new(Outbox::of_host(ours));
+        (0..20).for_each(|_| outbox.push(frame).unwrap());
+        let (writer, waiting) = (Arc::clone(&outbox), Arc::clone(&outbox));
+        let writer = thread::spawn(move || writer.run_writer());
+        let waiting = thread::spawn(move || waiting.wait_below(1, 1));
+        theirs.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut frames = Frames::new(&theirs);
+        (0..20).for_each(|_| assert!(frames.next().unwrap().is_some()));
+        waiting.join().unwrap();
+        outbox.close();
+        writer.join().unwrap();
     }
 
     #[test]
     fn what_is_owed_holds_up_the_reader_until_it_is_answered_or_the_end_hurries() {
         for ends_by_answer in [true, false] {
             let (ours, _theirs) = UnixStream::pair().unwrap();
-            let outbox = Arc::new(Outbox::new(ours));
+            let outbox = Arc::new(Outbox::of_host(ours));
             outbox.owe(10);
             outbox.wait_below(1, 11);
             let waiting = Arc::clone(&outbox);

@@ -13,7 +13,7 @@ use super::guest::{ConnectError, Events, Guest};
 use super::host::Host;
 use super::{Link, Now, Role};
 use crate::engine::faults::VARIABLE;
-use crate::engine::{DATA_FILE, Engine, OpenError};
+use crate::engine::{DATA_FILE, Engine, OpenError, StorageError};
 use crate::error::Code;
 
 /// Between the first attempts while somebody else is coming or going.
@@ -39,7 +39,8 @@ impl From<OpenError> for Refused {
         let passes = match &error {
             // Whoever holds the directory does not listen yet, or any more.
             OpenError::Held { .. } => true,
-            OpenError::Io { source, .. } => is_shortage(source),
+            OpenError::Io { source, .. }
+            | OpenError::Storage { source: StorageError::Unopened(source), .. } => is_shortage(source),
             _ => false,
         };
         Refused { error, passes }
@@ -115,20 +116,20 @@ impl Events for GuestOf {
 }
 
 impl Link {
-    /// Takes its place, arms the watches there, and wakes what has waited for it.
-    pub(super) fn settle(self: &Arc<Self>, place: Place) {
+    /// Takes its place, arms the watches there, and wakes what has waited for it. Nothing has changed if that is refused.
+    pub(super) fn settle(self: &Arc<Self>, place: Place) -> Result<(), Refused> {
         let mut role = self.role.write();
         if matches!(*role, Role::Closed(_)) {
             drop(role);
-            return Role::from(place).end();
+            Role::from(place).end();
+            return Ok(());
         }
         if let Place::Guest(guest) = &place
             && let Err(error) = guest.start(GuestOf(Arc::downgrade(self)))
         {
-            crate::report(&format!("cannot start a thread for the embedded database: {error}"));
             guest.close();
-            drop(role);
-            return self.fail(Code::PLATFORM_ERROR);
+            let (path, reason) = (self.directory.clone(), format!("cannot start a thread: {error}"));
+            return Err(Refused { error: OpenError::Host { path, reason }, passes: is_shortage(&error) });
         }
         let before = std::mem::replace(&mut *role, place.into());
         drop(role);
@@ -136,6 +137,7 @@ impl Link {
         if let Role::Between(waiting) = before {
             waiting.into_inner().into_iter().for_each(|then| then());
         }
+        Ok(())
     }
 
     /// Arms what was armed at the last host.
@@ -173,10 +175,8 @@ impl Link {
             if matches!(*link.role.read(), Role::Closed(_)) {
                 return;
             }
-            let refused = match succeed_at(&directory) {
-                Ok(place) => return link.settle(place),
-                Err(refused) => refused,
-            };
+            let settled = succeed_at(&directory).and_then(|place| link.settle(place));
+            let Err(refused) = settled else { return };
             let error = &refused.error;
             if !refused.passes {
                 crate::report(&format!(

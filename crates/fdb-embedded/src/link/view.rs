@@ -72,13 +72,14 @@ impl View {
         }
     }
 
-    /// Visits the rows of `[begin, end)` until the visitor breaks. `want` says about how many it will take.
+    /// Visits the rows of `[begin, end)` until the visitor breaks. `want` says about how many it will take, and where, if
+    /// not at the end of the range, what it goes on with ends.
     pub fn scan(
         &self,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        want: Want,
+        want: (Want, Option<&[u8]>),
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         match self {

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use fdb_embedded::{Fault, Faults};
 use foundationdb::options::{StreamingMode, TransactionOption};
 use foundationdb::{Database, KeySelector, RangeOption};
 use futures::executor::block_on;
@@ -92,6 +93,24 @@ fn no_mutation_that_a_guest_makes_up_ends_the_hosts_commits() {
     }
 }
 
+#[test]
+fn a_connection_is_closed_only_when_its_commits_are_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    let nonsense = |raw: &mut Raw| raw.send(&[&[99]]);
+    let end = |raw: &mut Raw| raw.0.shutdown(std::net::Shutdown::Write).unwrap();
+    for (key, break_off) in [(b"n", &nonsense as &dyn Fn(&mut Raw)), (b"e", &end)] {
+        let slow = Faults::script([Fault::Slow(Duration::from_millis(500))]);
+        slow.install(&format!("embedded:{}", dir.path().display())).unwrap();
+        let mut raw = Raw::greeted(dir.path());
+        raw.send(&[&commit(&[vec![32], bytes(key), bytes(b"v")])]);
+        break_off(&mut raw);
+        assert_eq!(raw.next().expect("the commit's answer")[..10], [133, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
+        assert!(raw.next().is_none());
+        assert_eq!(get(&db, key).unwrap().as_deref(), Some(&b"v"[..]));
+    }
+}
+
 /// Runs something on a guest, and finds it connected all along: a read version from before is good for a commit after.
 fn stays_connected(db: &Database, what: impl FnOnce(&Database)) {
     let before = db.create_trx().unwrap();
@@ -169,6 +188,32 @@ fn who_connects_and_says_nothing_is_not_kept() {
     silent.0.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
     let kept = silent.0.read(&mut [0; 1]).unwrap_err();
     assert_eq!(kept.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+/// A value as large as one may be, nearly; a hundred of them are more than a host keeps unsent.
+static LARGE: [u8; 90_000] = [7; 90_000];
+
+#[test]
+fn a_burst_of_requests_with_large_answers_is_answered() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    set(&db, b"k", &LARGE).unwrap();
+    let mut raw = Raw::greeted(dir.path());
+    let frame = |message: Vec<u8>| bytes(&message);
+    let mut burst = frame([&[2][..], &1u64.to_le_bytes(), &[0]].concat());
+    for request in 0..150u64 {
+        let fields = [&[4][..], &request.to_le_bytes(), &1u64.to_le_bytes(), &bytes(b"k")];
+        burst.extend(frame(fields.concat()));
+    }
+    raw.0.write_all(&burst).unwrap();
+    assert_eq!(raw.next().unwrap()[0], 130, "the view");
+    for request in 0..150u64 {
+        let answer = raw.next().unwrap();
+        assert_eq!(
+            (answer[0], &answer[1..9], answer.len() > LARGE.len()),
+            (131, &request.to_le_bytes()[..], true)
+        );
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 //! | `system` | system keys that clients read |
 //! | `crash` | kill -9 while clients commit |
 //! | `processes` | several processes on one directory |
+//! | `takeover` | who hosts a directory next |
 //! | `hostile` | what a host's socket may be sent, and what a guest may ask for |
 //! | `storage` | damaged files, old versions, faults of reads |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
@@ -27,5 +28,6 @@ mod sizes;
 mod special;
 mod storage;
 mod system;
+mod takeover;
 mod transactions;
 mod versions;

@@ -246,6 +246,7 @@ impl State {
             epoch: database.epoch(),
             want: Want::default(),
             looked: &looked,
+            ahead: None,
         });
         if looked.get()
             && let Ok(view) = view

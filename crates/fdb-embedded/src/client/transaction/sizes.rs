@@ -59,7 +59,14 @@ impl Transaction {
             None => self.database.link().view(None)?,
         };
         let (looked, epoch) = (Cell::new(true), self.database.epoch());
-        let stored = Merged { view: Ok(&view), writes: None, epoch, want: Want::default(), looked: &looked };
+        let stored = Merged {
+            view: Ok(&view),
+            writes: None,
+            epoch,
+            want: Want::default(),
+            looked: &looked,
+            ahead: None,
+        };
         let steps = sizes::steps(&stored, begin, end);
         if steps.as_ref().is_err_and(|code| *code == Code::MISSING) {
             state.sizes_view = Some(view);

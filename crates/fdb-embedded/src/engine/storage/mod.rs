@@ -66,6 +66,9 @@ pub enum StorageError {
     /// The file is damaged, or the operating system refused an operation.
     #[error("{0}")]
     Failed(Failure),
+    /// The operating system would not open the file, of which it says nothing.
+    #[error("it cannot be opened: {0}")]
+    Unopened(std::io::Error),
     /// redb's word for it.
     #[error("{0}")]
     Redb(#[from] redb::Error),
@@ -96,7 +99,7 @@ impl StorageError {
             | StorageError::Panicked
             | StorageError::Foreign
             | StorageError::Format { .. } => Code::FILE_CORRUPT,
-            StorageError::Redb(_) => Code::IO_ERROR,
+            StorageError::Redb(_) | StorageError::Unopened(_) => Code::IO_ERROR,
         }
     }
 }
@@ -124,7 +127,7 @@ impl Storage {
     pub fn open(file: &Path) -> Result<(Storage, i64), StorageError> {
         let health = Arc::new(Health::new(file));
         let opened = OpenOptions::new().read(true).write(true).open(file);
-        let disk = opened.map_err(|source| refused(&health, "open", &source))?;
+        let disk = opened.map_err(StorageError::Unopened)?;
         Storage::open_on(Box::new(disk), health)
     }
 
