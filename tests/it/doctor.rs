@@ -94,6 +94,19 @@ fn a_directory_that_a_file_names() {
 }
 
 #[test]
+fn a_file_that_is_a_link_which_leads_nowhere() {
+    let db = Database::embedded();
+    make_readable(&db);
+    let link = db.directory.path().join("data/data.redb");
+    std::os::unix::fs::symlink("/not/mounted", &link).unwrap();
+    let ran = run(&db, &["doctor"]);
+    assert_eq!(ran.code, Some(1));
+    insta::assert_snapshot!(plain(ran.stdout.lines().last().unwrap()), @"file      PROBLEM  data.redb: No such file or directory (os error N); check whether this user may read it, and where it leads if it is a link");
+    run(&db, &["push", "q", "lost"]).failed(69);
+    assert!(link.is_symlink(), "no empty database has taken its place");
+}
+
+#[test]
 fn a_damaged_directory() {
     let db = pushed();
     let data = db.directory.path().join("data/data.redb");

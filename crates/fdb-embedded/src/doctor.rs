@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::engine::examine::{self, Contents, Sweep};
-use crate::engine::{DATA_FILE, Holding, StorageError, look};
+use crate::engine::{DATA_FILE, Holding, StorageError, is_there, look};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,7 +154,8 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<Holding> {
 fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<File> {
     // Before the file itself is looked for: a file that is being made gets its name when it is whole.
     let is_being_made = data.with_extension("new").exists();
-    if !data.exists() {
+    // What cannot even be looked at says why when it is opened.
+    if matches!(is_there(data), Ok(false)) {
         match holding {
             Holding::Process(_) if !is_being_made => {
                 let text =
@@ -186,7 +187,8 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
             report.tell("file", Verdict::Problem, format!("{DATA_FILE}: {error}"), advice);
         }
         Err(error) => {
-            report.problem("file", format!("{DATA_FILE}: {error}"), "check whether this user may read it");
+            let advice = "check whether this user may read it, and where it leads if it is a link";
+            report.problem("file", format!("{DATA_FILE}: {error}"), advice);
         }
     }
     None

@@ -51,7 +51,7 @@ use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Holding, look};
+pub(crate) use directory::{DATA_FILE, Holding, is_there, look};
 pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
