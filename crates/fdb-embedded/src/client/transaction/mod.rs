@@ -59,6 +59,8 @@ const NORMAL_END: &[u8] = b"\xff";
 const SYSTEM_END: &[u8] = b"\xff\xff";
 /// The one system key that every transaction may read.
 const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
+/// What follows it: a read conflict range from the one to the other needs no option either.
+const METADATA_VERSION_END: &[u8] = b"\xff/metadataVersion\0";
 
 /// The first backoff of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{METADATA_VERSION, State, Transaction, conflict_size, mutation_size};
+use super::{METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, mutation_size};
 use crate::client::special_keys;
 use crate::client::write_map::WriteMap;
 use crate::engine::atomic::AtomicOp;
@@ -136,7 +136,9 @@ impl Transaction {
                 ConflictKind::Read => state.max_read_key(),
                 ConflictKind::Write => state.max_write_key(),
             };
-            if begin > max || end > max {
+            let is_metadata = begin == METADATA_VERSION && end == METADATA_VERSION_END;
+            let is_exempt = is_metadata && kind == ConflictKind::Read;
+            if (begin > max || end > max) && !is_exempt {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
             let (begin, end) = (cut(begin), cut(end));
