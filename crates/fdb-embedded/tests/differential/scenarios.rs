@@ -8,7 +8,9 @@ use crate::{network, open, turn};
 
 const MAX_WATCHES: u32 = 20;
 const TIMEOUT: u32 = 500;
+const MAX_RETRY_DELAY: u32 = 502;
 const PROTECTION_DISABLED: u32 = 701;
+const NOT_COMMITTED: i32 = 1020;
 const DUE: Duration = Duration::from_secs(20);
 
 fn error(future: &Future) -> Option<i32> {
@@ -94,6 +96,25 @@ fn a_timeout_ends_what_waits_for_the_transaction_but_no_watch() {
     assert_eq!(error(&transaction.get(b"k", false)), Some(1031), "what is over stays over");
     drop(transaction);
     assert_eq!(error(&watch), Some(1025));
+}
+
+#[test]
+fn a_timeout_ends_the_wait_before_a_retry() {
+    let _turn = turn();
+    network();
+    let (database, keep) = open();
+    if keep.is_none() {
+        return; // A cluster's client takes no second error before it has waited for the first.
+    }
+    let transaction = begun(&database);
+    transaction.set_option(MAX_RETRY_DELAY, Some(&int(i32::MAX.into()))).unwrap();
+    // Each doubles the wait of the next: in the end it is days.
+    for _ in 0..40 {
+        drop(transaction.on_error(NOT_COMMITTED));
+    }
+    transaction.set_option(TIMEOUT, Some(&int(300))).unwrap();
+    assert_eq!(error(&transaction.on_error(NOT_COMMITTED)), Some(1031));
+    assert_eq!(error(&transaction.get(b"k", false)), Some(1031));
 }
 
 #[test]
