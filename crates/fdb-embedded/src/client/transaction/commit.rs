@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
-use super::watch::PendingWatch;
+use super::watch::{Baseline, PendingWatch};
 use super::{Phase, State, Transaction, conflict_size};
 use crate::engine::mutation::Mutation;
 use crate::engine::{Answer, CommitResult};
@@ -117,7 +117,10 @@ impl Transaction {
 
     fn arm(&self, watches: Vec<PendingWatch>) {
         for watch in watches {
-            self.database.link().arm(&watch.key, watch.baseline, &watch.future);
+            // One whose value never came was cancelled by the client, or has failed.
+            if let Baseline::Seen(value) = watch.baseline {
+                self.database.link().arm(&watch.key, value, &watch.future);
+            }
         }
     }
 

@@ -43,7 +43,7 @@ impl Transaction {
             let conflicts = state.takes_conflict();
             state.check_key(key)?;
             state.check_lengths(key, value)?;
-            state.fire_own_watches(|watch| watch.key == key && watch.baseline.as_deref() != Some(value));
+            state.fire_own_watches(|watch| watch.key == key && watch.is_changed_by(Some(value)));
             state.count_write(key, value, conflicts);
             if state.options.ryw_disabled {
                 state.writes_mut().send(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
@@ -263,7 +263,7 @@ impl State {
             return;
         }
         self.fire_own_watches(|watch| {
-            watch.baseline.is_some() && begin <= &watch.key[..] && &watch.key[..] < end
+            begin <= &watch.key[..] && &watch.key[..] < end && watch.is_changed_by(None)
         });
         self.plain_size += mutation_size(begin, end);
         if conflicts {
