@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
 
 use crate::engine::atomic::AtomicOp;
-use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::engine::mutation::{Mutation, STAMP_LEN, Stamp};
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
@@ -232,14 +232,13 @@ impl WriteMap {
         range.into_iter().flatten().map(|(key, writes)| (key.as_slice(), writes))
     }
 
-    /// The ranges in which the keys lie that get a versionstamp.
-    pub fn stamped_ranges(&self, read_version: i64) -> impl Iterator<Item = KeyRange> {
+    /// The keys that get a versionstamp, as they were given, and where in them.
+    pub fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let early = self.early.iter().filter_map(|mutation| match mutation {
-            Mutation::StampedKey { key, offset, .. } => Some((key, *offset)),
+            Mutation::StampedKey { key, offset, .. } => Some((key.as_slice(), *offset)),
             _ => None,
         });
-        let stamped = self.stamped.values().map(|stamped| (&stamped.key, stamped.offset));
-        early.chain(stamped).map(move |(key, offset)| stamped_range(key, offset, read_version))
+        early.chain(self.stamped.values().map(|stamped| (stamped.key.as_slice(), stamped.offset)))
     }
 
     /// What has been cleared.
@@ -361,13 +360,21 @@ fn template(bytes: &[u8], offset: usize) -> Vec<u8> {
 }
 
 /// Where `key` may be once its versionstamp, which is above `read_version`, is known.
-fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
+pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
     let mut lowest = key.to_vec();
     lowest[offset..offset + STAMP_LEN].fill(0);
     lowest[offset..offset + 8].copy_from_slice(&read_version.to_be_bytes());
     let mut highest = key.to_vec();
     highest[offset..offset + STAMP_LEN].fill(0xff);
     (lowest, key_after(&highest))
+}
+
+/// Where `key` is with its versionstamp.
+pub fn stamped_key(key: &[u8], offset: usize, stamp: Stamp) -> KeyRange {
+    let mut key = key.to_vec();
+    stamp.place(&mut key, offset);
+    let after = key_after(&key);
+    (key, after)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fdb_embedded::testing::{Database, Future, Reply, Transaction};
+use fdb_embedded::testing::{Database, Future, KeySelector, Range, Reply, Transaction};
 
 use crate::{network, open, turn};
 
@@ -10,6 +10,9 @@ const MAX_WATCHES: u32 = 20;
 const TIMEOUT: u32 = 500;
 const MAX_RETRY_DELAY: u32 = 502;
 const PROTECTION_DISABLED: u32 = 701;
+const READ_YOUR_WRITES_DISABLE: u32 = 51;
+const SET_VERSIONSTAMPED_KEY: u32 = 14;
+const SET_VERSIONSTAMPED_VALUE: u32 = 15;
 const NOT_COMMITTED: i32 = 1020;
 const DUE: Duration = Duration::from_secs(20);
 
@@ -22,6 +25,37 @@ fn error(future: &Future) -> Option<i32> {
 
 fn int(value: i64) -> [u8; 8] {
     value.to_le_bytes()
+}
+
+type Row = (Vec<u8>, Vec<u8>);
+
+/// Where conflict ranges begin and end, as the special keys show it for one `kind` of them, and the value there.
+fn shown(transaction: &Transaction, kind: &str) -> Result<Vec<Row>, i32> {
+    let module = [b"\xff\xff/transaction/", kind.as_bytes(), b"_conflict_range"].concat();
+    let at = |end: &[u8]| KeySelector { key: [&module, end].concat(), or_equal: false, offset: 1 };
+    let range = Range {
+        begin: at(b"/"),
+        end: at(b"0"),
+        limit: 0,
+        target_bytes: 0,
+        mode: -2,
+        iteration: 1,
+        snapshot: false,
+        reverse: false,
+    };
+    match transaction.get_range(&range).wait() {
+        Reply::Rows { rows, .. } => {
+            let rows = rows.into_iter().map(|(key, value)| (key[module.len() + 1..].to_vec(), value));
+            // Of a cluster's client, which makes a transaction conflict with itself if it is sent twice.
+            Ok(rows.filter(|(key, _)| !key.starts_with(b"\xff/SC/")).collect())
+        }
+        Reply::Error(code) => Err(code),
+        other => panic!("rows are {other:?}"),
+    }
+}
+
+fn key_rows(key: &[u8]) -> [Row; 2] {
+    [(key.to_vec(), b"1".to_vec()), ([key, &[0]].concat(), b"0".to_vec())]
 }
 
 /// A transaction that has begun, so that what its calls wait for is only what they ask for.
@@ -136,4 +170,55 @@ fn a_read_version_far_ahead_cannot_be_read_at_but_committed_with() {
     transaction.set_read_version(1 << 62);
     transaction.set(b"ahead", b"");
     assert_eq!(error(&transaction.commit()), None, "what has read nothing conflicts with nothing");
+}
+
+#[test]
+fn conflict_ranges_are_shown_after_the_commit_as_before_it() {
+    let _turn = turn();
+    network();
+    let (database, _keep) = open();
+    for is_plain in [false, true] {
+        let transaction = begun(&database);
+        if is_plain {
+            transaction.set_option(READ_YOUR_WRITES_DISABLE, None).unwrap();
+        }
+        assert_eq!(error(&transaction.get(b"shown", false)), None);
+        transaction.set(b"w", b"");
+        transaction.atomic_op(b"s0123456789\x01\0\0\0", b"", SET_VERSIONSTAMPED_KEY);
+        let stamp = transaction.get_versionstamp();
+        assert_eq!(error(&transaction.commit()), None);
+        let Some(Reply::Key(stamp)) = stamp.wait_for(DUE) else { panic!("there is a versionstamp") };
+        assert_eq!(shown(&transaction, "read"), Ok(key_rows(b"shown").into()));
+        let stamped = key_rows(&[b"s", &stamp[..]].concat());
+        assert_eq!(shown(&transaction, "write"), Ok([stamped, key_rows(b"w")].concat()));
+        transaction.reset();
+        assert_eq!((shown(&transaction, "read"), shown(&transaction, "write")), (Ok(vec![]), Ok(vec![])));
+    }
+}
+
+#[test]
+fn conflict_ranges_of_reads_are_not_shown_where_a_read_fails_or_has_failed() {
+    let _turn = turn();
+    network();
+    let (database, _keep) = open();
+    type Spoil = fn(&Transaction);
+    let ends: [(Spoil, i32); 3] = [
+        (|transaction| transaction.cancel(), 1025),
+        (|transaction| assert_eq!(error(&transaction.on_error(2000)), Some(2000)), 1025),
+        (
+            |transaction| {
+                transaction.atomic_op(b"shown", &[0; 14], SET_VERSIONSTAMPED_VALUE);
+                assert_eq!(error(&transaction.get(b"shown", false)), Some(1036));
+            },
+            1036,
+        ),
+    ];
+    for (end, code) in ends {
+        let transaction = begun(&database);
+        assert_eq!(error(&transaction.get(b"shown", false)), None);
+        transaction.set(b"w", b"");
+        end(&transaction);
+        assert_eq!(shown(&transaction, "read"), Err(code));
+        assert!(shown(&transaction, "write").is_ok_and(|rows| rows.ends_with(&key_rows(b"w"))));
+    }
 }

@@ -22,6 +22,7 @@ mod write;
 use std::collections::BTreeMap;
 
 use super::Database;
+use crate::error::Result;
 use crate::range_set::{KeyRange, RangeSet};
 
 pub use database::{ADDRESS, ADDRESS_TEXT, CONNECTION_STRING};
@@ -51,8 +52,8 @@ pub struct Facts<'t> {
     pub session: &'t Session,
     /// The read ranges that made its last commit fail.
     pub conflicting: &'t [KeyRange],
-    /// Its read conflict ranges.
-    pub reads: &'t RangeSet,
+    /// Its read conflict ranges, or why they are not shown.
+    pub reads: Result<RangeSet>,
     /// Its write conflict ranges.
     pub writes: RangeSet,
     /// Reads may cross from one module into another.

@@ -98,7 +98,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
     let below = |name: &str, value: Vec<u8>| Rows::from([([&begin, name.as_bytes()].concat(), value)]);
     Ok(match part.kind {
         Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting.iter().cloned().collect()),
-        Kind::ReadConflicts => conflicts::rows(&begin, facts.reads),
+        Kind::ReadConflicts => conflicts::rows(&begin, facts.reads.as_ref().map_err(|code| *code)?),
         Kind::WriteConflicts => conflicts::rows(&begin, &facts.writes),
         Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
         Kind::Status => one(database::status(facts.database)),

@@ -8,13 +8,13 @@ use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
 use super::{Phase, State, Transaction, conflict_size};
-use crate::engine::mutation::Mutation;
+use crate::engine::mutation::{Mutation, Stamp};
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
 use crate::network;
-use crate::range_set::KeyRange;
+use crate::range_set::{KeyRange, PackedRanges};
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -64,11 +64,12 @@ impl Transaction {
         state.phase = Phase::Used;
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
+        let (reads, writes) = state.send_conflicts();
         let commit = Commit {
             base,
-            reads: std::mem::take(&mut state.reads).into_iter().collect(),
+            reads,
             report_conflicts: state.options.report_conflicting_keys,
-            writes: state.take_write_conflicts(),
+            writes,
             mutations,
         };
         let answer = self.answer_to(&future);
@@ -151,6 +152,7 @@ impl Transaction {
         match result {
             Ok(committed) => {
                 state.committed_version = committed.version;
+                state.sent.stamp = Some(committed.stamp());
                 let stamps = std::mem::take(&mut state.stamps);
                 let watches = std::mem::take(&mut state.watches);
                 drop(state);
@@ -192,6 +194,15 @@ impl Transaction {
     }
 }
 
+/// What a commit was sent with: special keys show it until the transaction begins anew.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) reads: PackedRanges,
+    pub(super) writes: PackedRanges,
+    /// Its versionstamp, once it has one.
+    pub(super) stamp: Option<Stamp>,
+}
+
 /// What hung on a commit that did not happen.
 struct Refused {
     stamps: Vec<Arc<Future>>,
@@ -220,12 +231,17 @@ impl State {
         self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
     }
 
-    fn take_write_conflicts(&mut self) -> Vec<KeyRange> {
-        let mut all = std::mem::take(&mut self.write_conflicts);
+    /// The conflict ranges, of reads and of writes, on their way to the engine; what special keys show of them stays.
+    fn send_conflicts(&mut self) -> (Vec<KeyRange>, Vec<KeyRange>) {
+        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into_iter().collect();
+        let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
-            all.insert(begin, end);
+            writes.insert(begin, end);
         }
-        all.into_iter().collect()
+        let writes: Vec<KeyRange> = writes.into_iter().collect();
+        self.sent =
+            Sent { reads: PackedRanges::new(&reads), writes: PackedRanges::new(&writes), stamp: None };
+        (reads, writes)
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.

@@ -50,6 +50,7 @@ pub use reads::RangeArguments;
 pub use writes::ConflictKind;
 
 use ahead::Ahead;
+use commit::Sent;
 use special::SpecialRead;
 use watch::PendingWatch;
 
@@ -106,6 +107,8 @@ struct State {
     write_conflicts: RangeSet,
     /// Those of writes that are on their way before the commit.
     early_conflicts: RangeSet,
+    /// The ranges of all three once the commit has taken them.
+    sent: Sent,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
     /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
@@ -145,6 +148,7 @@ impl State {
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
             early_conflicts: RangeSet::default(),
+            sent: Sent::default(),
             size: 0,
             plain_size: 0,
             watches: Vec::new(),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use super::reads::{RangeArguments, check_limits, range_read};
 use super::{State, Transaction};
 use crate::client::special_keys::{self, Facts, Session};
+use crate::client::write_map::{stamped_key, stamped_range};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::range_set::RangeSet;
 
 /// Reads special keys, given what there is to tell.
 pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
@@ -64,28 +66,41 @@ impl Transaction {
     }
 }
 
+fn owned<'r>(ranges: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> RangeSet {
+    ranges.map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect()
+}
+
 impl State {
     fn special_to_write(&mut self) -> Result<&mut Session> {
         let is_enabled = self.options.special_keys_writes;
         if is_enabled { Ok(&mut self.special) } else { Err(Code::SPECIAL_KEYS_WRITE_DISABLED) }
     }
 
-    fn special_facts<'s>(&'s self, transaction: &'s Transaction) -> Facts<'s> {
-        let mut writes = self.write_conflicts.clone();
-        for (begin, end) in self.early_conflicts.iter() {
-            writes.insert(begin.to_vec(), end.to_vec());
-        }
-        let read_version = self.known_read_version().unwrap_or(0);
-        for (begin, end) in self.writes.stamped_ranges(read_version) {
-            writes.insert(begin, end);
-        }
+    fn special_facts<'s>(&'s mut self, transaction: &'s Transaction) -> Facts<'s> {
+        // These tell of reads, and fail where a read would, or has.
+        let alive = self.check_alive().and_then(|()| self.failed_read.map_or(Ok(()), Err));
         Facts {
             database: &transaction.database,
             session: &self.special,
             conflicting: &self.conflicting,
-            reads: &self.reads,
-            writes,
+            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads.iter()))),
+            writes: self.shown_writes(),
             relaxed: self.options.special_keys_relaxed,
         }
+    }
+
+    /// The write conflict ranges, those of stamped keys included: where they may come to lie, or do.
+    fn shown_writes(&self) -> RangeSet {
+        let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
+        let mut writes = owned(ranges.chain(self.sent.writes.iter()));
+        let read_version = self.known_read_version().unwrap_or(0);
+        for (key, offset) in self.writes.stamped_keys() {
+            let (begin, end) = match self.sent.stamp {
+                Some(stamp) => stamped_key(key, offset, stamp),
+                None => stamped_range(key, offset, read_version),
+            };
+            writes.insert(begin, end);
+        }
+        writes
     }
 }
