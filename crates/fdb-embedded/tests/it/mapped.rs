@@ -109,6 +109,14 @@ async fn what_cannot_be_mapped_is_refused() {
     assert_eq!(refused(&odd(b"\xee\x01"), b"\xee").await, Err(2043), "but a mapper");
     let exact = RangeOption { mode: StreamingMode::Exact, ..blue() };
     assert_eq!(refused(&exact, &mapper()).await, Err(2210));
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set(b"\xff", b"");
+    assert_eq!(
+        code(read(&tr, &exact, &mapper()).await),
+        Err(2210),
+        "before what an earlier call could not say"
+    );
+    assert_eq!(code(read(&tr, &blue(), &mapper()).await), Err(2004));
 
     let tr = scratch.db.create_trx().unwrap();
     assert_eq!(code(tr.get_mapped_range(&blue(), &mapper(), 1, true).await), Err(2108));
