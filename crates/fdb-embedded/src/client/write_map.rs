@@ -261,7 +261,15 @@ impl WriteMap {
 
     /// Has any key of `[begin, end)` been set, changed or cleared?
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
-        self.cleared.intersects(begin, end) || self.range(begin, end).next().is_some()
+        self.cleared.intersects(begin, end)
+            || self.range(begin, end).next().is_some()
+            || self.stamped_places(begin, end).next().is_some()
+    }
+
+    /// Where the keys of `[begin, end)` are found that get a versionstamp.
+    fn stamped_places(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let range = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
+        range.into_iter().flatten().map(|(place, _)| place.as_slice())
     }
 
     /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
@@ -281,8 +289,7 @@ impl WriteMap {
                 parts.remove(key, &after);
             }
         }
-        let stamped = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
-        for (place, _) in stamped.into_iter().flatten() {
+        for place in self.stamped_places(begin, end) {
             parts.remove(place, &key_after(place));
         }
         parts
