@@ -222,3 +222,20 @@ fn conflict_ranges_of_reads_are_not_shown_where_a_read_fails_or_has_failed() {
         assert!(shown(&transaction, "write").is_ok_and(|rows| rows.ends_with(&key_rows(b"w"))));
     }
 }
+
+#[test]
+fn a_commit_of_nothing_has_no_version_whatever_was_committed_before() {
+    let _turn = turn();
+    network();
+    let (database, _keep) = open();
+    let transaction = begun(&database);
+    transaction.set(b"k", b"");
+    assert_eq!(error(&transaction.commit()), None);
+    let committed = transaction.committed_version().unwrap();
+    assert!(committed > 0);
+    assert_eq!(error(&transaction.on_error(NOT_COMMITTED)), None);
+    assert_eq!(transaction.committed_version(), Ok(committed), "a retry still knows it");
+    assert_eq!(error(&transaction.get(b"k", false)), None);
+    assert_eq!(error(&transaction.commit()), None);
+    assert_eq!(transaction.committed_version(), Ok(-1));
+}

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
-use super::{Phase, State, Transaction, conflict_size};
+use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
 use crate::engine::mutation::{Mutation, Stamp};
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
@@ -105,7 +105,7 @@ impl Transaction {
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
     fn finish_read_only(&self, mut state: MutexGuard<'_, State>) -> Arc<Future> {
-        state.phase = Phase::Used;
+        state.committed_version = NO_VERSION;
         let stamps = std::mem::take(&mut state.stamps);
         let watches = std::mem::take(&mut state.watches);
         drop(state);

@@ -63,6 +63,9 @@ const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
 /// What follows it: a read conflict range from the one to the other needs no option either.
 const METADATA_VERSION_END: &[u8] = b"\xff/metadataVersion\0";
 
+/// What there is for a version where nothing has been committed.
+const NO_VERSION: i64 = -1;
+
 /// The first backoff of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
@@ -154,7 +157,7 @@ impl State {
             watches: Vec::new(),
             stamps: Vec::new(),
             outstanding: Vec::new(),
-            committed_version: -1,
+            committed_version: NO_VERSION,
             conflicting: Vec::new(),
             special: Session::default(),
             retries: 0,
