@@ -1,8 +1,11 @@
 //! Special keys: those that start with 0xFF 0xFF.
 
-use crate::common::{code, commit, scratch};
+use std::path::Path;
+
+use crate::common::{Helper, code, commit, open, scratch};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
 use foundationdb::{FdbError, KeySelector, RangeOption, Transaction};
+use futures::executor::block_on;
 
 const CONFLICTING: &str = "transaction/conflicting_keys/";
 const READS: &str = "transaction/read_conflict_range/";
@@ -307,4 +310,32 @@ async fn the_database_says_what_it_is() {
     assert_eq!(text("cluster_file_path").await, url);
     assert_eq!(status["cluster"]["embedded"]["host_pid"], std::process::id());
     assert!(status["cluster"]["data"]["total_disk_used_bytes"].as_i64().unwrap() > 0);
+}
+
+#[test]
+fn a_database_knows_its_directory_wherever_its_process_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mover = Helper::spawn("special::helper_goes_elsewhere", dir.path());
+    mover.lines.by_ref().for_each(drop);
+    assert!(mover.child.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_goes_elsewhere() {
+    let Some(directory) = Helper::directory() else { return };
+    std::env::set_current_dir(directory.parent().unwrap()).unwrap();
+    let db = open(Path::new(directory.file_name().unwrap()));
+    let told = || {
+        let tr = db.create_trx().unwrap();
+        let get = |name| block_on(get(&tr, name)).unwrap().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&get("status/json")).unwrap();
+        assert!(status["cluster"]["data"]["total_disk_used_bytes"].as_i64().unwrap() > 0);
+        (get("cluster_id"), status["cluster"]["embedded"].clone())
+    };
+    let here = told();
+    assert_eq!(here.1["host_pid"], std::process::id());
+    assert_eq!(Path::new(here.1["directory"].as_str().unwrap()), directory.canonicalize().unwrap());
+    std::env::set_current_dir("/").unwrap();
+    assert_eq!(told(), here);
 }

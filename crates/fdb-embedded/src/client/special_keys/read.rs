@@ -104,7 +104,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
         Kind::Status => one(database::status(facts.database)),
         Kind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
         Kind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
-        Kind::ClusterId => one(facts.database.facts().cluster_id.into_bytes()),
+        Kind::ClusterId => one(facts.database.cluster_id().into_bytes()),
         Kind::Coordinators => database::coordinators(&begin),
         Kind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
         Kind::ProcessClass => below(database::ADDRESS_TEXT, b"unset".to_vec()),
