@@ -97,7 +97,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
     let one = |value: Vec<u8>| Rows::from([(begin.clone(), value)]);
     let below = |name: &str, value: Vec<u8>| Rows::from([([&begin, name.as_bytes()].concat(), value)]);
     Ok(match part.kind {
-        Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting.iter().cloned().collect()),
+        Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting),
         Kind::ReadConflicts => conflicts::rows(&begin, facts.reads.as_ref().map_err(|code| *code)?),
         Kind::WriteConflicts => conflicts::rows(&begin, &facts.writes),
         Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),

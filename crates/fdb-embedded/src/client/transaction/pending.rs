@@ -131,9 +131,9 @@ impl Transaction {
             Err(code) => Some(Err(code)),
         };
         state.reading.retain(|future| !Arc::ptr_eq(future, &suspended.future));
-        let (mut specials, mut commit) = (Vec::new(), None);
+        let (mut specials, mut commit) = (None, None);
         if state.reading.is_empty() {
-            specials = self.read_waiting_specials(&mut state);
+            specials = state.take_waiting_specials(&self.database);
             commit = state.waiting_commit.take();
         }
         match commit {
@@ -143,8 +143,8 @@ impl Transaction {
         if let Some(result) = result {
             suspended.future.complete(result);
         }
-        for (future, result) in specials {
-            future.complete(result);
+        if let Some(specials) = specials {
+            specials.answer();
         }
     }
 
