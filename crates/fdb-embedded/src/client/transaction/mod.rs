@@ -252,7 +252,7 @@ impl State {
         let result = read(&Merged {
             view: view.as_ref().map_err(|code| *code),
             writes,
-            epoch: database.epoch(),
+            epoch: Some(database.epoch()),
             want: Want::default(),
             looked: &looked,
         });

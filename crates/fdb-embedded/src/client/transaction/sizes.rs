@@ -58,7 +58,7 @@ impl Transaction {
             Some(view) => view,
             None => self.database.link().view(None)?,
         };
-        let (looked, epoch) = (Cell::new(true), self.database.epoch());
+        let (looked, epoch) = (Cell::new(true), Some(self.database.epoch()));
         let stored = Merged { view: Ok(&view), writes: None, epoch, want: Want::default(), looked: &looked };
         let steps = sizes::steps(&stored, begin, end);
         if steps.as_ref().is_err_and(|code| *code == Code::MISSING) {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::pending::Outcome;
 use super::{METADATA_VERSION, State, Transaction};
+use crate::client::merged::Merged;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::key_limit;
@@ -111,7 +112,9 @@ impl Transaction {
             return Err(Code::KEY_TOO_LARGE);
         }
         let bypass = state.options.bypass_unreadable;
-        let value = state.look(&self.database, false, |merged| merged.get(key, bypass))?;
+        // The engine will compare it with what is stored, and what is made up is not.
+        let value =
+            state.look(&self.database, false, |merged| Merged { epoch: None, ..*merged }.get(key, bypass))?;
         state.add_key_read(key);
         Ok(value)
     }
