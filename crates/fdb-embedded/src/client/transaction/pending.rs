@@ -56,7 +56,7 @@ impl Transaction {
         {
             view.trim();
         }
-        match read(self, &mut state) {
+        match state.run(None, |state| read(self, state)) {
             Err(Code::MISSING) => {
                 let future = Future::pending();
                 let read =
@@ -118,9 +118,7 @@ impl Transaction {
             Err(Code::OPERATION_CANCELLED)
         } else {
             state.exchange(&mut suspended);
-            state.set_patience(suspended.since);
-            let result = (suspended.read)(self, &mut state);
-            state.set_patience(Instant::now());
+            let result = state.run(Some(suspended.since), |state| (suspended.read)(self, state));
             state.exchange(&mut suspended);
             result
         };

@@ -66,7 +66,7 @@ impl Transaction {
         };
         let (future, key) = (Future::pending(), key.to_vec());
         let watch = |baseline, key| PendingWatch { key, baseline, future: Arc::clone(&future) };
-        match self.watched_value(&mut state, &key) {
+        match state.run(None, |state| self.watched_value(state, &key)) {
             Ok(value) => match self.keep(&mut state, watch(Baseline::Seen(value), key)) {
                 Ok(()) => future,
                 Err(code) => Future::ready(Err(code)),
