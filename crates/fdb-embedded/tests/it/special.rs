@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::common::{Helper, code, commit, open, scratch};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
 use foundationdb::{FdbError, KeySelector, RangeOption, Transaction};
+use futures::FutureExt;
 use futures::executor::block_on;
 
 const CONFLICTING: &str = "transaction/conflicting_keys/";
@@ -272,6 +273,20 @@ async fn a_special_operation_that_fails_says_why() {
     assert_eq!(message["retriable"], false);
     assert!(message["command"].is_string() && message["message"].is_string());
     assert_eq!(commit(tr).await, Err(2117), "tracing is to be set first");
+}
+
+#[tokio::test]
+async fn what_hangs_on_a_commit_outlives_a_special_operation_that_fails() {
+    let scratch = scratch();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+    tr.get_read_version().await.unwrap();
+    let (stamp, watch) = (tr.get_versionstamp(), tr.watch(b"w"));
+    tr.set(b"a", b"");
+    tr.set(&key("tracing/token"), b"true");
+    let refused = tr.commit().await.unwrap_err();
+    assert_eq!(refused.code(), 2117);
+    assert!(stamp.now_or_never().is_none() && watch.now_or_never().is_none());
 }
 
 #[tokio::test]

@@ -38,14 +38,8 @@ impl Transaction {
     /// Commits what all reads so far have left.
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
-        if let Some(code) = state.failed_read {
-            // It has not got as far as to refuse what hangs on it.
-            return Future::ready(Err(code));
-        }
-        if let Err(code) = state.special.commit() {
-            let refused = state.refused(code);
-            drop(state);
-            refused.settle();
+        // Neither has got as far as to refuse what hangs on the commit.
+        if let Err(code) = state.failed_read.map_or(Ok(()), Err).and_then(|()| state.special.commit()) {
             return Future::ready(Err(code));
         }
         if state.is_read_only() {
@@ -54,14 +48,12 @@ impl Transaction {
         let (mutations, base) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
             Err(code) => {
-                state.phase = Phase::Used;
                 let refused = state.refused(code);
                 drop(state);
                 refused.settle();
                 return Future::ready(Err(code));
             }
         };
-        state.phase = Phase::Used;
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
         let (reads, writes) = state.send_conflicts();
