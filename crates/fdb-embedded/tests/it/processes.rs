@@ -198,6 +198,9 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
     let before = tr.get(b"k", false);
     let range = RangeOption::from((&b"a"[..], &b"z"[..]));
     let rows_before = tr.get_range(&range, 1, false);
+    tr.atomic_op(b"m", &[2], MutationType::Add);
+    let added = [tr.get(b"m", false), tr.get(b"m", true)];
+    tr.clear(b"m");
     tr.set(b"k", b"own");
     tr.set(b"l", b"own");
     let after = tr.get(b"k", false);
@@ -205,6 +208,9 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
     signal(&host, "-CONT");
     assert_eq!(block_on(before).unwrap().as_deref(), Some(&b"stored"[..]));
     assert_eq!(block_on(after).unwrap().as_deref(), Some(&b"own"[..]));
+    for added in added {
+        assert_eq!(block_on(added).unwrap().as_deref(), Some(&[2][..]));
+    }
     let keys =
         |rows: foundationdb::future::FdbValues| rows.iter().map(|row| row.key().to_vec()).collect::<Vec<_>>();
     assert_eq!(keys(block_on(rows_before).unwrap()), [b"k"]);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Transaction;
+use super::pending::Sees;
 use super::reads::{RangeArguments, check_limits, check_selector, range_read};
 use crate::client::merged::Merged;
 use crate::client::{mapped, special_keys};
@@ -20,7 +21,7 @@ impl Transaction {
             Err(code) => return Future::ready(Err(code)),
         };
         let (limits, snapshot, mapper) = (check_limits(arguments), arguments.snapshot, mapper.to_vec());
-        self.answer(move |own, state| {
+        self.answer(Sees::All { snapshot: false }, move |own, state| {
             if special_keys::is_special_range(&read.begin.key, &read.end.key) {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }

@@ -51,6 +51,7 @@ pub use writes::ConflictKind;
 
 use ahead::Ahead;
 use commit::Sent;
+use pending::Sees;
 use special::SpecialRead;
 use watch::PendingWatch;
 
@@ -104,7 +105,7 @@ struct State {
     view: Option<View>,
     /// Where the size of a range is being looked up.
     sizes_view: Option<View>,
-    /// Shared with the reads that wait for data: they see what was written before them.
+    /// Shared with the reads of ranges that wait for data: they see what was written before them.
     writes: Arc<WriteMap>,
     reads: RangeSet,
     write_conflicts: RangeSet,
@@ -237,6 +238,11 @@ impl State {
         Ok(self.view.insert(view))
     }
 
+    /// Do reads see the transaction's own writes?
+    fn sees_own(&self, snapshot: bool) -> bool {
+        !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0)
+    }
+
     /// Runs `read` over what reads see: everything, or with `snapshot` perhaps without the transaction's own writes. A
     /// read that does not have to look at the database leaves the read version open.
     fn look<T>(
@@ -246,7 +252,7 @@ impl State {
         read: impl FnOnce(&Merged<'_>) -> Result<T>,
     ) -> Result<T> {
         let view = self.obtain(database);
-        let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
+        let own = self.sees_own(snapshot);
         let looked = Cell::new(false);
         let writes = own.then_some(&*self.writes);
         let result = read(&Merged {
@@ -400,9 +406,10 @@ impl Transaction {
     /// Runs a call that reads, while the transaction takes such calls. It may be run more than once: see `pending`.
     fn answer(
         self: &Arc<Self>,
+        sees: Sees<'_>,
         call: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
     ) -> Arc<Future> {
-        self.read(self.open(), call)
+        self.read(self.open(), sees, call)
     }
 
     /// Like [`Transaction::apply`], for the calls that the commit does not end.

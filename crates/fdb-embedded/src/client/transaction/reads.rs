@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::pending::Sees;
 use super::{METADATA_VERSION, Transaction};
 use crate::client::range::{Limits, RangeRead};
 use crate::client::selector::Selector;
@@ -33,8 +34,9 @@ impl Transaction {
         if special_keys::is_special(key) {
             return self.get_special(key);
         }
+        let sees = Sees::Key { key, snapshot };
         let key = key.to_vec();
-        self.answer(move |own, state| {
+        self.answer(sees, move |own, state| {
             let key = key.as_slice();
             if key >= state.max_read_key() && key != METADATA_VERSION {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
@@ -55,7 +57,7 @@ impl Transaction {
     /// Key future: the key that a selector names.
     pub fn get_key(self: &Arc<Self>, selector: &Selector, snapshot: bool) -> Arc<Future> {
         let selector = selector.clone();
-        self.answer(move |own, state| {
+        self.answer(Sees::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&selector, max)?;
             let resolved = state.look(&own.database, snapshot, |merged| selector.resolve(merged, max));
@@ -78,7 +80,7 @@ impl Transaction {
             return self.get_special_range(arguments);
         }
         let (limits, snapshot) = (check_limits(arguments), arguments.snapshot);
-        self.answer(move |own, state| {
+        self.answer(Sees::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&read.begin, max)?;
             check_selector(&read.end, max)?;
@@ -101,7 +103,9 @@ impl Transaction {
     pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
         let alive = state.check_deferred().and_then(|()| state.check_alive());
-        self.read(alive.map(|()| state), |own, state| state.read_version(&own.database).map(Output::Int64))
+        self.read(alive.map(|()| state), Sees::Nothing, |own, state| {
+            state.read_version(&own.database).map(Output::Int64)
+        })
     }
 
     /// Chooses the read version, before anything is read.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pending::Outcome;
+use super::pending::{Outcome, Sees};
 use super::{METADATA_VERSION, State, Transaction};
 use crate::client::merged::Merged;
 use crate::error::{Code, Result};
@@ -73,9 +73,11 @@ impl Transaction {
             },
             Err(Code::MISSING) => {
                 state.watches.push(watch(Baseline::Awaited { written: None }, key.clone()));
-                let waiting = Arc::clone(&future);
-                let read = move |own: &Arc<Self>, state: &mut State| own.resume_watch(state, &key, &waiting);
-                self.suspend(state, Box::new(read), Arc::clone(&future));
+                let (waiting, watched) = (Arc::clone(&future), key.clone());
+                let read =
+                    move |own: &Arc<Self>, state: &mut State| own.resume_watch(state, &watched, &waiting);
+                let sees = Sees::Key { key: &key, snapshot: false };
+                self.suspend(state, sees, Box::new(read), Arc::clone(&future));
                 future
             }
             Err(code) => Future::ready(Err(code)),
