@@ -316,7 +316,7 @@ impl WriteMap {
         for (begin, end) in self.cleared.iter() {
             mutations.push(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });
         }
-        mutations.extend(in_key_order(&self.keys, &self.stamped));
+        mutations.extend(self.singles());
         mutations
     }
 
@@ -324,25 +324,40 @@ impl WriteMap {
     /// own parts the clear around it.
     pub fn sent_size(&self, mutations: &[Mutation]) -> i64 {
         let (early, rest) = mutations.split_at(self.early.len());
-        let early = early.iter().map(sent_size).sum::<i64>();
-        let single = rest[self.cleared.len()..].iter().map(sent_size).sum::<i64>();
+        let single = &rest[self.cleared.len()..];
         let absent =
             self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
         let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
         let mut clears = 0;
+        self.each_sent_clear(&mut |begin, end| clears += clear_size(begin, end));
+        early.iter().chain(single).map(sent_size).sum::<i64>() + absent + clears
+    }
+
+    /// What is sent before everything else.
+    pub fn early(&self) -> &[Mutation] {
+        &self.early
+    }
+
+    /// The changes of single keys.
+    pub fn singles(&self) -> Vec<Mutation> {
+        in_key_order(&self.keys, &self.stamped)
+    }
+
+    /// Visits the clears, early ones apart, as FoundationDB's client would send them; those of keys that an operation has
+    /// left absent are not among these.
+    pub fn each_sent_clear(&self, visit: &mut dyn FnMut(&[u8], &[u8])) {
         for (begin, end) in self.cleared.iter() {
             let mut at = begin.to_vec();
             for (key, _) in self.range(begin, end) {
                 if at.as_slice() < key {
-                    clears += clear_size(&at, key);
+                    visit(&at, key);
                 }
                 at = key_after(key);
             }
             if at.as_slice() < end {
-                clears += clear_size(&at, end);
+                visit(&at, end);
             }
         }
-        early + single + absent + clears
     }
 }
 

@@ -45,6 +45,7 @@ impl Transaction {
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
+        state.has_sent_writes = true;
         let (mutations, base) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
             Err(code) => {
@@ -165,6 +166,11 @@ impl Transaction {
                 Err(failure.code)
             }
         }
+    }
+
+    /// Has nothing been written?
+    pub fn is_read_only(&self) -> bool {
+        self.state.lock().is_read_only()
     }
 
     /// The version of the last commit; -1 before one and after a read-only one.

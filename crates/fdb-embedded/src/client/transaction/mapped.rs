@@ -35,9 +35,9 @@ impl Transaction {
             if snapshot || state.options.ryw_disabled {
                 return Err(Code::UNSUPPORTED_OPERATION);
             }
-            let result = state.look(&own.database, true, |merged| {
-                mapped::run(&read, &mapper, &Merged { writes: None, ..*merged }, max)
-            })?;
+            let run =
+                |merged: &Merged<'_>| mapped::run(&read, &mapper, &Merged { writes: None, ..*merged }, max);
+            let result = state.look(&own.database, true, run, |result| Some(result.byte_len()))?;
             if result.conflicts.iter().any(|(begin, end)| state.writes.touches(begin, end)) {
                 return Err(Code::MAPPED_RANGE_READS_WRITES);
             }

@@ -9,6 +9,7 @@
 //! | `special` | special keys |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
+//! | `cost` | get_total_cost |
 //! | `pending` | reads whose data is still to arrive |
 //! | `ahead` | reads whose version is still to come |
 //! | `retry` | on_error, reset, cancel, timeouts |
@@ -18,6 +19,7 @@
 
 mod ahead;
 mod commit;
+mod cost;
 mod mapped;
 mod pending;
 mod reads;
@@ -118,6 +120,10 @@ struct State {
     /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
     /// is put together.
     plain_size: i64,
+    /// What reads have cost, bytes in whole pages.
+    read_cost: usize,
+    /// What has been written is on its way to the commit, and costs as well.
+    has_sent_writes: bool,
     watches: Vec<PendingWatch>,
     stamps: Vec<Arc<Future>>,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
@@ -155,6 +161,8 @@ impl State {
             sent: Sent::default(),
             size: 0,
             plain_size: 0,
+            read_cost: 0,
+            has_sent_writes: false,
             watches: Vec::new(),
             stamps: Vec::new(),
             outstanding: Vec::new(),
@@ -244,12 +252,14 @@ impl State {
     }
 
     /// Runs `read` over what reads see: everything, or with `snapshot` perhaps without the transaction's own writes. A
-    /// read that does not have to look at the database leaves the read version open.
+    /// read that does not have to look at the database leaves the read version open; of another `bytes` says how much it
+    /// has found, if that counts.
     fn look<T>(
         &mut self,
         database: &Database,
         snapshot: bool,
         read: impl FnOnce(&Merged<'_>) -> Result<T>,
+        bytes: impl FnOnce(&T) -> Option<usize>,
     ) -> Result<T> {
         let view = self.obtain(database);
         let own = self.sees_own(snapshot);
@@ -267,6 +277,11 @@ impl State {
         {
             self.view.get_or_insert(view);
             self.has_read |= result.is_ok();
+        }
+        if looked.get()
+            && let Some(bytes) = result.as_ref().ok().and_then(bytes)
+        {
+            self.count_read(bytes);
         }
         result
     }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::pending::Sees;
 use super::{METADATA_VERSION, Transaction};
-use crate::client::range::{Limits, RangeRead};
+use crate::client::merged::Merged;
+use crate::client::range::{Found, Limits, ROW_OVERHEAD, RangeRead};
 use crate::client::selector::Selector;
 use crate::client::special_keys;
 use crate::error::{Code, Result};
@@ -45,7 +46,8 @@ impl Transaction {
                 return Ok(Output::Value(None));
             }
             let bypass = state.options.bypass_unreadable;
-            let value = state.look(&own.database, snapshot, |merged| merged.get(key, bypass));
+            let found = |value: &Option<Bytes>| Some(row_len(key, value.as_ref()));
+            let value = state.look(&own.database, snapshot, |merged| merged.get(key, bypass), found);
             let value = value.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 state.add_key_read(key);
@@ -60,7 +62,10 @@ impl Transaction {
         self.answer(Sees::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&selector, max)?;
-            let resolved = state.look(&own.database, snapshot, |merged| selector.resolve(merged, max));
+            let resolve = |merged: &Merged<'_>| selector.resolve(merged, max);
+            let is_plain = state.options.ryw_disabled;
+            let found = |key: &Vec<u8>| (!is_plain).then(|| key.len() + ROW_OVERHEAD);
+            let resolved = state.look(&own.database, snapshot, resolve, found);
             let resolved = resolved.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 state.add_read_conflict(selector.conflict_range(&resolved));
@@ -88,7 +93,8 @@ impl Transaction {
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
             }
-            let found = state.look(&own.database, snapshot, |merged| read.run(merged, max));
+            let bytes = |found: &Found| Some(found.rows.byte_len() + found.rows.len() * ROW_OVERHEAD);
+            let found = state.look(&own.database, snapshot, |merged| read.run(merged, max), bytes);
             let found = found.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 let is_plain = state.options.ryw_disabled;
@@ -127,6 +133,11 @@ impl Transaction {
         let state = self.state.lock();
         Future::ready(state.check_deferred().map(|()| Output::Int64(state.size)))
     }
+}
+
+/// Bytes of one row that was read, or of the question for one that is not there.
+pub(super) fn row_len(key: &[u8], value: Option<&Bytes>) -> usize {
+    key.len() + value.map_or(0, Bytes::len)
 }
 
 /// A selector may start from `max` itself.

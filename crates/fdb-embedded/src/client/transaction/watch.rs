@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::pending::{Outcome, Sees};
+use super::reads::row_len;
 use super::{METADATA_VERSION, State, Transaction};
 use crate::client::merged::Merged;
 use crate::error::{Code, Result};
@@ -115,8 +116,9 @@ impl Transaction {
         }
         let bypass = state.options.bypass_unreadable;
         // The engine will compare it with what is stored, and what is made up is not.
-        let value =
-            state.look(&self.database, false, |merged| Merged { epoch: None, ..*merged }.get(key, bypass))?;
+        let get = |merged: &Merged<'_>| Merged { epoch: None, ..*merged }.get(key, bypass);
+        let found = |value: &Option<Bytes>| Some(row_len(key, value.as_ref()));
+        let value = state.look(&self.database, false, get, found)?;
         state.add_key_read(key);
         Ok(value)
     }
