@@ -1,10 +1,15 @@
 //! Several processes on one embedded directory: whoever comes first hosts it, and anybody may go.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
+    process::Stdio,
+    time::Instant,
+};
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, kvqueue, run, run_with_input};
+use crate::support::{Background, Database, PATIENCE, kvqueue, run, run_with_input};
 
 /// Items that a daemon of these tests takes at once, with its one consumer.
 const TAKE: usize = 10;
@@ -21,13 +26,48 @@ fn lines(numbers: std::ops::Range<u32>) -> String {
     numbers.map(|n| format!("{n}\n")).collect()
 }
 
+/// Waits until the daemons have taken everything.
+fn wait_until_empty(db: &Database) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let left = run(db, &["len", "q"]).ok();
+        if left == "0\n" {
+            return;
+        }
+        assert!(Instant::now() < deadline, "never empty: {left}");
+    }
+}
+
+/// Pushes numbers, and does something when a part of them has been acknowledged and a part not yet been read.
+fn push_and_amidst(db: &Database, numbers: std::ops::Range<u32>, amidst: impl FnOnce()) {
+    let half = numbers.start.midpoint(numbers.end);
+    let mut push = kvqueue(db, &["push", "q", "--lines", "-", "-v"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = push.stdin.take().unwrap();
+    stdin.write_all(lines(numbers.start..half).as_bytes()).unwrap();
+    let mut said = BufReader::new(push.stderr.take().unwrap()).lines().map_while(Result::ok);
+    assert!(said.any(|line| line.starts_with("acknowledged ")), "it ended early");
+    amidst();
+    std::thread::scope(|scope| {
+        // What it says has to be read for it to go on.
+        scope.spawn(|| said.for_each(drop));
+        stdin.write_all(lines(half..numbers.end).as_bytes()).unwrap();
+        drop(stdin);
+    });
+    assert!(push.wait().unwrap().success());
+}
+
 #[test]
 fn commands_work_while_a_daemon_runs() {
     let db = Database::embedded();
     let daemon = daemon(&db);
     let pushed = run_with_input(&db, &["push", "q", "--lines", "-"], lines(0..1_000));
     assert_eq!(pushed.code, Some(0), "{pushed:?}");
-    while run(&db, &["len", "q"]).ok() != "0\n" {}
+    wait_until_empty(&db);
     run(&db, &["push", "other", "kept"]).ok();
     assert_eq!(run(&db, &["list"]).ok(), "other\nq\n");
     daemon.signal(Signal::TERM);
@@ -40,17 +80,9 @@ fn daemons_and_producers_go_on_when_the_one_that_hosts_is_killed() {
     let db = Database::embedded();
     let first = daemon(&db);
     let second = daemon(&db);
-    let pushing = |numbers| run_with_input(&db, &["push", "q", "--lines", "-"], lines(numbers));
-    std::thread::scope(|scope| {
-        // Retried by the push itself, wherever in it the host dies.
-        let producer = scope.spawn(|| pushing(0..20_000));
-        std::thread::sleep(std::time::Duration::from_millis(150));
-        first.signal(Signal::KILL);
-        let pushed = producer.join().unwrap();
-        assert_eq!(pushed.code, Some(0), "{pushed:?}");
-    });
-    assert_eq!(pushing(20_000..20_100).code, Some(0));
-    while run(&db, &["len", "q"]).ok() != "0\n" {}
+    push_and_amidst(&db, 0..20_000, || first.signal(Signal::KILL));
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], lines(20_000..20_100)).code, Some(0));
+    wait_until_empty(&db);
     second.signal(Signal::TERM);
     let (first, second) = (first.end(), second.end());
     assert_eq!(second.code, Some(0), "{second:?}");

@@ -1,6 +1,7 @@
 """The database that these programs run on, opened with FoundationDB's own Python binding.
 
-FDB_CLUSTER_FILE names it: embedded:DIR, or the cluster file of a cluster. Each program keeps to a prefix of its own.
+FDB_CLUSTER_FILE names it, as FoundationDB's default cluster file: embedded:DIR, or the cluster file of a cluster. Each
+program keeps to a prefix of its own.
 """
 
 import os
@@ -9,7 +10,9 @@ import unittest
 import fdb
 
 fdb.api_version(730)
-DATABASE = fdb.open(os.environ["FDB_CLUSTER_FILE"])
+if "FDB_CLUSTER_FILE" not in os.environ:
+    raise SystemExit("FDB_CLUSTER_FILE has to name the database: embedded:DIR, or a cluster file")
+DATABASE = fdb.open()
 # A test that hangs fails instead.
 DATABASE.options.set_transaction_timeout(20_000)
 

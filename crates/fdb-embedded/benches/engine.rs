@@ -6,8 +6,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+mod disk;
+
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -65,7 +66,11 @@ struct Costs {
 
 impl Round {
     fn measure(place: &Path, own: &Arc<Database>, hosted: &Arc<Database>) -> Round {
-        Round { flushes: flushes(place), own: Costs::measure(own), hosted: Costs::measure(hosted) }
+        Round {
+            flushes: disk::flushes_per_second(place, FLUSHES),
+            own: Costs::measure(own),
+            hosted: Costs::measure(hosted),
+        }
     }
 }
 
@@ -128,16 +133,6 @@ fn fill(db: &Database) {
 
 fn row(n: usize) -> Vec<u8> {
     format!("row/{n:08}").into_bytes()
-}
-
-fn flushes(place: &Path) -> f64 {
-    let mut file: File = OpenOptions::new().create(true).append(true).open(place.join("flushes")).unwrap();
-    let start = Instant::now();
-    for _ in 0..FLUSHES {
-        file.write_all(&[1; 512]).unwrap();
-        file.sync_data().unwrap();
-    }
-    f64::from(FLUSHES) / start.elapsed().as_secs_f64()
 }
 
 async fn commit(db: &Database, client: u32, n: u32) {

@@ -1,15 +1,16 @@
 //! Items through a queue: does the cost of one stay flat as the total and the backlog grow?
 //!
-//! `cargo bench -p fdb-embedded --bench queue_shape -- ITEMS BACKLOG [DIR]` fills a queue to BACKLOG items of 100
-//! bytes, then moves ITEMS through it: one durable commit puts 100 in at the tail, one takes 100 out at the head.
+//! `cargo bench -p fdb-embedded --bench queue_shape -- ITEMS BACKLOG [DIR]` fills a queue in DIR/db to BACKLOG items of
+//! 100 bytes, then moves ITEMS through it: one durable commit puts 100 in at the tail, one takes 100 out at the head.
 //! A line for each tenth, then file size, memory and the time to open the directory again, after a clean close and
 //! after a crash (a copy of the file while it was open). Beside it, on the same disk: how often a second an append
 //! of 512 bytes is flushed.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that fails should stop")]
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+mod disk;
+
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{Database, RangeOption};
 use futures::executor::block_on;
 
+const FLUSHES: u32 = 2_000;
 const BATCH: usize = 100;
 const VALUE: [u8; 100] = [b'v'; 100];
 /// The tuple prefix of the items of queue "q", as the queue layer writes it.
@@ -31,10 +33,12 @@ fn main() {
     let mut number = |default| arguments.next().map_or(default, |n| n.parse::<usize>().unwrap());
     let (items, backlog) = (number(200_000), number(10_000));
     let scratch = tempfile::tempdir().unwrap();
-    let dir = arguments.next().map_or_else(|| scratch.path().join("db"), PathBuf::from);
+    let place = arguments.next().map_or_else(|| scratch.path().to_owned(), PathBuf::from);
+    std::fs::create_dir_all(&place).unwrap();
+    let dir = place.join("db");
     let url = format!("embedded:{}", dir.display());
 
-    println!("fdatasync of a 512-byte append: {:.0}/s", flushes_per_second(scratch.path()));
+    println!("fdatasync of a 512-byte append: {:.0}/s", disk::flushes_per_second(&place, FLUSHES));
     let _network = Network::start().unwrap();
     let db = Database::from_path(&url).unwrap();
     println!("single-key commits, one client: {:.0}/s", single_commits(&db));
@@ -60,14 +64,13 @@ fn main() {
             resident_megabytes(),
         );
     }
-    let crashed = scratch.path().join("crashed");
-    std::fs::create_dir(&crashed).unwrap();
-    std::fs::copy(dir.join("data.redb"), crashed.join("data.redb")).unwrap();
+    let crashed = tempfile::tempdir_in(&place).unwrap();
+    std::fs::copy(dir.join("data.redb"), crashed.path().join("data.redb")).unwrap();
     let closing = Instant::now();
     drop(db);
     println!("close: {:?}", closing.elapsed());
     println!("open after a clean close: {:?}", open(&dir));
-    println!("open after a crash: {:?}", open(&crashed));
+    println!("open after a crash: {:?}", open(crashed.path()));
 }
 
 async fn push(db: &Database) {
@@ -114,16 +117,6 @@ fn single_commits(db: &Database) -> f64 {
         let tr = db.create_trx().unwrap();
         tr.set(b"single", &n.to_le_bytes());
         block_on(tr.commit()).unwrap();
-    }
-    f64::from(count) / start.elapsed().as_secs_f64()
-}
-
-fn flushes_per_second(dir: &Path) -> f64 {
-    let mut file = OpenOptions::new().create(true).append(true).open(dir.join("flushes")).unwrap();
-    let (count, start) = (2_000, Instant::now());
-    for _ in 0..count {
-        file.write_all(&[1; 512]).unwrap();
-        file.sync_data().unwrap();
     }
     f64::from(count) / start.elapsed().as_secs_f64()
 }

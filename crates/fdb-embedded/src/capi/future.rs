@@ -17,8 +17,9 @@ use crate::future::{Future, Output};
 
 /// What a future's handle points at: the future, and what its getters have handed out.
 pub(super) struct CFuture {
-    future: Arc<Future>,
+    /// Before the future, to be dropped before it: it points into the future's value.
     memory: Mutex<Memory>,
+    future: Arc<Future>,
 }
 
 /// What a future's getters have handed out.
@@ -104,16 +105,27 @@ pub unsafe extern "C" fn fdb_future_destroy(future: *mut FDBFuture) {
     }
 }
 
+/// Cancels a future that is pending.
+///
+/// # Safety
+/// The handle must be live.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fdb_future_cancel(future: *mut FDBFuture) {
+    // SAFETY: the caller's promise. Shared, because a callback may destroy the future before this has returned.
+    unsafe {
+        match handle::share::<CFuture, _>(future) {
+            Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
+            None => (real::library().futures.fdb_future_cancel)(future),
+        }
+    }
+}
+
 forwarded! {
     table RealFutures in futures; handle FDBFuture; object CFuture;
     also {
         fn fdb_future_destroy();
+        fn fdb_future_cancel();
         fn fdb_future_set_callback(FDBCallback, *mut c_void) -> fdb_error_t;
-    }
-
-    /// Cancels a future that is pending.
-    fn fdb_future_cancel(own) {
-        own.future.fail(Code::OPERATION_CANCELLED);
     }
 
     /// Gives back what a getter has handed out; when everything is given back the value is freed.

@@ -52,7 +52,7 @@ pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Obj
 /// names. The body runs for our own objects; any other handle goes to the real library with all arguments. What is
 /// under `also` is only declared: those functions are written out beside the macro.
 ///
-/// A function that API version 520 does not have yet says since when it is there: `[since 710] fn ...`. A real
+/// A function newer than API version 620 says since when it is there: `[since 710] fn ...`. A real
 /// library without it is used all the same, and the function then answers as [`Missing`](super::missing::Missing)
 /// says.
 macro_rules! forwarded {

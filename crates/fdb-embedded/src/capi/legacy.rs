@@ -9,7 +9,7 @@ use foundationdb_sys::{FDBCluster, FDBDatabase, FDBFuture, fdb_error_t};
 
 use super::future::{CFuture, MISMATCH, fdb_future_get_int64, give};
 use super::{bytes, handle, network, open};
-use crate::error::{Code, Result};
+use crate::error::Code;
 use crate::future::{Future, Output};
 
 /// What a cluster's handle points at.
@@ -25,20 +25,22 @@ fn only_before(version: c_int, function: &str) {
     }
 }
 
-/// Reads the cluster file's path of a future made here.
+/// The cluster file's path of a future made here.
 ///
 /// # Safety
 /// As for every function of the C API.
-unsafe fn cluster_file(
-    future: *mut FDBFuture,
-    read: impl FnOnce(Option<&CStr>) -> Result<()>,
-) -> fdb_error_t {
+unsafe fn cluster_file(future: *mut FDBFuture) -> Result<Option<CString>, fdb_error_t> {
     // SAFETY: the caller's promise.
-    let Some(own) = (unsafe { handle::borrow::<CFuture, _>(future) }) else { return MISMATCH.raw() };
-    own.read(|output, _| match output {
-        Output::ClusterFile(path) => read(path.as_deref()),
+    let own = unsafe { handle::borrow::<CFuture, _>(future) }.ok_or(MISMATCH.raw())?;
+    let mut path = None;
+    let read = own.read(|output, _| match output {
+        Output::ClusterFile(found) => {
+            path.clone_from(found);
+            Ok(())
+        }
         _ => Err(MISMATCH),
-    })
+    });
+    if read == 0 { Ok(path) } else { Err(read) }
 }
 
 /// A cluster future.
@@ -64,11 +66,13 @@ pub unsafe extern "C" fn fdb_future_get_cluster(
 ) -> fdb_error_t {
     only_before(610, "fdb_future_get_cluster");
     // SAFETY: the caller's promise.
-    unsafe {
-        cluster_file(future, |path| {
-            out.write(handle::give(CCluster { path: path.map(CStr::to_owned) }));
-            Ok(())
-        })
+    match unsafe { cluster_file(future) } {
+        Ok(path) => {
+            // SAFETY: the caller's promise.
+            unsafe { out.write(handle::give(CCluster { path })) };
+            0
+        }
+        Err(error) => error,
     }
 }
 
@@ -126,12 +130,13 @@ pub unsafe extern "C" fn fdb_future_get_database(
 ) -> fdb_error_t {
     only_before(610, "fdb_future_get_database");
     // SAFETY: the caller's promise.
-    unsafe {
-        cluster_file(future, |path| {
-            let database = open::by_path(path.map_or(std::ptr::null(), CStr::as_ptr))?;
-            out.write(database);
-            Ok(())
-        })
+    match unsafe { cluster_file(future) } {
+        // SAFETY: a string, and the caller's promise.
+        Ok(path) => unsafe {
+            let opened = open::by_path(path.as_deref().map_or(std::ptr::null(), CStr::as_ptr));
+            open::hand_out(opened, out)
+        },
+        Err(error) => error,
     }
 }
 

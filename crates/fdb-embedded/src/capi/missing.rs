@@ -2,7 +2,7 @@
 //!
 //! It may be older than this API version, or newer and have dropped a function. FoundationDB's multi-version client
 //! loads such a library too and answers a call of what it lacks with `unsupported_operation`; so does this one. What
-//! every supported API version has must be there, or the library is not loaded.
+//! version 6.2 has must be there, or the library is not loaded.
 
 use std::ffi::{c_double, c_int};
 

@@ -145,7 +145,7 @@ fn set_option(option: FDBNetworkOption, value: Option<&[u8]>) -> Result<()> {
     let code = c_int::try_from(option).map_err(|_| Code::INVALID_OPTION)?;
     network_options::check(code, value)?;
     let mut chosen = CHOSEN.lock();
-    // Loaded after this, it gets the option with the others.
+    // One that is loaded later gets the option with the others.
     if let Some(real) = real::loaded() {
         return real.set_network_option(code, value);
     }

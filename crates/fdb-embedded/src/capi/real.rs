@@ -43,6 +43,10 @@ pub(super) enum LoadError {
     Start { name: String, code: Code },
     #[error("cannot start a thread for FoundationDB's client library: {0}")]
     Thread(std::io::Error),
+    #[error(
+        "FoundationDB's client library cannot be started a second time in a process, and the first time: {0}"
+    )]
+    Before(String),
 }
 
 /// The opened shared object, before its functions have been found.
@@ -109,6 +113,8 @@ pub(super) struct Real {
 }
 
 static REAL: OnceLock<Real> = OnceLock::new();
+/// How the library's start failed. It keeps what it was told then, unloaded or not, and would say only that of a second start.
+static FAILED: OnceLock<String> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
 /// What was selected and set on our side before the real library was needed.
@@ -127,13 +133,20 @@ pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
     if let Some(real) = REAL.get() {
         return Ok(real);
     }
-    let real = start(settings)?;
+    if let Some(first) = FAILED.get() {
+        return Err(LoadError::Before(first.clone()));
+    }
+    let real = start(settings).inspect_err(|error| {
+        if matches!(error, LoadError::Start { .. } | LoadError::Thread(_)) {
+            FAILED.get_or_init(|| error.to_string());
+        }
+    })?;
     Ok(REAL.get_or_init(|| real))
 }
 
 fn start(settings: &Settings) -> Result<Real, LoadError> {
     let object = SharedObject::open()?;
-    // Everything is found before anything is started: from then on the library has to stay.
+    // Everything is found before anything is started: a library that lacks a function is let go again.
     let process = Process::load(&object)?;
     let real = Real {
         databases: RealDatabases::load(&object)?,

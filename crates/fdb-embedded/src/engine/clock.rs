@@ -9,7 +9,8 @@
 //! The *ceiling* is a durable upper bound of the versions handed out. A new process starts above it and above
 //! what its wall clock says, so versions never go back. A commit raises the ceiling in its own batch. Reading
 //! an idle database past the ceiling asks for an empty batch that raises it; until that is on disk, a few
-//! milliseconds, only the wall clock keeps the promise.
+//! milliseconds, only the wall clock keeps the promise. When no batch will reach the disk any more, versions stand still:
+//! nothing will change that a later one could tell.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -33,6 +34,7 @@ pub struct Clock {
     /// The version of the batch that is on its way to the disk.
     in_flight: Option<i64>,
     ceiling: i64,
+    is_stopped: bool,
 }
 
 impl Clock {
@@ -49,6 +51,7 @@ impl Clock {
             published: start_version,
             in_flight: None,
             ceiling: start_version,
+            is_stopped: false,
         }
     }
 
@@ -63,6 +66,7 @@ impl Clock {
     pub fn read_version(&mut self, now: Instant) -> i64 {
         let version = match self.in_flight {
             Some(in_flight) => in_flight - 1,
+            None if self.is_stopped => self.newest,
             None => self.at(now).max(self.newest),
         };
         self.newest = self.newest.max(version);
@@ -72,7 +76,7 @@ impl Clock {
     /// True when the versions handed out have passed the ceiling, so that an empty batch should raise it.
     #[must_use]
     pub fn wants_ceiling(&self) -> bool {
-        self.newest > self.ceiling && self.in_flight.is_none()
+        self.newest > self.ceiling && self.in_flight.is_none() && !self.is_stopped
     }
 
     /// Begins a batch: its version, and the ceiling that it has to make durable, if it has to.
@@ -96,6 +100,11 @@ impl Clock {
     /// Nothing of the batch was committed.
     pub fn abandon_batch(&mut self) {
         self.in_flight = None;
+    }
+
+    /// No batch will be durable any more, nor any ceiling: no version is handed out beyond those that have been.
+    pub fn stop(&mut self) {
+        self.is_stopped = true;
     }
 
     /// The newest version whose commits can be read.
@@ -125,6 +134,16 @@ mod tests {
         let later = clock.read_version(now + Duration::from_secs(1));
         assert!(later >= version);
         assert!(clock.begin_batch(now).0 > later, "even if the batch's time were earlier");
+    }
+
+    #[test]
+    fn a_clock_that_was_stopped_hands_out_nothing_new_and_asks_for_nothing() {
+        let (mut clock, now) = clock();
+        let later = now + Duration::from_secs(3600);
+        let last = clock.read_version(later);
+        clock.stop();
+        assert_eq!(clock.read_version(later + Duration::from_secs(60)), last);
+        assert!(!clock.wants_ceiling(), "nobody could raise it");
     }
 
     #[test]

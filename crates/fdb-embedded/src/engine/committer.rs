@@ -1,7 +1,7 @@
 //! The commit pipeline: one thread that turns waiting commits into durable batches.
 //!
 //! ```text
-//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> answer, fire watches
+//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> fire watches, answer
 //! ```
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
 //! flush.
@@ -12,9 +12,11 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::faults::Fault;
+use super::history::Layer;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::StorageError;
+use super::views::WINDOW;
 use super::{Shared, views};
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
@@ -60,7 +62,7 @@ pub type CommitResult = Result<Committed, CommitFailure>;
 pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
 impl Answer {
-    /// `waiting` is called once, on the committer's thread.
+    /// `waiting` is called once: on the committer's thread, or on that of whoever commits when no commits are taken any more.
     pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
         Answer(Some(Box::new(waiting)))
     }
@@ -140,8 +142,18 @@ const WORTH_SETTLING: u64 = 32 << 20;
 pub(super) struct Committer {
     shared: Arc<Shared>,
     resolver: Resolver,
-    /// Nothing has been committed since the file was last prepared for a kill.
-    is_settled: bool,
+    rest: Rest,
+}
+
+/// What has been done since the last batch, as nothing was committed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    /// Nothing yet.
+    No,
+    /// The file was prepared for a kill.
+    Settled,
+    /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
+    Forgotten,
 }
 
 /// Refuses what waits, and what comes, when the committer ends in a panic.
@@ -173,7 +185,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, is_settled: true }
+        Committer { shared, resolver, rest: Rest::Forgotten }
     }
 
     /// Works until the engine closes.
@@ -185,10 +197,10 @@ impl Committer {
     }
 
     /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
-    fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
+    pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
         let mut waiting = shared.waiting.lock();
-        if !self.is_settled {
+        if self.rest == Rest::No {
             let until = Instant::now() + LINGER;
             while waiting.is_idle() && Instant::now() < until {
                 MutexGuard::unlocked(&mut waiting, std::thread::yield_now);
@@ -211,13 +223,32 @@ impl Committer {
             if waiting.closing {
                 return None;
             }
-            if self.is_settled {
-                self.shared.work.wait(&mut waiting);
-            } else if self.shared.work.wait_for(&mut waiting, IDLE).timed_out() {
-                self.is_settled = true;
-                MutexGuard::unlocked(&mut waiting, || self.settle());
+            let pause = match self.rest {
+                Rest::No => IDLE,
+                Rest::Settled => WINDOW,
+                Rest::Forgotten => {
+                    self.shared.work.wait(&mut waiting);
+                    continue;
+                }
+            };
+            if self.shared.work.wait_for(&mut waiting, pause).timed_out() {
+                MutexGuard::unlocked(&mut waiting, || self.rest());
             }
         }
+    }
+
+    /// Does what is to be done next while nothing is committed.
+    fn rest(&mut self) {
+        self.rest = match self.rest {
+            Rest::No => {
+                self.settle();
+                Rest::Settled
+            }
+            Rest::Settled | Rest::Forgotten => {
+                self.shared.views.lock().forget(Instant::now());
+                Rest::Forgotten
+            }
+        };
     }
 
     /// Two flushes and some milliseconds now, for seconds when another process has to take over.
@@ -231,7 +262,13 @@ impl Committer {
         }
     }
 
-    fn commit(&mut self, requests: Vec<CommitRequest>) {
+    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
+        // Asked for here, because no batch need come of the requests: one of which none is accepted writes nothing.
+        if !self.shared.is_poisoned()
+            && let Some(failure) = self.shared.storage.health().failure()
+        {
+            self.shared.poison(failure);
+        }
         if self.shared.is_poisoned() {
             for request in requests {
                 request.answer.give(Err(Code::IO_ERROR.into()));
@@ -322,10 +359,11 @@ impl Committer {
         ceiling: Option<i64>,
         mutations: &[Mutation],
     ) -> Result<(), StorageError> {
-        self.is_settled = false;
+        self.rest = Rest::No;
         let storage = &self.shared.storage;
-        let changes = storage.apply(mutations, ceiling)?;
-        let state = views::Batch { snapshot: storage.snapshot()?, changes, written: storage.written() };
+        // Made before the lock of the views is taken, which every reader needs.
+        let layer = Layer::new(version, storage.apply(mutations, ceiling)?);
+        let state = views::Batch { snapshot: storage.snapshot()?, layer, written: storage.written() };
         self.shared.views.lock().publish(version, ceiling, state);
         self.fire_watches(mutations);
         Ok(())

@@ -64,6 +64,8 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
+    /// How many directories were made, this one and those above it.
+    made: usize,
     /// The lock goes with the file handle.
     _lock: File,
 }
@@ -78,6 +80,8 @@ impl Directory {
         if path.as_os_str().is_empty() {
             return Err(OpenError::NoDirectory);
         }
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && matches!(is_there(path), Ok(false));
+        let made = path.ancestors().take_while(is_missing).count();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
         let path = path.canonicalize().map_err(io(path))?;
         let lock_path = path.join("lock");
@@ -94,50 +98,67 @@ impl Directory {
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
         }
         write_holder(&mut lock).map_err(io(&lock_path))?;
-        Ok(Directory { path, _lock: lock })
+        Ok(Directory { path, made, _lock: lock })
     }
 
-    /// Opens the storage, and returns with it the version ceiling that it holds. A new file gets its name when it is
-    /// whole: one that a kill left half made is never taken for a database.
+    /// Opens the storage, and returns with it the version ceiling that it holds.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
         let file = self.data_file();
-        let unusable = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| OpenError::Storage { path, source }
-        };
-        if file.exists() {
-            return Storage::open(&file).map_err(unusable(&file));
+        if !is_there(&file).map_err(|source| OpenError::Io { path: file.clone(), source })? {
+            self.create_storage(&file)?;
         }
+        // A file whose name is lost with the power is lost, however often it was flushed itself. Whoever gave it the name
+        // may have been killed before this.
+        sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
+        Storage::open(&file).map_err(|source| OpenError::Storage { path: file, source })
+    }
+
+    /// Makes an empty file. It gets its name when it is whole, and the names that lead to it are durable: one that a kill
+    /// left half made is never taken for a database.
+    fn create_storage(&self, file: &Path) -> Result<(), OpenError> {
         let half_made = file.with_extension("new");
         let io = |source| OpenError::Io { path: half_made.clone(), source };
         match std::fs::remove_file(&half_made) {
             Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(source)),
             _ => {}
         }
-        drop(Storage::create(&half_made).map_err(unusable(&half_made))?);
-        std::fs::rename(&half_made, &file).map_err(io)?;
-        self.make_durable()?;
-        Storage::open(&file).map_err(unusable(&file))
+        let created = Storage::create(&half_made);
+        drop(created.map_err(|source| OpenError::Storage { path: half_made.clone(), source })?);
+        for above in self.above() {
+            match sync(above) {
+                // One that may be passed through but not opened is not ours to look after.
+                Err(source) if source.kind() != ErrorKind::PermissionDenied => {
+                    return Err(OpenError::Io { path: above.to_path_buf(), source });
+                }
+                _ => {}
+            }
+        }
+        std::fs::rename(&half_made, file).map_err(io)
     }
 
-    /// Makes the directory's entries durable, and its own entry in its parent: a file whose name is lost with the power
-    /// is lost, however often it was flushed itself.
-    fn make_durable(&self) -> Result<(), OpenError> {
-        let sync = |path: &Path| File::open(path).and_then(|directory| directory.sync_all());
-        sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
-        match self.path.parent().map(|parent| (parent, sync(parent))) {
-            // A parent that may be passed through but not opened is not ours to look after.
-            Some((parent, Err(source))) if source.kind() != ErrorKind::PermissionDenied => {
-                Err(OpenError::Io { path: parent.to_path_buf(), source })
-            }
-            _ => Ok(()),
-        }
+    /// The directories whose entries may not be durable yet: the parent, and above it up to the first that was there
+    /// before.
+    fn above(&self) -> impl Iterator<Item = &Path> {
+        self.path.ancestors().skip(1).take(self.made.max(1))
     }
 
     /// The file of the keys.
     #[must_use]
     pub fn data_file(&self) -> PathBuf {
         self.path.join(DATA_FILE)
+    }
+}
+
+fn sync(directory: &Path) -> std::io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Is there anything by this name? Also when it cannot be used, as a link that leads nowhere: nothing may take its place.
+pub fn is_there(file: &Path) -> std::io::Result<bool> {
+    match file.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -202,6 +223,24 @@ mod tests {
     }
 
     #[test]
+    fn all_names_that_lead_to_a_new_database_are_made_durable() {
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().canonicalize().unwrap();
+        let above = |held: &Directory| held.above().map(Path::to_path_buf).collect::<Vec<_>>();
+        let path = there.join("a/b/c");
+        let held = Directory::hold(&path).unwrap();
+        assert_eq!(above(&held), [there.join("a/b"), there.join("a"), there.clone()]);
+        held.open_storage().unwrap();
+        drop(held);
+        assert_eq!(above(&Directory::hold(&path).unwrap()), [there.join("a/b")]);
+        // Names are those of where it lies, however it was reached.
+        std::os::unix::fs::symlink(there.join("a"), there.join("link")).unwrap();
+        let held = Directory::hold(&there.join("link/d")).unwrap();
+        assert_eq!(above(&held), [there.join("a")]);
+        held.open_storage().unwrap();
+    }
+
+    #[test]
     fn a_file_that_was_half_made_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
         let held = Directory::hold(dir.path()).unwrap();
@@ -210,6 +249,16 @@ mod tests {
         let (_storage, ceiling) = held.open_storage().unwrap();
         assert_eq!(ceiling, 0);
         assert!(held.data_file().exists() && !half_made.exists());
+    }
+
+    #[test]
+    fn no_database_is_made_in_the_place_of_a_link_that_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join(DATA_FILE);
+        std::os::unix::fs::symlink(dir.path().join("not mounted"), &link).unwrap();
+        let error = Directory::hold(dir.path()).unwrap().open_storage().unwrap_err().to_string();
+        assert!(error.contains(&link.display().to_string()), "{error}");
+        assert!(link.symlink_metadata().unwrap().is_symlink());
     }
 
     #[test]

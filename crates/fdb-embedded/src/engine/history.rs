@@ -31,6 +31,11 @@ impl Entry {
     }
 }
 
+/// Bytes that changes take.
+fn memory(bytes: &[u8], entries: &[Entry]) -> usize {
+    bytes.len() + size_of_val(entries)
+}
+
 /// What a batch changes, noted while it is applied.
 #[derive(Debug, Default)]
 pub struct Changes {
@@ -42,9 +47,14 @@ pub struct Changes {
 impl Changes {
     /// `key` is about to change, or has just changed, from `old`.
     pub fn note(&mut self, key: &[u8], old: Option<&[u8]>) {
-        let value_len = old.map_or(0, <[u8]>::len);
-        self.is_too_much |= self.bytes.len() + key.len() + value_len > MAX_HISTORY_BYTES;
-        if self.is_too_much {
+        // Only what a key held before the batch counts, however often it changes: in a row, as a rule.
+        let is_noted = self.entries.last().is_some_and(|last| last.key(&self.bytes) == key);
+        if self.is_too_much || is_noted {
+            return;
+        }
+        let added = size_of::<Entry>() + key.len() + old.map_or(0, <[u8]>::len);
+        if memory(&self.bytes, &self.entries) + added > MAX_HISTORY_BYTES {
+            *self = Changes { is_too_much: true, ..Changes::default() };
             return;
         }
         let narrow = |n: usize| u32::try_from(n).expect("MAX_HISTORY_BYTES is below 4 GiB");
@@ -64,18 +74,22 @@ pub struct Layer {
 }
 
 impl Layer {
-    fn new(version: i64, changes: Changes) -> Layer {
-        let Changes { mut bytes, mut entries, .. } = changes;
+    /// What the batch of `version` changed; `None` if that is too much to keep. Sorts it, so not where others wait.
+    pub fn new(version: i64, changes: Changes) -> Option<Layer> {
+        let Changes { mut bytes, mut entries, is_too_much } = changes;
+        if is_too_much {
+            return None;
+        }
         entries.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
         // The first note of a key is what it held before the batch; the sort keeps their order.
         entries.dedup_by(|later, first| later.key(&bytes) == first.key(&bytes));
         bytes.shrink_to_fit();
         entries.shrink_to_fit();
-        Layer { version, bytes, entries }
+        Some(Layer { version, bytes, entries })
     }
 
     fn len(&self) -> usize {
-        size_of::<Layer>() + self.bytes.len() + size_of::<Entry>() * self.entries.len()
+        size_of::<Layer>() + memory(&self.bytes, &self.entries)
     }
 
     /// What `key` held before, if the batch changed it.
@@ -93,7 +107,7 @@ impl Layer {
 }
 
 /// The layers after some version, oldest first: what to see in front of a newer state.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Past {
     layers: Vec<Arc<Layer>>,
 }
@@ -124,27 +138,41 @@ impl Past {
 pub struct History {
     layers: VecDeque<Arc<Layer>>,
     /// Versions below this one cannot be made from the layers.
-    reaches: i64,
+    oldest: i64,
     bytes: usize,
 }
 
 impl History {
     /// Begins at `version`.
     pub fn new(version: i64) -> History {
-        History { layers: VecDeque::new(), reaches: version, bytes: 0 }
+        History { layers: VecDeque::new(), oldest: version, bytes: 0 }
     }
 
-    /// The batch of `version` is durable. Layers up to version `expired` are not needed any more.
-    pub fn push(&mut self, version: i64, changes: Changes, expired: i64) {
+    /// The batch of `version` is durable, and `layer` what it changed. Layers up to version `expired` are not needed any
+    /// more.
+    pub fn push(&mut self, version: i64, layer: Option<Layer>, expired: i64) {
         let mut limit = MAX_HISTORY_BYTES;
-        if changes.is_too_much {
-            self.reaches = version;
-            limit = 0;
-        } else if !changes.entries.is_empty() {
-            let layer = Layer::new(version, changes);
-            self.bytes += layer.len();
-            self.layers.push_back(Arc::new(layer));
+        match layer {
+            None => {
+                self.oldest = version;
+                limit = 0;
+            }
+            Some(layer) if layer.entries.is_empty() => {}
+            Some(layer) => {
+                self.bytes += layer.len();
+                self.layers.push_back(Arc::new(layer));
+            }
         }
+        self.trim(limit, expired);
+    }
+
+    /// Forgets layers up to version `expired` although there is no new batch.
+    pub fn forget(&mut self, expired: i64) {
+        self.trim(MAX_HISTORY_BYTES, expired);
+        self.layers.shrink_to_fit();
+    }
+
+    fn trim(&mut self, limit: usize, expired: i64) {
         while self.layers.front().is_some_and(|oldest| oldest.version <= expired || self.bytes > limit) {
             self.drop_oldest();
         }
@@ -153,13 +181,18 @@ impl History {
     fn drop_oldest(&mut self) {
         if let Some(oldest) = self.layers.pop_front() {
             self.bytes -= oldest.len();
-            self.reaches = self.reaches.max(oldest.version);
+            self.oldest = self.oldest.max(oldest.version);
         }
+    }
+
+    /// Is it known what was there at `version`?
+    pub fn reaches(&self, version: i64) -> bool {
+        version >= self.oldest
     }
 
     /// What to see at `version` in front of the newest state; `None` if that is not known any more.
     pub fn since(&self, version: i64) -> Option<Past> {
-        if version < self.reaches {
+        if !self.reaches(version) {
             return None;
         }
         let first = self.layers.partition_point(|layer| layer.version <= version);
@@ -173,19 +206,19 @@ impl History {
 mod tests {
     use super::*;
 
-    fn changes(notes: &[(&str, Option<&str>)]) -> Changes {
+    fn push(history: &mut History, version: i64, notes: &[(&str, Option<&str>)], expired: i64) {
         let mut changes = Changes::default();
         for (key, old) in notes {
             changes.note(key.as_bytes(), old.map(str::as_bytes));
         }
-        changes
+        history.push(version, Layer::new(version, changes), expired);
     }
 
     #[test]
     fn the_first_change_after_a_version_says_what_was_there() {
         let mut history = History::new(10);
-        history.push(20, changes(&[("b", None), ("a", Some("1")), ("a", Some("not this"))]), 0);
-        history.push(30, changes(&[("a", Some("2")), ("c", Some(""))]), 0);
+        push(&mut history, 20, &[("b", None), ("a", Some("1")), ("a", Some("not this"))], 0);
+        push(&mut history, 30, &[("a", Some("2")), ("c", Some(""))], 0);
         assert!(history.since(9).is_none());
         let past = history.since(19).unwrap();
         assert_eq!(past.get(b"a"), Some(Some(&b"1"[..])));
@@ -198,24 +231,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_batch_notes_is_bounded_and_a_key_counts_once_however_often_it_changes() {
+        let mut changes = Changes::default();
+        let value = vec![0; 100_000];
+        (0..2 * MAX_HISTORY_BYTES / value.len()).for_each(|_| changes.note(b"k", Some(&value)));
+        assert!(changes.bytes.len() < 2 * value.len());
+        // Keys of which the entries take most of the memory.
+        let keys = (0..u32::MAX).take_while(|n| {
+            assert!(memory(&changes.bytes, &changes.entries) <= MAX_HISTORY_BYTES);
+            changes.note(&n.to_be_bytes(), None);
+            !changes.is_too_much
+        });
+        assert!(keys.count() > MAX_HISTORY_BYTES / 17, "sixteen bytes each");
+        assert_eq!((changes.bytes.capacity(), changes.entries.capacity()), (0, 0));
+    }
+
+    #[test]
     fn what_is_too_old_or_too_much_is_forgotten() {
         let mut history = History::new(0);
         for version in 1..=5 {
-            history.push(version * 10, changes(&[("k", Some("v"))]), 20);
+            push(&mut history, version * 10, &[("k", Some("v"))], 20);
         }
         assert!(history.since(19).is_none());
         assert_eq!(history.since(20).unwrap().layers.len(), 3);
         let big = "x".repeat(MAX_HISTORY_BYTES / 4);
         for version in 6..=9 {
-            history.push(version * 10, changes(&[("k", Some(&big))]), 0);
+            push(&mut history, version * 10, &[("k", Some(&big))], 0);
         }
         assert!(history.bytes <= MAX_HISTORY_BYTES);
         assert!(history.since(59).is_none() && history.since(60).is_some());
-        history.push(
-            100,
-            changes(&[("a", Some(&big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))]),
-            0,
-        );
+        let all = [("a", Some(&*big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))];
+        push(&mut history, 100, &all, 0);
         assert!(history.since(99).is_none() && history.since(100).is_some(), "one batch that is too much");
         assert_eq!(history.bytes, 0);
     }

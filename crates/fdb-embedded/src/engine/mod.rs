@@ -47,7 +47,7 @@ use views::Views;
 use watches::Watches;
 
 use crate::error::{Code, Result};
-use crate::future::Future;
+use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
@@ -73,14 +73,16 @@ impl Shared {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// After a failed write nobody knows what is on the disk: take no further commits.
+    /// After a failed write nobody knows what is on the disk: take no further commits, and hand out no versions that no
+    /// ceiling on the disk covers.
     fn poison(&self, error: &dyn std::fmt::Display) {
         self.poisoned.store(true, Ordering::Release);
+        self.views.lock().clock().stop();
         self.watches.fail_all(Code::IO_ERROR);
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
-    /// A file that failed under a read is found out by an empty batch, which ends in [`Shared::poison`].
+    /// A file that has failed under a read is found out by the committer, which then poisons.
     fn wake_committer(shared: &Weak<Shared>) {
         if let Some(shared) = shared.upgrade() {
             shared.waiting.lock().raise_ceiling = true;
@@ -151,7 +153,7 @@ impl Engine {
         Ok(view.with_faults(&self.shared.faults))
     }
 
-    /// Queues a commit; its answer comes on the committer's thread.
+    /// Queues a commit; its answer comes on the committer's thread, or at once when no commits are taken any more.
     pub fn commit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
         if self.shared.is_poisoned() {
@@ -165,18 +167,24 @@ impl Engine {
 
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
-        self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
+        let seen = baseline.clone();
+        let id = self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
+        // Only then: what is published after this read, the committer compares with. The other watches of the key are
+        // none of this one's business, and may be of newer states.
         let view = self.shared.views.lock().read(Instant::now());
-        self.shared.watches.recheck(key, &view);
+        match view.get(key) {
+            Ok(value) if value == seen => {}
+            other => drop(future.complete(other.map(|_| Output::Void))),
+        }
         if self.shared.is_poisoned() {
             // Nothing will be published any more. Who poisons it ends the watches that were armed before.
             future.fail(Code::IO_ERROR);
         }
         let shared = Arc::downgrade(&self.shared);
-        let (key, weak) = (key.to_vec(), Arc::downgrade(future));
+        let key = key.to_vec();
         future.hook(Box::new(move || {
-            if let (Some(shared), Some(future)) = (shared.upgrade(), weak.upgrade()) {
-                shared.watches.forget(&key, &future);
+            if let Some(shared) = shared.upgrade() {
+                shared.watches.forget(&key, id);
             }
         }));
     }
@@ -244,10 +252,59 @@ mod tests {
         let before = watch();
         assert!(!before.is_ready());
         engine.shared.poison(&"a test says so");
+        let much_later = Instant::now() + Duration::from_secs(3600);
+        let version = engine.read().version;
+        assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");
         assert_eq!(answered(&engine), Err(Code::IO_ERROR.into()));
         for watch in [before, watch()] {
             assert_eq!(watch.result().err(), Some(Code::IO_ERROR), "no push will ever fire it");
         }
+    }
+
+    /// An engine and its committer, which works on the caller's thread, when it is told to.
+    fn by_hand(dir: &Path) -> (Engine, Committer) {
+        let mut engine = Engine::open(dir).unwrap();
+        engine.shared.waiting.lock().closing = true;
+        engine.shared.work.notify_one();
+        engine.committer.take().unwrap().join().unwrap();
+        engine.shared.waiting.lock().closing = false;
+        let resolver = Resolver::new(engine.read().version);
+        let committer = Committer::new(Arc::clone(&engine.shared), resolver);
+        (engine, committer)
+    }
+
+    #[test]
+    fn damage_that_a_read_meets_beside_commits_that_are_all_refused_ends_commits() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = by_hand(dir.path());
+        let (sender, receiver) = mpsc::channel();
+        let too_old = Answer::new(move |result| sender.send(result).unwrap());
+        engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
+        let _ = engine.shared.storage.health().damaged("a test says so");
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        assert!(receiver.recv().unwrap().is_err());
+        assert!(engine.shared.is_poisoned());
+    }
+
+    #[test]
+    fn a_watch_that_ends_as_it_is_armed_or_is_cancelled_leaves_the_others_of_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Engine::open(dir.path()).unwrap();
+        answered(&engine).unwrap();
+        let watch = |baseline: &'static [u8]| {
+            let future = Future::pending();
+            engine.arm(b"k", Some(Bytes::from_static(baseline)), &future);
+            future
+        };
+        let (kept, cancelled) = (watch(b"v"), watch(b"v"));
+        assert!(watch(b"another value").result().is_ok());
+        cancelled.fail(Code::OPERATION_CANCELLED);
+        // Whoever arms the next one cannot read the key.
+        engine.shared.views.lock().close();
+        assert_eq!(watch(b"v").result().err(), Some(Code::TRANSACTION_TOO_OLD));
+        assert!(!kept.is_ready());
+        assert_eq!(engine.shared.watches.count(b"k"), 1, "the one that is left");
     }
 
     #[test]

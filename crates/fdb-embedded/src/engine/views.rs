@@ -16,13 +16,14 @@ use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::Switch;
-use super::history::{Changes, History, Past};
+use super::history::{History, Layer, Past};
 use super::storage::Snapshot;
 use crate::error::{Code, Result};
 use crate::limits::{MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, Visit};
 
-const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
+/// How long a version can be read.
+pub const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
 
 /// The state after one batch.
 #[derive(Debug)]
@@ -53,8 +54,9 @@ impl Timeline {
 pub struct View {
     /// The version; a commit of this transaction conflicts with writes after it.
     pub version: i64,
-    published: Arc<Published>,
-    past: Past,
+    /// The state at the version. `None` where a batch has replaced it before: it is made anew for each read, so that a
+    /// view keeps nothing alive that the history has forgotten.
+    published: Option<Arc<Published>>,
     timeline: Arc<RwLock<Timeline>>,
     expires: Instant,
     faults: Option<Arc<Switch>>,
@@ -105,9 +107,9 @@ impl View {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;
-        let snapshot = self.published.snapshot.read().clone();
-        if let Some(snapshot) = snapshot {
-            return read(&snapshot, &self.past);
+        let own = self.published.as_ref().and_then(|published| published.snapshot.read().clone());
+        if let Some(snapshot) = own {
+            return read(&snapshot, &Past::default());
         }
         let (newest, past) = self.timeline.read().look_back(self.version)?;
         let snapshot = newest.snapshot.read().clone().ok_or(Code::TRANSACTION_TOO_OLD)?;
@@ -176,8 +178,8 @@ fn scan_merged(
 pub struct Batch {
     /// The state after it.
     pub snapshot: Snapshot,
-    /// What it changed.
-    pub changes: Changes,
+    /// What it changed, if that is not too much to keep.
+    pub layer: Option<Layer>,
     /// Bytes written to the file so far, in all.
     pub written: u64,
 }
@@ -209,7 +211,7 @@ impl Views {
     /// A new read version.
     pub fn read(&mut self, now: Instant) -> View {
         let version = self.clock.read_version(now);
-        self.view(version, Arc::clone(&self.newest), Past::default(), now + WINDOW)
+        self.view(version, Some(Arc::clone(&self.newest)), now + WINDOW)
     }
 
     /// The view at a version that the client chose: `TRANSACTION_TOO_OLD` when its state is gone,
@@ -224,12 +226,15 @@ impl Views {
         if age > WINDOW {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
-        let (newest, past) = self.timeline.read().look_back(version)?;
-        Ok(self.view(version, newest, past, now + (WINDOW - age)))
+        let is_newest = version >= self.clock.published();
+        if !is_newest && !self.timeline.read().history.reaches(version) {
+            return Err(Code::TRANSACTION_TOO_OLD);
+        }
+        Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (WINDOW - age)))
     }
 
-    fn view(&self, version: i64, published: Arc<Published>, past: Past, expires: Instant) -> View {
-        View { version, published, past, timeline: Arc::clone(&self.timeline), expires, faults: None }
+    fn view(&self, version: i64, published: Option<Arc<Published>>, expires: Instant) -> View {
+        View { version, published, timeline: Arc::clone(&self.timeline), expires, faults: None }
     }
 
     /// A batch is durable: its state is what is read from now on.
@@ -240,11 +245,17 @@ impl Views {
         self.replaced.push_back((version, Arc::downgrade(&old)));
         {
             let mut timeline = self.timeline.write();
-            timeline.history.push(version, batch.changes, version - VERSION_WINDOW);
+            timeline.history.push(version, batch.layer, version - VERSION_WINDOW);
             timeline.newest = new;
         }
         drop(old);
         self.let_go(version, batch.written);
+    }
+
+    /// Forgets the changes that nobody may read any more, when no batches come that would.
+    pub fn forget(&mut self, now: Instant) {
+        let expired = self.clock.at(now) - VERSION_WINDOW;
+        self.timeline.write().history.forget(expired);
     }
 
     /// Ends all reads: the file is about to belong to another process.

@@ -1,8 +1,9 @@
 //! Watches that a commit has armed, waiting for their key to change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound::{Excluded, Included};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -20,35 +21,44 @@ struct Armed {
     future: Arc<Future>,
 }
 
+/// Names an armed watch of a key.
+pub type WatchId = u64;
+
 /// All armed watches of a database directory, by key.
 #[derive(Debug, Default)]
 pub struct Watches {
-    by_key: Mutex<BTreeMap<Vec<u8>, Vec<Armed>>>,
+    by_key: Mutex<BTreeMap<Vec<u8>, HashMap<WatchId, Armed>>>,
+    sequence: AtomicU64,
 }
 
 impl Watches {
-    /// Registers a watch. The caller must `recheck` the key at a version read after this, because a change may have
-    /// been published before the watch was there to see it.
-    pub fn arm(&self, key: Vec<u8>, baseline: Option<Bytes>, future: Arc<Future>) {
-        self.by_key.lock().entry(key).or_default().push(Armed { baseline, future });
+    /// Registers a watch. The caller must then compare the baseline with the value at a version read after this,
+    /// because a change may have been published before the watch was there to see it.
+    pub fn arm(&self, key: Vec<u8>, baseline: Option<Bytes>, future: Arc<Future>) -> WatchId {
+        let id = self.sequence.fetch_add(1, Ordering::Relaxed);
+        self.by_key.lock().entry(key).or_default().insert(id, Armed { baseline, future });
+        id
     }
 
     /// Fires the watches of `key` whose value at `view` is not their baseline; fails all of them when the key
-    /// cannot be read.
+    /// cannot be read. The view has to be at the newest state, as a baseline may be.
     pub fn recheck(&self, key: &[u8], view: &View) {
-        let ended = {
+        // Before the lock: a read may have to wait for the disk.
+        let value = view.get(key);
+        let ended: Vec<Armed> = {
             let mut by_key = self.by_key.lock();
             let Some(armed) = by_key.get_mut(key) else { return };
-            let value = view.get(key);
-            let ended: Vec<Armed> = armed.extract_if(.., |one| value.as_ref() != Ok(&one.baseline)).collect();
+            let differs = |_: &WatchId, one: &mut Armed| value.as_ref() != Ok(&one.baseline);
+            let ended = armed.extract_if(differs).map(|(_, one)| one).collect();
             if armed.is_empty() {
                 by_key.remove(key);
             }
-            ended.into_iter().map(|one| (one.future, value.as_ref().err().copied())).collect::<Vec<_>>()
+            ended
         };
+        let error = value.err();
         // Outside the lock: completing a future runs the hook that forgets it.
-        for (future, error) in ended {
-            future.complete(error.map_or(Ok(Output::Void), Err));
+        for one in ended {
+            one.future.complete(error.map_or(Ok(Output::Void), Err));
         }
     }
 
@@ -79,19 +89,25 @@ impl Watches {
     /// Ends all watches with an error.
     pub fn fail_all(&self, code: Code) {
         let all = std::mem::take(&mut *self.by_key.lock());
-        for armed in all.into_values().flatten() {
+        for armed in all.into_values().flat_map(HashMap::into_values) {
             armed.future.fail(code);
         }
     }
 
     /// Forgets a watch whose future has ended by itself: cancelled or destroyed.
-    pub fn forget(&self, key: &[u8], future: &Arc<Future>) {
+    pub fn forget(&self, key: &[u8], id: WatchId) {
         let mut by_key = self.by_key.lock();
         if let Some(armed) = by_key.get_mut(key) {
-            armed.retain(|one| !Arc::ptr_eq(&one.future, future));
+            armed.remove(&id);
             if armed.is_empty() {
                 by_key.remove(key);
             }
         }
+    }
+
+    /// How many watches of `key` are armed.
+    #[cfg(test)]
+    pub fn count(&self, key: &[u8]) -> usize {
+        self.by_key.lock().get(key).map_or(0, HashMap::len)
     }
 }

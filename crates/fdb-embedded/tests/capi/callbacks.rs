@@ -80,6 +80,55 @@ fn a_destroyed_future_still_calls_back_once() {
     assert!(all.iter().all(|(_, error)| *error == 1101), "{all:?}");
 }
 
+unsafe extern "C" fn end_it(future: *mut FDBFuture, parameter: *mut c_void) {
+    // SAFETY: the parameter is the sender that the test leaked, given to this call alone; nobody uses the future any more.
+    unsafe {
+        let sender = Box::from_raw(parameter.cast::<mpsc::Sender<fdb_error_t>>());
+        let before = sys::fdb_future_get_error(future);
+        sys::fdb_future_cancel(future);
+        assert_eq!(sys::fdb_future_get_error(future), before, "it was ready");
+        sys::fdb_future_destroy(future);
+        sender.send(before).unwrap();
+    }
+}
+
+#[test]
+fn a_callback_may_cancel_and_destroy_its_own_future() {
+    let database = database();
+    let (sender, seen) = mpsc::channel();
+    let hand_over = |future: Future| {
+        let parameter = Box::into_raw(Box::new(sender.clone()));
+        let handle = future.0;
+        std::mem::forget(future);
+        // SAFETY: a live handle; the callback takes both over.
+        assert_eq!(unsafe { sys::fdb_future_set_callback(handle, Some(end_it), parameter.cast()) }, 0);
+        handle
+    };
+    let watch = || {
+        let transaction = database.transaction();
+        let watch = transaction.watch(b"capi/own");
+        assert_eq!(transaction.commit().wait(), 0);
+        watch
+    };
+    for round in 0..100 {
+        let read = database.read(b"capi/own");
+        assert_eq!(read.wait(), 0);
+        hand_over(read);
+        assert_eq!(seen.try_recv(), Ok(0), "at once, on this thread");
+
+        let cancelled = hand_over(watch());
+        // SAFETY: the callback that destroys it runs after this call has begun.
+        unsafe { sys::fdb_future_cancel(cancelled) };
+        assert_eq!(seen.recv(), Ok(1101));
+
+        hand_over(watch());
+        let write = database.transaction();
+        write.set(b"capi/own", format!("{round} {:?}", std::time::Instant::now()).as_bytes());
+        assert_eq!(write.commit().wait(), 0);
+        assert_eq!(seen.recv(), Ok(0));
+    }
+}
+
 unsafe extern "C" fn block_here(_future: *mut FDBFuture, parameter: *mut c_void) {
     // SAFETY: the pair that the test leaked.
     let (pending, sender) = *unsafe { Box::from_raw(parameter.cast::<(usize, mpsc::Sender<fdb_error_t>)>()) };

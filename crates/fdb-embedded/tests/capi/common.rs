@@ -42,7 +42,7 @@ pub(crate) fn database() -> Database {
     Database { handle: database.into_raw(), _directory: Some(directory) }
 }
 
-/// Runs the test on an embedded database only.
+/// Do the tests run on a cluster?
 pub(crate) fn on_cluster() -> bool {
     std::env::var_os(CLUSTER_VARIABLE).is_some()
 }

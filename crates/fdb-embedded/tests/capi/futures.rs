@@ -57,8 +57,7 @@ fn some_reads_are_pending_at_first_and_every_read_ends() {
     let database = database();
     let transaction = database.transaction();
     let reads: Vec<_> = (0..1000).map(|_| transaction.get(b"capi/many")).collect();
-    // Nothing waits for the network thread here, so some of the detours are seen before they end; if the machine is
-    // that slow, the loop sees them another time.
+    // One read of many takes a detour that begins when somebody looks: that look finds it pending.
     let mut pending = reads.iter().filter(|read| !read.is_ready()).count();
     for _ in 0..1000 {
         let read = transaction.get(b"capi/many");

@@ -303,7 +303,7 @@ async fn a_watch_fires_on_a_change_that_its_own_transaction_takes_back() {
     assert_eq!(soon(watch).await, Ok(()));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
     let scratch = scratch();
     for n in 0u8..40 {
@@ -318,7 +318,7 @@ async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
             put(&db, &rows).await;
         });
         // Any moment of the other commit will do: before, amidst, after.
-        tokio::time::sleep(Duration::from_micros(u64::from(n) * 100)).await;
+        std::thread::sleep(Duration::from_micros(u64::from(n) * 100));
         assert_eq!(commit(tr).await, Ok(()));
         assert_eq!(soon(watch).await, Ok(()), "round {n}");
         writing.await.unwrap();

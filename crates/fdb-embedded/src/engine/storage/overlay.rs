@@ -13,6 +13,8 @@ type Block = Box<[u8; PAGE as usize]>;
 #[derive(Debug)]
 struct State {
     len: u64,
+    /// So much of what is below is still to be seen: what was cut off once comes back as zeros.
+    below_len: u64,
     /// Blocks that were written, by number.
     written: BTreeMap<u64, Block>,
 }
@@ -21,7 +23,6 @@ struct State {
 #[derive(Debug)]
 pub struct Overlay<D> {
     below: D,
-    below_len: u64,
     state: Mutex<State>,
 }
 
@@ -29,13 +30,13 @@ impl<D: Disk> Overlay<D> {
     /// In front of `below`, which nobody else may write to meanwhile.
     pub fn new(below: D) -> io::Result<Overlay<D>> {
         let below_len = below.len()?;
-        let state = Mutex::new(State { len: below_len, written: BTreeMap::new() });
-        Ok(Overlay { below, below_len, state })
+        let state = Mutex::new(State { len: below_len, below_len, written: BTreeMap::new() });
+        Ok(Overlay { below, state })
     }
 
-    /// What is below; zeros beyond its end.
-    fn read_below(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let there = self.below_len.saturating_sub(offset).min(out.len() as u64);
+    /// What is below; zeros beyond its first `below_len` bytes.
+    fn read_below(&self, below_len: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let there = below_len.saturating_sub(offset).min(out.len() as u64);
         let (there, beyond) = out.split_at_mut(usize::try_from(there).expect("at most the buffer"));
         beyond.fill(0);
         if there.is_empty() { Ok(()) } else { self.below.read_at(offset, there) }
@@ -65,7 +66,7 @@ impl<D: Disk> Disk for Overlay<D> {
         if offset + out.len() as u64 > state.len {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.read_below(offset, out)?;
+        self.read_below(state.below_len, offset, out)?;
         for (number, within, part) in blocks(offset, out.len()) {
             if let Some(block) = state.written.get(&number) {
                 let len = part.len();
@@ -77,12 +78,13 @@ impl<D: Disk> Disk for Overlay<D> {
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         let mut state = self.state.lock();
+        let below_len = state.below_len;
         for (number, within, part) in blocks(offset, data.len()) {
             let block = match state.written.entry(number) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     let mut block: Block = Box::new([0; PAGE as usize]);
-                    self.read_below(number * PAGE, &mut block[..])?;
+                    self.read_below(below_len, number * PAGE, &mut block[..])?;
                     entry.insert(block)
                 }
             };
@@ -94,9 +96,10 @@ impl<D: Disk> Disk for Overlay<D> {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         let mut state = self.state.lock();
-        // What is cut off comes back as zeros.
-        for number in len.div_ceil(PAGE)..state.len.div_ceil(PAGE) {
-            state.written.insert(number, Box::new([0; PAGE as usize]));
+        state.below_len = state.below_len.min(len);
+        drop(state.written.split_off(&len.div_ceil(PAGE)));
+        if let Some(block) = state.written.get_mut(&(len / PAGE)) {
+            block[usize::try_from(len % PAGE).expect("less than a page")..].fill(0);
         }
         state.len = len;
         Ok(())
@@ -126,7 +129,7 @@ mod tests {
             let offset = draw(len);
             let size = draw(9_000.min(len - offset));
             if draw(20) == 0 {
-                let len = (draw(6) * 4096) as u64;
+                let len = (draw(6) * 4096 + draw(2) * draw(4095)) as u64;
                 overlay.set_len(len).unwrap();
                 plain.set_len(len).unwrap();
                 continue;
@@ -136,9 +139,11 @@ mod tests {
             plain.write_at(offset as u64, &data).unwrap();
             let mut all = vec![1; len];
             overlay.read_at(0, &mut all).unwrap();
-            assert_eq!(all, plain.bytes());
+            assert!(all == plain.bytes(), "they differ");
         }
         assert_eq!(below.bytes(), first);
         assert!(overlay.read_at(plain.len().unwrap(), &mut [0]).is_err());
+        overlay.set_len(0).unwrap();
+        assert!(overlay.state.lock().written.is_empty(), "nothing is kept of what was cut off");
     }
 }

@@ -21,7 +21,7 @@ use super::StorageError;
 use super::disk::Disk;
 use super::health::{Failure, Health};
 use super::layout::{PAGE, logical_len, physical_len, place, runs};
-use super::sums::{Sums, sum};
+use super::sums::{Sum, Sums, sum};
 use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
 use super::trust::Trust;
 
@@ -100,15 +100,14 @@ impl Pages {
     /// Reads `pages`, which are one piece of the file, and verifies each.
     fn read_run(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
         self.disk.read_at(place(pages.start), out).map_err(|source| self.unreadable(&pages, &source))?;
-        let found: Vec<_> =
-            pages.clone().zip(out.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes)).collect();
+        let found = sums_of(&pages, out);
         let wrong = self
             .sums
             .with(&*self.disk, pages.clone(), |sums| sums.iter().zip(&found).position(|(a, b)| a != b))
             .map_err(|source| self.unreadable(&pages, &source))?;
         let Some(wrong) = wrong else { return Ok(()) };
         if self.trust.is_judged_by_redb() {
-            return self.sums.set(&*self.disk, pages.start, found.into_iter());
+            return self.sums.set(&*self.disk, pages.start, &found);
         }
         let page = pages.start + wrong as u64;
         let at = place(page);
@@ -129,8 +128,7 @@ impl Pages {
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(place(pages.start), data)?;
         self.meter.written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        let sums = pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes));
-        self.sums.set(&*self.disk, pages.start, sums)
+        self.sums.set(&*self.disk, pages.start, &sums_of(pages, data))
     }
 
     fn write_header(&self, header: &[u8]) -> io::Result<()> {
@@ -170,6 +168,11 @@ impl Pages {
         self.meter.len.store(physical, Ordering::Relaxed);
         Ok(())
     }
+}
+
+/// The checksums of `pages`, which hold `data`. Computed before the lock of the table is taken.
+fn sums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Sum> {
+    pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes)).collect()
 }
 
 /// The failure that `error` comes from.

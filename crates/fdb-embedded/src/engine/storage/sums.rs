@@ -32,6 +32,12 @@ impl Group {
         let (first, last) = self.changed.unwrap_or((index, index));
         self.changed = Some((first.min(index), last.max(index)));
     }
+
+    /// A part of group `number` as it lies in the file, and where.
+    fn piece(&self, number: usize, part: RangeInclusive<usize>) -> (u64, Vec<u8>) {
+        let place = sums_place(number) + 8 * *part.start() as u64;
+        (place, self.sums[part].iter().flat_map(|sum| sum.to_le_bytes()).collect())
+    }
 }
 
 #[derive(Debug, Default)]
@@ -67,13 +73,13 @@ impl Sums {
     }
 
     /// Notes the checksums of the pages from `first` on, which are of one group.
-    pub fn set(&self, disk: &dyn Disk, first: u64, sums: impl Iterator<Item = Sum>) -> io::Result<()> {
+    pub fn set(&self, disk: &dyn Disk, first: u64, sums: &[Sum]) -> io::Result<()> {
         let (group, mut index) = group_of(first);
         let mut table = self.table.write();
         let loaded = table.load(disk, group)?;
         let was_changed = loaded.changed.is_some();
         for sum in sums {
-            loaded.set(index, sum);
+            loaded.set(index, *sum);
             index += 1;
         }
         if !was_changed {
@@ -82,17 +88,23 @@ impl Sums {
         Ok(())
     }
 
-    /// Writes what has changed to the file.
+    /// Writes what has changed to the file; it is there when this returns, to be flushed. Only the thread that writes
+    /// pages calls this, or two writes of one place could overtake each other. Reads go on meanwhile.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
+        self.take_changed().into_iter().try_for_each(|(place, bytes)| disk.write_at(place, &bytes))
+    }
+
+    fn take_changed(&self) -> Vec<(u64, Vec<u8>)> {
         let mut table = self.table.write();
         let Table { groups, changed } = &mut *table;
+        let mut pieces = Vec::with_capacity(changed.len());
         for number in changed.drain(..) {
             let Some(Some(group)) = groups.get_mut(number) else { continue };
             if let Some((first, last)) = group.changed.take() {
-                write_group(disk, number, group, first..=last)?;
+                pieces.push(group.piece(number, first..=last));
             }
         }
-        Ok(())
+        pieces
     }
 
     /// Forgets the pages from `end` on. What is left in their group is cleared in the file: if it grows again, the
@@ -109,7 +121,9 @@ impl Sums {
         }
         let cut = table.load(disk, group)?;
         cut.sums[index..].fill(UNWRITTEN);
-        write_group(disk, group, cut, index..=GROUP as usize - 1)
+        let (place, bytes) = cut.piece(group, index..=GROUP as usize - 1);
+        drop(table);
+        disk.write_at(place, &bytes)
     }
 }
 
@@ -132,15 +146,57 @@ impl Table {
     }
 }
 
-fn write_group(disk: &dyn Disk, number: usize, group: &Group, part: RangeInclusive<usize>) -> io::Result<()> {
-    let place = sums_place(number) + 8 * *part.start() as u64;
-    let bytes: Vec<u8> = group.sums[part].iter().flat_map(|sum| sum.to_le_bytes()).collect();
-    disk.write_at(place, &bytes)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::sum;
+    use std::sync::Arc;
+
+    use super::super::sim::SimDisk;
+    use super::*;
+
+    /// A disk that looks, whenever it is written to, whether reads could go on.
+    #[derive(Debug)]
+    struct Looking(Arc<Sums>, SimDisk);
+
+    impl Disk for Looking {
+        fn len(&self) -> io::Result<u64> {
+            self.1.len()
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.1.read_at(offset, out)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            assert!(self.0.table.try_read().is_some(), "a read would wait for this write");
+            self.1.write_at(offset, data)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.1.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.1.sync_data()
+        }
+    }
+
+    #[test]
+    fn checksums_are_written_beside_reads_and_read_back() {
+        let sums = Arc::new(Sums::default());
+        let file = SimDisk::new(vec![0; 600 * 4096]);
+        let disk = Looking(Arc::clone(&sums), file.clone());
+        sums.set(&disk, 3, &[31, 32, 33]).unwrap();
+        sums.set(&disk, 513, &[41, 42]).unwrap();
+        sums.write(&disk).unwrap();
+        let moments = file.moments();
+        sums.write(&disk).unwrap();
+        assert_eq!(file.moments(), moments, "nothing has changed");
+        sums.cut(&disk, 514).unwrap();
+        let again = Sums::default();
+        let read = |pages| again.with(&disk, pages, <[Sum]>::to_vec).unwrap();
+        assert_eq!(read(2..7), [0, 31, 32, 33, 0]);
+        assert_eq!(read(513..515), [41, 0]);
+    }
 
     #[test]
     fn the_same_bytes_have_another_checksum_in_another_place() {

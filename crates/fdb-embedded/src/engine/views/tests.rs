@@ -70,10 +70,10 @@ fn run(seed: u64) {
         now += Duration::from_micros(random.next() % 100_000);
         let (version, ceiling) = views.clock().begin_batch(now);
         let mutations: Vec<_> = (0..random.next() % 5).map(|_| mutation(&mut model, &mut random)).collect();
-        let changes = storage.apply(&mutations, ceiling).unwrap();
+        let layer = Layer::new(version, storage.apply(&mutations, ceiling).unwrap());
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        let batch = Batch { snapshot: storage.snapshot().unwrap(), changes, written };
+        let batch = Batch { snapshot: storage.snapshot().unwrap(), layer, written };
         views.publish(version, ceiling, batch);
         given.push((version, now, model.clone()));
         if random.next().is_multiple_of(2) {
@@ -121,10 +121,39 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        let changes = storage.apply(&[set], ceiling).unwrap();
+        let layer = Layer::new(version, storage.apply(&[set], ceiling).unwrap());
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), changes, written });
-        assert_eq!(view.published.snapshot.read().is_some(), round < 3, "round {round}");
+        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), layer, written });
+        let own = view.published.as_ref().unwrap();
+        assert_eq!(own.snapshot.read().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
     }
+}
+
+#[test]
+fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let now = Instant::now();
+    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
+    let first = views.read(now).version;
+    let publish = |views: &mut Views, is_too_much: bool| {
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
+        let layer = Layer::new(version, storage.apply(&[set], ceiling).unwrap());
+        let layer = layer.filter(|_| !is_too_much);
+        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), layer, written: 0 });
+        version
+    };
+    let second = publish(&mut views, false);
+    let (old, newest) = (views.at(first, now).unwrap(), views.at(second, now).unwrap());
+    assert_eq!(old.get(b"k").unwrap(), None);
+    publish(&mut views, true);
+    assert_eq!(old.get(b"k"), Err(Code::TRANSACTION_TOO_OLD));
+    assert!(newest.get(b"k").unwrap().is_some(), "it has a snapshot of its own");
+    let last = publish(&mut views, false);
+    assert!(views.at(last - 1, now).is_ok());
+    views.forget(now + WINDOW + WINDOW / 10);
+    assert_eq!(views.at(last - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
+    assert!(views.at(last, now).is_ok());
 }

@@ -87,11 +87,11 @@ impl Model {
             Call::OnError(code) => expect(seen, &reply(t.on_error(*code).map(|()| Reply::Void))),
             Call::ConflictingKeys => self.conflicting_keys(t, seen),
             Call::Reset => {
-                t.reset();
+                t.reset(self.strict);
                 expect(seen, &Seen::Nothing)
             }
             Call::Cancel => {
-                t.cancel();
+                t.cancel(self.strict);
                 expect(seen, &Seen::Nothing)
             }
             Call::TimeOut => {

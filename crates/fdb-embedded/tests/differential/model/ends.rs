@@ -22,12 +22,33 @@ impl Model {
             t.failed_read.map_or(Ok(()), Err)?;
             self.try_commit(t, seen, facts)
         });
+        if outcome.is_ok() && t.committed.is_some() {
+            self.check_version(t, facts)?;
+        }
+        expect(seen, &Seen::Reply(outcome.map_or_else(Reply::Error, |()| Reply::Void)))
+    }
+
+    /// A commit's version lies after those of the commits before it and of everybody who has read, and its stamp begins with it.
+    fn check_version(&self, t: &Transaction, facts: &Facts) -> Verdict {
         if let [.., before, last] = self.versions[..]
             && before >= last
         {
             return Err(format!("a committed version after {before}"));
         }
-        expect(seen, &Seen::Reply(outcome.map_or_else(Reply::Error, |()| Reply::Void)))
+        let readers = self.transactions.iter().chain([t]);
+        let readers = readers.filter(|reader| matches!(reader.version, Some(Chosen::At(_))));
+        let newest = readers.filter_map(|reader| reader.real_version).max();
+        if let Some(read) = newest
+            && read >= facts.committed
+        {
+            return Err(format!("a committed version after {read}, which was read at"));
+        }
+        if let Some(stamp) = &facts.stamp
+            && stamp[..8] != facts.committed.to_be_bytes()
+        {
+            return Err(format!("a stamp of {}, not {stamp:?}", facts.committed));
+        }
+        Ok(())
     }
 
     /// The read ranges that conflict, where the transaction wants to know them; unless it is not clear what it read.
@@ -114,13 +135,17 @@ impl Transaction {
         }
     }
 
-    /// By the client, not by a failure.
-    pub fn cancel(&mut self) {
+    /// By the client, not by a failure. The engine (`strict`) ends the watches at once.
+    pub fn cancel(&mut self, strict: bool) {
         let was_dead = self.dead.is_some();
         self.die(1025);
         for held in self.held.iter_mut().filter(|_| !was_dead) {
             if matches!(held, Held::Waiting { watch: Some(_) }) {
-                *held = Held::Cancelled { is_reset: false };
+                *held = if strict {
+                    Held::Ended(Reply::Error(1025))
+                } else {
+                    Held::Cancelled { is_reset: false }
+                };
             }
         }
     }
@@ -145,12 +170,11 @@ impl Transaction {
         Ok(())
     }
 
-    pub fn reset(&mut self) {
+    /// The engine (`strict`) shows the last conflict until the next.
+    pub fn reset(&mut self, strict: bool) {
         let recycled = self.recycled || self.committed.is_some();
-        self.restart(
-            Transaction { recycled, conflicting: None, ..Transaction::default() },
-            Options::default(),
-        );
+        let conflicting = self.conflicting.take().filter(|_| strict);
+        self.restart(Transaction { recycled, conflicting, ..Transaction::default() }, Options::default());
     }
 
     fn restart(&mut self, new: Transaction, options: Options) {

@@ -111,7 +111,7 @@ pub struct Model {
     transactions: Vec<Transaction>,
     /// The real database may do one thing or the other: nothing after it can be foretold.
     pub stopped: bool,
-    /// A read that bytes limit stops just where the engine stops it; a cluster may stop it earlier.
+    /// It is the engine: what FoundationDB leaves open, the engine does in one way.
     strict: bool,
 }
 
