@@ -139,6 +139,39 @@ impl IntoIterator for RangeSet {
     }
 }
 
+/// Ranges that are only to be shown, in one piece: copying many costs little.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackedRanges {
+    bytes: Vec<u8>,
+    /// For each range where its begin ends, and where its end does.
+    bounds: Vec<[usize; 2]>,
+}
+
+impl PackedRanges {
+    /// A copy of `ranges`.
+    #[must_use]
+    pub fn new(ranges: &[KeyRange]) -> PackedRanges {
+        let mut bytes = Vec::with_capacity(ranges.iter().map(|(begin, end)| begin.len() + end.len()).sum());
+        let mut bounds = Vec::with_capacity(ranges.len());
+        for (begin, end) in ranges {
+            bytes.extend_from_slice(begin);
+            let middle = bytes.len();
+            bytes.extend_from_slice(end);
+            bounds.push([middle, bytes.len()]);
+        }
+        PackedRanges { bytes, bounds }
+    }
+
+    /// The ranges, in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut at = 0;
+        self.bounds.iter().map(move |[middle, end]| {
+            let begin = std::mem::replace(&mut at, *end);
+            (&self.bytes[begin..*middle], &self.bytes[*middle..*end])
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,6 +179,17 @@ mod tests {
 
     fn ranges() -> impl Strategy<Value = Vec<(bool, u8, u8)>> {
         proptest::collection::vec((any::<bool>(), 0u8..40, 0u8..40), 0..24)
+    }
+
+    #[test]
+    fn packed_ranges_are_what_they_were() {
+        let ranges =
+            [(vec![], b"a".to_vec()), (b"b".to_vec(), b"b\0".to_vec()), (b"c".to_vec(), vec![0xff; 9])];
+        let shown = |packed: &PackedRanges| {
+            packed.iter().map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&PackedRanges::new(&ranges)), ranges);
+        assert_eq!(shown(&PackedRanges::default()), []);
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //! | `handle` | pointers that say which engine they belong to |
 //! | `open`, `cluster_file` | opening databases; what a path means |
 //! | `network`, `database`, `tenant`, `transaction`, `future`, `result` | the functions, by the object they act on |
-//! | `arrays`, `cost`, `yielding` | what futures and transactions need beside them |
+//! | `arrays`, `yielding` | what futures and transactions need beside them |
 //! | `granule` | the functions about blob granules, of all objects |
 //! | `legacy` | functions that left the API |
 //! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
@@ -21,7 +21,6 @@
 mod arrays;
 mod boot;
 mod cluster_file;
-mod cost;
 mod database;
 mod future;
 mod granule;

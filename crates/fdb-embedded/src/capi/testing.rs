@@ -228,6 +228,11 @@ impl Transaction {
         Future::new(unsafe { t::fdb_transaction_get_approximate_size(self.0) }, Kind::Int64)
     }
 
+    pub fn get_total_cost(&self) -> Future {
+        // SAFETY: as above.
+        Future::new(unsafe { t::fdb_transaction_get_total_cost(self.0) }, Kind::Int64)
+    }
+
     pub fn on_error(&self, code: i32) -> Future {
         // SAFETY: as above.
         Future::new(unsafe { t::fdb_transaction_on_error(self.0, code) }, Kind::Void)

@@ -8,7 +8,6 @@ use foundationdb_sys::{
     fdb_bool_t, fdb_error_t,
 };
 
-use super::cost::{Cost, Mutation};
 use super::future::give;
 use super::handle::{self, forwarded};
 use super::tenant::{self, UnknownTenant};
@@ -20,14 +19,13 @@ use crate::future::{Future, Output};
 /// What a transaction's handle points at.
 pub(super) struct CTransaction {
     transaction: Arc<Transaction>,
-    cost: Arc<Cost>,
     /// For a transaction made in a tenant, of which there are none.
     tenant: Option<UnknownTenant>,
 }
 
 impl CTransaction {
     pub(super) fn new(transaction: Arc<Transaction>) -> CTransaction {
-        CTransaction { transaction, cost: Arc::default(), tenant: None }
+        CTransaction { transaction, tenant: None }
     }
 
     /// A transaction that cannot touch data.
@@ -40,14 +38,7 @@ impl CTransaction {
         if let Some(tenant) = &self.tenant {
             return give(Future::ready(Err(tenant.read_error())));
         }
-        let future = call(&self.transaction);
-        if future.is_ready() {
-            self.cost.add_read(&future);
-        } else {
-            let (cost, read) = (Arc::clone(&self.cost), Arc::downgrade(&future));
-            future.hook(Box::new(move || read.upgrade().iter().for_each(|read| cost.add_read(read))));
-        }
-        yielding::give(future)
+        yielding::give(call(&self.transaction))
     }
 }
 
@@ -85,7 +76,6 @@ forwarded! {
 
     /// Makes the transaction as new.
     fn fdb_transaction_reset(own) {
-        own.cost.clear();
         own.reset();
     }
 
@@ -180,9 +170,7 @@ forwarded! {
     fn fdb_transaction_set(
         own, key: *const u8, key_length: c_int, value: *const u8, value_length: c_int,
     ) {
-        let (key, value) = (bytes(key, key_length), bytes(value, value_length));
-        own.cost.add_mutation(Mutation::Set { bytes: key.len() + value.len() });
-        own.set(key, value);
+        own.set(bytes(key, key_length), bytes(value, value_length));
     }
 
     /// Applies an atomic operation.
@@ -191,14 +179,11 @@ forwarded! {
         operation: FDBMutationType,
     ) {
         let code = c_int::try_from(operation).unwrap_or(-1);
-        let key = bytes(key, key_length);
-        own.cost.add_mutation(Mutation::Set { bytes: key.len() });
-        own.atomic_op(key, bytes(operand, operand_length), code);
+        own.atomic_op(bytes(key, key_length), bytes(operand, operand_length), code);
     }
 
     /// Clears a key.
     fn fdb_transaction_clear(own, key: *const u8, key_length: c_int) {
-        own.cost.add_mutation(Mutation::Clear);
         own.clear(bytes(key, key_length));
     }
 
@@ -206,7 +191,6 @@ forwarded! {
     fn fdb_transaction_clear_range(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
     ) {
-        own.cost.add_mutation(Mutation::Clear);
         own.clear_range(bytes(begin, begin_length), bytes(end, end_length));
     }
 
@@ -217,10 +201,9 @@ forwarded! {
 
     /// A void future: ready when the commit is durable, or has failed.
     fn fdb_transaction_commit(own) -> *mut FDBFuture {
-        if own.tenant.is_some() && own.cost.has_mutations() {
+        if own.tenant.is_some() && !own.is_read_only() {
             return tenant::not_found();
         }
-        own.cost.spend_mutations();
         give(own.commit())
     }
 
@@ -237,7 +220,7 @@ forwarded! {
 
     /// An int64 future: what the transaction has cost so far, bytes in whole pages.
     [since 730] fn fdb_transaction_get_total_cost(own) -> *mut FDBFuture {
-        give(Future::ready(Ok(Output::Int64(own.cost.total()))))
+        give(own.get_total_cost())
     }
 
     /// An int64 future: the transaction's size so far.
@@ -252,7 +235,6 @@ forwarded! {
 
     /// A void future: ready when the transaction may be retried.
     fn fdb_transaction_on_error(own, error: fdb_error_t) -> *mut FDBFuture {
-        own.cost.clear();
         give(own.on_error(Code::from_raw(error)))
     }
 

@@ -35,9 +35,8 @@ impl Database {
 
     /// What the database says of itself.
     pub(super) fn facts(&self) -> DatabaseFacts {
-        let directory = crate::url::directory(self.url()).map(PathBuf::from).unwrap_or_default();
-        let directory = directory.canonicalize().unwrap_or(directory);
-        let disk_bytes = std::fs::read_dir(&directory)
+        let directory = self.link().directory();
+        let disk_bytes = std::fs::read_dir(directory)
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.metadata().ok())
@@ -45,8 +44,17 @@ impl Database {
             .sum();
         let host_pid = std::fs::read_to_string(directory.join("lock")).ok();
         let host_pid = host_pid.and_then(|pid| pid.trim().parse().ok()).unwrap_or_else(std::process::id);
-        let cluster_id = cluster_id(&directory);
-        DatabaseFacts { directory, host_pid, cluster_id, disk_bytes }
+        DatabaseFacts {
+            directory: directory.to_path_buf(),
+            host_pid,
+            cluster_id: self.cluster_id(),
+            disk_bytes,
+        }
+    }
+
+    /// Names the database among others: 32 hexadecimal digits.
+    pub(super) fn cluster_id(&self) -> String {
+        cluster_id(self.link().directory())
     }
 }
 

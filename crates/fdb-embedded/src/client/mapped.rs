@@ -30,6 +30,13 @@ pub struct MappedResult {
     pub conflicts: Vec<KeyRange>,
 }
 
+impl MappedResult {
+    /// Bytes of all rows, those of the index included, as FoundationDB counts what a read has cost.
+    pub fn byte_len(&self) -> usize {
+        self.rows.rows.iter().map(|row| cost(row) - ROW_OVERHEAD).sum()
+    }
+}
+
 /// Reads the index range and what `mapper` makes of its rows; `merged` shows no writes of the transaction.
 pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> Result<MappedResult> {
     let bound = |selector: &Selector| {
@@ -117,4 +124,20 @@ fn after_prefix(prefix: &[u8]) -> Result<Vec<u8>> {
 fn cost(row: &MappedRow) -> usize {
     let index = ROW_OVERHEAD + row.key.len() + row.value.len();
     index + row.rows.byte_len() + row.rows.len() * ROW_OVERHEAD
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_row_counts_its_own_bytes_and_those_of_the_rows_it_brings() {
+        let mut rows = RowSet::default();
+        rows.push(b"data", b"value");
+        let [key, value, begin, end] = [&b"index"[..], b"v", b"data", b"datb"].map(Bytes::from_static);
+        let row = MappedRow { key, value, begin, end, rows };
+        let rows = MappedRows { rows: vec![row.clone(), row], ..MappedRows::default() };
+        let result = MappedResult { rows, conflicts: vec![] };
+        assert_eq!(result.byte_len(), 2 * (6 + 9 + ROW_OVERHEAD));
+    }
 }

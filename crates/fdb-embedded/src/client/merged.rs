@@ -21,8 +21,8 @@ pub struct Merged<'t> {
     pub view: Result<&'t View>,
     /// The transaction's own writes, if the read is to see them.
     pub writes: Option<&'t WriteMap>,
-    /// Turns versions into times, for the system keys that are made up.
-    pub epoch: &'t Epoch,
+    /// Turns versions into times, for the system keys that are made up; without it they are as stored.
+    pub epoch: Option<&'t Epoch>,
     /// About how much of a scan the reader will take.
     pub want: Want,
     /// Set when the database had to be looked at.
@@ -59,16 +59,16 @@ impl Merged<'_> {
         }
     }
 
-    fn times(&self) -> Result<Times> {
-        Ok(self.epoch.times(self.view?.version()?, SystemTime::now()))
+    fn times(&self, epoch: &Epoch) -> Result<Times> {
+        Ok(epoch.times(self.view?.version()?, SystemTime::now()))
     }
 
     /// The value without the transaction's writes.
     fn stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.looked.set(true);
-        match system::place(key) {
-            Some(place) => Ok(place.get(key, self.times()?)),
-            None => self.view?.get(key),
+        match (system::place(key), self.epoch) {
+            (Some(place), Some(epoch)) => Ok(place.get(key, self.times(epoch)?)),
+            _ => self.view?.get(key),
         }
     }
 
@@ -141,16 +141,16 @@ impl Merged<'_> {
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked.set(true);
-        if !system::is_touched(begin, end) {
+        let Some(epoch) = self.epoch.filter(|_| system::is_touched(begin, end)) else {
             return self.scan_stored(begin, end, direction, visit);
-        }
+        };
         let mut pieces = system::pieces(begin, end);
         if direction == Direction::Backward {
             pieces.reverse();
         }
         for ((begin, end), place) in &pieces {
             let outcome = match place {
-                Some(place) => place.scan((begin, end), self.times()?, direction, visit),
+                Some(place) => place.scan((begin, end), self.times(epoch)?, direction, visit),
                 None => self.scan_stored(begin, end, direction, visit)?,
             };
             if outcome.is_break() {

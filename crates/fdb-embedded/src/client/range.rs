@@ -9,7 +9,7 @@ use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, RowSet, Want};
 
 /// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
-pub(super) const ROW_OVERHEAD: usize = 24;
+pub const ROW_OVERHEAD: usize = 24;
 
 /// End of all keys that are stored.
 const SYSTEM_END: &[u8] = b"\xff\xff";

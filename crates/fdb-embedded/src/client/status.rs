@@ -106,7 +106,7 @@ fn process(pid: u32) -> Json {
 pub fn client(database: &Database) -> String {
     Json::object([
         ("Healthy", Json::Bool(true)),
-        ("ClusterID", database.facts().cluster_id.as_str().into()),
+        ("ClusterID", database.cluster_id().as_str().into()),
         ("Coordinators", Json::List(vec![address()])),
         ("CurrentCoordinator", address()),
         ("GrvProxies", Json::List(vec![address()])),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
 
 use crate::engine::atomic::AtomicOp;
-use crate::engine::mutation::{Mutation, STAMP_LEN};
+use crate::engine::mutation::{Mutation, STAMP_LEN, Stamp};
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
@@ -217,6 +217,21 @@ impl WriteMap {
         self.keys.entry(key.to_vec()).or_insert(KeyWrites { base, ops: Vec::new() })
     }
 
+    /// As much of it as a read of one key sees.
+    #[must_use]
+    pub fn only(&self, key: &[u8]) -> WriteMap {
+        let mut only = WriteMap::default();
+        only.keys.extend(self.keys.get_key_value(key).map(|(key, writes)| (key.clone(), writes.clone())));
+        let stamped = self.stamped.get_key_value(key);
+        only.stamped.extend(stamped.map(|(place, stamped)| (place.clone(), stamped.clone())));
+        for (all, part) in [(&self.cleared, &mut only.cleared), (&self.unreadable, &mut only.unreadable)] {
+            if all.contains(key) {
+                part.insert_key(key);
+            }
+        }
+        only
+    }
+
     /// The writes to one key, other than clears.
     pub fn get(&self, key: &[u8]) -> Option<&KeyWrites> {
         self.keys.get(key)
@@ -232,14 +247,13 @@ impl WriteMap {
         range.into_iter().flatten().map(|(key, writes)| (key.as_slice(), writes))
     }
 
-    /// The ranges in which the keys lie that get a versionstamp.
-    pub fn stamped_ranges(&self, read_version: i64) -> impl Iterator<Item = KeyRange> {
+    /// The keys that get a versionstamp, as they were given, and where in them.
+    pub fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let early = self.early.iter().filter_map(|mutation| match mutation {
-            Mutation::StampedKey { key, offset, .. } => Some((key, *offset)),
+            Mutation::StampedKey { key, offset, .. } => Some((key.as_slice(), *offset)),
             _ => None,
         });
-        let stamped = self.stamped.values().map(|stamped| (&stamped.key, stamped.offset));
-        early.chain(stamped).map(move |(key, offset)| stamped_range(key, offset, read_version))
+        early.chain(self.stamped.values().map(|stamped| (stamped.key.as_slice(), stamped.offset)))
     }
 
     /// What has been cleared.
@@ -262,7 +276,15 @@ impl WriteMap {
 
     /// Has any key of `[begin, end)` been set, changed or cleared?
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
-        self.cleared.intersects(begin, end) || self.range(begin, end).next().is_some()
+        self.cleared.intersects(begin, end)
+            || self.range(begin, end).next().is_some()
+            || self.stamped_places(begin, end).next().is_some()
+    }
+
+    /// Where the keys of `[begin, end)` are found that get a versionstamp.
+    fn stamped_places(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &[u8]> {
+        let range = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
+        range.into_iter().flatten().map(|(place, _)| place.as_slice())
     }
 
     /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
@@ -282,8 +304,7 @@ impl WriteMap {
                 parts.remove(key, &after);
             }
         }
-        let stamped = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
-        for (place, _) in stamped.into_iter().flatten() {
+        for place in self.stamped_places(begin, end) {
             parts.remove(place, &key_after(place));
         }
         parts
@@ -295,7 +316,7 @@ impl WriteMap {
         for (begin, end) in self.cleared.iter() {
             mutations.push(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });
         }
-        mutations.extend(in_key_order(&self.keys, &self.stamped));
+        mutations.extend(self.singles());
         mutations
     }
 
@@ -303,25 +324,40 @@ impl WriteMap {
     /// own parts the clear around it.
     pub fn sent_size(&self, mutations: &[Mutation]) -> i64 {
         let (early, rest) = mutations.split_at(self.early.len());
-        let early = early.iter().map(sent_size).sum::<i64>();
-        let single = rest[self.cleared.len()..].iter().map(sent_size).sum::<i64>();
+        let single = &rest[self.cleared.len()..];
         let absent =
             self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
         let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
         let mut clears = 0;
+        self.each_sent_clear(&mut |begin, end| clears += clear_size(begin, end));
+        early.iter().chain(single).map(sent_size).sum::<i64>() + absent + clears
+    }
+
+    /// What is sent before everything else.
+    pub fn early(&self) -> &[Mutation] {
+        &self.early
+    }
+
+    /// The changes of single keys.
+    pub fn singles(&self) -> Vec<Mutation> {
+        in_key_order(&self.keys, &self.stamped)
+    }
+
+    /// Visits the clears, early ones apart, as FoundationDB's client would send them; those of keys that an operation has
+    /// left absent are not among these.
+    pub fn each_sent_clear(&self, visit: &mut dyn FnMut(&[u8], &[u8])) {
         for (begin, end) in self.cleared.iter() {
             let mut at = begin.to_vec();
             for (key, _) in self.range(begin, end) {
                 if at.as_slice() < key {
-                    clears += clear_size(&at, key);
+                    visit(&at, key);
                 }
                 at = key_after(key);
             }
             if at.as_slice() < end {
-                clears += clear_size(&at, end);
+                visit(&at, end);
             }
         }
-        early + single + absent + clears
     }
 }
 
@@ -361,7 +397,7 @@ fn template(bytes: &[u8], offset: usize) -> Vec<u8> {
 }
 
 /// Where `key` may be once its versionstamp, which is above `read_version`, is known.
-fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
+pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
     let mut lowest = key.to_vec();
     lowest[offset..offset + STAMP_LEN].fill(0);
     lowest[offset..offset + 8].copy_from_slice(&read_version.to_be_bytes());
@@ -370,112 +406,13 @@ fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
     (lowest, key_after(&highest))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn value(map: &WriteMap, key: &[u8], stored: Option<&[u8]>) -> Option<Vec<u8>> {
-        match map.get(key) {
-            Some(writes) => writes.value(stored.map(<[u8]>::to_vec)).unwrap(),
-            None if map.cleared().contains(key) => None,
-            None => stored.map(<[u8]>::to_vec),
-        }
-    }
-
-    #[test]
-    fn operations_stack_on_the_database_and_fold_on_own_values() {
-        let mut map = WriteMap::default();
-        map.atomic(AtomicOp::Add, b"k", &[1]);
-        map.atomic(AtomicOp::Add, b"k", &[2]);
-        assert_eq!(value(&map, b"k", Some(&[10])), Some(vec![13]));
-        assert!(map.get(b"k").unwrap().is_dependent());
-        map.set(b"k", &[1]);
-        map.atomic(AtomicOp::Add, b"k", &[2]);
-        assert_eq!(map.mutations(), [Mutation::Set { key: b"k".to_vec(), value: vec![3] }]);
-        map.atomic(AtomicOp::CompareAndClear, b"k", &[3]);
-        assert_eq!(value(&map, b"k", Some(&[10])), None);
-    }
-
-    #[test]
-    fn a_clear_makes_an_operation_independent_of_the_database() {
-        let mut map = WriteMap::default();
-        map.clear_range(b"a", b"z");
-        map.atomic(AtomicOp::Add, b"k", &[2]);
-        assert_eq!(value(&map, b"k", Some(&[10])), Some(vec![2]));
-        assert!(map.dependent_parts(b"a", b"z").is_empty());
-        assert_eq!(map.dependent_parts(b"a", b"zz").iter().collect::<Vec<_>>(), [(&b"z"[..], &b"zz"[..])]);
-    }
-
-    #[test]
-    fn a_key_that_its_own_operation_leaves_absent_is_written_but_not_there() {
-        let mut map = WriteMap::default();
-        map.set(b"k", &[1]);
-        map.atomic(AtomicOp::CompareAndClear, b"k", &[1]);
-        assert_eq!(value(&map, b"k", Some(&[10])), None);
-        assert!(map.get(b"k").is_some() && map.decides(b"k"), "selectors count it, others cannot spoil it");
-        assert_eq!(map.mutations(), [Mutation::ClearRange { begin: b"k".to_vec(), end: b"k\0".to_vec() }]);
-    }
-
-    #[test]
-    fn a_value_without_its_stamp_stays_unreadable_until_cleared() {
-        let mut map = WriteMap::default();
-        map.set_stamped_value(b"k", &[0; 10], 0);
-        map.set(b"k", b"v");
-        assert!(map.unreadable().contains(b"k"));
-        assert_eq!(map.mutations().len(), 2, "both are sent");
-        assert_eq!(value(&map, b"k", None).as_deref(), Some(&b"v"[..]), "for those who look all the same");
-        map.atomic(AtomicOp::Add, b"k", &[1]);
-        map.clear_range(b"k", b"l");
-        assert!(map.unreadable().is_empty() && map.mutations().len() == 1);
-    }
-
-    #[test]
-    fn what_was_written_where_a_stamped_key_may_lie_is_sent_before() {
-        let mut map = WriteMap::default();
-        let key = [&b"q"[..], &[0xff; 10]].concat();
-        map.clear_range(b"a", b"z");
-        map.set(&key, b"before");
-        map.set_stamped_key(&key, 1, b"v", (0, b"\xff"));
-        map.set(&key, b"after");
-        let sent = map.mutations();
-        let is_set = |m: &Mutation, v: &[u8]| matches!(m, Mutation::Set { value, .. } if value == v);
-        let place = |v: &[u8]| sent.iter().position(|m| is_set(m, v)).unwrap();
-        let stamped = sent.iter().position(|m| matches!(m, Mutation::StampedKey { .. })).unwrap();
-        assert!(place(b"before") < stamped && stamped < place(b"after"), "{sent:?}");
-        assert!(map.unreadable().contains(&key), "a later write does not make it readable");
-    }
-
-    #[test]
-    fn the_size_is_that_of_what_foundationdb_sends() {
-        let mut map = WriteMap::default();
-        map.clear_range(b"a", b"e");
-        map.set(b"c", b"v");
-        // Clears of [a, c) and [c\0, e), and the set.
-        assert_eq!(map.sent_size(&map.mutations()), (44 + 2) + (44 + 3) + (44 + 2));
-        map.atomic(AtomicOp::Or, b"x", &[1]);
-        map.atomic(AtomicOp::Or, b"x", &[2]);
-        assert_eq!(
-            map.sent_size(&map.mutations()),
-            (44 + 2) + (44 + 3) + (44 + 2) + (44 + 2),
-            "one operation"
-        );
-        map.atomic(AtomicOp::Or, b"x", &[1, 2]);
-        assert_eq!(
-            map.sent_size(&map.mutations()),
-            (44 + 2) + (44 + 3) + 2 * (44 + 2) + (44 + 3),
-            "of another length"
-        );
-    }
-
-    #[test]
-    fn a_stamped_key_is_unreadable_from_the_read_version_on_until_cleared() {
-        let mut map = WriteMap::default();
-        let key = [&b"q"[..], &[0xff; 10], b"\0\x01"].concat();
-        map.set_stamped_key(&key, 1, b"v", (5, b"\xff"));
-        let at = |version: i64| [&b"q"[..], &version.to_be_bytes(), &[0, 0, 0, 1]].concat();
-        assert!(!map.unreadable().contains(&at(4)));
-        assert!(map.unreadable().contains(&at(5)) && map.unreadable().contains(&key));
-        map.clear_range(b"q", b"r");
-        assert!(map.unreadable().is_empty() && map.mutations().len() == 1);
-    }
+/// Where `key` is with its versionstamp.
+pub fn stamped_key(key: &[u8], offset: usize, stamp: Stamp) -> KeyRange {
+    let mut key = key.to_vec();
+    stamp.place(&mut key, offset);
+    let after = key_after(&key);
+    (key, after)
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@ impl Stamp {
     }
 
     /// Writes the stamp over the ten bytes at `offset`, which the client has checked to be inside.
-    fn place(self, bytes: &mut [u8], offset: usize) {
+    pub fn place(self, bytes: &mut [u8], offset: usize) {
         bytes[offset..offset + STAMP_LEN].copy_from_slice(&self.0);
     }
 }

@@ -149,6 +149,11 @@ impl Link {
         }
     }
 
+    /// The directory, by a name that does not depend on where this process is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// No caller holds the lock of the role while it does anything else: what it does may come back to this link.
     fn now(&self) -> Now {
         match &*self.role.read() {

@@ -58,6 +58,9 @@ pub fn program(seed: u64) -> Program {
 /// The only system keys that a program with access to them may touch: what else is there belongs to the cluster.
 const SYSTEM: (&[u8], &[u8]) = (b"\xff\x02/kvqueue/a", b"\xff\x02/kvqueue/b");
 
+/// The one system key that programs may read, and conflict on, without access to the others.
+const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
+
 fn opens_system(call: &Call) -> bool {
     matches!(call, Call::SetOption { code: 301 | 302, .. })
 }
@@ -203,7 +206,11 @@ impl Generator {
     }
 
     fn conflict(&mut self) -> Call {
-        let (begin, end) = self.two_keys();
+        let (begin, end) = if self.flavour.extremes && self.rng.one_in(3) {
+            (METADATA_VERSION.to_vec(), [METADATA_VERSION, &[0][..self.rng.below(2)]].concat())
+        } else {
+            self.two_keys()
+        };
         let kind = if self.rng.one_in(40) { 2 } else { u32::from(self.rng.one_in(2)) };
         Call::AddConflict { kind, begin, end }
     }

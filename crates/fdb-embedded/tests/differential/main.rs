@@ -6,7 +6,7 @@
 //! | `model/` | what FoundationDB does, stated plainly |
 //! | `run` | a program on a database and on the model |
 //! | `shrink` | makes a failing program small |
-//! | `scenarios` | what programs do not reach: limits of a database handle, calls during a commit |
+//! | `scenarios` | what programs do not reach: limits of a database handle, calls during a commit, timeouts, costs |
 //! | `host` | another process that hosts the database |
 //!
 //! Programs run on an embedded database, or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster, so that the engine and

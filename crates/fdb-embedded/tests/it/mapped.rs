@@ -1,7 +1,7 @@
 //! Mapped range reads.
 
 use crate::common::{Rng, code, commit, scratch, twins};
-use foundationdb::options::{StreamingMode, TransactionOption};
+use foundationdb::options::{MutationType, StreamingMode, TransactionOption};
 use foundationdb::tuple::{Bytes, Element, pack};
 use foundationdb::{Database, FdbError, KeySelector, RangeOption, Transaction};
 
@@ -109,6 +109,14 @@ async fn what_cannot_be_mapped_is_refused() {
     assert_eq!(refused(&odd(b"\xee\x01"), b"\xee").await, Err(2043), "but a mapper");
     let exact = RangeOption { mode: StreamingMode::Exact, ..blue() };
     assert_eq!(refused(&exact, &mapper()).await, Err(2210));
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set(b"\xff", b"");
+    assert_eq!(
+        code(read(&tr, &exact, &mapper()).await),
+        Err(2210),
+        "before what an earlier call could not say"
+    );
+    assert_eq!(code(read(&tr, &blue(), &mapper()).await), Err(2004));
 
     let tr = scratch.db.create_trx().unwrap();
     assert_eq!(code(tr.get_mapped_range(&blue(), &mapper(), 1, true).await), Err(2108));
@@ -132,6 +140,14 @@ async fn own_writes_in_the_way_are_an_error() {
     assert_eq!(write(|tr| tr.set(&pack(&("index", "blue", 1)), b"")).await, Err(2039));
     assert_eq!(write(|tr| tr.clear(&pack(&("data", 4, "none")))).await, Err(2039));
     assert_eq!(write(|tr| tr.clear_range(&pack(&("data", 3)), &pack(&("data", 5)))).await, Err(2039));
+    for (record, expected) in [(4, Err(2039)), (5, Ok(()))] {
+        let prefix = pack(&("data", record));
+        let place = u32::try_from(prefix.len()).unwrap().to_le_bytes();
+        let tr = scratch.db.create_trx().unwrap();
+        // With the lowest stamp it would be one of the record's rows.
+        tr.atomic_op(&[&prefix[..], &[0xff; 10], &place].concat(), b"", MutationType::SetVersionstampedKey);
+        assert_eq!(code(read(&tr, &blue(), &mapper()).await), expected, "record {record}");
+    }
     assert_eq!(write(|tr| tr.set(&pack(&("data", 5, "name")), b"")).await, Ok(()));
     assert_eq!(write(|tr| tr.set(&pack(&("index", "red", 5)), b"")).await, Ok(()));
 }

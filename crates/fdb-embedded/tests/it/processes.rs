@@ -5,8 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use foundationdb::options::{StreamingMode, TransactionOption};
+use foundationdb::options::{MutationType, StreamingMode, TransactionOption};
 use foundationdb::{FdbError, RangeOption};
+use futures::FutureExt;
 use futures::executor::block_on;
 
 use crate::common::{Helper, Rng, get, guest, open, set};
@@ -26,6 +27,12 @@ pub fn insist<T>(what: impl Fn() -> Result<T, FdbError>) -> T {
             }
         }
     }
+}
+
+/// What a future comes to in good time.
+pub fn due<T>(future: impl Future<Output = T>, what: &str) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), future).await }).expect(what)
 }
 
 #[test]
@@ -112,6 +119,9 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
     let before = tr.get(b"k", false);
     let range = RangeOption::from((&b"a"[..], &b"z"[..]));
     let rows_before = tr.get_range(&range, 1, false);
+    tr.atomic_op(b"m", &[2], MutationType::Add);
+    let added = [tr.get(b"m", false), tr.get(b"m", true)];
+    tr.clear(b"m");
     tr.set(b"k", b"own");
     tr.set(b"l", b"own");
     let after = tr.get(b"k", false);
@@ -119,10 +129,46 @@ fn a_read_whose_data_is_on_its_way_finds_the_writes_before_it_and_none_after() {
     signal(&host, "-CONT");
     assert_eq!(block_on(before).unwrap().as_deref(), Some(&b"stored"[..]));
     assert_eq!(block_on(after).unwrap().as_deref(), Some(&b"own"[..]));
+    for added in added {
+        assert_eq!(block_on(added).unwrap().as_deref(), Some(&[2][..]));
+    }
     let keys =
         |rows: foundationdb::future::FdbValues| rows.iter().map(|row| row.key().to_vec()).collect::<Vec<_>>();
     assert_eq!(keys(block_on(rows_before).unwrap()), [b"k"]);
     assert_eq!(keys(block_on(rows_after).unwrap()), [b"k", b"l"]);
+}
+
+#[test]
+fn a_watch_whose_value_is_on_its_way_knows_what_its_own_transaction_writes_meanwhile() {
+    let (_dir, host, db) = guest();
+    for key in [&b"there and back"[..], b"to another", b"to the same", b"gone"] {
+        set(&db, key, b"1").unwrap();
+    }
+    let tr = db.create_trx().unwrap();
+    block_on(tr.get_read_version()).unwrap();
+    signal(&host, "-STOP");
+    let there_and_back = tr.watch(b"there and back");
+    let changed = [tr.watch(b"to another"), tr.watch(b"gone")];
+    let kept = [tr.watch(b"to the same"), tr.watch(b"never there")];
+    tr.set(b"there and back", b"2");
+    tr.set(b"there and back", b"1");
+    tr.set(b"to another", b"2");
+    tr.set(b"to the same", b"1");
+    tr.clear_range(b"gone", b"gone\0");
+    tr.clear(b"never there");
+    due(there_and_back, "it has changed whatever it was").unwrap();
+    signal(&host, "-CONT");
+    for watch in changed {
+        due(watch, "it has changed, and the transaction need not commit").unwrap();
+    }
+    block_on(tr.commit()).unwrap();
+    let mut kept = kept.map(Box::pin);
+    assert!(kept.iter_mut().all(|watch| watch.now_or_never().is_none()), "nothing has changed");
+    set(&db, b"to the same", b"2").unwrap();
+    set(&db, b"never there", b"2").unwrap();
+    for watch in kept {
+        due(watch, "it is armed").unwrap();
+    }
 }
 
 #[test]

@@ -1,8 +1,12 @@
 //! Special keys: those that start with 0xFF 0xFF.
 
-use crate::common::{code, commit, scratch};
+use std::path::Path;
+
+use crate::common::{Helper, code, commit, open, scratch};
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode, TransactionOption};
 use foundationdb::{FdbError, KeySelector, RangeOption, Transaction};
+use futures::FutureExt;
+use futures::executor::block_on;
 
 const CONFLICTING: &str = "transaction/conflicting_keys/";
 const READS: &str = "transaction/read_conflict_range/";
@@ -272,6 +276,20 @@ async fn a_special_operation_that_fails_says_why() {
 }
 
 #[tokio::test]
+async fn what_hangs_on_a_commit_outlives_a_special_operation_that_fails() {
+    let scratch = scratch();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+    tr.get_read_version().await.unwrap();
+    let (stamp, watch) = (tr.get_versionstamp(), tr.watch(b"w"));
+    tr.set(b"a", b"");
+    tr.set(&key("tracing/token"), b"true");
+    let refused = tr.commit().await.unwrap_err();
+    assert_eq!(refused.code(), 2117);
+    assert!(stamp.now_or_never().is_none() && watch.now_or_never().is_none());
+}
+
+#[tokio::test]
 async fn tracing_ids_are_shown_and_set() {
     let scratch = scratch();
     let tr = scratch.db.create_trx().unwrap();
@@ -307,4 +325,32 @@ async fn the_database_says_what_it_is() {
     assert_eq!(text("cluster_file_path").await, url);
     assert_eq!(status["cluster"]["embedded"]["host_pid"], std::process::id());
     assert!(status["cluster"]["data"]["total_disk_used_bytes"].as_i64().unwrap() > 0);
+}
+
+#[test]
+fn a_database_knows_its_directory_wherever_its_process_goes() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mover = Helper::spawn("special::helper_goes_elsewhere", dir.path());
+    mover.lines.by_ref().for_each(drop);
+    assert!(mover.child.wait().unwrap().success());
+}
+
+#[test]
+#[ignore = "a helper process"]
+fn helper_goes_elsewhere() {
+    let Some(directory) = Helper::directory() else { return };
+    std::env::set_current_dir(directory.parent().unwrap()).unwrap();
+    let db = open(Path::new(directory.file_name().unwrap()));
+    let told = || {
+        let tr = db.create_trx().unwrap();
+        let get = |name| block_on(get(&tr, name)).unwrap().unwrap();
+        let status: serde_json::Value = serde_json::from_slice(&get("status/json")).unwrap();
+        assert!(status["cluster"]["data"]["total_disk_used_bytes"].as_i64().unwrap() > 0);
+        (get("cluster_id"), status["cluster"]["embedded"].clone())
+    };
+    let here = told();
+    assert_eq!(here.1["host_pid"], std::process::id());
+    assert_eq!(Path::new(here.1["directory"].as_str().unwrap()), directory.canonicalize().unwrap());
+    std::env::set_current_dir("/").unwrap();
+    assert_eq!(told(), here);
 }

@@ -2,10 +2,11 @@
 
 use std::time::SystemTime;
 
-use crate::common::{code, scratch};
+use crate::common::{code, commit, put, scratch};
 use foundationdb::options::{StreamingMode, TransactionOption};
 use foundationdb::tuple::{pack, unpack};
 use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::FutureExt;
 
 const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
 
@@ -59,4 +60,21 @@ async fn the_coordinators_are_the_connection_string() {
     let coordinators = tr.get(b"\xff/coordinators", false).await.unwrap().unwrap().to_vec();
     let connection = tr.get(b"\xff\xff/connection_string", false).await.unwrap().unwrap().to_vec();
     assert_eq!(coordinators, connection);
+}
+
+#[tokio::test]
+async fn a_watch_on_what_nobody_changes_waits() {
+    let scratch = scratch();
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_option(TransactionOption::ReadSystemKeys).unwrap();
+    let mut waiting = [tr.watch(b"\xff/coordinators"), tr.watch(b"\xff/keyServers/")].map(Box::pin);
+    commit(tr).await.unwrap();
+    // What comes later is over: so would these be.
+    let tr = scratch.db.create_trx().unwrap();
+    tr.get_read_version().await.unwrap();
+    let fires = tr.watch(b"k");
+    put(&scratch.db, &[(b"k", b"")]).await;
+    commit(tr).await.unwrap();
+    fires.await.unwrap();
+    assert!(waiting.iter_mut().all(|watch| watch.now_or_never().is_none()));
 }

@@ -291,6 +291,18 @@ async fn a_watch_sees_a_change_made_between_its_read_and_its_commit() {
     assert_eq!(soon(watch).await, Ok(()));
 }
 
+#[tokio::test]
+async fn a_watch_fires_on_a_change_that_its_own_transaction_takes_back() {
+    let scratch = scratch();
+    put(&scratch.db, &[(b"w", b"1")]).await;
+    let tr = scratch.db.create_trx().unwrap();
+    let watch = tr.watch(b"w");
+    tr.set(b"w", b"2");
+    tr.set(b"w", b"1");
+    assert_eq!(commit(tr).await, Ok(()));
+    assert_eq!(soon(watch).await, Ok(()));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_wake_up_is_lost_while_a_commit_is_on_its_way_to_the_disk() {
     let scratch = scratch();

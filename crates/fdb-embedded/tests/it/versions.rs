@@ -68,3 +68,22 @@ async fn a_commit_waits_for_such_a_read_and_no_longer() {
     assert_eq!(failed, Some(1009), "one second, not two");
     assert_eq!(reading.await.err().map(|error| error.code()), Some(1009));
 }
+
+#[tokio::test]
+async fn what_needs_no_version_does_not_wait_for_that_of_another_read() {
+    let scratch = scratch();
+    put(&scratch.db, &[(b"a", b"1")]).await;
+    let tr = scratch.db.create_trx().unwrap();
+    tr.set_read_version(1 << 62);
+    let reading = tr.get(b"a", false);
+    let size = || {
+        let size = tr.get_estimated_range_size_bytes(b"a", b"b");
+        async {
+            tokio::time::timeout(Duration::from_secs(10), size).await.expect("it has no version").unwrap()
+        }
+    };
+    size().await;
+    // By now the read has learned that its version is yet to come, and waits for that.
+    drop(reading);
+    size().await;
+}

@@ -22,7 +22,8 @@ mod write;
 use std::collections::BTreeMap;
 
 use super::Database;
-use crate::range_set::{KeyRange, RangeSet};
+use crate::error::Result;
+use crate::range_set::RangeSet;
 
 pub use database::{ADDRESS, ADDRESS_TEXT, CONNECTION_STRING};
 pub use read::{get, range, shows_reads};
@@ -43,16 +44,17 @@ pub fn is_special_range(begin: &[u8], end: &[u8]) -> bool {
     is_special(begin) && (SPACE_BEGIN..=SPACE_END).contains(&end)
 }
 
-/// What special keys tell: the transaction that asks, and its database.
-pub struct Facts<'t> {
+/// What special keys tell: the transaction that asks, as it is at the moment, and its database. They are read without the
+/// transaction's lock, for some look at the disk.
+pub struct Facts<'d> {
     /// The database.
-    pub database: &'t Database,
+    pub database: &'d Database,
     /// What the transaction has done to special keys.
-    pub session: &'t Session,
+    pub session: Session,
     /// The read ranges that made its last commit fail.
-    pub conflicting: &'t [KeyRange],
-    /// Its read conflict ranges.
-    pub reads: &'t RangeSet,
+    pub conflicting: RangeSet,
+    /// Its read conflict ranges, or why they are not shown.
+    pub reads: Result<RangeSet>,
     /// Its write conflict ranges.
     pub writes: RangeSet,
     /// Reads may cross from one module into another.

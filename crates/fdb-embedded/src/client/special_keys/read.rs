@@ -97,14 +97,14 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
     let one = |value: Vec<u8>| Rows::from([(begin.clone(), value)]);
     let below = |name: &str, value: Vec<u8>| Rows::from([([&begin, name.as_bytes()].concat(), value)]);
     Ok(match part.kind {
-        Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting.iter().cloned().collect()),
-        Kind::ReadConflicts => conflicts::rows(&begin, facts.reads),
+        Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting),
+        Kind::ReadConflicts => conflicts::rows(&begin, facts.reads.as_ref().map_err(|code| *code)?),
         Kind::WriteConflicts => conflicts::rows(&begin, &facts.writes),
         Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
         Kind::Status => one(database::status(facts.database)),
         Kind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
         Kind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
-        Kind::ClusterId => one(facts.database.facts().cluster_id.into_bytes()),
+        Kind::ClusterId => one(facts.database.cluster_id().into_bytes()),
         Kind::Coordinators => database::coordinators(&begin),
         Kind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
         Kind::ProcessClass => below(database::ADDRESS_TEXT, b"unset".to_vec()),

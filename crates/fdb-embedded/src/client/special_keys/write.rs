@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::Rows;
 use super::modules::{Kind, Part};
@@ -21,13 +21,14 @@ const OPTIONS: [&str; 5] = [
 ];
 
 /// What a transaction has done to special keys.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Session {
     options: BTreeSet<&'static str>,
     /// What the commit will fail with.
     failure: Option<(&'static str, Code)>,
     error_message: Option<String>,
-    trace: OnceLock<Trace>,
+    /// Made when they are first asked for, for all copies.
+    trace: Arc<OnceLock<Trace>>,
 }
 
 impl Session {
@@ -65,7 +66,7 @@ impl Session {
             },
             _ => {}
         }
-        self.trace = OnceLock::from(trace);
+        self.trace = Arc::new(OnceLock::from(trace));
         Ok(())
     }
 

@@ -31,7 +31,6 @@ impl State {
     /// The view at the read version, taken now if there is none yet. A version that lies ahead is missing as long as the
     /// read may wait for it.
     pub(super) fn obtain(&mut self, database: &Database) -> Result<View> {
-        self.ahead.is_awaited = false;
         let view = match &self.view {
             Some(view) => view.clone(),
             None => match database.link().view(self.chosen_version) {
@@ -65,9 +64,15 @@ impl State {
         if self.ahead.is_awaited { Code::MISSING } else { code }
     }
 
-    /// Says whether the read that is run next, suspended since `since`, may wait for its version.
-    pub(super) fn set_patience(&mut self, since: Instant) {
-        self.ahead.is_impatient = since.elapsed() >= PATIENCE;
+    /// Runs a read; one that is suspended `since` then may have waited for its version for as long as it may.
+    pub(super) fn run<T>(
+        &mut self,
+        since: Option<Instant>,
+        read: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        self.ahead.is_impatient = since.is_some_and(|since| since.elapsed() >= PATIENCE);
+        self.ahead.is_awaited = false;
+        read(self)
     }
 
     /// Is it the version that the read which has just failed was missing?

@@ -6,15 +6,15 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use parking_lot::MutexGuard;
 
-use super::watch::PendingWatch;
-use super::{Phase, State, Transaction, conflict_size};
-use crate::engine::mutation::Mutation;
+use super::watch::{Baseline, PendingWatch};
+use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
+use crate::engine::mutation::{Mutation, Stamp};
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
 use crate::network;
-use crate::range_set::KeyRange;
+use crate::range_set::{KeyRange, PackedRanges};
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -38,37 +38,31 @@ impl Transaction {
     /// Commits what all reads so far have left.
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
-        if let Some(code) = state.failed_read {
-            // It has not got as far as to refuse what hangs on it.
-            return Future::ready(Err(code));
-        }
-        if let Err(code) = state.special.commit() {
-            let refused = state.refused(code);
-            drop(state);
-            refused.settle();
+        // Neither has got as far as to refuse what hangs on the commit.
+        if let Err(code) = state.failed_read.map_or(Ok(()), Err).and_then(|()| state.special.commit()) {
             return Future::ready(Err(code));
         }
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
+        state.has_sent_writes = true;
         let (mutations, base) = match self.prepare(&mut state) {
             Ok(prepared) => prepared,
             Err(code) => {
-                state.phase = Phase::Used;
                 let refused = state.refused(code);
                 drop(state);
                 refused.settle();
                 return Future::ready(Err(code));
             }
         };
-        state.phase = Phase::Used;
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
+        let (reads, writes) = state.send_conflicts();
         let commit = Commit {
             base,
-            reads: std::mem::take(&mut state.reads).into_iter().collect(),
+            reads,
             report_conflicts: state.options.report_conflicting_keys,
-            writes: state.take_write_conflicts(),
+            writes,
             mutations,
         };
         let answer = self.answer_to(&future);
@@ -104,7 +98,7 @@ impl Transaction {
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
     fn finish_read_only(&self, mut state: MutexGuard<'_, State>) -> Arc<Future> {
-        state.phase = Phase::Used;
+        state.committed_version = NO_VERSION;
         let stamps = std::mem::take(&mut state.stamps);
         let watches = std::mem::take(&mut state.watches);
         drop(state);
@@ -117,7 +111,10 @@ impl Transaction {
 
     fn arm(&self, watches: Vec<PendingWatch>) {
         for watch in watches {
-            self.database.link().arm(&watch.key, watch.baseline, &watch.future);
+            // One whose value never came was cancelled by the client, or has failed.
+            if let Baseline::Seen(value) = watch.baseline {
+                self.database.link().arm(&watch.key, value, &watch.future);
+            }
         }
     }
 
@@ -148,6 +145,7 @@ impl Transaction {
         match result {
             Ok(committed) => {
                 state.committed_version = committed.version;
+                state.sent.stamp = Some(committed.stamp());
                 let stamps = std::mem::take(&mut state.stamps);
                 let watches = std::mem::take(&mut state.watches);
                 drop(state);
@@ -170,6 +168,11 @@ impl Transaction {
         }
     }
 
+    /// Has nothing been written?
+    pub fn is_read_only(&self) -> bool {
+        self.state.lock().is_read_only()
+    }
+
     /// The version of the last commit; -1 before one and after a read-only one.
     pub fn committed_version(&self) -> i64 {
         self.state.lock().committed_version
@@ -187,6 +190,15 @@ impl Transaction {
             Err(code) => Future::ready(Err(code)),
         }
     }
+}
+
+/// What a commit was sent with: special keys show it until the transaction begins anew.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) reads: PackedRanges,
+    pub(super) writes: PackedRanges,
+    /// Its versionstamp, once it has one.
+    pub(super) stamp: Option<Stamp>,
 }
 
 /// What hung on a commit that did not happen.
@@ -217,12 +229,17 @@ impl State {
         self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
     }
 
-    fn take_write_conflicts(&mut self) -> Vec<KeyRange> {
-        let mut all = std::mem::take(&mut self.write_conflicts);
+    /// The conflict ranges, of reads and of writes, on their way to the engine; what special keys show of them stays.
+    fn send_conflicts(&mut self) -> (Vec<KeyRange>, Vec<KeyRange>) {
+        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into_iter().collect();
+        let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
-            all.insert(begin, end);
+            writes.insert(begin, end);
         }
-        all.into_iter().collect()
+        let writes: Vec<KeyRange> = writes.into_iter().collect();
+        self.sent =
+            Sent { reads: PackedRanges::new(&reads), writes: PackedRanges::new(&writes), stamp: None };
+        (reads, writes)
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Transaction;
+use super::pending::Sees;
 use super::reads::{RangeArguments, check_limits, check_selector, range_read};
 use crate::client::merged::Merged;
 use crate::client::{mapped, special_keys};
@@ -14,25 +15,29 @@ impl Transaction {
     /// Mapped rows future: the rows between two selectors, and for each what `mapper` makes of it. It is for transactions
     /// that read their own writes and have written nothing where it reads, and never at snapshot isolation.
     pub fn get_mapped_range(self: &Arc<Self>, arguments: &RangeArguments, mapper: &[u8]) -> Arc<Future> {
-        let (arguments, mapper) = (arguments.clone(), mapper.to_vec());
-        self.answer(move |own, state| {
-            let read = range_read(&arguments)?;
+        // What is wrong with the mode is said whatever state the transaction is in.
+        let read = match range_read(arguments) {
+            Ok(read) => read,
+            Err(code) => return Future::ready(Err(code)),
+        };
+        let (limits, snapshot, mapper) = (check_limits(arguments), arguments.snapshot, mapper.to_vec());
+        self.answer(Sees::All { snapshot: false }, move |own, state| {
             if special_keys::is_special_range(&read.begin.key, &read.end.key) {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }
             let max = state.max_read_key();
-            check_selector(&arguments.begin, max)?;
-            check_selector(&arguments.end, max)?;
-            check_limits(&arguments)?;
+            check_selector(&read.begin, max)?;
+            check_selector(&read.end, max)?;
+            limits?;
             if read.is_empty() {
                 return Ok(Output::MappedRows(MappedRows::default()));
             }
-            if arguments.snapshot || state.options.ryw_disabled {
+            if snapshot || state.options.ryw_disabled {
                 return Err(Code::UNSUPPORTED_OPERATION);
             }
-            let result = state.look(&own.database, true, |merged| {
-                mapped::run(&read, &mapper, &Merged { writes: None, ..*merged }, max)
-            })?;
+            let run =
+                |merged: &Merged<'_>| mapped::run(&read, &mapper, &Merged { writes: None, ..*merged }, max);
+            let result = state.look(&own.database, true, run, |result| Some(result.byte_len()))?;
             if result.conflicts.iter().any(|(begin, end)| state.writes.touches(begin, end)) {
                 return Err(Code::MAPPED_RANGE_READS_WRITES);
             }

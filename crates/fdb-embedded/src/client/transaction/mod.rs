@@ -9,6 +9,7 @@
 //! | `special` | special keys |
 //! | `watch` | watch |
 //! | `commit` | commit, get_versionstamp |
+//! | `cost` | get_total_cost |
 //! | `pending` | reads whose data is still to arrive |
 //! | `ahead` | reads whose version is still to come |
 //! | `retry` | on_error, reset, cancel, timeouts |
@@ -18,6 +19,7 @@
 
 mod ahead;
 mod commit;
+mod cost;
 mod mapped;
 mod pending;
 mod reads;
@@ -50,6 +52,8 @@ pub use reads::RangeArguments;
 pub use writes::ConflictKind;
 
 use ahead::Ahead;
+use commit::Sent;
+use pending::Sees;
 use special::SpecialRead;
 use watch::PendingWatch;
 
@@ -59,6 +63,11 @@ const NORMAL_END: &[u8] = b"\xff";
 const SYSTEM_END: &[u8] = b"\xff\xff";
 /// The one system key that every transaction may read.
 const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
+/// What follows it: a read conflict range from the one to the other needs no option either.
+const METADATA_VERSION_END: &[u8] = b"\xff/metadataVersion\0";
+
+/// What there is for a version where nothing has been committed.
+const NO_VERSION: i64 = -1;
 
 /// The first backoff of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);
@@ -98,17 +107,23 @@ struct State {
     view: Option<View>,
     /// Where the size of a range is being looked up.
     sizes_view: Option<View>,
-    /// Shared with the reads that wait for data: they see what was written before them.
+    /// Shared with the reads of ranges that wait for data: they see what was written before them.
     writes: Arc<WriteMap>,
     reads: RangeSet,
     write_conflicts: RangeSet,
     /// Those of writes that are on their way before the commit.
     early_conflicts: RangeSet,
+    /// The ranges of all three once the commit has taken them.
+    sent: Sent,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
     /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
     /// is put together.
     plain_size: i64,
+    /// What reads have cost, bytes in whole pages.
+    read_cost: usize,
+    /// What has been written is on its way to the commit, and costs as well.
+    has_sent_writes: bool,
     watches: Vec<PendingWatch>,
     stamps: Vec<Arc<Future>>,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
@@ -143,12 +158,15 @@ impl State {
             reads: RangeSet::default(),
             write_conflicts: RangeSet::default(),
             early_conflicts: RangeSet::default(),
+            sent: Sent::default(),
             size: 0,
             plain_size: 0,
+            read_cost: 0,
+            has_sent_writes: false,
             watches: Vec::new(),
             stamps: Vec::new(),
             outstanding: Vec::new(),
-            committed_version: -1,
+            committed_version: NO_VERSION,
             conflicting: Vec::new(),
             special: Session::default(),
             retries: 0,
@@ -228,22 +246,29 @@ impl State {
         Ok(self.view.insert(view))
     }
 
+    /// Do reads see the transaction's own writes?
+    fn sees_own(&self, snapshot: bool) -> bool {
+        !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0)
+    }
+
     /// Runs `read` over what reads see: everything, or with `snapshot` perhaps without the transaction's own writes. A
-    /// read that does not have to look at the database leaves the read version open.
+    /// read that does not have to look at the database leaves the read version open; of another `bytes` says how much it
+    /// has found, if that counts.
     fn look<T>(
         &mut self,
         database: &Database,
         snapshot: bool,
         read: impl FnOnce(&Merged<'_>) -> Result<T>,
+        bytes: impl FnOnce(&T) -> Option<usize>,
     ) -> Result<T> {
         let view = self.obtain(database);
-        let own = !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0);
+        let own = self.sees_own(snapshot);
         let looked = Cell::new(false);
         let writes = own.then_some(&*self.writes);
         let result = read(&Merged {
             view: view.as_ref().map_err(|code| *code),
             writes,
-            epoch: database.epoch(),
+            epoch: Some(database.epoch()),
             want: Want::default(),
             looked: &looked,
             ahead: None,
@@ -253,6 +278,11 @@ impl State {
         {
             self.view.get_or_insert(view);
             self.has_read |= result.is_ok();
+        }
+        if looked.get()
+            && let Some(bytes) = result.as_ref().ok().and_then(bytes)
+        {
+            self.count_read(bytes);
         }
         result
     }
@@ -392,9 +422,10 @@ impl Transaction {
     /// Runs a call that reads, while the transaction takes such calls. It may be run more than once: see `pending`.
     fn answer(
         self: &Arc<Self>,
+        sees: Sees<'_>,
         call: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
     ) -> Arc<Future> {
-        self.read(self.open(), call)
+        self.read(self.open(), sees, call)
     }
 
     /// Like [`Transaction::apply`], for the calls that the commit does not end.

@@ -29,13 +29,24 @@ pub(super) enum Outcome {
     Later,
 }
 
+/// Which of the transaction's own writes a read sees, if its options let it see any.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sees<'k> {
+    /// None.
+    Nothing,
+    /// Those to one key.
+    Key { key: &'k [u8], snapshot: bool },
+    /// Perhaps all.
+    All { snapshot: bool },
+}
+
 /// A read that waits for data.
 struct Suspended {
     read: Read,
     future: Arc<Future>,
     since: Instant,
     generation: u64,
-    /// What the transaction had written, and how it reads, when the read was called.
+    /// What it sees of what the transaction had written, and how it reads, when the read was called.
     writes: Arc<WriteMap>,
     options: TransactionOptions,
 }
@@ -45,6 +56,7 @@ impl Transaction {
     pub(super) fn read(
         self: &Arc<Self>,
         state: Result<MutexGuard<'_, State>>,
+        sees: Sees<'_>,
         read: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
     ) -> Arc<Future> {
         let mut state = match state {
@@ -56,12 +68,12 @@ impl Transaction {
         {
             view.trim();
         }
-        match read(self, &mut state) {
+        match state.run(None, |state| read(self, state)) {
             Err(Code::MISSING) => {
                 let future = Future::pending();
                 let read =
                     Box::new(move |own: &Arc<Self>, state: &mut State| read(own, state).map(Outcome::Value));
-                self.suspend(state, read, Arc::clone(&future));
+                self.suspend(state, sees, read, Arc::clone(&future));
                 future
             }
             result => {
@@ -75,6 +87,7 @@ impl Transaction {
     pub(super) fn suspend(
         self: &Arc<Self>,
         mut state: MutexGuard<'_, State>,
+        sees: Sees<'_>,
         read: Read,
         future: Arc<Future>,
     ) {
@@ -85,7 +98,7 @@ impl Transaction {
             future,
             since: Instant::now(),
             generation: self.generation.load(Ordering::Acquire),
-            writes: Arc::clone(&state.writes),
+            writes: state.kept_writes(sees),
             options: state.options.clone(),
         };
         self.fetch(state, suspended);
@@ -118,9 +131,7 @@ impl Transaction {
             Err(Code::OPERATION_CANCELLED)
         } else {
             state.exchange(&mut suspended);
-            state.set_patience(suspended.since);
-            let result = (suspended.read)(self, &mut state);
-            state.set_patience(Instant::now());
+            let result = state.run(Some(suspended.since), |state| (suspended.read)(self, state));
             state.exchange(&mut suspended);
             result
         };
@@ -131,9 +142,9 @@ impl Transaction {
             Err(code) => Some(Err(code)),
         };
         state.reading.retain(|future| !Arc::ptr_eq(future, &suspended.future));
-        let (mut specials, mut commit) = (Vec::new(), None);
+        let (mut specials, mut commit) = (None, None);
         if state.reading.is_empty() {
-            specials = self.read_waiting_specials(&mut state);
+            specials = state.take_waiting_specials(&self.database);
             commit = state.waiting_commit.take();
         }
         match commit {
@@ -143,8 +154,8 @@ impl Transaction {
         if let Some(result) = result {
             suspended.future.complete(result);
         }
-        for (future, result) in specials {
-            future.complete(result);
+        if let Some(specials) = specials {
+            specials.answer();
         }
     }
 
@@ -160,9 +171,44 @@ impl Transaction {
 }
 
 impl State {
+    /// What a read that is suspended keeps of the writes. Who shares all of them makes the next write copy all of them, so
+    /// that only those do who may need them.
+    fn kept_writes(&self, sees: Sees<'_>) -> Arc<WriteMap> {
+        match sees {
+            Sees::Key { key, snapshot } if self.sees_own(snapshot) => Arc::new(self.writes.only(key)),
+            Sees::All { snapshot } if self.sees_own(snapshot) => Arc::clone(&self.writes),
+            Sees::Nothing | Sees::Key { .. } | Sees::All { .. } => Arc::default(),
+        }
+    }
+
     /// Puts what a suspended read sees in the place of what is now, or back.
     fn exchange(&mut self, suspended: &mut Suspended) {
         std::mem::swap(&mut self.writes, &mut suspended.writes);
         std::mem::swap(&mut self.options, &mut suspended.options);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_reads_of_ranges_that_see_own_writes_share_them() {
+        let mut state = State::new(TransactionOptions::default());
+        Arc::make_mut(&mut state.writes).set(b"k", b"v");
+        let shares = |state: &State, sees| {
+            let kept = state.kept_writes(sees);
+            (Arc::ptr_eq(&kept, &state.writes), kept.get(b"k").is_some())
+        };
+        let key = |snapshot| Sees::Key { key: b"k", snapshot };
+        assert_eq!(shares(&state, key(false)), (false, true));
+        assert_eq!(shares(&state, Sees::All { snapshot: true }), (true, true));
+        assert_eq!(shares(&state, Sees::Nothing), (false, false));
+        state.options.snapshot_ryw = 0;
+        assert_eq!(shares(&state, key(true)), (false, false));
+        assert_eq!(shares(&state, Sees::All { snapshot: true }), (false, false));
+        assert_eq!(shares(&state, Sees::All { snapshot: false }), (true, true));
+        state.options.ryw_disabled = true;
+        assert_eq!(shares(&state, Sees::All { snapshot: false }), (false, false));
     }
 }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::pending::Sees;
 use super::{METADATA_VERSION, Transaction};
-use crate::client::range::{Limits, RangeRead};
+use crate::client::merged::Merged;
+use crate::client::range::{Found, Limits, ROW_OVERHEAD, RangeRead};
 use crate::client::selector::Selector;
 use crate::client::special_keys;
 use crate::error::{Code, Result};
@@ -33,8 +35,9 @@ impl Transaction {
         if special_keys::is_special(key) {
             return self.get_special(key);
         }
+        let sees = Sees::Key { key, snapshot };
         let key = key.to_vec();
-        self.answer(move |own, state| {
+        self.answer(sees, move |own, state| {
             let key = key.as_slice();
             if key >= state.max_read_key() && key != METADATA_VERSION {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
@@ -43,7 +46,8 @@ impl Transaction {
                 return Ok(Output::Value(None));
             }
             let bypass = state.options.bypass_unreadable;
-            let value = state.look(&own.database, snapshot, |merged| merged.get(key, bypass));
+            let found = |value: &Option<Bytes>| Some(row_len(key, value.as_ref()));
+            let value = state.look(&own.database, snapshot, |merged| merged.get(key, bypass), found);
             let value = value.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 state.add_key_read(key);
@@ -55,10 +59,13 @@ impl Transaction {
     /// Key future: the key that a selector names.
     pub fn get_key(self: &Arc<Self>, selector: &Selector, snapshot: bool) -> Arc<Future> {
         let selector = selector.clone();
-        self.answer(move |own, state| {
+        self.answer(Sees::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&selector, max)?;
-            let resolved = state.look(&own.database, snapshot, |merged| selector.resolve(merged, max));
+            let resolve = |merged: &Merged<'_>| selector.resolve(merged, max);
+            let is_plain = state.options.ryw_disabled;
+            let found = |key: &Vec<u8>| (!is_plain).then(|| key.len() + ROW_OVERHEAD);
+            let resolved = state.look(&own.database, snapshot, resolve, found);
             let resolved = resolved.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 state.add_read_conflict(selector.conflict_range(&resolved));
@@ -78,7 +85,7 @@ impl Transaction {
             return self.get_special_range(arguments);
         }
         let (limits, snapshot) = (check_limits(arguments), arguments.snapshot);
-        self.answer(move |own, state| {
+        self.answer(Sees::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&read.begin, max)?;
             check_selector(&read.end, max)?;
@@ -86,7 +93,8 @@ impl Transaction {
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
             }
-            let found = state.look(&own.database, snapshot, |merged| read.run(merged, max));
+            let bytes = |found: &Found| Some(found.rows.byte_len() + found.rows.len() * ROW_OVERHEAD);
+            let found = state.look(&own.database, snapshot, |merged| read.run(merged, max), bytes);
             let found = found.map_err(|code| state.spoil(code))?;
             if !snapshot {
                 let is_plain = state.options.ryw_disabled;
@@ -101,7 +109,9 @@ impl Transaction {
     pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
         let alive = state.check_deferred().and_then(|()| state.check_alive());
-        self.read(alive.map(|()| state), |own, state| state.read_version(&own.database).map(Output::Int64))
+        self.read(alive.map(|()| state), Sees::Nothing, |own, state| {
+            state.read_version(&own.database).map(Output::Int64)
+        })
     }
 
     /// Chooses the read version, before anything is read.
@@ -123,6 +133,11 @@ impl Transaction {
         let state = self.state.lock();
         Future::ready(state.check_deferred().map(|()| Output::Int64(state.size)))
     }
+}
+
+/// Bytes of one row that was read, or of the question for one that is not there.
+pub(super) fn row_len(key: &[u8], value: Option<&Bytes>) -> usize {
+    key.len() + value.map_or(0, Bytes::len)
 }
 
 /// A selector may start from `max` itself.

@@ -15,13 +15,15 @@ const RESOURCE_BACKOFF: Duration = Duration::from_secs(30);
 impl Transaction {
     /// Void future: ready when the transaction may be tried again, after a backoff; the error itself if it is
     /// not one to retry.
-    pub fn on_error(&self, code: Option<Code>) -> Arc<Future> {
+    pub fn on_error(self: &Arc<Self>, code: Option<Code>) -> Arc<Future> {
         let mut state = self.state.lock();
         match self.prepare_retry(&mut state, code) {
             Ok(delay) => {
                 let future = Future::pending();
                 let ended = self.restart(&mut state, Restart::Retry);
                 state.outstanding.push(Arc::clone(&future));
+                // The time of the timeout option goes on.
+                self.start_timer(&mut state);
                 drop(state);
                 ended.fail();
                 let waiting = Arc::clone(&future);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::pending::Sees;
 use super::{SYSTEM_END, State, Transaction};
 use crate::client::merged::Merged;
 use crate::client::sizes::{self, Step};
@@ -16,13 +17,13 @@ use crate::rows::Want;
 impl Transaction {
     /// String array future: where a key is stored.
     pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
-        self.answer(|_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
+        self.answer(Sees::Nothing, |_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
     }
 
     /// Int64 future: about how many bytes of keys and values are in a range, the transaction's writes apart.
     pub fn get_estimated_range_size(self: &Arc<Self>, begin: &[u8], end: &[u8]) -> Arc<Future> {
         let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(move |own, state| {
+        self.answer(Sees::Nothing, move |own, state| {
             let steps = own.steps(state, &begin, &end, SYSTEM_END)?;
             #[expect(clippy::cast_possible_truncation, reason = "no range has 2^63 bytes")]
             let total = steps.iter().map(|step| step.bytes).sum::<f64>().round() as i64;
@@ -34,7 +35,7 @@ impl Transaction {
     /// known, if that is 0.
     pub fn get_range_split_points(self: &Arc<Self>, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
         let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(move |own, state| {
+        self.answer(Sees::Nothing, move |own, state| {
             if begin > end {
                 return Err(Code::INVERTED_RANGE);
             }
@@ -58,7 +59,7 @@ impl Transaction {
             Some(view) => view,
             None => self.database.link().view(None)?,
         };
-        let (looked, epoch) = (Cell::new(true), self.database.epoch());
+        let (looked, epoch) = (Cell::new(true), Some(self.database.epoch()));
         let stored = Merged {
             view: Ok(&view),
             writes: None,

@@ -4,12 +4,29 @@ use std::sync::Arc;
 
 use super::reads::{RangeArguments, check_limits, range_read};
 use super::{State, Transaction};
+use crate::client::database::Database;
 use crate::client::special_keys::{self, Facts, Session};
+use crate::client::write_map::{stamped_key, stamped_range};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::range_set::RangeSet;
 
 /// Reads special keys, given what there is to tell.
 pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
+
+/// Reads of special keys, and what there is to tell.
+pub(super) struct WaitingSpecials<'d> {
+    reads: Vec<(SpecialRead, Arc<Future>)>,
+    facts: Facts<'d>,
+}
+
+impl WaitingSpecials<'_> {
+    pub(super) fn answer(self) {
+        for (read, future) in self.reads {
+            future.complete(read(&self.facts));
+        }
+    }
+}
 
 impl Transaction {
     pub(super) fn get_special(&self, key: &[u8]) -> Arc<Future> {
@@ -37,18 +54,13 @@ impl Transaction {
             return Future::ready(Err(code));
         }
         if !waits || state.reading.is_empty() {
-            return Future::ready(read(&state.special_facts(self)));
+            let facts = state.special_facts(&self.database);
+            drop(state);
+            return Future::ready(read(&facts));
         }
         let future = Future::pending();
         state.waiting_specials.push((read, Arc::clone(&future)));
         future
-    }
-
-    /// Reads what has waited for other reads: futures and their results.
-    pub(super) fn read_waiting_specials(&self, state: &mut State) -> Vec<(Arc<Future>, Result<Output>)> {
-        let waiting = std::mem::take(&mut state.waiting_specials);
-        let read = |(read, future): (SpecialRead, Arc<Future>)| (future, read(&state.special_facts(self)));
-        waiting.into_iter().map(read).collect()
     }
 
     pub(super) fn set_special(&self, key: &[u8], value: &[u8]) {
@@ -64,28 +76,50 @@ impl Transaction {
     }
 }
 
+fn owned<'r>(ranges: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> RangeSet {
+    ranges.map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect()
+}
+
 impl State {
     fn special_to_write(&mut self) -> Result<&mut Session> {
         let is_enabled = self.options.special_keys_writes;
         if is_enabled { Ok(&mut self.special) } else { Err(Code::SPECIAL_KEYS_WRITE_DISABLED) }
     }
 
-    fn special_facts<'s>(&'s self, transaction: &'s Transaction) -> Facts<'s> {
-        let mut writes = self.write_conflicts.clone();
-        for (begin, end) in self.early_conflicts.iter() {
-            writes.insert(begin.to_vec(), end.to_vec());
-        }
-        let read_version = self.known_read_version().unwrap_or(0);
-        for (begin, end) in self.writes.stamped_ranges(read_version) {
-            writes.insert(begin, end);
-        }
+    /// The reads of special keys that have waited for others, to be answered without the lock.
+    pub(super) fn take_waiting_specials<'d>(
+        &mut self,
+        database: &'d Database,
+    ) -> Option<WaitingSpecials<'d>> {
+        let reads = std::mem::take(&mut self.waiting_specials);
+        (!reads.is_empty()).then(|| WaitingSpecials { reads, facts: self.special_facts(database) })
+    }
+
+    fn special_facts<'d>(&mut self, database: &'d Database) -> Facts<'d> {
+        // These tell of reads, and fail where a read would, or has.
+        let alive = self.check_alive().and_then(|()| self.failed_read.map_or(Ok(()), Err));
         Facts {
-            database: &transaction.database,
-            session: &self.special,
-            conflicting: &self.conflicting,
-            reads: &self.reads,
-            writes,
+            database,
+            session: self.special.clone(),
+            conflicting: self.conflicting.iter().cloned().collect(),
+            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads.iter()))),
+            writes: self.shown_writes(),
             relaxed: self.options.special_keys_relaxed,
         }
+    }
+
+    /// The write conflict ranges, those of stamped keys included: where they may come to lie, or do.
+    fn shown_writes(&self) -> RangeSet {
+        let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
+        let mut writes = owned(ranges.chain(self.sent.writes.iter()));
+        let read_version = self.known_read_version().unwrap_or(0);
+        for (key, offset) in self.writes.stamped_keys() {
+            let (begin, end) = match self.sent.stamp {
+                Some(stamp) => stamped_key(key, offset, stamp),
+                None => stamped_range(key, offset, read_version),
+            };
+            writes.insert(begin, end);
+        }
+        writes
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{METADATA_VERSION, State, Transaction, conflict_size, mutation_size};
+use super::{METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, mutation_size};
 use crate::client::special_keys;
 use crate::client::write_map::WriteMap;
 use crate::engine::atomic::AtomicOp;
@@ -43,7 +43,7 @@ impl Transaction {
             let conflicts = state.takes_conflict();
             state.check_key(key)?;
             state.check_lengths(key, value)?;
-            state.fire_own_watches(|watch| watch.key == key && watch.baseline.as_deref() != Some(value));
+            state.fire_own_watches(|watch| watch.key == key && watch.is_changed_by(Some(value)));
             state.count_write(key, value, conflicts);
             if state.options.ryw_disabled {
                 state.writes_mut().send(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
@@ -136,7 +136,9 @@ impl Transaction {
                 ConflictKind::Read => state.max_read_key(),
                 ConflictKind::Write => state.max_write_key(),
             };
-            if begin > max || end > max {
+            let is_metadata = begin == METADATA_VERSION && end == METADATA_VERSION_END;
+            let is_exempt = is_metadata && kind == ConflictKind::Read;
+            if (begin > max || end > max) && !is_exempt {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
             let (begin, end) = (cut(begin), cut(end));
@@ -261,7 +263,7 @@ impl State {
             return;
         }
         self.fire_own_watches(|watch| {
-            watch.baseline.is_some() && begin <= &watch.key[..] && &watch.key[..] < end
+            begin <= &watch.key[..] && &watch.key[..] < end && watch.is_changed_by(None)
         });
         self.plain_size += mutation_size(begin, end);
         if conflicts {
