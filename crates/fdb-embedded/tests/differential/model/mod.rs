@@ -153,7 +153,7 @@ impl Model {
         let transaction = &self.transactions[step.transaction];
         let Call::Watch { key } = &step.call else { return false };
         let cell = transaction.own.cell(key);
-        let legal = key.as_slice() < transaction.max_read() && key.len() <= calls::key_limit(key);
+        let legal = key.as_slice() < transaction.max_read() && key.len() <= transaction.key_limit(key);
         transaction.is_usable() && legal && cell.is_spoilable() && !cell.unreadable
     }
 
