@@ -348,6 +348,17 @@ async fn a_read_version_is_no_read() {
     assert!(tr.get(b"k", false).await.unwrap().is_none());
     tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
     assert_eq!(tr.get(b"k", false).await.err().map(|e| e.code()), Some(2000), "too late");
+    for (writes_first, refused) in [(false, None), (true, Some(2000))] {
+        let tr = scratch.db.create_trx().unwrap();
+        if writes_first {
+            tr.set(b"k", b"");
+        }
+        tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
+        tr.set(b"l", b"");
+        // Again, which is right after a write that went without.
+        tr.set_option(TransactionOption::ReadYourWritesDisable).unwrap();
+        assert_eq!(tr.get(b"k", false).await.err().map(|e| e.code()), refused);
+    }
 }
 
 #[tokio::test]

@@ -174,10 +174,11 @@ impl State {
         }
     }
 
-    /// Has the transaction looked at the database, or written?
+    /// Is it too late to do without read-your-writes? What was written without them already is not in the way.
     fn is_touched(&self) -> bool {
         let has_read = self.has_read || self.failed_read.is_some() || !self.reading.is_empty();
-        has_read || !self.writes.is_empty() || !self.write_conflicts.is_empty()
+        let has_written = !self.writes.is_empty() || !self.write_conflicts.is_empty();
+        has_read || has_written && !self.options.ryw_disabled
     }
 
     /// When the timeout option ends the transaction.

@@ -282,7 +282,8 @@ impl Transaction {
         }
         match code {
             30 => self.options.next_write_no_conflict = true,
-            51 if self.failed_read.is_some() || self.has_read || self.has_written => return Err(2000),
+            51 if self.failed_read.is_some() || self.has_read => return Err(2000),
+            51 if self.has_written && !self.options.ryw_disabled => return Err(2000),
             51 => self.options.ryw_disabled = true,
             301 | 302 => {
                 self.options.read_system = true;
