@@ -28,7 +28,7 @@ impl Handler for Greet {
     async fn handle(&self, item: &Item, _context: &Context) -> Outcome {
         match std::str::from_utf8(&item.payload) {
             Ok(name) => println!("{}, {name}!", self.greeting),
-            Err(error) => return Outcome::failed(format_args!("the name is not UTF-8: {error}")),
+            Err(error) => return Outcome::retry(format_args!("the name is not UTF-8: {error}")),
         }
         Outcome::Done
     }

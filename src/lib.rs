@@ -68,5 +68,5 @@ pub use config::{Config, ConfigError};
 pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;
-pub use handlers::{Context, Handler, Outcome, Settings, SettingsError};
-pub use kvqueue_queue::{Item, Stamp};
+pub use handlers::{BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
+pub use kvqueue_queue::{Item, ItemId, Stamp};

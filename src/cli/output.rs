@@ -13,12 +13,12 @@ pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints items in one go: payload and newline each, or objects with `stamp` and `payload`.
+/// Prints items in one go: payload and newline each, or objects with `id` and `payload`.
 pub(super) fn items(json: bool, items: &[Item]) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     for item in items {
         let mut object = Map::new();
-        object.insert("stamp".to_owned(), json!(item.stamp.to_string()));
+        object.insert("id".to_owned(), json!(item.id.to_string()));
         insert_bytes(&mut object, "payload", &item.payload);
         write_line(&mut out, json, &item.payload, &Value::Object(object))?;
     }

@@ -29,8 +29,8 @@ impl Drop for Batch {
             tracing::error!(
                 queue = %self.queue,
                 items = self.items.len(),
-                first = %first.stamp,
-                last = %last.stamp,
+                first = %first.id,
+                last = %last.id,
                 "items lost: taken and never handled"
             );
         }

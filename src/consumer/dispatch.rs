@@ -1,7 +1,10 @@
 //! A batch to the handler: one item after the other, each in a task of its own, with a time limit and a boundary
 //! that panics do not cross.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kvqueue_queue::Item;
 use tokio::{
@@ -37,9 +40,9 @@ impl Dispatcher {
         while !self.cancelled.is_cancelled()
             && let Some(item) = batch.next()
         {
-            let span = tracing::info_span!("item", queue = %self.source.name, item = %item.stamp);
+            let span = tracing::info_span!("item", queue = %self.source.name, item = %item.id);
             let outcome = self.handle(item).instrument(span.clone()).await;
-            if let Outcome::Failed(reason) = outcome {
+            if let Outcome::Retry(reason) = outcome {
                 span.in_scope(|| tracing::warn!(reason, "item failed"));
             }
         }
@@ -49,7 +52,9 @@ impl Dispatcher {
         let context = Context {
             queue: self.source.name.clone(),
             consumer: self.consumer,
+            deadline: self.source.timeout.map(|limit| Instant::now() + limit),
             cancelled: self.cancelled.child_token(),
+            transaction: None,
             stop: self.stop.clone(),
         };
         let cancel = context.cancelled.clone();
@@ -81,10 +86,10 @@ impl Dispatcher {
 async fn last_moment(mut task: JoinHandle<Outcome>, reason: String) -> Outcome {
     match timeout(LAST_MOMENT, &mut task).await {
         Ok(Ok(Outcome::Done)) => Outcome::Done,
-        Ok(_) => Outcome::Failed(reason),
+        Ok(_) => Outcome::Retry(reason),
         Err(_) => {
             task.abort();
-            Outcome::Failed(reason)
+            Outcome::Retry(reason)
         }
     }
 }
@@ -92,7 +97,7 @@ async fn last_moment(mut task: JoinHandle<Outcome>, reason: String) -> Outcome {
 fn outcome(done: Result<Outcome, JoinError>) -> Outcome {
     match done.map_err(JoinError::try_into_panic) {
         Ok(outcome) => outcome,
-        Err(Ok(panic)) => Outcome::failed(format_args!("the handler panicked: {}", panic_text(&*panic))),
-        Err(Err(_)) => Outcome::failed("the handler's task was cancelled with the runtime"),
+        Err(Ok(panic)) => Outcome::retry(format_args!("the handler panicked: {}", panic_text(&*panic))),
+        Err(Err(_)) => Outcome::retry("the handler's task was cancelled with the runtime"),
     }
 }

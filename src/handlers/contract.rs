@@ -1,53 +1,91 @@
 //! What the daemon asks of a handler, and what it says back.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use async_trait::async_trait;
+use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-/// Something that handles items.
+/// Something that handles items one by one.
 ///
-/// Called on a multi-threaded runtime; work that blocks a thread for long belongs in
-/// `tokio::task::spawn_blocking`. When `context.cancelled` fires the result is no longer wanted; soon after, the
-/// future is dropped.
+/// Called on a multi-threaded runtime; work that blocks a thread for long belongs in `tokio::task::spawn_blocking`. When
+/// [`Context::cancelled`] fires, the result is no longer wanted, or can no longer count; soon after, the future is dropped.
+///
+/// A handler may be called more than once for an item: after a crash, a lost lease, or a failure; and with exactly-once delivery
+/// whenever its transaction has to be run again. What it does outside the transaction should bear that.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Handles one item.
     async fn handle(&self, item: &Item, context: &Context) -> Outcome;
 }
 
-/// What became of an item.
+/// Something that handles the items of one take together. For the rest, see [`Handler`].
+#[async_trait]
+pub trait BatchHandler: Send + Sync + 'static {
+    /// Handles 1 to K items, in the order of the queue, and says of each what becomes of it, in the same order. Items for which
+    /// it says nothing are retried.
+    async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome>;
+}
+
+/// What becomes of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// Handled; nothing remains to be done.
     Done,
-    /// Not handled. The reason is for people: a fragment for the log.
-    Failed(String),
+    /// Not handled: again after a while that grows with its attempts (`queues.NAME.retry`); after the last one it is a dead letter. The
+    /// reason is for people: a fragment for the log and the dead letter.
+    Retry(String),
+    /// Not handled: again after this time. It counts as an attempt all the same.
+    RetryAfter(Duration, String),
+    /// It never will be handled: a dead letter at once, for this reason.
+    Dead(String),
+    /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no attempt is spent.
+    Release,
 }
 
 impl Outcome {
-    /// A failure for this reason.
-    pub fn failed(reason: impl std::fmt::Display) -> Self {
-        Self::Failed(reason.to_string())
+    /// A failure for this reason, to be retried.
+    pub fn retry(reason: impl std::fmt::Display) -> Self {
+        Self::Retry(reason.to_string())
+    }
+
+    /// A failure for this reason that no retry helps.
+    pub fn dead(reason: impl std::fmt::Display) -> Self {
+        Self::Dead(reason.to_string())
     }
 }
 
-/// Where an item comes from, and the two signals between its handler and the daemon.
-#[derive(Clone, Debug)]
+/// Where items come from, and what a handler and the daemon tell each other.
+#[derive(Debug)]
 pub struct Context {
     /// The queue's name as configured.
     pub queue: Arc<str>,
-    /// The consumer that took the item; unique within the process.
+    /// The consumer that took the items; unique within the process.
     pub consumer: u64,
-    /// Fires when the item's time is up, or the daemon's grace.
+    /// When the time of this call is up (`handler-timeout`); `None`: never.
+    pub deadline: Option<Instant>,
+    /// Fires when the time is up, when the lease is lost, or when the daemon's grace is over.
     pub cancelled: CancellationToken,
+    /// The transaction that finishes the item, with exactly-once delivery.
+    pub(crate) transaction: Option<Arc<Transaction>>,
     pub(crate) stop: StopRequest,
 }
 
 impl Context {
+    /// With exactly-once delivery: the transaction that also finishes the item, so that what the handler writes into it happens
+    /// exactly if, and when, the item is done. `None` with any other delivery.
+    ///
+    /// It is the daemon's to commit. It has FoundationDB's limits: 5 seconds from its first read, 10 MB.
+    pub fn transaction(&self) -> Option<&Transaction> {
+        self.transaction.as_deref()
+    }
+
     /// Asks the daemon to drain and exit with an error, because no further item can be handled (say, the output is
-    /// gone). The items in hand are still offered to the handler.
+    /// gone).
     pub fn stop_daemon(&self, reason: impl Into<String>) {
         self.stop.request(reason.into());
     }

@@ -51,7 +51,7 @@ impl Exec {
         Command::new(&self.command[0])
             .args(&self.command[1..])
             .env("KVQUEUE_QUEUE", &*context.queue)
-            .env("KVQUEUE_ITEM", item.stamp.to_string())
+            .env("KVQUEUE_ITEM", item.id.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -88,9 +88,9 @@ impl Handler for Exec {
         tokio::select! {
             result = self.run(item, context) => match result {
                 Ok(()) => Outcome::Done,
-                Err(reason) => Outcome::Failed(reason),
+                Err(reason) => Outcome::Retry(reason),
             },
-            () = context.cancelled.cancelled() => Outcome::failed("the command was killed: the item was cancelled"),
+            () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
         }
     }
 }

@@ -22,7 +22,7 @@ mod settings;
 mod stdout;
 
 pub(crate) use contract::StopRequest;
-pub use contract::{Context, Handler, Outcome};
+pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
 pub use log::Log;
 pub use registry::Registry;

@@ -29,7 +29,7 @@ impl Handler for Stdout {
                 if error.kind() == ErrorKind::BrokenPipe {
                     context.stop_daemon("stdout is closed, so no further item can be printed");
                 }
-                Outcome::failed(format_args!("cannot write to stdout: {error}"))
+                Outcome::retry(format_args!("cannot write to stdout: {error}"))
             }
         }
     }

@@ -18,6 +18,9 @@ pub enum NameError {
         /// The name's length in bytes.
         len: usize,
     },
+    /// The name of a recipe's queue is not UTF-8.
+    #[error("queue name is not UTF-8, and the queues of recipes are named by texts; give it another name")]
+    NotText,
     /// The prefix is longer than [`MAX_PREFIX`].
     #[error("key prefix has {len} bytes, at most {MAX_PREFIX} are possible")]
     PrefixTooLong {
@@ -46,6 +49,12 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// A record of ours has a layout that this version cannot read. No retry helps.
+    #[error("value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one")]
+    Unreadable {
+        /// The key, printable.
+        key: String,
+    },
 }
 
 impl QueueError {
@@ -53,8 +62,13 @@ impl QueueError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Database(error) => Some(*error),
-            Self::ForeignKey { .. } => None,
+            Self::ForeignKey { .. } | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// A record that cannot be read.
+    pub(crate) fn unreadable(key: &[u8]) -> QueueError {
+        QueueError::Unreadable { key: key.escape_ascii().to_string() }
     }
 }
 
@@ -95,6 +109,25 @@ impl PushError {
     /// Whether the payloads may be in the queue all the same.
     pub fn is_maybe_committed(&self) -> bool {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
+    }
+}
+
+/// A holder could not settle or extend its lease.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// The lease ran out and was taken away. What it held is ready again, or somebody else's; nothing was written.
+    #[error("lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time")]
+    Lost,
+    /// The database refused, or retries ran out. The lease may still be held.
+    #[error("change of a lease failed")]
+    Retry(#[from] RetryError),
+}
+
+impl LeaseError {
+    /// Whether the lease is certainly gone.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Self::Lost)
     }
 }
 

@@ -2,16 +2,31 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+
+use crate::id::ItemId;
+use crate::meta::Meta;
 
 /// An item in a queue, or just taken from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
     /// Which item it is; unique in its queue, and its place in the order.
-    pub stamp: Stamp,
-    /// What was pushed, 0 to [`MAX_PAYLOAD`](crate::MAX_PAYLOAD) bytes.
+    pub id: ItemId,
+    /// What was pushed, whole.
     pub payload: Bytes,
+    /// Which attempt this is, from 1; for an item that waits, which one the next will be.
+    pub attempt: u32,
+    /// What is known beside the payload, if anything is.
+    pub meta: Option<Arc<Meta>>,
+}
+
+impl Item {
+    /// The producer's attribute of this name.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.meta.as_ref()?.attributes.get(name).map(String::as_str)
+    }
 }
 
 /// A 96-bit versionstamp: commit version, order within it, and order within the transaction, each big-endian.

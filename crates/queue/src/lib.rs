@@ -25,7 +25,7 @@
 //! loop {
 //!     let taken = session.take(db, NonZeroUsize::MIN).await?;
 //!     for item in taken.items {
-//!         println!("{}: {:?}", item.stamp, item.payload);
+//!         println!("{}: {:?}", item.id, item.payload);
 //!     }
 //!     if let Some(watch) = taken.watch {
 //!         watch.await?;
@@ -52,32 +52,50 @@
 //! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
 //! file; [`session`] and [`retry`] run them.
 
+mod approach;
 mod batch;
 mod error;
+mod id;
 mod item;
 mod keys;
+mod kind;
+mod lease;
+mod meta;
 mod ops;
 mod queue;
 pub mod retry;
+mod rng;
 pub mod session;
 #[cfg(test)]
 mod testing;
 mod watch;
 
+pub use approach::{Approach, Spread};
 pub use batch::{BatchLimits, Batches, batches};
-pub use error::{NameError, PushError, QueueError, TakeError};
+pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
+pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
+pub use keys::leases::LeaseId;
+pub use kind::{End, Kind, Packing};
+pub use lease::{Lease, Settlement};
+pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::queues;
 pub use ops::sweep::{Swept, sweep_tokens};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
-pub use session::{Pushed, Session, SessionId, Taken};
+pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
 pub use watch::Watch;
 
-/// The longest payload in bytes: FoundationDB's limit on a value.
-pub const MAX_PAYLOAD: usize = 100_000;
+/// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.
+pub const MAX_VALUE: usize = 100_000;
+
+/// The longest payload in bytes, unless it is bounded further: what fits into a transaction with room to spare.
+pub const MAX_PAYLOAD: usize = 8 << 20;
+
+/// The most bytes of payloads that one take gathers; a single item may have more.
+pub const MAX_TAKE_BYTES: usize = 4 << 20;
 
 /// The longest queue name in bytes.
 pub const MAX_NAME: usize = 255;

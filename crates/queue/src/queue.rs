@@ -9,6 +9,7 @@ use foundationdb::Transaction;
 use crate::error::{NameError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
+use crate::kind::Kind;
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
@@ -27,7 +28,17 @@ impl Queue {
     /// The queue `name` (1 to [`MAX_NAME`](crate::MAX_NAME) bytes, any bytes) behind the raw bytes `prefix` (which may
     /// be empty). Nothing is read or written: a queue exists when something was pushed to it.
     pub fn new(prefix: &[u8], name: &[u8]) -> Result<Queue, NameError> {
-        Ok(Queue { space: Arc::new(Space::new(prefix, name)?) })
+        Queue::of_kind(prefix, name, Kind::Fifo)
+    }
+
+    /// The same for a queue of any kind.
+    pub fn of_kind(prefix: &[u8], name: &[u8], kind: Kind) -> Result<Queue, NameError> {
+        Ok(Queue { space: Arc::new(Space::new(prefix, name, kind)?) })
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> Kind {
+        self.space.kind
     }
 
     /// The name, as it was given.

@@ -1,16 +1,27 @@
-//! (q, "npush") and (q, "npop"): how many items were ever pushed and popped.
+//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndead"). All are written with the atomic ADD.
 //!
-//! Written by pushes and pops with the atomic ADD, read by `len`. A watch on `npush` wakes idle consumers; that
-//! is why there are two counters and not one.
+//! A watch on `npush` wakes idle consumers; that is why there are two counters of what is ready and not one. A watch on
+//! `nlater` wakes sweepers.
 
-/// Second element of the key that counts pushes.
+/// Items ever made ready: by a push, by being returned, by their time. Read by `len`.
 pub(crate) const NPUSH: &[u8] = b"npush";
-/// Second element of the key that counts pops.
+/// Items ever taken. Read by `len`.
 pub(crate) const NPOP: &[u8] = b"npop";
+/// Items ever finished.
+pub(crate) const NDONE: &[u8] = b"ndone";
+/// Items ever put aside for later.
+pub(crate) const NLATER: &[u8] = b"nlater";
+/// Dead letters there are now.
+pub(crate) const NDEAD: &[u8] = b"ndead";
 
 /// The operand that adds `n` to a counter.
 pub(crate) fn increment(n: usize) -> [u8; 8] {
     (n as u64).to_le_bytes()
+}
+
+/// The operand that subtracts `n` from a counter.
+pub(crate) fn decrement(n: usize) -> [u8; 8] {
+    (n as u64).wrapping_neg().to_le_bytes()
 }
 
 /// What a counter holds, modulo 2^64; absent means 0.

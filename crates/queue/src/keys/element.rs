@@ -1,4 +1,4 @@
-//! The tuple encoding, as far as queue keys use it: byte strings.
+//! The tuple encoding, as far as queue keys use it: byte strings, texts, UUIDs, numbers from 0.
 //!
 //! A byte string is 0x01, its bytes with each 0x00 written as 0x00 0xFF, and a final 0x00. The encoding is spelled
 //! out here, not taken from the tuple layer, because `queues` must read the first element of keys whose rest may be
@@ -6,6 +6,12 @@
 
 /// Type code of a byte string.
 const BYTES: u8 = 0x01;
+/// Type code of a text, which is otherwise written alike.
+const TEXT: u8 = 0x02;
+/// Type code of a UUID.
+const UUID: u8 = 0x30;
+/// Type code of the integer 0; positive ones of n bytes have `ZERO + n`.
+const ZERO: u8 = 0x14;
 /// Ends a byte string, unless [`ESCAPE`] follows.
 const NIL: u8 = 0x00;
 /// Says that the 0x00 before it belongs to the string.
@@ -13,7 +19,38 @@ const ESCAPE: u8 = 0xff;
 
 /// Appends `bytes` as a byte-string element.
 pub(crate) fn append_bytes(key: &mut Vec<u8>, bytes: &[u8]) {
-    key.push(BYTES);
+    append_string(key, BYTES, bytes);
+}
+
+/// Appends `text` as a text element.
+pub(crate) fn append_text(key: &mut Vec<u8>, text: &str) {
+    append_string(key, TEXT, text.as_bytes());
+}
+
+/// Appends a UUID element.
+pub(crate) fn append_uuid(key: &mut Vec<u8>, uuid: [u8; 16]) {
+    key.push(UUID);
+    key.extend_from_slice(&uuid);
+}
+
+/// Appends an integer element.
+pub(crate) fn append_number(key: &mut Vec<u8>, number: u64) {
+    let bytes = number.to_be_bytes();
+    let zeros = (number.leading_zeros() / 8) as usize;
+    key.push(ZERO + (8 - zeros) as u8);
+    key.extend_from_slice(&bytes[zeros..]);
+}
+
+/// Splits a non-negative integer element off the front; `None` if something else stands there.
+pub(crate) fn split_number(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (&code, rest) = key.split_first()?;
+    let len = code.checked_sub(ZERO).filter(|len| *len <= 8)?;
+    let (bytes, rest) = rest.split_at_checked(usize::from(len))?;
+    Some((bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), rest))
+}
+
+fn append_string(key: &mut Vec<u8>, code: u8, bytes: &[u8]) {
+    key.push(code);
     for &byte in bytes {
         key.push(byte);
         if byte == NIL {
@@ -72,8 +109,23 @@ mod tests {
         }
 
         #[test]
+        fn texts_uuids_and_numbers_match_the_tuple_layer(text: String, uuid: [u8; 16], shift in 0..64_u32, rest: Vec<u8>) {
+            let number = u64::from_le_bytes(uuid[..8].try_into().unwrap()) >> shift;
+            let mut key = Vec::new();
+            append_text(&mut key, &text);
+            append_uuid(&mut key, uuid);
+            append_number(&mut key, number);
+            prop_assert_eq!(key, [pack(&text), vec![0x30], uuid.to_vec(), pack(&number)].concat());
+            let mut key = Vec::new();
+            append_number(&mut key, number);
+            key.extend_from_slice(&rest);
+            prop_assert_eq!(split_number(&key), Some((number, rest.as_slice())));
+        }
+
+        #[test]
         fn any_bytes_are_read_without_panic(key: Vec<u8>) {
             let _ = split_bytes(&key);
+            let _ = split_number(&key);
         }
     }
 }

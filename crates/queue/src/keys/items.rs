@@ -11,26 +11,47 @@ const STAMP: u8 = 0x33;
 
 /// The parameter of SET_VERSIONSTAMPED_KEY for push number `user` of a transaction.
 ///
-/// `subspace` is the packed (q, "val"). Behind the key come the stamp's position in it, 4 bytes little endian.
+/// `subspace` is the packed (q, "val"). Behind the key comes the stamp's position in it, 4 bytes little endian.
 pub(crate) fn pending(subspace: &[u8], user: u16) -> Vec<u8> {
-    let mut key = Vec::with_capacity(subspace.len() + 1 + Stamp::LEN + 4);
-    key.extend_from_slice(subspace);
+    pending_record(subspace, user, &[])
+}
+
+/// What follows the subspace in the key of an item: its stamp as a tuple element.
+pub(crate) fn suffix(stamp: Stamp) -> [u8; 1 + Stamp::LEN] {
+    let mut suffix = [STAMP; 1 + Stamp::LEN];
+    suffix[1..].copy_from_slice(stamp.as_bytes());
+    suffix
+}
+
+/// The stamp in a suffix, if it is one.
+pub(crate) fn suffix_stamp(suffix: &[u8]) -> Option<Stamp> {
+    let (&STAMP, stamp) = suffix.split_first()? else { return None };
+    <[u8; Stamp::LEN]>::try_from(stamp).ok().map(Stamp::from)
+}
+
+/// The parameter of SET_VERSIONSTAMPED_KEY for a record of push number `user` whose key is `before`, the stamp as an element,
+/// `after`.
+pub(crate) fn pending_record(before: &[u8], user: u16, after: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(before.len() + 1 + Stamp::LEN + after.len() + 4);
+    key.extend_from_slice(before);
     key.push(STAMP);
     let position = u32::try_from(key.len()).expect("names and prefixes are bounded far below 2^32 bytes");
     key.extend_from_slice(&[0xff; 10]);
     key.extend_from_slice(&user.to_be_bytes());
+    key.extend_from_slice(after);
     key.extend_from_slice(&position.to_le_bytes());
     key
 }
 
 /// The key of an item; `subspace` is the packed (q, "val").
+#[cfg(test)]
 pub(crate) fn key(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
-    [subspace, &[STAMP], stamp.as_bytes()].concat()
+    [subspace, &suffix(stamp)].concat()
 }
 
 /// The end of a range whose last item is `stamp`: the first key that does not begin with that item's key.
-pub(crate) fn after(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
-    let mut end = key(subspace, stamp);
+pub(crate) fn after(subspace: &[u8], suffix: &[u8]) -> Vec<u8> {
+    let mut end = [subspace, suffix].concat();
     // The type code is not 0xFF, so this ends before it.
     while end.last() == Some(&0xff) {
         end.pop();
@@ -42,9 +63,9 @@ pub(crate) fn after(subspace: &[u8], stamp: Stamp) -> Vec<u8> {
 }
 
 /// The stamp in an item's key; `None` if the key is no item of this queue.
+#[cfg(test)]
 pub(crate) fn decode(subspace: &[u8], key: &[u8]) -> Option<Stamp> {
-    let (&STAMP, stamp) = key.strip_prefix(subspace)?.split_first()? else { return None };
-    <[u8; Stamp::LEN]>::try_from(stamp).ok().map(Stamp::from)
+    suffix_stamp(key.strip_prefix(subspace)?)
 }
 
 #[cfg(test)]
@@ -83,7 +104,7 @@ mod tests {
             // Stamps that end in 0xFF are where an increment carries.
             let mut last = a;
             last[12 - ff..].fill(0xff);
-            let end = after(b"val", Stamp::from(last));
+            let end = after(b"val", &suffix(Stamp::from(last)));
             prop_assert_eq!(key(b"val", Stamp::from(b)) < end, b <= last);
             prop_assert!([key(b"val", Stamp::from(last)), vec![0xff; 3]].concat() < end);
         }

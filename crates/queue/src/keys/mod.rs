@@ -2,17 +2,33 @@
 //!
 //! | key (tuple, behind the prefix) | value | file |
 //! |---|---|---|
-//! | (q, "npush"), (q, "npop") | number, little endian | `counters` |
-//! | (q, "val", stamp) | payload | `items` |
+//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndead") | number, little endian | `counters` |
+//! | (q, "val", stamp) | payload of a ready item | `items` |
+//! | text (q), then the recipes' | payload of a ready item | `recipes` |
+//! | (q, "meta", id) | side record of a ready item | `meta` |
+//! | (q, "chunk", id, n) | the rest of a long payload | `chunks` |
+//! | (q, "lease", session, number), (q, "held", session, number, i) | a batch in hand | `leases` |
+//! | (q, "later", due, id), (q, "body", id) | an item that waits for its time | `later` |
+//! | (q, "dead", id), (q, "body", id) | a dead letter | `space` |
+//! | (q, "unique", key) | id of the item of that key | `space` |
+//! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
+//! | (q, "sweep") | who sweeps | `claims` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs; `space` puts the records of one queue together.
 
+pub(crate) mod chunks;
+pub(crate) mod claims;
 pub(crate) mod counters;
-mod element;
+pub(crate) mod element;
 pub(crate) mod items;
+pub(crate) mod later;
+pub(crate) mod leases;
+pub(crate) mod meta;
+pub(crate) mod operations;
+pub(crate) mod recipes;
 mod space;
 pub(crate) mod tokens;
 
 pub(crate) use element::{append_bytes, split_bytes};
-pub(crate) use space::Space;
+pub(crate) use space::{Space, range};

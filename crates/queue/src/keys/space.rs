@@ -1,32 +1,51 @@
 //! The key space of one queue: its records' keys, packed once.
 
 use crate::error::NameError;
-use crate::keys::append_bytes;
-use crate::keys::counters::{NPOP, NPUSH};
-use crate::keys::items::VAL;
-use crate::keys::tokens::TOKEN;
+use crate::id::ItemId;
+use crate::keys::element::append_text;
+use crate::keys::{append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens};
+use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
+
+/// Second element of the key of a dead letter.
+const DEAD: &[u8] = b"dead";
+/// Second element of the key under which an item is the only one.
+const UNIQUE: &[u8] = b"unique";
 
 /// The packed keys of one queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Space {
     /// The queue's name, as given.
     pub(crate) name: Vec<u8>,
-    /// Prefix and (q): what every key of the queue begins with.
+    pub(crate) kind: Kind,
+    /// Prefix and (q): what every key of the queue begins with, but a recipe's items.
     pub(crate) queue: Vec<u8>,
-    /// (q, "npush").
+    /// What every ready item's key begins with: (q, "val"), or text (q).
+    pub(crate) ready: Vec<u8>,
     pub(crate) npush: Vec<u8>,
-    /// (q, "npop").
     pub(crate) npop: Vec<u8>,
-    /// (q, "val"): what every item's key begins with.
-    pub(crate) items: Vec<u8>,
-    /// (q, "token"): what every token slot's key begins with.
+    pub(crate) ndone: Vec<u8>,
+    pub(crate) nlater: Vec<u8>,
+    pub(crate) ndead: Vec<u8>,
+    /// What the keys of each kind of record begin with.
+    pub(crate) meta: Vec<u8>,
+    pub(crate) chunks: Vec<u8>,
+    pub(crate) leases: Vec<u8>,
+    pub(crate) held: Vec<u8>,
+    pub(crate) later: Vec<u8>,
+    pub(crate) dead: Vec<u8>,
+    pub(crate) bodies: Vec<u8>,
+    pub(crate) unique: Vec<u8>,
+    pub(crate) operations: Vec<u8>,
+    pub(crate) oplog: Vec<u8>,
     pub(crate) tokens: Vec<u8>,
+    /// (q, "sweep").
+    pub(crate) claim: Vec<u8>,
 }
 
 impl Space {
     /// Packs the keys of the queue `name` behind the raw bytes `prefix`.
-    pub(crate) fn new(prefix: &[u8], name: &[u8]) -> Result<Space, NameError> {
+    pub(crate) fn new(prefix: &[u8], name: &[u8], kind: Kind) -> Result<Space, NameError> {
         check_prefix(prefix)?;
         match name.len() {
             0 => return Err(NameError::Empty),
@@ -40,30 +59,90 @@ impl Space {
             append_bytes(&mut key, kind);
             key
         };
+        let ready = match kind {
+            Kind::Fifo => record(items::VAL),
+            Kind::Recipe(_) | Kind::Priority(..) => {
+                let text = std::str::from_utf8(name).map_err(|_| NameError::NotText)?;
+                let mut subspace = prefix.to_vec();
+                append_text(&mut subspace, text);
+                subspace
+            }
+        };
         Ok(Space {
             name: name.to_vec(),
-            npush: record(NPUSH),
-            npop: record(NPOP),
-            items: record(VAL),
-            tokens: record(TOKEN),
+            kind,
+            ready,
+            npush: record(counters::NPUSH),
+            npop: record(counters::NPOP),
+            ndone: record(counters::NDONE),
+            nlater: record(counters::NLATER),
+            ndead: record(counters::NDEAD),
+            meta: record(meta::META),
+            chunks: record(chunks::CHUNK),
+            leases: record(leases::LEASE),
+            held: record(leases::HELD),
+            later: record(later::LATER),
+            dead: record(DEAD),
+            bodies: record(later::BODY),
+            unique: record(UNIQUE),
+            operations: record(operations::OP),
+            oplog: record(operations::OPLOG),
+            tokens: record(tokens::TOKEN),
+            claim: record(claims::SWEEP),
             queue,
         })
     }
 
-    /// All keys of the queue, as the tuple layer's range of (q).
+    /// All keys of the queue but a recipe's items, as the tuple layer's range of (q).
     pub(crate) fn queue_range(&self) -> (Vec<u8>, Vec<u8>) {
         range(&self.queue)
     }
 
-    /// All items.
+    /// All ready items.
     pub(crate) fn item_range(&self) -> (Vec<u8>, Vec<u8>) {
-        range(&self.items)
+        range(&self.ready)
     }
 
     /// All token slots.
     pub(crate) fn token_range(&self) -> (Vec<u8>, Vec<u8>) {
         range(&self.tokens)
     }
+
+    /// The key of a ready item.
+    pub(crate) fn ready_key(&self, id: &ItemId) -> Vec<u8> {
+        [&self.ready, id.as_bytes()].concat()
+    }
+
+    /// The key of a ready item's side record.
+    pub(crate) fn meta_key(&self, id: &ItemId) -> Vec<u8> {
+        [&self.meta, id.as_bytes()].concat()
+    }
+
+    /// The key of a dead letter's record.
+    pub(crate) fn dead_key(&self, id: &ItemId) -> Vec<u8> {
+        [&self.dead, id.as_bytes()].concat()
+    }
+
+    /// The key of the value of a dead letter, or of an item put aside.
+    pub(crate) fn body_key(&self, id: &ItemId) -> Vec<u8> {
+        [&self.bodies, id.as_bytes()].concat()
+    }
+
+    /// The key under which an item is the only one.
+    pub(crate) fn unique_key(&self, key: &[u8]) -> Vec<u8> {
+        with_bytes(&self.unique, key)
+    }
+
+    /// The key of an operation.
+    pub(crate) fn operation_key(&self, id: &[u8]) -> Vec<u8> {
+        with_bytes(&self.operations, id)
+    }
+}
+
+fn with_bytes(subspace: &[u8], element: &[u8]) -> Vec<u8> {
+    let mut key = subspace.to_vec();
+    append_bytes(&mut key, element);
+    key
 }
 
 /// Whether queues can lie behind this prefix.
@@ -78,7 +157,7 @@ fn check_prefix(prefix: &[u8]) -> Result<(), NameError> {
 }
 
 /// The tuple layer's range of a packed tuple: every key with further elements behind it.
-fn range(tuple: &[u8]) -> (Vec<u8>, Vec<u8>) {
+pub(crate) fn range(tuple: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([tuple, &[0x00]].concat(), [tuple, &[0xff]].concat())
 }
 

@@ -4,8 +4,9 @@ use foundationdb::Transaction;
 
 use crate::keys::Space;
 
-/// Clears the tuple range of (q).
+/// Clears the tuple range of (q), and that of a recipe's items.
 pub(crate) fn delete(space: &Space, tr: &Transaction) {
-    let (begin, end) = space.queue_range();
-    tr.clear_range(&begin, &end);
+    for (begin, end) in [space.queue_range(), space.item_range()] {
+        tr.clear_range(&begin, &end);
+    }
 }

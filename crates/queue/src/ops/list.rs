@@ -3,15 +3,16 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
+use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::keys::Space;
-use crate::ops::scan::{Isolation, front};
+use crate::ops::scan::{self, Isolation, Window, first_metas, join_metas};
 
 /// All items.
 pub(crate) async fn list(space: &Space, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
-    front(space, tr, None, Isolation::Serializable).await
+    look(space, tr, None, Isolation::Serializable).await
 }
 
 /// The first `k` items, without a conflict with anyone who pops them.
@@ -20,5 +21,18 @@ pub(crate) async fn peek_k(
     tr: &Transaction,
     k: NonZeroUsize,
 ) -> Result<Vec<Item>, QueueError> {
-    front(space, tr, Some(k), Isolation::Snapshot).await
+    look(space, tr, Some(k), Isolation::Snapshot).await
+}
+
+async fn look(
+    space: &Space,
+    tr: &Transaction,
+    limit: Option<NonZeroUsize>,
+    isolation: Isolation,
+) -> Result<Vec<Item>, QueueError> {
+    let window = Window { skip: 0, limit, max_bytes: usize::MAX, isolation };
+    // A few side records tell whether there are any.
+    let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, 100)).await?;
+    join_metas(space, tr, &mut rows, metas).await?;
+    scan::items(space, tr, &rows).await
 }

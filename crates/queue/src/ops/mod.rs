@@ -3,14 +3,17 @@
 //! None of it commits or retries; all of it may run several times for one commit, and has no other effect than on the
 //! transaction.
 
+pub(crate) mod claim;
 pub(crate) mod delete;
+pub(crate) mod lease;
 pub(crate) mod len;
 pub(crate) mod list;
+pub(crate) mod place;
 pub(crate) mod pop;
 pub(crate) mod push;
 pub(crate) mod queues;
 pub(crate) mod scan;
+pub(crate) mod settle;
 pub(crate) mod sweep;
-pub(crate) mod take;
 pub(crate) mod token;
 pub(crate) mod watch;

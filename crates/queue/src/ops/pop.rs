@@ -3,12 +3,13 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
-use foundationdb::options::MutationType;
+use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::item::Item;
-use crate::keys::{Space, counters, items};
-use crate::ops::scan::{Isolation, front};
+use crate::keys::{Space, items};
+use crate::ops::claim::{forget, remove};
+use crate::ops::scan::{self, Isolation, Window, ends, first_metas, join_metas};
 
 /// What a pop removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,21 +22,14 @@ pub struct Popped {
 
 /// Reads the first `k` items and removes them.
 pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> Result<Popped, QueueError> {
-    let items = front(space, tr, Some(k), Isolation::Serializable).await?;
-    if let Some((begin, end)) = extent(space, &items) {
-        remove(space, tr, items.len(), &begin, &end);
+    let window = Window { skip: 0, limit: Some(k), max_bytes: usize::MAX, isolation: Isolation::Serializable };
+    let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, k.get())).await?;
+    join_metas(space, tr, &mut rows, metas).await?;
+    let items = scan::items(space, tr, &rows).await?;
+    if let Some((low, high)) = ends(space, &rows) {
+        let (begin, end) = (space.ready_key(low), items::after(&space.ready, high.as_bytes()));
+        remove(space, tr, &rows, &begin, &end);
+        rows.iter().try_for_each(|row| forget(space, tr, row))?;
     }
     Ok(Popped { short: items.len() < k.get(), items })
-}
-
-/// The keys from the first to the last of these items, begin and end; `None` if there are none.
-pub(crate) fn extent(space: &Space, items: &[Item]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (first, last) = (items.first()?, items.last()?);
-    Some((items::key(&space.items, first.stamp), items::after(&space.items, last.stamp)))
-}
-
-/// Clears a range that holds `n` items and counts them as popped.
-pub(crate) fn remove(space: &Space, tr: &Transaction, n: usize, begin: &[u8], end: &[u8]) {
-    tr.clear_range(begin, end);
-    tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
 }

@@ -7,7 +7,7 @@ use foundationdb::options::MutationType;
 
 use crate::error::PushError;
 use crate::keys::{Space, counters, items};
-use crate::{MAX_PAYLOAD, MAX_PUSHES};
+use crate::{MAX_PUSHES, MAX_VALUE};
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
 #[derive(Debug)]
@@ -47,14 +47,14 @@ impl<'t> Pusher<'t> {
 /// Whether a payload can be stored.
 pub(crate) fn check_payload(payload: &[u8]) -> Result<(), PushError> {
     match payload.len() {
-        len if len > MAX_PAYLOAD => Err(PushError::ValueTooLarge { len, limit: MAX_PAYLOAD }),
+        len if len > MAX_VALUE => Err(PushError::ValueTooLarge { len, limit: MAX_VALUE }),
         _ => Ok(()),
     }
 }
 
 /// Writes one item, without counting it.
 pub(crate) fn put(space: &Space, tr: &Transaction, user: u16, payload: &[u8]) {
-    tr.atomic_op(&items::pending(&space.items, user), payload, MutationType::SetVersionstampedKey);
+    tr.atomic_op(&items::pending(&space.ready, user), payload, MutationType::SetVersionstampedKey);
 }
 
 /// Counts `n` items as pushed, which wakes whoever watches.

@@ -4,6 +4,7 @@ use foundationdb::{RangeOption, Transaction};
 
 use crate::error::QueueError;
 use crate::keys::{Space, split_bytes};
+use crate::kind::Kind;
 
 /// The names of all queues behind a prefix, sorted.
 ///
@@ -17,7 +18,7 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
     let end = [prefix, &[0x02]].concat();
     while let Some(key) = first_key(tr, &cursor, &end).await? {
         let name = key.strip_prefix(prefix).and_then(split_bytes).map(|(name, _)| name);
-        let Some(space) = name.and_then(|name| Space::new(prefix, &name).ok()) else {
+        let Some(space) = name.and_then(|name| Space::new(prefix, &name, Kind::Fifo).ok()) else {
             cursor = next_key(prefix, &key);
             continue;
         };

@@ -1,15 +1,20 @@
-//! Reading items from the front.
+//! Reading ready items in the order in which they are taken.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
+use futures::future::try_join_all;
 
 use crate::error::QueueError;
+use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, items};
+use crate::keys::{Space, chunks, items, meta, recipes};
+use crate::kind::Kind;
+use crate::meta::Meta;
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,33 +25,165 @@ pub(crate) enum Isolation {
     Snapshot,
 }
 
-/// The first items in order, at most `limit`; without a limit, all.
-pub(crate) async fn front(
-    space: &Space,
-    tr: &Transaction,
-    limit: Option<NonZeroUsize>,
-    isolation: Isolation,
-) -> Result<Vec<Item>, QueueError> {
+/// Which of the ready items to read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Window {
+    /// So many are passed over.
+    pub(crate) skip: usize,
+    /// At most so many; `None`: all.
+    pub(crate) limit: Option<NonZeroUsize>,
+    /// Reading ends once so many bytes of values are there.
+    pub(crate) max_bytes: usize,
+    pub(crate) isolation: Isolation,
+}
+
+/// A ready item as it is stored.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) id: ItemId,
+    pub(crate) value: Bytes,
+    /// Its side record, encoded; empty if it has none.
+    pub(crate) meta: Bytes,
+}
+
+/// The rows of a window, in the order in which they are taken, without side records.
+pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Result<Vec<Row>, QueueError> {
     let (begin, end) = space.item_range();
-    let range = RangeOption {
-        limit: limit.map(NonZeroUsize::get),
+    let skip = i32::try_from(window.skip).unwrap_or(i32::MAX - 1);
+    let mut range = RangeOption {
+        limit: window.limit.map(NonZeroUsize::get),
         mode: StreamingMode::WantAll,
-        ..RangeOption::from((begin, end))
+        reverse: space.kind.takes_last(),
+        ..RangeOption::from((begin.as_slice(), end.as_slice()))
     };
+    if space.kind.takes_last() {
+        range.end = KeySelector::new(end.as_slice().into(), false, 1 - skip);
+    } else {
+        range.begin = KeySelector::new(begin.as_slice().into(), false, 1 + skip);
+    }
     // A page ends where the bytes of one answer are used up; the stream asks for the next.
-    let mut pages = tr.get_ranges(range, isolation == Isolation::Snapshot);
-    let mut found = Vec::new();
-    while let Some(page) = pages.try_next().await? {
+    let mut pages = tr.get_ranges(range, window.isolation == Isolation::Snapshot);
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < window.max_bytes
+        && let Some(page) = pages.try_next().await?
+    {
         found.reserve(page.len());
         for row in &page {
-            found.push(item(space, row.key(), row.value())?);
+            bytes += row.value().len();
+            found.push(self::row(space, row.key(), row.value())?);
         }
     }
     Ok(found)
 }
 
-fn item(space: &Space, key: &[u8], value: &[u8]) -> Result<Item, QueueError> {
-    let stamp = items::decode(&space.items, key)
-        .ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })?;
-    Ok(Item { stamp, payload: Bytes::copy_from_slice(value) })
+fn row(space: &Space, key: &[u8], value: &[u8]) -> Result<Row, QueueError> {
+    let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
+        Kind::Fifo => items::suffix_stamp(suffix).is_some(),
+        Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
+    });
+    let suffix = suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })?;
+    let id = ItemId::new(Bytes::copy_from_slice(suffix));
+    Ok(Row { id, value: Bytes::copy_from_slice(value), meta: Bytes::new() })
+}
+
+/// The first side records there are, at most `limit`, in the order in which items are taken; and whether there are more.
+pub(crate) async fn first_metas(
+    space: &Space,
+    tr: &Transaction,
+    limit: usize,
+) -> Result<(Vec<(ItemId, Bytes)>, bool), QueueError> {
+    let (begin, end) = crate::keys::range(&space.meta);
+    let range = RangeOption {
+        limit: Some(limit),
+        mode: StreamingMode::WantAll,
+        reverse: space.kind.takes_last(),
+        ..RangeOption::from((begin, end))
+    };
+    let page = tr.get_range(&range, 1, true).await?;
+    Ok((page.iter().map(|row| meta_row(space, row.key(), row.value())).collect(), page.more()))
+}
+
+/// The side records of the items from one to another, both ends included, in the order of keys.
+async fn metas_between(
+    space: &Space,
+    tr: &Transaction,
+    (low, high): (&ItemId, &ItemId),
+) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
+    let end = [space.meta_key(high).as_slice(), &[0x00]].concat();
+    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((space.meta_key(low), end)) };
+    let mut pages = tr.get_ranges(range, true);
+    let mut found = Vec::new();
+    while let Some(page) = pages.try_next().await? {
+        found.extend(page.iter().map(|row| meta_row(space, row.key(), row.value())));
+    }
+    Ok(found)
+}
+
+fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
+    (ItemId::new(Bytes::copy_from_slice(&key[space.meta.len()..])), Bytes::copy_from_slice(value))
+}
+
+/// The lowest and the highest id of rows that are in order, one way or the other.
+pub(crate) fn ends<'r>(space: &Space, rows: &'r [Row]) -> Option<(&'r ItemId, &'r ItemId)> {
+    let (first, last) = (&rows.first()?.id, &rows.last()?.id);
+    Some(if space.kind.takes_last() { (last, first) } else { (first, last) })
+}
+
+/// Gives rows their side records; `first` are the first ones there are, as [`first_metas`] has read them.
+pub(crate) async fn join_metas(
+    space: &Space,
+    tr: &Transaction,
+    rows: &mut [Row],
+    first: (Vec<(ItemId, Bytes)>, bool),
+) -> Result<(), QueueError> {
+    let (metas, more) = first;
+    let Some(ends) = ends(space, rows).filter(|_| !metas.is_empty()) else { return Ok(()) };
+    // The first ones are enough if there are no others, or if they reach beyond the last row.
+    let reach = metas.last().is_some_and(|(id, _)| match space.kind.takes_last() {
+        true => id < ends.0,
+        false => id > ends.1,
+    });
+    let metas = if more && !reach { metas_between(space, tr, ends).await? } else { metas };
+    let metas: std::collections::HashMap<_, _> = metas.into_iter().collect();
+    for row in rows {
+        if let Some(meta) = metas.get(&row.id) {
+            row.meta = meta.clone();
+        }
+    }
+    Ok(())
+}
+
+/// The items of rows, with payloads from all their parts.
+pub(crate) async fn items(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<Vec<Item>, QueueError> {
+    try_join_all(rows.iter().map(|row| item(space, tr, row))).await
+}
+
+async fn item(space: &Space, tr: &Transaction, row: &Row) -> Result<Item, QueueError> {
+    let meta = decode_meta(space, row)?;
+    let payload = match meta.payload_len {
+        None => recipes::unpack_value(space.kind.packing(), &row.value),
+        Some(len) => whole_payload(space, tr, row, len).await?,
+    };
+    let attempt = meta.attempts.saturating_add(1);
+    let meta = (!row.meta.is_empty()).then(|| Arc::new(meta));
+    Ok(Item { id: row.id.clone(), payload, attempt, meta })
+}
+
+/// The side record of a row; an empty one if it has none.
+pub(crate) fn decode_meta(space: &Space, row: &Row) -> Result<Meta, QueueError> {
+    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable(&space.meta_key(&row.id)))
+}
+
+async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> Result<Bytes, QueueError> {
+    let (begin, end) = chunks::range(&space.chunks, &row.id);
+    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let mut pages = tr.get_ranges(range, true);
+    let mut payload = row.value.to_vec();
+    while let Some(page) = pages.try_next().await? {
+        page.iter().for_each(|chunk| payload.extend_from_slice(chunk.value()));
+    }
+    if payload.len() as u64 != len {
+        return Err(QueueError::unreadable(&[&space.chunks, row.id.as_bytes()].concat()));
+    }
+    Ok(payload.into())
 }

@@ -10,6 +10,7 @@
 //! The cost in the ordinary case is one write and one conflict range, and no read.
 
 mod close;
+mod lease;
 mod push;
 mod take;
 mod unsettled;
@@ -17,17 +18,20 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::fmt;
 
+pub use lease::{Leased, Take};
 pub use push::Pushed;
 pub use take::Taken;
 
 use crate::item::Item;
 use crate::queue::Queue;
 use crate::retry::RetryPolicy;
+use crate::rng::Rng;
+use lease::Unsure;
 use unsettled::Unsettled;
 
 /// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
 /// for every session, also after a restart.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
 
 impl fmt::Debug for SessionId {
@@ -53,6 +57,9 @@ pub struct Session {
     unsettled: Unsettled,
     /// Items of a take that turned out to have committed, still to be handed out.
     recovered: VecDeque<Item>,
+    /// Takes on a lease that may have committed, oldest first. At most one of them did.
+    unsure: VecDeque<Unsure>,
+    rng: Rng,
 }
 
 impl Session {
@@ -65,6 +72,8 @@ impl Session {
             attempt: 0,
             unsettled: Unsettled::default(),
             recovered: VecDeque::new(),
+            unsure: VecDeque::new(),
+            rng: Rng::of(id),
         }
     }
 

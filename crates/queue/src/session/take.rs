@@ -4,11 +4,13 @@ use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction};
 
-use super::{Session, unsettled::Effect};
+use super::{Session, Take, unsettled::Effect};
+use crate::approach::Approach;
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
-use crate::ops::{take, token};
-use crate::retry::{Attempts, Retry};
+use crate::ops::claim::forget;
+use crate::ops::{scan, token};
+use crate::retry::{Attempts, Retry, maybe_committed};
 use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
@@ -16,8 +18,8 @@ use crate::watch::Watch;
 pub struct Taken {
     /// The items, in order. They have left the queue.
     pub items: Vec<Item>,
-    /// Present exactly if there are no items: resolves after the next push. Without it, take again at once; there may be
-    /// more.
+    /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
+    /// again at once; there may be more.
     pub watch: Option<Watch>,
     /// What it went through.
     pub attempts: Attempts,
@@ -30,7 +32,7 @@ enum Step {
     /// The transaction removes items.
     Removes,
     /// The transaction only reads: there is nothing to take.
-    Empty(Watch),
+    Empty(Option<Watch>),
 }
 
 impl Session {
@@ -39,12 +41,18 @@ impl Session {
     /// Two sessions that take at the same time conflict; pushes and takes do not. The watch was made in a
     /// transaction that saw the queue empty, and that committed.
     pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, TakeError> {
+        self.take_by(db, &mut Take { k, length: 0, approach: &mut Approach::Front, watch: true }).await
+    }
+
+    /// As [`Session::take`], by another approach than from the front, and with a watch only if `take` asks for it.
+    pub async fn take_by(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
+        let k = take.k;
         if !self.recovered.is_empty() {
             return Ok(self.hand_recovered(k, Attempts::default()));
         }
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
-            let prepared = self.prepare_take(&tr, k).await;
+            let prepared = self.prepare_take(&tr, take).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Recovered) => return Ok(self.hand_recovered(k, retry.attempts)),
@@ -53,16 +61,19 @@ impl Session {
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        let (items, watch) = (Vec::new(), Some(watch));
-                        return Ok(Taken { items, watch, attempts: retry.attempts });
+                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
                     }
                 },
                 Ok(Step::Removes) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
+                        if !maybe_committed(*error) {
+                            take.approach.conflicted();
+                        }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
+                        take.approach.committed();
                         let items = self.taken();
                         return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
@@ -72,18 +83,20 @@ impl Session {
     }
 
     /// Writes the take into a transaction.
-    async fn prepare_take(&mut self, tr: &Transaction, k: NonZeroUsize) -> Result<Step, QueueError> {
+    async fn prepare_take(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Step, QueueError> {
         self.settle(tr).await?;
         if !self.recovered.is_empty() {
             return Ok(Step::Recovered);
         }
         let space = self.queue.space().clone();
-        let items = take::take(&space, tr, k).await?;
-        if items.is_empty() {
+        let rows = self.choose(tr, take).await?;
+        if rows.is_empty() {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
-            return Ok(Step::Empty(self.queue.watch(tr)));
+            return Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr))));
         }
+        let items = scan::items(&space, tr, &rows).await?;
+        rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unsettled.note(attempt, Effect::Took(items));

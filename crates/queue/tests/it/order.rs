@@ -22,7 +22,7 @@ fn order_is_by_commit_and_then_by_push() {
         let expected: Vec<String> =
             ["earlier", "later"].iter().flat_map(|w| (0..300).map(move |i| format!("{w} {i}"))).collect();
         assert_eq!(payloads(&items), expected);
-        assert!(items.is_sorted_by(|a, b| a.stamp < b.stamp));
+        assert!(items.is_sorted_by(|a, b| a.id < b.id));
     });
 }
 

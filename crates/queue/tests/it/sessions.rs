@@ -22,7 +22,7 @@ fn push_tells_the_stamps() {
         assert_eq!((first.items, second.items), (2, 1));
         assert_eq!((first.attempts.begun, first.attempts.unknown), (1, 0));
         let stored: Vec<Stamp> =
-            t.run(async |tr| q.list(tr).await).await.iter().map(|item| item.stamp).collect();
+            t.run(async |tr| q.list(tr).await).await.iter().map(|item| item.id.stamp().unwrap()).collect();
         assert_eq!(first.stamps().chain(second.stamps()).collect::<Vec<_>>(), stored);
     });
 }

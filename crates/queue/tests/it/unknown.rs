@@ -50,7 +50,7 @@ fn a_push_happens_once() {
             assert_eq!(t.list(&q).await, ["a", "b"], "{script:?}");
             assert_eq!(t.len(&q).await, 2, "{script:?}");
             let stored = t.run(async |tr| q.list(tr).await).await;
-            assert!(pushed.stamps().eq(stored.iter().map(|item| item.stamp)), "{script:?}");
+            assert!(pushed.stamps().eq(stored.iter().map(|item| item.id.stamp().unwrap())), "{script:?}");
         }
     });
 }

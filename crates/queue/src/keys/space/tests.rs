@@ -28,7 +28,7 @@ const PAGE: &str = include_str!("../../../../../docs/KEYSPACE.md");
 #[test]
 fn queue_q() {
     // "q" is 71, so (q) is 01 71 00.
-    let space = Space::new(b"", b"q").unwrap();
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.queue, "017100");
     // "npush" is 6e 70 75 73 68.
     golden(&space.npush, "017100 01 6e70757368 00");
@@ -48,25 +48,25 @@ fn queue_q() {
 fn the_operand_of_a_push_to_q() {
     // (q, "val") has 3 + 5 bytes and the code 33 one more, so the stamp stands at 9: 09000000 little endian.
     // The second push of a transaction has the user version 1: 0001 big endian.
-    let space = Space::new(b"", b"q").unwrap();
-    golden(&items::pending(&space.items, 1), "017100 0176616c00 33 ffffffffffffffffffff 0001 09000000");
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    golden(&items::pending(&space.ready, 1), "017100 0176616c00 33 ffffffffffffffffffff 0001 09000000");
 }
 
 #[test]
 fn an_item_of_q() {
     // Committed at version 0x1a2b3c4d5e6f, as number 3 of its version, push number 1 of its transaction.
-    let space = Space::new(b"", b"q").unwrap();
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let vector = "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0001";
-    let stamp = items::decode(&space.items, &hex(vector)).unwrap();
+    let stamp = items::decode(&space.ready, &hex(vector)).unwrap();
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
-    golden(&items::key(&space.items, stamp), vector);
-    golden(&items::after(&space.items, stamp), "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002");
+    golden(&items::key(&space.ready, stamp), vector);
+    golden(&items::after(&space.ready, &items::suffix(stamp)), "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002");
 }
 
 #[test]
 fn a_token_slot_of_q() {
-    let space = Space::new(b"", b"q").unwrap();
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     let id = SessionId(*b"\x00\x11\x22\x33\x44\x55\x66\x77\x88\x99\xaa\xbb\xcc\xdd\xee\xff");
     // "token" is 74 6f 6b 65 6e. A UUID has a fixed length, so its zero bytes are not escaped.
     golden(&tokens::key(&space.tokens, id), "017100 01 746f6b656e 00 30 00112233445566778899aabbccddeeff");
@@ -81,12 +81,12 @@ fn a_token_slot_of_q() {
 #[test]
 fn a_name_with_zero_bytes_is_escaped() {
     // The name 00 61 00 becomes 00 FF 61 00 FF.
-    let space = Space::new(b"", b"\0a\0").unwrap();
+    let space = Space::new(b"", b"\0a\0", Kind::Fifo).unwrap();
     golden(&space.queue, "01 00ff 61 00ff 00");
     golden(&space.npush, "01 00ff 61 00ff 00 01 6e70757368 00");
     // 7 bytes of (q), 5 of "val" and the code: the stamp stands at 13, which is 0d.
     golden(
-        &items::pending(&space.items, 0),
+        &items::pending(&space.ready, 0),
         "01 00ff 61 00ff 00 0176616c00 33 ffffffffffffffffffff 0000 0d000000",
     );
 }
@@ -94,20 +94,20 @@ fn a_name_with_zero_bytes_is_escaped() {
 #[test]
 fn a_prefix_stands_raw_before_every_key() {
     // Its zero byte is not escaped: a prefix is no tuple element. The stamp moves on by its 3 bytes, to 12.
-    let space = Space::new(b"\x15\x00p", b"q").unwrap();
+    let space = Space::new(b"\x15\x00p", b"q", Kind::Fifo).unwrap();
     golden(&space.npop, "150070 017100 016e706f7000");
     golden(
-        &items::pending(&space.items, 0),
+        &items::pending(&space.ready, 0),
         "150070 017100 0176616c00 33 ffffffffffffffffffff 0000 0c000000",
     );
 }
 
 #[test]
 fn names_and_prefixes_have_bounds() {
-    assert_eq!(Space::new(b"", b""), Err(NameError::Empty));
-    assert!(Space::new(b"", &[0; MAX_NAME]).is_ok());
-    assert_eq!(Space::new(b"", &[0; MAX_NAME + 1]), Err(NameError::TooLong { len: MAX_NAME + 1 }));
-    assert!(Space::new(&[1; MAX_PREFIX], b"q").is_ok());
-    assert_eq!(Space::new(&[1; MAX_PREFIX + 1], b"q"), Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 }));
-    assert_eq!(Space::new(b"\xff\x02", b"q"), Err(NameError::PrefixReserved));
+    assert_eq!(Space::new(b"", b"", Kind::Fifo), Err(NameError::Empty));
+    assert!(Space::new(b"", &[0; MAX_NAME], Kind::Fifo).is_ok());
+    assert_eq!(Space::new(b"", &[0; MAX_NAME + 1], Kind::Fifo), Err(NameError::TooLong { len: MAX_NAME + 1 }));
+    assert!(Space::new(&[1; MAX_PREFIX], b"q", Kind::Fifo).is_ok());
+    assert_eq!(Space::new(&[1; MAX_PREFIX + 1], b"q", Kind::Fifo), Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 }));
+    assert_eq!(Space::new(b"\xff\x02", b"q", Kind::Fifo), Err(NameError::PrefixReserved));
 }

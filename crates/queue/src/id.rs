@@ -1,0 +1,108 @@
+//! Which item it is, whatever the kind of its queue.
+
+use std::fmt;
+use std::str::FromStr;
+
+use bytes::Bytes;
+
+use crate::item::Stamp;
+use crate::keys::items;
+
+/// An item's name in its queue, and its place in the order: what its key goes on with behind the queue's own part.
+///
+/// In a FIFO queue that is the stamp of its push, which prints as 24 hexadecimal digits. In the recipes' queues it is the
+/// packed `(index, random)` or `(priority, count, random)`, which prints as `x` and the bytes in hexadecimal. Ids of one
+/// queue sort as its items do.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ItemId(Bytes);
+
+/// A text is not an item's id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("item id {text:?} is neither a stamp of 24 hexadecimal digits nor an x and an even number of them")]
+pub struct ParseIdError {
+    text: String,
+}
+
+impl ItemId {
+    /// The id whose bytes these are, as they stand in keys.
+    pub(crate) fn new(suffix: Bytes) -> ItemId {
+        ItemId(suffix)
+    }
+
+    /// The bytes by which the item's keys go on.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The stamp, if that is what it is.
+    pub fn stamp(&self) -> Option<Stamp> {
+        items::suffix_stamp(&self.0)
+    }
+}
+
+impl From<Stamp> for ItemId {
+    fn from(stamp: Stamp) -> ItemId {
+        ItemId(Bytes::copy_from_slice(&items::suffix(stamp)))
+    }
+}
+
+impl fmt::Display for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.stamp() {
+            Some(stamp) => stamp.fmt(f),
+            None => {
+                f.write_str("x")?;
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ItemId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ItemId({self})")
+    }
+}
+
+impl FromStr for ItemId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<ItemId, ParseIdError> {
+        let refused = || ParseIdError { text: text.to_owned() };
+        let Some(digits) = text.strip_prefix('x') else {
+            return text.parse::<Stamp>().map(ItemId::from).map_err(|_| refused());
+        };
+        let plain = digits.bytes().all(|b| b.is_ascii_hexdigit());
+        if digits.is_empty() || digits.len() % 2 != 0 || !plain {
+            return Err(refused());
+        }
+        let byte = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).map_err(|_| refused());
+        let bytes: Result<Vec<u8>, _> = (0..digits.len()).step_by(2).map(byte).collect();
+        Ok(ItemId(bytes?.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn text_that_is_no_id_is_refused() {
+        for text in ["", "x", "x1", "xzz", "x+1", "0000", "é"] {
+            assert_eq!(text.parse::<ItemId>(), Err(ParseIdError { text: text.to_owned() }));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn text_round_trips(bytes in prop::collection::vec(any::<u8>(), 1..40), stamp: [u8; Stamp::LEN]) {
+            let id = ItemId::new(bytes.into());
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+            let id = ItemId::from(Stamp::from(stamp));
+            prop_assert_eq!(id.to_string(), Stamp::from(stamp).to_string());
+            prop_assert_eq!(id.to_string().parse(), Ok(id));
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! (q, "later", due, id): an item that becomes ready at a time, in milliseconds since 1970. The value is its side record.
+//!
+//! Written by pushes for a time and by retries; removed by the sweeper that makes the item ready. Its payload's value is at
+//! (q, "body", id).
+
+use crate::id::ItemId;
+use crate::keys::element::{append_number, split_number};
+use crate::meta::Millis;
+
+/// Second element of the key of an item put aside.
+pub(crate) const LATER: &[u8] = b"later";
+/// Second element of the key of the value of an item put aside, and of a dead letter.
+pub(crate) const BODY: &[u8] = b"body";
+
+/// The beginning of all keys with this time; `subspace` is the packed (q, "later").
+pub(crate) fn at(subspace: &[u8], due: Millis) -> Vec<u8> {
+    let mut key = subspace.to_vec();
+    append_number(&mut key, due);
+    key
+}
+
+/// The key of an item.
+pub(crate) fn key(subspace: &[u8], due: Millis, id: &ItemId) -> Vec<u8> {
+    let mut key = at(subspace, due);
+    key.extend_from_slice(id.as_bytes());
+    key
+}
+
+/// Time and item of a key; `None` if it is of another layout.
+pub(crate) fn decode(subspace: &[u8], key: &[u8]) -> Option<(Millis, ItemId)> {
+    let (due, id) = split_number(key.strip_prefix(subspace)?)?;
+    (!id.is_empty()).then(|| (due, ItemId::new(id.to_vec().into())))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn keys_round_trip_and_sort_by_time(subspace: Vec<u8>, a: (u64, [u8; 13]), b: (u64, [u8; 13])) {
+            let of = |(due, id): (u64, [u8; 13])| key(&subspace, due, &ItemId::new(id.to_vec().into()));
+            prop_assert_eq!(decode(&subspace, &of(a)), Some((a.0, ItemId::new(a.1.to_vec().into()))));
+            prop_assert_eq!(of(a).cmp(&of(b)), a.cmp(&b));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(key: Vec<u8>) {
+            let _ = decode(&[], &key);
+        }
+    }
+}

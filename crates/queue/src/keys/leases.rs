@@ -1,0 +1,260 @@
+//! (q, "lease", session, number): the header of a lease on a batch of items; (q, "held", session, number, i): its body.
+//!
+//! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as settled, and clears
+//! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
+//!
+//! Header: format, deadline, length, number of items, number of pieces, a bit for each item (set: settled), and the body itself if
+//! there are no pieces.
+
+use bytes::Bytes;
+
+use crate::id::ItemId;
+use crate::keys::element::{append_number, append_uuid, split_number};
+use crate::session::SessionId;
+
+/// Second element of a header's key.
+pub(crate) const LEASE: &[u8] = b"lease";
+/// Second element of the key of a piece of a body.
+pub(crate) const HELD: &[u8] = b"held";
+
+/// The first byte of a header.
+const FORMAT: u8 = 1;
+const FIXED: usize = 1 + 8 + 8 + 4 + 4;
+/// A body up to this length stands in the header.
+const INLINE: usize = 4_096;
+/// The length of a piece.
+const PIECE: usize = 90_000;
+/// Type code of a UUID.
+const UUID: u8 = 0x30;
+
+/// Which lease it is: no other has or had this id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId {
+    /// The session that took it.
+    pub session: SessionId,
+    /// The number of its attempt.
+    pub number: u64,
+}
+
+/// What a header says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// The database version after which a sweeper may take the lease away.
+    pub(crate) deadline: u64,
+    /// How far the deadline is set ahead, in versions.
+    pub(crate) length: u64,
+    pub(crate) settled: Settled,
+    /// In how many pieces the body is stored; with none it is here.
+    pub(crate) pieces: u32,
+    pub(crate) inline: Bytes,
+}
+
+/// Which items of a lease are settled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settled {
+    count: usize,
+    bits: Vec<u8>,
+}
+
+/// One item in a lease's body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) id: ItemId,
+    /// Its side record, encoded, as it was when the item was ready; empty for none.
+    pub(crate) meta: Bytes,
+    /// Its value as it was stored.
+    pub(crate) value: Bytes,
+}
+
+impl Settled {
+    pub(crate) fn none(count: usize) -> Settled {
+        Settled { count, bits: vec![0; count.div_ceil(8)] }
+    }
+
+    pub(crate) fn contains(&self, index: usize) -> bool {
+        self.bits.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
+    }
+
+    /// Marks an item of the lease as settled.
+    pub(crate) fn insert(&mut self, index: usize) {
+        debug_assert!(index < self.count);
+        self.bits[index / 8] |= 1 << (index % 8);
+    }
+
+    /// The items that are not settled.
+    pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.count).filter(|index| !self.contains(*index))
+    }
+
+    /// How many items the lease had.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+}
+
+impl Header {
+    /// A new lease's header and its pieces.
+    pub(crate) fn new(deadline: u64, length: u64, items: &[Held]) -> (Header, Vec<Bytes>) {
+        let body = Bytes::from(encode_body(items));
+        let settled = Settled::none(items.len());
+        if body.len() <= INLINE {
+            return (Header { deadline, length, settled, pieces: 0, inline: body }, Vec::new());
+        }
+        let pieces: Vec<Bytes> =
+            (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
+        let count = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
+        (Header { deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let count = u32::try_from(self.settled.count).expect("a take is bounded far below 2^32 items");
+        let mut out = Vec::with_capacity(FIXED + self.settled.bits.len() + self.inline.len());
+        out.push(FORMAT);
+        out.extend_from_slice(&self.deadline.to_le_bytes());
+        out.extend_from_slice(&self.length.to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(&self.pieces.to_le_bytes());
+        out.extend_from_slice(&self.settled.bits);
+        out.extend_from_slice(&self.inline);
+        out
+    }
+
+    /// Reads a header; `None` if it is of another layout.
+    pub(crate) fn decode(value: &[u8]) -> Option<Header> {
+        let (&FORMAT, rest) = value.split_first()? else { return None };
+        let (deadline, rest) = rest.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let (pieces, rest) = rest.split_first_chunk::<4>()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
+        Some(Header {
+            deadline: u64::from_le_bytes(*deadline),
+            length: u64::from_le_bytes(*length),
+            settled: Settled { count, bits: bits.to_vec() },
+            pieces: u32::from_le_bytes(*pieces),
+            inline: Bytes::copy_from_slice(inline),
+        })
+    }
+}
+
+/// What the keys of a lease go on with behind (q, "lease") and (q, "held").
+fn suffix(id: LeaseId) -> Vec<u8> {
+    let mut suffix = Vec::with_capacity(1 + 16 + 9);
+    append_uuid(&mut suffix, id.session.0);
+    append_number(&mut suffix, id.number);
+    suffix
+}
+
+/// The key of a header; `subspace` is the packed (q, "lease").
+pub(crate) fn key(subspace: &[u8], id: LeaseId) -> Vec<u8> {
+    [subspace, &suffix(id)].concat()
+}
+
+/// Which lease a header's key names; `None` if it is of another layout.
+pub(crate) fn decode_key(subspace: &[u8], key: &[u8]) -> Option<LeaseId> {
+    let (&UUID, rest) = key.strip_prefix(subspace)?.split_first()? else { return None };
+    let (session, rest) = rest.split_first_chunk::<16>()?;
+    let (number, []) = split_number(rest)? else { return None };
+    Some(LeaseId { session: SessionId(*session), number })
+}
+
+/// The key of a piece; `subspace` is the packed (q, "held").
+pub(crate) fn piece_key(subspace: &[u8], id: LeaseId, piece: u64) -> Vec<u8> {
+    let mut piece_key = key(subspace, id);
+    append_number(&mut piece_key, piece);
+    piece_key
+}
+
+/// All pieces of a lease, as a range.
+pub(crate) fn piece_range(subspace: &[u8], id: LeaseId) -> (Vec<u8>, Vec<u8>) {
+    let key = key(subspace, id);
+    ([&key[..], &[0x00]].concat(), [&key[..], &[0xff]].concat())
+}
+
+fn encode_body(items: &[Held]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for item in items {
+        for part in [item.id.as_bytes(), &item.meta, &item.value] {
+            let len = u32::try_from(part.len()).expect("values are bounded far below 2^32 bytes");
+            out.extend_from_slice(&len.to_le_bytes());
+            out.extend_from_slice(part);
+        }
+    }
+    out
+}
+
+/// Reads a body; `None` if it is of another layout.
+pub(crate) fn decode_body(mut body: Bytes) -> Option<Vec<Held>> {
+    let mut items = Vec::new();
+    while !body.is_empty() {
+        let id = ItemId::new(split_part(&mut body)?);
+        items.push(Held { id, meta: split_part(&mut body)?, value: split_part(&mut body)? });
+    }
+    Some(items)
+}
+
+fn split_part(body: &mut Bytes) -> Option<Bytes> {
+    let len = u32::from_le_bytes(*body.first_chunk::<4>()?) as usize;
+    if body.len() < 4 + len {
+        return None;
+    }
+    let part = body.split_to(4 + len).slice(4..);
+    Some(part)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    prop_compose! {
+        fn held()(id: Vec<u8>, meta: Vec<u8>, value in prop::collection::vec(any::<u8>(), 0..3_000)) -> Held {
+            Held { id: ItemId::new(id.into()), meta: meta.into(), value: value.into() }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leases_round_trip(
+            deadline: u64,
+            length: u64,
+            items in prop::collection::vec(held(), 1..20),
+            settled in prop::collection::vec(0..20_usize, 0..10),
+        ) {
+            let (mut header, pieces) = Header::new(deadline, length, &items);
+            prop_assert_eq!(header.pieces as usize, pieces.len());
+            for index in settled.into_iter().filter(|index| *index < items.len()) {
+                header.settled.insert(index);
+                prop_assert!(header.settled.contains(index));
+            }
+            let open = header.settled.open().count();
+            let read = Header::decode(&header.encode()).expect("it is a header");
+            prop_assert_eq!(&read, &header);
+            prop_assert_eq!(read.settled.open().count(), open);
+            let body: Vec<u8> = if pieces.is_empty() { read.inline.to_vec() } else { pieces.concat() };
+            prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
+            prop_assert_eq!(decode_body(body.into()), Some(items));
+        }
+
+        #[test]
+        fn keys_round_trip(session: [u8; 16], number: u64, subspace: Vec<u8>) {
+            let id = LeaseId { session: SessionId(session), number };
+            prop_assert_eq!(decode_key(&subspace, &key(&subspace, id)), Some(id));
+            let (begin, end) = piece_range(&subspace, id);
+            let piece = piece_key(&subspace, id, 3);
+            prop_assert!(begin <= piece && piece < end);
+            // The pieces of another lease lie outside.
+            let next = piece_key(&subspace, LeaseId { number: number ^ 1, ..id }, 3);
+            prop_assert!(next < begin || end <= next);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(value: Vec<u8>) {
+            let _ = Header::decode(&value);
+            let _ = decode_key(&[], &value);
+            let _ = decode_body(value.into());
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The encoding of a side record: fields of tag (1 byte), length (u32, little endian) and content, in any order.
+//!
+//! (q, "meta", id) holds the record of a ready item, written by whoever makes it ready, removed by the take. The same encoding stands in
+//! leases, and in the records of delayed items and dead letters. A reader keeps fields it does not know.
+
+use crate::meta::{Failure, Meta};
+
+/// Second element of the key of a ready item's side record.
+pub(crate) const META: &[u8] = b"meta";
+
+const ATTEMPTS: u8 = 1;
+const CRASHES: u8 = 2;
+const FAILURE: u8 = 3;
+const ATTRIBUTE: u8 = 4;
+const CONTENT_TYPE: u8 = 5;
+const TRACE_PARENT: u8 = 6;
+const ENQUEUED_AT: u8 = 7;
+const PAYLOAD_LEN: u8 = 8;
+const UNIQUE: u8 = 9;
+const DEATH: u8 = 10;
+
+/// The record's value.
+pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
+    let mut out = Vec::new();
+    if meta.attempts > 0 {
+        field(&mut out, ATTEMPTS, &[&meta.attempts.to_le_bytes()]);
+    }
+    if meta.crashes > 0 {
+        field(&mut out, CRASHES, &[&meta.crashes.to_le_bytes()]);
+    }
+    for failure in &meta.failures {
+        failure_field(&mut out, FAILURE, failure);
+    }
+    for (name, value) in &meta.attributes {
+        let len = u32::try_from(name.len()).expect("attributes are bounded far below 2^32 bytes");
+        field(&mut out, ATTRIBUTE, &[&len.to_le_bytes(), name.as_bytes(), value.as_bytes()]);
+    }
+    if let Some(text) = &meta.content_type {
+        field(&mut out, CONTENT_TYPE, &[text.as_bytes()]);
+    }
+    if let Some(text) = &meta.trace_parent {
+        field(&mut out, TRACE_PARENT, &[text.as_bytes()]);
+    }
+    if let Some(at) = meta.enqueued_at {
+        field(&mut out, ENQUEUED_AT, &[&at.to_le_bytes()]);
+    }
+    if let Some(len) = meta.payload_len {
+        field(&mut out, PAYLOAD_LEN, &[&len.to_le_bytes()]);
+    }
+    if let Some(key) = &meta.unique {
+        field(&mut out, UNIQUE, &[key]);
+    }
+    if let Some(death) = &meta.death {
+        failure_field(&mut out, DEATH, death);
+    }
+    for (tag, content) in &meta.unknown {
+        field(&mut out, *tag, &[content]);
+    }
+    out
+}
+
+/// Reads a record's value; `None` if it is not one.
+pub(crate) fn decode(mut value: &[u8]) -> Option<Meta> {
+    let mut meta = Meta::default();
+    while let Some((tag, rest)) = value.split_first() {
+        let (len, rest) = rest.split_first_chunk::<4>()?;
+        let (content, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+        read_field(&mut meta, *tag, content)?;
+        value = rest;
+    }
+    Some(meta)
+}
+
+fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
+    match tag {
+        ATTEMPTS => meta.attempts = u32::from_le_bytes(content.try_into().ok()?),
+        CRASHES => meta.crashes = u32::from_le_bytes(content.try_into().ok()?),
+        FAILURE => meta.failures.push(read_failure(content)?),
+        ATTRIBUTE => {
+            let (len, rest) = content.split_first_chunk::<4>()?;
+            let (name, text) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+            meta.attributes.insert(text_of(name)?, text_of(text)?);
+        }
+        CONTENT_TYPE => meta.content_type = Some(text_of(content)?),
+        TRACE_PARENT => meta.trace_parent = Some(text_of(content)?),
+        ENQUEUED_AT => meta.enqueued_at = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        PAYLOAD_LEN => meta.payload_len = Some(u64::from_le_bytes(content.try_into().ok()?)),
+        UNIQUE => meta.unique = Some(content.to_vec()),
+        DEATH => meta.death = Some(read_failure(content)?),
+        _ => meta.unknown.push((tag, content.to_vec())),
+    }
+    Some(())
+}
+
+fn field(out: &mut Vec<u8>, tag: u8, parts: &[&[u8]]) {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    out.push(tag);
+    out.extend_from_slice(&u32::try_from(len).expect("fields are bounded far below 2^32 bytes").to_le_bytes());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+}
+
+fn failure_field(out: &mut Vec<u8>, tag: u8, failure: &Failure) {
+    field(out, tag, &[&failure.at.to_le_bytes(), &failure.attempt.to_le_bytes(), failure.reason.as_bytes()]);
+}
+
+fn read_failure(content: &[u8]) -> Option<Failure> {
+    let (at, rest) = content.split_first_chunk::<8>()?;
+    let (attempt, reason) = rest.split_first_chunk::<4>()?;
+    Some(Failure {
+        at: u64::from_le_bytes(*at),
+        attempt: u32::from_le_bytes(*attempt),
+        reason: text_of(reason)?,
+    })
+}
+
+fn text_of(bytes: &[u8]) -> Option<String> {
+    std::str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn failure() -> impl Strategy<Value = Failure> {
+        (any::<u64>(), any::<u32>(), ".{0,20}").prop_map(|(at, attempt, reason)| Failure { at, attempt, reason })
+    }
+
+    prop_compose! {
+        fn any_meta()(
+            (attempts, crashes) in any::<(u32, u32)>(),
+            failures in prop::collection::vec(failure(), 0..4),
+            attributes in prop::collection::btree_map(".{0,8}", ".{0,8}", 0..4),
+            (content_type, trace_parent) in any::<(Option<String>, Option<String>)>(),
+            (enqueued_at, payload_len) in any::<(Option<u64>, Option<u64>)>(),
+            unique in any::<Option<Vec<u8>>>(),
+            death in prop::option::of(failure()),
+            unknown in prop::collection::vec((11_u8.., any::<Vec<u8>>()), 0..3),
+        ) -> Meta {
+            Meta {
+                attempts, crashes, failures, attributes, content_type, trace_parent, enqueued_at, payload_len, unique,
+                death, unknown,
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn records_round_trip(meta in any_meta()) {
+            prop_assert_eq!(decode(&encode(&meta)), Some(meta));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(value: Vec<u8>) {
+            let _ = decode(&value);
+        }
+
+        #[test]
+        fn a_record_that_is_cut_off_is_none(meta in any_meta(), cut in 1..5_usize) {
+            let mut value = encode(&meta);
+            prop_assume!(!value.is_empty());
+            value.truncate(value.len() - cut.min(value.len()));
+            prop_assert_ne!(decode(&value), Some(meta));
+        }
+    }
+}

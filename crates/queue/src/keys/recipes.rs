@@ -1,0 +1,94 @@
+//! The recipes' items: `(index, random)` behind the subspace of a queue, `(priority, count, random)` behind that of a priority queue.
+//!
+//! Numbers are the tuple layer's integers, `random` is a byte string of 20 bytes. Written by pushes, ours and the recipes' own
+//! programs'; read and cleared by whoever takes. Whatever follows the subspace is an item's id: foreign programs may have other
+//! randoms, and other kinds of priorities.
+
+use bytes::Bytes;
+use foundationdb::tuple::{Bytes as TupleBytes, Element, pack, unpack};
+
+use crate::id::ItemId;
+use crate::kind::Packing;
+
+/// The length of the random element in bytes.
+pub(crate) const RANDOM: usize = 20;
+
+/// The id of an item of a queue.
+pub(crate) fn queue_id(index: i64, random: &[u8; RANDOM]) -> ItemId {
+    ItemId::new(pack(&(index, TupleBytes::from(random.as_slice()))).into())
+}
+
+/// The id of an item of a priority queue.
+pub(crate) fn priority_id(priority: i64, count: i64, random: &[u8; RANDOM]) -> ItemId {
+    ItemId::new(pack(&(priority, count, TupleBytes::from(random.as_slice()))).into())
+}
+
+/// The integer that is the element `at` of an id; `None` if something else stands there.
+pub(crate) fn integer(id: &[u8], at: usize) -> Option<i64> {
+    match unpack::<Vec<Element<'_>>>(id).ok()?.get(at)? {
+        Element::Int(number) => Some(*number),
+        _ => None,
+    }
+}
+
+/// The value that a payload is stored as.
+pub(crate) fn pack_value(packing: Packing, payload: &[u8]) -> Vec<u8> {
+    match (packing, std::str::from_utf8(payload)) {
+        (Packing::Raw, _) => payload.to_vec(),
+        (Packing::Tuple, Ok(text)) => pack(&(text,)),
+        (Packing::Tuple, Err(_)) => pack(&(TupleBytes::from(payload),)),
+    }
+}
+
+/// The payload in a value.
+///
+/// Of a packed tuple it is the first element: the bytes of a text or byte string, or what a number or another element
+/// prints as. A value that is no tuple is its own payload, so that a stray one does not stop the queue.
+pub(crate) fn unpack_value(packing: Packing, value: &Bytes) -> Bytes {
+    if packing == Packing::Raw {
+        return value.clone();
+    }
+    let Ok(elements) = unpack::<Vec<Element<'_>>>(value) else { return value.clone() };
+    match elements.into_iter().next() {
+        Some(Element::String(text)) => Bytes::copy_from_slice(text.as_bytes()),
+        Some(Element::Bytes(bytes)) => Bytes::copy_from_slice(&bytes),
+        Some(Element::Int(number)) => number.to_string().into(),
+        Some(Element::Double(number)) => number.to_string().into(),
+        Some(Element::Bool(yes)) => yes.to_string().into(),
+        _ => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn packed_payloads_round_trip(payload: Vec<u8>, text: String) {
+            for payload in [payload, text.into_bytes()] {
+                for packing in [Packing::Raw, Packing::Tuple] {
+                    let value = Bytes::from(pack_value(packing, &payload));
+                    prop_assert_eq!(unpack_value(packing, &value), &payload);
+                }
+            }
+        }
+
+        #[test]
+        fn ids_sort_by_priority_and_count(a: (i64, i64, [u8; RANDOM]), b: (i64, i64, [u8; RANDOM])) {
+            let id = |(priority, count, random): (i64, i64, [u8; RANDOM])| priority_id(priority, count, &random);
+            prop_assert_eq!(id(a).cmp(&id(b)), a.cmp(&b));
+            prop_assert_eq!(integer(id(a).as_bytes(), 0), Some(a.0));
+            prop_assert_eq!(integer(id(a).as_bytes(), 1), Some(a.1));
+            prop_assert_eq!(integer(id(a).as_bytes(), 2), None);
+        }
+
+        #[test]
+        fn any_value_is_read_without_panic(value: Vec<u8>) {
+            let _ = unpack_value(Packing::Tuple, &value.clone().into());
+            let _ = integer(&value, 0);
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! The kinds of queues.
+
+/// How a queue's items are laid out, and in which order they are taken.
+///
+/// The two recipes are FoundationDB's own. Their items lie in the subspace of the name as a *text* element, as
+/// `Subspace(('Q',))` in Python and `Tuple.from("Q")` in Java have it; what kvqueue stores beside them lies, like all of a FIFO
+/// queue, under the name as a *byte string*.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// `(q, "val", stamp)`: the Erlang KvQueue. Items are taken in the order of their commits.
+    #[default]
+    Fifo,
+    /// `(q, index, random)`: FoundationDB's queue recipe.
+    Recipe(Packing),
+    /// `(q, priority, count, random)`: FoundationDB's priority queue recipe, worked off from one end.
+    Priority(End, Packing),
+}
+
+/// What a recipe's value is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Packing {
+    /// The payload, as the recipe's Python program has it.
+    #[default]
+    Raw,
+    /// A tuple with the payload as its first element, as the recipe's Java programs have it.
+    Tuple,
+}
+
+/// The end of a priority queue that items are taken from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum End {
+    /// The lowest priority first.
+    #[default]
+    Min,
+    /// The highest priority first.
+    Max,
+}
+
+impl Kind {
+    /// Whether items are taken from the end of their key range.
+    pub(crate) fn takes_last(self) -> bool {
+        matches!(self, Kind::Priority(End::Max, _))
+    }
+
+    /// What its values are.
+    pub(crate) fn packing(self) -> Packing {
+        match self {
+            Kind::Fifo => Packing::Raw,
+            Kind::Recipe(packing) | Kind::Priority(_, packing) => packing,
+        }
+    }
+}

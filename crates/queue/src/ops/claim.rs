@@ -1,0 +1,81 @@
+//! Removing ready items, for a lease or for good, with as few conflicts as possible.
+//!
+//! The Erlang program's pop conflicts with every push that commits meanwhile when it finds fewer than it asked for, because
+//! the range it read ends where pushes land. Nothing is gained by that: a push can only add items behind those found. So a
+//! take reads at snapshot isolation and adds one read conflict, over what it removes.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::Transaction;
+use foundationdb::options::{ConflictRangeType, MutationType};
+use futures::future::try_join;
+
+use crate::MAX_TAKE_BYTES;
+use crate::error::QueueError;
+use crate::keys::{Space, chunks, counters};
+use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
+
+/// Reads up to `k` ready items, passing over the first `skip`, and removes them and their side records.
+///
+/// Fewer come where their payloads are large, and where one of them is a suspect: an item that a worker may have died of is
+/// taken alone, so that it takes no neighbours with it. Without items the transaction is left without writes.
+pub(crate) async fn claim(
+    space: &Space,
+    tr: &Transaction,
+    k: NonZeroUsize,
+    skip: usize,
+) -> Result<Vec<Row>, QueueError> {
+    let window = Window { skip, limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation: Isolation::Snapshot };
+    let (mut rows, metas) = try_join(rows(space, tr, window), first_metas(space, tr, k.get())).await?;
+    join_metas(space, tr, &mut rows, metas).await?;
+    rows.truncate(run(space, &rows)?);
+    let Some((low, high)) = ends(space, &rows) else { return Ok(rows) };
+    let begin = space.ready_key(low);
+    let end = [space.ready_key(high).as_slice(), &[0x00]].concat();
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
+    tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
+    remove(space, tr, &rows, &begin, &end);
+    Ok(rows)
+}
+
+/// Clears the range that holds these rows, and their side records, and counts them as taken.
+pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], begin: &[u8], end: &[u8]) {
+    tr.clear_range(begin, end);
+    if let Some((low, high)) = ends(space, rows).filter(|_| rows.iter().any(|row| !row.meta.is_empty())) {
+        tr.clear_range(&space.meta_key(low), &[space.meta_key(high).as_slice(), &[0x00]].concat());
+    }
+    tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
+}
+
+/// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.
+pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), QueueError> {
+    if row.meta.is_empty() {
+        return Ok(());
+    }
+    let meta = decode_meta(space, row)?;
+    if meta.payload_len.is_some() {
+        let (begin, end) = chunks::range(&space.chunks, &row.id);
+        tr.clear_range(&begin, &end);
+    }
+    if let Some(key) = &meta.unique {
+        tr.clear(&space.unique_key(key));
+    }
+    Ok(())
+}
+
+/// How many of the rows go together.
+fn run(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+    let mut bytes = 0;
+    for (at, row) in rows.iter().enumerate() {
+        let meta = decode_meta(space, row)?;
+        let long = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
+        bytes += row.meta.len() + row.value.len().max(long);
+        if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
+            return Ok(at);
+        }
+        if meta.crashes > 0 {
+            return Ok(1);
+        }
+    }
+    Ok(rows.len())
+}

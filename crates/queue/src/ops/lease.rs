@@ -1,0 +1,82 @@
+//! Leases in a transaction: taking one, looking for it, extending it.
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+use foundationdb::options::ConflictRangeType;
+
+use crate::error::QueueError;
+use crate::keys::leases::{self, Header, Held, LeaseId};
+use crate::keys::{Space, tokens};
+use crate::ops::scan::Row;
+use crate::session::SessionId;
+
+/// The rows of a take, as a lease holds them.
+pub(crate) fn hold(rows: Vec<Row>) -> Vec<Held> {
+    rows.into_iter().map(|Row { id, value, meta }| Held { id, meta, value }).collect()
+}
+
+/// Writes a new lease; returns its header.
+pub(crate) fn put(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    (deadline, length): (u64, u64),
+    items: &[Held],
+) -> Header {
+    let (header, pieces) = Header::new(deadline, length, items);
+    for (piece, bytes) in (0..).zip(&pieces) {
+        tr.set(&leases::piece_key(&space.held, id, piece), bytes);
+    }
+    tr.set(&leases::key(&space.leases, id), &header.encode());
+    header
+}
+
+/// Makes sure that of two attempts of a session that overlap only one commits. Nothing is stored for it.
+pub(crate) fn fence(space: &Space, tr: &Transaction, session: SessionId) -> Result<(), QueueError> {
+    let key = tokens::key(&space.tokens, session);
+    let after = [key.as_slice(), &[0x00]].concat();
+    tr.add_conflict_range(&key, &after, ConflictRangeType::Read)?;
+    tr.add_conflict_range(&key, &after, ConflictRangeType::Write)?;
+    Ok(())
+}
+
+/// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with whoever changes it.
+pub(crate) async fn header(space: &Space, tr: &Transaction, id: LeaseId) -> Result<Option<Header>, QueueError> {
+    let key = leases::key(&space.leases, id);
+    match tr.get(&key, false).await? {
+        None => Ok(None),
+        Some(value) => Header::decode(&value).map(Some).ok_or_else(|| QueueError::unreadable(&key)),
+    }
+}
+
+/// The items of a lease, settled ones included.
+pub(crate) async fn body(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    header: &Header,
+) -> Result<Vec<Held>, QueueError> {
+    let mut body = header.inline.to_vec();
+    for piece in 0..header.pieces {
+        let key = leases::piece_key(&space.held, id, u64::from(piece));
+        let bytes = tr.get(&key, false).await?.ok_or_else(|| QueueError::unreadable(&key))?;
+        body.extend_from_slice(&bytes);
+    }
+    leases::decode_body(Bytes::from(body))
+        .filter(|items| items.len() == header.settled.count())
+        .ok_or_else(|| QueueError::unreadable(&leases::key(&space.leases, id)))
+}
+
+/// Writes a changed header, or clears the lease if all its items are settled.
+pub(crate) fn update(space: &Space, tr: &Transaction, id: LeaseId, header: &Header) {
+    let key = leases::key(&space.leases, id);
+    if header.settled.open().next().is_some() {
+        tr.set(&key, &header.encode());
+        return;
+    }
+    tr.clear(&key);
+    if header.pieces > 0 {
+        let (begin, end) = leases::piece_range(&space.held, id);
+        tr.clear_range(&begin, &end);
+    }
+}

@@ -1,0 +1,42 @@
+//! Putting an item where it goes on: ready, for later, or among the dead letters.
+//!
+//! Counting what became ready is the caller's, once per transaction.
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::id::ItemId;
+use crate::keys::{Space, counters, later, meta};
+use crate::meta::{Meta, Millis};
+
+/// Makes an item ready, at its own place.
+pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &[u8]) {
+    tr.set(&space.ready_key(id), value);
+    if !meta.is_empty() {
+        tr.set(&space.meta_key(id), meta);
+    }
+}
+
+/// Counts items as made ready, which wakes whoever watches.
+pub(crate) fn count_ready(space: &Space, tr: &Transaction, n: usize) {
+    if n > 0 {
+        tr.atomic_op(&space.npush, &counters::increment(n), MutationType::Add);
+    }
+}
+
+/// Puts an item aside until a time, which wakes the sweepers.
+pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
+    tr.set(&later::key(&space.later, due, id), &meta::encode(meta));
+    tr.set(&space.body_key(id), value);
+    tr.atomic_op(&space.nlater, &counters::increment(1), MutationType::Add);
+}
+
+/// Puts an item among the dead letters; others of its unique key may then come.
+pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
+    tr.set(&space.dead_key(id), &meta::encode(meta));
+    tr.set(&space.body_key(id), value);
+    tr.atomic_op(&space.ndead, &counters::increment(1), MutationType::Add);
+    if let Some(key) = &meta.unique {
+        tr.clear(&space.unique_key(key));
+    }
+}

@@ -1,0 +1,157 @@
+//! Leases: taking, settling, losing.
+
+use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
+use fdb_embedded::{Fault, Faults};
+use kvqueue_queue::{
+    Approach, Failure, Lease, LeaseError, Leased, Queue, RetryPolicy, Session, Settlement, Take,
+};
+
+use crate::common::{TestDb, k, on_database, payloads};
+
+/// Thirty seconds in versions.
+const LONG: u64 = 30_000_000;
+
+async fn take(t: &TestDb, session: &mut Session, n: usize) -> Leased {
+    let mut approach = Approach::Front;
+    let mut take = Take { k: k(n), length: LONG, approach: &mut approach, watch: true };
+    session.lease(&t.db, &mut take).await.unwrap()
+}
+
+async fn lease(t: &TestDb, queue: &Queue, n: usize) -> Lease {
+    take(t, &mut t.session(queue), n).await.lease.expect("there are items")
+}
+
+fn all(lease: &Lease, settlement: &Settlement) -> Vec<(usize, Settlement)> {
+    lease.open().map(|index| (index, settlement.clone())).collect()
+}
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+#[test]
+fn a_lease_hides_its_items_until_they_are_given_back() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c"]).await;
+        let mut lease = lease(t, &q, 2).await;
+        assert_eq!(payloads(lease.items()), ["a", "b"]);
+        assert!(lease.items().iter().all(|item| item.attempt == 1));
+        assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["c".to_owned()], 1));
+        let back = all(&lease, &Settlement::Release);
+        lease.settle(&t.db, &policy(), &back).await.unwrap();
+        assert!(lease.is_settled());
+        assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".into(), "b".into(), "c".into()], 3));
+    });
+}
+
+#[test]
+fn items_settle_one_by_one_and_each_once() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c", "d"]).await;
+        let mut lease = lease(t, &q, 4).await;
+        let failure = Failure::new(7, 1, "no");
+        lease.settle(&t.db, &policy(), &[(1, Settlement::Done)]).await.unwrap();
+        lease.settle(&t.db, &policy(), &[(1, Settlement::Release)]).await.unwrap();
+        assert_eq!(lease.open().collect::<Vec<_>>(), [0, 2, 3]);
+        assert!(t.list(&q).await.is_empty());
+        let retry = Settlement::Retry { due: None, failure: failure.clone() };
+        lease.settle(&t.db, &policy(), &[(0, retry), (2, Settlement::Release)]).await.unwrap();
+        lease.settle(&t.db, &policy(), &[(3, Settlement::Dead(failure.clone()))]).await.unwrap();
+        assert!(lease.is_settled());
+        let again = self::lease(t, &q, 9).await;
+        assert_eq!(payloads(again.items()), ["a", "c"]);
+        assert_eq!(again.items().iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 1]);
+        assert_eq!(again.items()[0].meta.as_ref().unwrap().failures, [failure]);
+        assert!(again.items()[1].meta.is_none());
+    });
+}
+
+#[test]
+fn a_lease_that_is_gone_can_be_neither_settled_nor_extended() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut lease = lease(t, &q, 1).await;
+        let before = lease.deadline();
+        lease.extend(&t.db, &policy()).await.unwrap();
+        assert!(lease.deadline() > before);
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        assert!(matches!(lease.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
+        let done = [(0, Settlement::Done)];
+        assert!(matches!(lease.settle(&t.db, &policy(), &done).await, Err(LeaseError::Lost)));
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn large_batches_are_held_in_pieces() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let items: Vec<String> = (0..300).map(|i| format!("{i} {}", "x".repeat(1_000))).collect();
+        let refs: Vec<&str> = items.iter().map(String::as_str).collect();
+        t.push(&q, &refs).await;
+        let mut lease = lease(t, &q, 300).await;
+        assert_eq!(payloads(lease.items()), items);
+        let back = all(&lease, &Settlement::Release);
+        lease.settle(&t.db, &policy(), &back).await.unwrap();
+        assert_eq!(t.list(&q).await, items);
+    });
+}
+
+/// Whatever becomes of the commits, a take has its items and nobody else does.
+#[test]
+fn a_take_on_a_lease_happens_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for script in [
+            vec![UnknownCommitted],
+            vec![UnknownNotCommitted],
+            vec![UnknownNotCommitted, UnknownCommitted],
+            vec![Fault::Conflict, UnknownCommitted],
+        ] {
+            let q = t.queue(format!("q{script:?}"));
+            t.push(&q, &["a", "b", "c"]).await;
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let mut session = t.session(&q);
+            let mut lease = take(t, &mut session, 2).await.lease.unwrap();
+            t.end_faults();
+            assert_eq!(payloads(lease.items()), ["a", "b"], "{script:?}");
+            assert_eq!(t.list(&q).await, ["c"], "{script:?}");
+            assert_eq!(t.len(&q).await, 1, "{script:?}");
+            let done = all(&lease, &Settlement::Done);
+            lease.settle(&t.db, &policy(), &done).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_settlement_happens_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for script in [vec![UnknownCommitted], vec![UnknownNotCommitted], vec![Fault::Conflict, UnknownCommitted]] {
+            for first in [0, 1] {
+                let q = t.queue(format!("q{script:?}{first}"));
+                t.push(&q, &["a", "b"]).await;
+                let mut lease = lease(t, &q, 2).await;
+                if !t.install(Faults::script(script.clone())) {
+                    return;
+                }
+                lease.settle(&t.db, &policy(), &[(first, Settlement::Release)]).await.unwrap();
+                assert_eq!(t.len(&q).await, 1, "{script:?}");
+                assert!(t.install(Faults::script([vec![Fine], script.clone()].concat())));
+                lease.extend(&t.db, &policy()).await.unwrap();
+                lease.settle(&t.db, &policy(), &[(1 - first, Settlement::Release)]).await.unwrap();
+                t.end_faults();
+                assert!(lease.is_settled());
+                assert_eq!(t.list(&q).await, ["a", "b"], "{script:?}");
+                assert_eq!(t.len(&q).await, 2, "{script:?}");
+            }
+        }
+    });
+}
