@@ -63,6 +63,7 @@ mod lease;
 mod meta;
 mod ops;
 mod queue;
+pub mod recipes;
 pub mod retry;
 mod rng;
 pub mod session;

@@ -17,6 +17,7 @@ mod model;
 mod operations;
 mod order;
 mod queues;
+mod recipes;
 mod retries;
 mod sessions;
 mod stress;
