@@ -12,6 +12,7 @@ mod common;
 
 mod counters;
 mod interop;
+mod kinds;
 mod leases;
 mod model;
 mod operations;

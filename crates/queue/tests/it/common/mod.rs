@@ -1,9 +1,11 @@
 //! What every test needs: a database, short ways to use it, and reproducible randomness.
 
 mod database;
+mod kinds;
 mod rng;
 
 pub(crate) use database::{TestDb, on_database};
+pub(crate) use kinds::KINDS;
 pub(crate) use rng::{Rng, seeds};
 
 use std::num::NonZeroUsize;
