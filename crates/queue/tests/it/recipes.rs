@@ -193,6 +193,8 @@ fn items_of_other_shapes_are_items() {
         assert_eq!(t.list(p.queue(End::Max)).await, backwards);
         let items = t.run(async |tr| p.queue(End::Min).list(tr).await).await;
         assert!(items.iter().all(|item| item.id.to_string().parse() == Ok(item.id.clone())));
+        // Who pushed them did not count; so they are counted.
+        assert_eq!(t.len(p.queue(End::Max)).await, 7);
         let popped = t.run(async |tr| p.queue(End::Min).pop_k(tr, k(9)).await).await;
         assert_eq!(payloads(&popped.items), sorted);
         assert_eq!(stored(t, &space).await, []);
@@ -273,6 +275,7 @@ fn deleting_clears_the_items_and_what_lies_beside_them() {
             t.run(async |tr| queue.enqueue(tr, b"a", random(0)).await).await;
         }
         let beside = t.queue("Q");
+        assert_eq!(t.len(&beside).await, 1);
         t.run(async |tr| {
             q.queue().delete(tr);
             Ok(())
