@@ -65,6 +65,7 @@ mod new_item;
 mod ops;
 mod pushed;
 mod queue;
+pub mod recipes;
 pub mod retry;
 mod rng;
 pub mod session;
