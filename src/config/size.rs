@@ -13,7 +13,7 @@ const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "
 
 /// Renders `bytes` the way the configuration reads it back, in the largest unit that divides it.
 pub(crate) fn format(bytes: u64) -> String {
-    match UNITS.iter().find(|(unit, _)| bytes > 0 && bytes % unit == 0) {
+    match UNITS.iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit)) {
         Some((unit, name)) => format!("{}{name}", bytes / unit),
         None => format!("{bytes}B"),
     }

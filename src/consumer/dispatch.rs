@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use super::{batch::Batch, source::Source};
 use crate::{
-    handlers::{Context, Outcome, StopRequest},
+    handlers::{Context, Handling, Outcome, StopRequest},
     telemetry::panic_text,
 };
 
@@ -58,8 +58,17 @@ impl Dispatcher {
             stop: self.stop.clone(),
         };
         let cancel = context.cancelled.clone();
-        let handler = self.source.handler.clone();
-        let handling = async move { handler.handle(&item, &context).await };
+        let handling = self.source.handling.clone();
+        let handling = async move {
+            match handling {
+                Handling::Each(handler) => handler.handle(&item, &context).await,
+                Handling::Batch(handler) => handler
+                    .handle(std::slice::from_ref(&item), &context)
+                    .await
+                    .pop()
+                    .unwrap_or_else(|| Outcome::retry("the handler said nothing about it")),
+            }
+        };
         let mut task = tokio::spawn(handling.in_current_span());
         let reason = tokio::select! {
             done = &mut task => return outcome(done),

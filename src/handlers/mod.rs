@@ -25,6 +25,7 @@ pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
 pub use log::Log;
+pub(crate) use registry::Handling;
 pub use registry::Registry;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;
