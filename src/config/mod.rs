@@ -25,10 +25,12 @@ mod load;
 mod model;
 mod number;
 mod queue;
-mod size;
+pub(crate) mod size;
 mod validate;
 
 pub use delivery::{Delivery, Retry, TakeStrategy};
+#[cfg(test)]
+pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
