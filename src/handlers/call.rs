@@ -10,7 +10,7 @@ use tokio::{
     task::JoinError,
     time::{sleep, timeout},
 };
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::Instrument;
 
 use super::{Context, Handling, Outcome};
@@ -54,7 +54,7 @@ pub(crate) async fn call(
     let handled = async move { handling.handle(&items, &context).await };
     let mut task = AbortOnDropHandle::new(tokio::spawn(handled.in_current_span()));
     let cut = tokio::select! {
-        done = &mut task => return Ended::of(done),
+        done = &mut task => return Ended::of(done).unless(&cancelled),
         limit = time_up(limit) => Cut::TimeUp(limit),
         () = cancelled.cancelled() => Cut::Cancelled,
     };
@@ -99,6 +99,14 @@ impl Ended {
             }
             // Nobody aborts a task that is waited for: its runtime ends.
             Err(Err(_)) => Self { said: Vec::new(), cut: Some(Cut::Cancelled) },
+        }
+    }
+
+    /// A handler that hears of its cancellation first may end before the call does; it was cut short all the same.
+    fn unless(self, cancelled: &CancellationToken) -> Self {
+        match self.cut {
+            None if cancelled.is_cancelled() => Self { cut: Some(Cut::Cancelled), ..self },
+            _ => self,
         }
     }
 
