@@ -9,7 +9,14 @@ use serde::{
 };
 
 /// The units in which a size is written, largest first.
-const UNITS: [(u64, &str); 3] = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+const UNITS: [(u64, &str); 6] = [
+    (1 << 30, "GiB"),
+    (1_000_000_000, "GB"),
+    (1 << 20, "MiB"),
+    (1_000_000, "MB"),
+    (1 << 10, "KiB"),
+    (1_000, "kB"),
+];
 
 /// Renders `bytes` the way the configuration reads it back, in the largest unit that divides it.
 pub(crate) fn format(bytes: u64) -> String {
@@ -58,11 +65,12 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        for bytes in [0, 1, 1000, 1024, 1536, 100_000, 8 << 20, 3 << 30] {
+        for bytes in [0, 1, 1000, 1024, 1536, 100_000, 9_000_000, 8 << 20, 3 << 30] {
             assert_eq!(parse(&format(bytes)), Ok(bytes), "{bytes} bytes");
         }
         assert_eq!(format(8 << 20), "8MiB");
-        assert_eq!(format(100_000), "100000B");
+        assert_eq!(format(100_000), "100kB");
+        assert_eq!(format(100_001), "100001B");
     }
 
     #[test]

@@ -62,7 +62,7 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
         insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
-        insta::assert_snapshot!(problem(&queue("max-payload = '9MiB'")), @r#"queues.emails.max-payload = "9MiB": an item has to fit into one transaction of FoundationDB; set it to "8MiB" or less"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
         insta::assert_snapshot!(problem(&queue("operations-kept = '0s'")), @r#"queues.emails.operations-kept = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an operation id leave nothing behind in any case"#);
         insta::assert_snapshot!(problem(&queue("operations-kept = '10000h'")), @r#"queues.emails.operations-kept = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::MAX_PAYLOAD;
+use kvqueue_queue::PAYLOAD_CEILING;
 
 use super::consumers;
 use crate::config::{ConfigError, Delivery, KindName, QueueConfig, Retry, TakeEnd, Values, duration, size};
@@ -96,9 +96,9 @@ impl QueueConfig {
             let fix = "write a size such as \"8MiB\", or leave the key out";
             return Err(ConfigError::value(key("max-payload"), value, "nothing could be pushed", fix));
         }
-        if self.max_payload > MAX_PAYLOAD as u64 {
+        if self.max_payload > PAYLOAD_CEILING as u64 {
             let problem = "an item has to fit into one transaction of FoundationDB";
-            let fix = format!("set it to {:?} or less", size::format(MAX_PAYLOAD as u64));
+            let fix = format!("set it to {:?} or less", size::format(PAYLOAD_CEILING as u64));
             return Err(ConfigError::value(key("max-payload"), value, problem, fix));
         }
         if self.operations_kept.is_zero() {
