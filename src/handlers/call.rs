@@ -19,6 +19,9 @@ use crate::telemetry::panic_text;
 /// How long a handler that is cancelled may go on before it is dropped.
 pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
 
+/// How long after that it may take to drop it. Longer takes only one that blocks its thread.
+const DROPPED: Duration = Duration::from_millis(250);
+
 /// How a call ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
@@ -26,6 +29,8 @@ pub(crate) struct Ended {
     pub(crate) said: Vec<Outcome>,
     /// Why that was not waited for, or is not to be had.
     pub(crate) cut: Option<Cut>,
+    /// The handler was dropped and goes on all the same: it blocks its thread.
+    pub(crate) abandoned: bool,
 }
 
 /// What cut a call short.
@@ -54,14 +59,22 @@ pub(crate) async fn call(
     let handled = async move { handling.handle(&items, &context).await };
     let mut task = AbortOnDropHandle::new(tokio::spawn(handled.in_current_span()));
     let cut = tokio::select! {
+        // First: what a handler says because it was cancelled is not why it ended.
+        biased;
+        () = cancelled.cancelled() => Cut::Cancelled,
         done = &mut task => return Ended::of(done).unless(&cancelled),
         limit = time_up(limit) => Cut::TimeUp(limit),
-        () = cancelled.cancelled() => Cut::Cancelled,
     };
     cancelled.cancel();
     // It may still finish. A panic says nothing that the cut does not.
-    let said = timeout(LAST_MOMENT, task).await.ok().and_then(Result::ok).unwrap_or_default();
-    Ended { said, cut: Some(cut) }
+    let (said, abandoned) = match timeout(LAST_MOMENT, &mut task).await {
+        Ok(done) => (done.unwrap_or_default(), false),
+        Err(_) => {
+            task.abort();
+            (Vec::new(), timeout(DROPPED, task).await.is_err())
+        }
+    };
+    Ended { said, cut: Some(cut), abandoned }
 }
 
 /// Resolves when a call that begins now has had its time.
@@ -93,21 +106,23 @@ impl Handling {
 impl Ended {
     fn of(done: Result<Vec<Outcome>, JoinError>) -> Self {
         match done.map_err(JoinError::try_into_panic) {
-            Ok(said) => Self { said, cut: None },
-            Err(Ok(panic)) => {
-                Self { said: Vec::new(), cut: Some(Cut::Panicked(panic_text(&*panic).to_owned())) }
-            }
+            Ok(said) => Self { said, cut: None, abandoned: false },
+            Err(Ok(panic)) => Self::cut(Cut::Panicked(panic_text(&*panic).to_owned())),
             // Nobody aborts a task that is waited for: its runtime ends.
-            Err(Err(_)) => Self { said: Vec::new(), cut: Some(Cut::Cancelled) },
+            Err(Err(_)) => Self::cut(Cut::Cancelled),
         }
     }
 
-    /// A handler that hears of its cancellation first may end before the call does; it was cut short all the same.
+    /// A handler that hears of its cancellation may end before the call hears of it.
     fn unless(self, cancelled: &CancellationToken) -> Self {
         match self.cut {
             None if cancelled.is_cancelled() => Self { cut: Some(Cut::Cancelled), ..self },
             _ => self,
         }
+    }
+
+    fn cut(cut: Cut) -> Self {
+        Self { said: Vec::new(), cut: Some(cut), abandoned: false }
     }
 
     /// What becomes of each of so many items: what the handler said; `cancelled` where it was cancelled before it said so.
@@ -134,7 +149,7 @@ mod tests {
     use super::*;
 
     fn outcomes(said: &[Outcome], cut: Option<Cut>) -> Vec<Outcome> {
-        Ended { said: said.to_vec(), cut }.outcomes(3, &Outcome::Release)
+        Ended { said: said.to_vec(), cut, abandoned: false }.outcomes(3, &Outcome::Release)
     }
 
     #[test]
