@@ -17,7 +17,7 @@
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
 mod delivery;
-mod duration;
+pub(crate) mod duration;
 mod environment;
 mod error;
 mod layout;
