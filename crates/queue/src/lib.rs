@@ -62,6 +62,7 @@ mod kind;
 mod lease;
 mod meta;
 mod ops;
+mod patience;
 mod queue;
 pub mod retry;
 mod rng;

@@ -173,6 +173,12 @@ impl Retry {
         Ok(tr)
     }
 
+    /// A commit lost against another, and the operation ends with that.
+    pub(crate) fn lost(mut self, error: FdbError) -> Attempts {
+        self.count(error);
+        self.attempts
+    }
+
     fn may_go_on(&self) -> bool {
         self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
@@ -189,7 +195,7 @@ impl Retry {
 }
 
 /// The transaction lost against a concurrent one.
-const NOT_COMMITTED: i32 = 1020;
+pub(crate) const NOT_COMMITTED: i32 = 1020;
 
 /// Whether a transaction whose commit failed with this error may have committed.
 ///
