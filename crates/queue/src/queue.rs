@@ -89,6 +89,9 @@ impl Queue {
     }
 
     /// How many items there are: pushes less pops. Negative only if something else wrote to the counters.
+    ///
+    /// In a recipe's queue they are counted one by one, since the recipes' own programs keep no counters; a long queue does not fit
+    /// into the five seconds of a transaction there.
     pub async fn len(&self, tr: &Transaction) -> Result<i64, QueueError> {
         ops::len::len(&self.space, tr).await
     }

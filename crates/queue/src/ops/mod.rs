@@ -12,6 +12,7 @@ pub(crate) mod place;
 pub(crate) mod pop;
 pub(crate) mod push;
 pub(crate) mod queues;
+pub(crate) mod recipe;
 pub(crate) mod scan;
 pub(crate) mod settle;
 pub(crate) mod sweep;

@@ -10,16 +10,26 @@ use fdb_embedded as _;
 
 mod common;
 
+mod attributes;
 mod counters;
+mod delayed;
 mod interop;
+mod kinds;
 mod leases;
+mod long_payloads;
 mod model;
+mod operation_ids;
 mod operations;
 mod order;
+mod push_model;
+mod pushers;
 mod queues;
+mod recipe_pushes;
+mod recipes;
 mod retries;
 mod sessions;
 mod stress;
 mod sweep;
+mod unique;
 mod unknown;
 mod watches;
