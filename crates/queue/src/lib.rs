@@ -65,6 +65,7 @@ mod ops;
 mod queue;
 pub mod retry;
 mod rng;
+mod rules;
 pub mod session;
 #[cfg(test)]
 mod testing;
@@ -85,6 +86,7 @@ pub use ops::queues::queues;
 pub use ops::sweep::{Swept, sweep_tokens};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
+pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
 pub use watch::Watch;
 
