@@ -67,6 +67,7 @@ pub mod retry;
 mod rng;
 mod rules;
 pub mod session;
+mod sweeper;
 #[cfg(test)]
 mod testing;
 mod watch;
@@ -83,11 +84,12 @@ pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::queues;
-pub use ops::sweep::{Swept, sweep_tokens};
+pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
+pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.

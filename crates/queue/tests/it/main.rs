@@ -11,6 +11,7 @@ use fdb_embedded as _;
 mod common;
 
 mod counters;
+mod expired;
 mod interop;
 mod leases;
 mod model;
@@ -21,5 +22,7 @@ mod retries;
 mod sessions;
 mod stress;
 mod sweep;
+mod sweepers;
+mod tokens;
 mod unknown;
 mod watches;

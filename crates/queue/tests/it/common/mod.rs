@@ -2,9 +2,11 @@
 
 mod database;
 mod rng;
+mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
 pub(crate) use rng::{Rng, seeds};
+pub(crate) use sweeping::{LONG, SHORT, later, rules, sweeper};
 
 use std::num::NonZeroUsize;
 
