@@ -54,6 +54,7 @@
 
 mod approach;
 mod batch;
+mod counts;
 mod error;
 mod id;
 mod item;
@@ -74,6 +75,7 @@ mod watch;
 
 pub use approach::{Approach, Spread};
 pub use batch::{BatchLimits, Batches, batches};
+pub use counts::{Counts, Rest};
 pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};

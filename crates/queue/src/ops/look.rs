@@ -1,7 +1,7 @@
 //! What a sweeper looks at before it does anything. Reads only, and conflicts with nothing.
 
 use foundationdb::options::StreamingMode;
-use foundationdb::{KeySelector, RangeOption, Transaction};
+use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join3;
 
@@ -11,6 +11,7 @@ use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
 use crate::ops::expire::has_run_out;
+use crate::ops::find::first_key;
 use crate::ops::settle::now;
 
 /// The most expired leases that one look names.
@@ -58,12 +59,12 @@ pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Resu
 }
 
 async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
-    let Some(key) = first_key(tr, range(&space.later)).await? else { return Ok(None) };
+    let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
     later::decode(&space.later, &key).map(|(due, _)| Some(due)).ok_or_else(|| QueueError::unreadable(&key))
 }
 
 async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
-    let key = first_key(tr, range(&space.oplog)).await?;
+    let key = first_key(tr, &range(&space.oplog)).await?;
     Ok(key.and_then(|key| operations::log_version(&space.oplog, &key)))
 }
 
@@ -87,13 +88,4 @@ async fn look_at_leases(space: &Space, tr: &Transaction, version: u64) -> Result
         }
     }
     Ok(seen)
-}
-
-/// The first key in a range, read without its value and without a conflict.
-pub(crate) async fn first_key(
-    tr: &Transaction,
-    (begin, end): (Vec<u8>, Vec<u8>),
-) -> Result<Option<Vec<u8>>, QueueError> {
-    let key = tr.get_key(&KeySelector::first_greater_or_equal(begin), true).await?;
-    Ok((key[..] < end[..]).then(|| key.to_vec()))
 }

@@ -4,8 +4,10 @@
 //! transaction.
 
 pub(crate) mod claim;
+pub(crate) mod counts;
 pub(crate) mod delete;
 pub(crate) mod expire;
+pub(crate) mod find;
 pub(crate) mod forget_operations;
 pub(crate) mod lease;
 pub(crate) mod len;

@@ -11,6 +11,7 @@ use fdb_embedded as _;
 mod common;
 
 mod counters;
+mod counts;
 mod expired;
 mod interop;
 mod leases;
