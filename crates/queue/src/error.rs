@@ -50,7 +50,9 @@ pub enum QueueError {
         key: String,
     },
     /// A record of ours has a layout that this version cannot read. No retry helps.
-    #[error("value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one")]
+    #[error(
+        "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
+    )]
     Unreadable {
         /// The key, printable.
         key: String,
@@ -117,7 +119,9 @@ impl PushError {
 #[non_exhaustive]
 pub enum LeaseError {
     /// The lease ran out and was taken away. What it held is ready again, or somebody else's; nothing was written.
-    #[error("lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time")]
+    #[error(
+        "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
+    )]
     Lost,
     /// The database refused, or retries ran out. The lease may still be held.
     #[error("change of a lease failed")]

@@ -11,11 +11,12 @@ use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join;
 
 use crate::MAX_TAKE_BYTES;
+use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::{Space, chunks, counters};
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 
-/// Reads up to `k` ready items, passing over the first `skip`, and removes them and their side records.
+/// Reads up to `k` ready items at a place, and removes them and their side records.
 ///
 /// Fewer come where their payloads are large, and where one of them is a suspect: an item that a worker may have died of is
 /// taken alone, so that it takes no neighbours with it. Without items the transaction is left without writes.
@@ -23,9 +24,10 @@ pub(crate) async fn claim(
     space: &Space,
     tr: &Transaction,
     k: NonZeroUsize,
-    skip: usize,
+    place: &Place,
 ) -> Result<Vec<Row>, QueueError> {
-    let window = Window { skip, limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation: Isolation::Snapshot };
+    let isolation = Isolation::Snapshot;
+    let window = Window { place: place.clone(), limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation };
     let (mut rows, metas) = try_join(rows(space, tr, window), first_metas(space, tr, k.get())).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     rows.truncate(run(space, &rows)?);

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use foundationdb::{Database, Transaction};
 
 use super::Session;
-use crate::approach::Approach;
+use crate::approach::{Approach, Place};
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
 use crate::keys::leases::{Held, LeaseId};
@@ -91,7 +91,9 @@ impl Session {
                     Ok(_committed) => {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
-                        take.approach.committed();
+                        if let Some(last) = lease.items().last() {
+                            take.approach.committed(&last.id);
+                        }
                         return Ok(leased(lease));
                     }
                 },
@@ -122,13 +124,17 @@ impl Session {
     }
 
     /// Removes the items that the approach chooses.
-    pub(super) async fn choose(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Vec<Row>, QueueError> {
+    pub(super) async fn choose(
+        &mut self,
+        tr: &Transaction,
+        take: &mut Take<'_>,
+    ) -> Result<Vec<Row>, QueueError> {
         let space = self.queue.space();
-        let skip = take.approach.skip(take.k.get(), &mut self.rng);
-        let rows = claim(space, tr, take.k, skip).await?;
-        if rows.is_empty() && skip > 0 {
+        let place = take.approach.place(take.k.get(), &mut self.rng);
+        let rows = claim(space, tr, take.k, &place).await?;
+        if rows.is_empty() && !place.is_front() {
             take.approach.short();
-            return claim(space, tr, take.k, 0).await;
+            return claim(space, tr, take.k, &Place::default()).await;
         }
         Ok(rows)
     }

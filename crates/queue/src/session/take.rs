@@ -73,8 +73,10 @@ impl Session {
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
-                        take.approach.committed();
                         let items = self.taken();
+                        if let Some(last) = items.last() {
+                            take.approach.committed(&last.id);
+                        }
                         return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
                 },
