@@ -97,7 +97,9 @@ pub enum PushError {
         limit: usize,
     },
     /// The limit given for payloads is itself too high.
-    #[error("limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less")]
+    #[error(
+        "limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less"
+    )]
     LimitTooHigh {
         /// The limit in bytes.
         limit: usize,
@@ -141,7 +143,9 @@ pub enum PushError {
         priority: i64,
     },
     /// Items of a recipe's queue have random bytes in their keys, and the pusher has none. Nothing was written.
-    #[error("pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`")]
+    #[error(
+        "pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`"
+    )]
     NotSeeded,
     /// More pushes in one transaction than there are user versions. The one refused was not written.
     #[error("more than {limit} pushes in one transaction, use several (see `batches`)")]

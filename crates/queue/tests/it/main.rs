@@ -12,7 +12,9 @@ mod common;
 
 mod attributes;
 mod counters;
+mod counts;
 mod delayed;
+mod expired;
 mod interop;
 mod kinds;
 mod leases;
@@ -30,6 +32,8 @@ mod retries;
 mod sessions;
 mod stress;
 mod sweep;
+mod sweepers;
+mod tokens;
 mod unique;
 mod unknown;
 mod watches;

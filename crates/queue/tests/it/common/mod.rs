@@ -3,10 +3,12 @@
 mod database;
 mod kinds;
 mod rng;
+mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
 pub(crate) use kinds::KINDS;
 pub(crate) use rng::{Rng, seeds};
+pub(crate) use sweeping::{LONG, SHORT, later, rules, sweeper};
 
 use std::num::NonZeroUsize;
 
