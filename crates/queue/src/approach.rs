@@ -12,6 +12,17 @@ pub enum Approach {
     Front,
     /// Each process a stretch of its own, as far apart as conflicts demand.
     Spread(Spread),
+    /// From the front, one take for all that conflict: the recipe's high-contention dequeue.
+    Staged(Staged),
+}
+
+/// The state of [`Approach::Staged`].
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Staged {
+    /// Whether the take under way has lost against another, so that it asks.
+    lost: bool,
+    /// How often it has waited for its turn.
+    waits: u32,
 }
 
 /// The state of [`Approach::Spread`].
@@ -47,6 +58,9 @@ const MAX_SKIP: usize = 10_000;
 /// Takes between two jumps.
 const STRETCH: u32 = 32;
 
+/// How often a take waits before it serves others, though it does not stand first: who does may be dead.
+const PATIENCE: u32 = 4;
+
 impl Default for Spread {
     fn default() -> Spread {
         Spread { runs: 1.0, stretch: None }
@@ -69,7 +83,7 @@ impl Approach {
     /// Where a take of `k` items looks for them.
     pub(crate) fn place(&self, k: usize, rng: &mut Rng) -> Place {
         match self {
-            Approach::Front => Place::default(),
+            Approach::Front | Approach::Staged(_) => Place::default(),
             Approach::Spread(Spread { stretch: Some((last, _)), .. }) => {
                 Place { behind: Some(last.clone()), skip: 0 }
             }
@@ -82,18 +96,55 @@ impl Approach {
 
     /// A take lost against another.
     pub(crate) fn conflicted(&mut self) {
-        if let Approach::Spread(spread) = self {
-            spread.runs = (spread.runs * 2.0).min(MAX_SKIP as f64);
-            spread.stretch = None;
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => {
+                spread.runs = (spread.runs * 2.0).min(MAX_SKIP as f64);
+                spread.stretch = None;
+            }
+            Approach::Staged(staged) => staged.lost = true,
         }
     }
 
     /// A take committed whose last item was `last`.
     pub(crate) fn committed(&mut self, last: &ItemId) {
-        if let Approach::Spread(spread) = self {
-            spread.runs = (spread.runs * NARROWER).max(1.0);
-            let left = spread.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
-            spread.stretch = (spread.runs >= 2.0 && left > 0).then(|| (last.clone(), left));
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => {
+                spread.runs = (spread.runs * NARROWER).max(1.0);
+                let left = spread.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
+                spread.stretch = (spread.runs >= 2.0 && left > 0).then(|| (last.clone(), left));
+            }
+            Approach::Staged(staged) => *staged = Staged::default(),
+        }
+    }
+
+    /// Whether takes ask to be served where they conflict.
+    pub(crate) fn is_staged(&self) -> bool {
+        matches!(self, Approach::Staged(_))
+    }
+
+    /// Whether the take under way lost and is to ask.
+    pub(crate) fn has_lost(&self) -> bool {
+        matches!(self, Approach::Staged(Staged { lost: true, .. }))
+    }
+
+    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
+    pub(crate) fn serves(&self, is_next: bool) -> bool {
+        matches!(self, Approach::Staged(staged) if is_next || staged.waits >= PATIENCE)
+    }
+
+    /// The take under way waits for its turn.
+    pub(crate) fn waited(&mut self) {
+        if let Approach::Staged(staged) = self {
+            staged.waits += 1;
+        }
+    }
+
+    /// The take under way has taken its request back, and begins anew.
+    pub(crate) fn left(&mut self) {
+        if let Approach::Staged(staged) = self {
+            *staged = Staged::default();
         }
     }
 

@@ -71,7 +71,7 @@ pub mod session;
 mod testing;
 mod watch;
 
-pub use approach::{Approach, Spread};
+pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches};
 pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};

@@ -117,6 +117,7 @@ impl Session {
             Some(Effect::Pushed) => Ok(Some(token.stamp)),
             Some(Effect::Took(items)) => {
                 self.recovered.extend(items);
+                self.asked.clear();
                 Ok(None)
             }
             None => Ok(None),

@@ -5,7 +5,7 @@ mod kinds;
 mod rng;
 
 pub(crate) use database::{TestDb, on_database};
-pub(crate) use kinds::KINDS;
+pub(crate) use kinds::{KINDS, records};
 pub(crate) use rng::{Rng, seeds};
 
 use std::num::NonZeroUsize;
