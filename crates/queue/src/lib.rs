@@ -64,7 +64,6 @@ mod lease;
 mod meta;
 mod new_item;
 mod ops;
-mod patience;
 mod pushed;
 mod queue;
 pub mod recipes;
@@ -77,7 +76,7 @@ mod sweeper;
 mod testing;
 mod watch;
 
-pub use approach::{Approach, Spread};
+pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
 pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};

@@ -10,6 +10,7 @@ use fdb_embedded as _;
 
 mod common;
 
+mod approaches;
 mod attributes;
 mod counters;
 mod counts;

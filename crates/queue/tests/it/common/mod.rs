@@ -6,7 +6,7 @@ mod rng;
 mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
-pub(crate) use kinds::KINDS;
+pub(crate) use kinds::{KINDS, kinds_of_records};
 pub(crate) use rng::{Rng, seeds};
 pub(crate) use sweeping::{LONG, SHORT, later, rules, sweeper};
 
