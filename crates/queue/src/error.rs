@@ -49,8 +49,20 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// A value is longer than FoundationDB stores. No retry helps.
+    #[error(
+        "value has {len} bytes as it is stored, at most {limit} are possible; store it elsewhere and push where it is"
+    )]
+    ValueTooLarge {
+        /// The value's length in bytes.
+        len: usize,
+        /// The longest possible value in bytes.
+        limit: usize,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
-    #[error("value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one")]
+    #[error(
+        "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
+    )]
     Unreadable {
         /// The key, printable.
         key: String,
@@ -62,7 +74,7 @@ impl QueueError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Database(error) => Some(*error),
-            Self::ForeignKey { .. } | Self::Unreadable { .. } => None,
+            Self::ForeignKey { .. } | Self::ValueTooLarge { .. } | Self::Unreadable { .. } => None,
         }
     }
 
@@ -85,7 +97,9 @@ pub enum PushError {
         limit: usize,
     },
     /// The limit given for payloads is itself too high.
-    #[error("limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less")]
+    #[error(
+        "limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less"
+    )]
     LimitTooHigh {
         /// The limit in bytes.
         limit: usize,
@@ -129,7 +143,9 @@ pub enum PushError {
         priority: i64,
     },
     /// Items of a recipe's queue have random bytes in their keys, and the pusher has none. Nothing was written.
-    #[error("pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`")]
+    #[error(
+        "pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`"
+    )]
     NotSeeded,
     /// More pushes in one transaction than there are user versions. The one refused was not written.
     #[error("more than {limit} pushes in one transaction, use several (see `batches`)")]
@@ -175,7 +191,9 @@ impl PushError {
 #[non_exhaustive]
 pub enum LeaseError {
     /// The lease ran out and was taken away. What it held is ready again, or somebody else's; nothing was written.
-    #[error("lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time")]
+    #[error(
+        "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
+    )]
     Lost,
     /// The database refused, or retries ran out. The lease may still be held.
     #[error("change of a lease failed")]

@@ -10,10 +10,14 @@ use fdb_embedded as _;
 
 mod common;
 
+mod approaches;
 mod attributes;
 mod counters;
+mod counts;
 mod delayed;
+mod expired;
 mod interop;
+mod kinds;
 mod leases;
 mod long_payloads;
 mod model;
@@ -24,10 +28,13 @@ mod push_model;
 mod pushers;
 mod queues;
 mod recipe_pushes;
+mod recipes;
 mod retries;
 mod sessions;
 mod stress;
 mod sweep;
+mod sweepers;
+mod tokens;
 mod unique;
 mod unknown;
 mod watches;

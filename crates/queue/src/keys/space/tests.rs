@@ -61,7 +61,10 @@ fn an_item_of_q() {
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
     golden(&items::key(&space.ready, stamp), vector);
-    golden(&items::after(&space.ready, &items::suffix(stamp)), "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002");
+    golden(
+        &items::after(&space.ready, &items::suffix(stamp)),
+        "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002",
+    );
 }
 
 #[test]
@@ -106,8 +109,14 @@ fn a_prefix_stands_raw_before_every_key() {
 fn names_and_prefixes_have_bounds() {
     assert_eq!(Space::new(b"", b"", Kind::Fifo), Err(NameError::Empty));
     assert!(Space::new(b"", &[0; MAX_NAME], Kind::Fifo).is_ok());
-    assert_eq!(Space::new(b"", &[0; MAX_NAME + 1], Kind::Fifo), Err(NameError::TooLong { len: MAX_NAME + 1 }));
+    assert_eq!(
+        Space::new(b"", &[0; MAX_NAME + 1], Kind::Fifo),
+        Err(NameError::TooLong { len: MAX_NAME + 1 })
+    );
     assert!(Space::new(&[1; MAX_PREFIX], b"q", Kind::Fifo).is_ok());
-    assert_eq!(Space::new(&[1; MAX_PREFIX + 1], b"q", Kind::Fifo), Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 }));
+    assert_eq!(
+        Space::new(&[1; MAX_PREFIX + 1], b"q", Kind::Fifo),
+        Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 })
+    );
     assert_eq!(Space::new(b"\xff\x02", b"q", Kind::Fifo), Err(NameError::PrefixReserved));
 }
