@@ -218,6 +218,7 @@ mod tests {
         is_send(session.push(db, &[b"payload"]));
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, 1, &policy));
+        is_send(queue.retry_all_dead(db, &policy));
         is_send(sweeper.sweep(db, 1, &SweepRules::default()));
     }
 

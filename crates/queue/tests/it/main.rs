@@ -12,12 +12,15 @@ mod common;
 
 mod counters;
 mod counts;
+mod dead;
 mod expired;
+mod forgotten;
 mod interop;
 mod leases;
 mod model;
 mod operations;
 mod order;
+mod orphans;
 mod queues;
 mod retries;
 mod sessions;

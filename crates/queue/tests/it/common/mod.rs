@@ -1,10 +1,12 @@
 //! What every test needs: a database, short ways to use it, and reproducible randomness.
 
 mod database;
+mod raw;
 mod rng;
 mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
+pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
 pub(crate) use sweeping::{LONG, SHORT, later, rules, sweeper};
 
