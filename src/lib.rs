@@ -13,6 +13,7 @@
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
 //! | `sweep` | clearing what dead sessions left |
+//! | [`testing`] | calling a handler in a unit test |
 //! | [`telemetry`], `systemd` | what the outside is told |
 //! | [`cli`] | the commands |
 //! | [`exit`] | exit codes |
@@ -61,6 +62,7 @@ pub mod lifecycle;
 mod sweep;
 mod systemd;
 pub mod telemetry;
+pub mod testing;
 
 pub use async_trait::async_trait;
 pub use config::{Config, ConfigError};
@@ -69,4 +71,4 @@ pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;
 pub use handlers::{BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
-pub use kvqueue_queue::{Item, ItemId, Stamp};
+pub use kvqueue_queue::{Failure, Item, ItemId, Meta, Stamp};

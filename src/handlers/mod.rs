@@ -7,6 +7,7 @@
 //! | file | role |
 //! |---|---|
 //! | `contract` | [`Handler`], [`Context`], [`Outcome`] |
+//! | `call` | one call: time limit, cancellation, panic boundary |
 //! | `registry` | names to constructors |
 //! | `settings` | a handler's own table, typed |
 //! | `log`, `stdout`, `exec` | the handlers in the tree |
@@ -14,6 +15,7 @@
 //! A handler of one's own: implement [`Handler`], write a constructor from [`Settings`], and register it with
 //! `Daemon::handler`. One for this tree: a file here, and a line in [`Registry::builtin`].
 
+mod call;
 mod contract;
 mod exec;
 mod log;
@@ -21,10 +23,12 @@ mod registry;
 mod settings;
 mod stdout;
 
+pub(crate) use call::{LAST_MOMENT, call};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
 pub use log::Log;
+pub(crate) use registry::Handling;
 pub use registry::Registry;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;

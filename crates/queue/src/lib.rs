@@ -63,7 +63,9 @@ mod keys;
 mod kind;
 mod lease;
 mod meta;
+mod new_item;
 mod ops;
+mod pushed;
 mod queue;
 pub mod retry;
 mod rng;
@@ -75,7 +77,7 @@ mod testing;
 mod watch;
 
 pub use approach::{Approach, Spread};
-pub use batch::{BatchLimits, Batches, batches};
+pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
 pub use dead::{AllDead, DeadLetter};
 pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
@@ -85,10 +87,12 @@ pub use keys::leases::LeaseId;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Lease, Settlement};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
+pub use new_item::{NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::queues;
 pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
+pub use pushed::{Placed, PushEffect, PushedItem};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::RetryRules;
@@ -99,8 +103,21 @@ pub use watch::Watch;
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.
 pub const MAX_VALUE: usize = 100_000;
 
-/// The longest payload in bytes, unless it is bounded further: what fits into a transaction with room to spare.
+/// The longest payload in bytes, unless [`PushOptions::max_payload`] says otherwise.
 pub const MAX_PAYLOAD: usize = 8 << 20;
+
+/// The longest payload in bytes that can be allowed: it has to fit into one transaction of FoundationDB's, of 10,000,000 bytes, with
+/// the keys of its parts.
+pub const PAYLOAD_CEILING: usize = 9_000_000;
+
+/// The most bytes of an item's attributes: names and values, and 8 for each.
+pub const MAX_ATTRIBUTES: usize = 16 << 10;
+
+/// The longest content type and the longest trace parent in bytes.
+pub const MAX_TEXT: usize = 1 << 10;
+
+/// The longest unique key and the longest operation id in bytes.
+pub const MAX_KEY: usize = 1 << 10;
 
 /// The most bytes of payloads that one take gathers; a single item may have more.
 pub const MAX_TAKE_BYTES: usize = 4 << 20;

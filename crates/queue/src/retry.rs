@@ -204,7 +204,7 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::{Queue, Session, SweepRules, Sweeper, sweep_tokens};
+    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, sweep_tokens};
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]
@@ -216,6 +216,7 @@ mod tests {
             (tr, popped)
         }));
         is_send(session.push(db, &[b"payload"]));
+        is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, 1, &policy));
         is_send(queue.retry_all_dead(db, &policy));

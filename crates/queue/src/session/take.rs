@@ -109,7 +109,7 @@ impl Session {
     fn taken(&mut self) -> Vec<Item> {
         match self.unsettled.committed() {
             Some(Effect::Took(items)) => items,
-            Some(Effect::Pushed) | None => Vec::new(),
+            Some(Effect::Pushed(_)) | None => Vec::new(),
         }
     }
 

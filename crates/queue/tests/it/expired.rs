@@ -2,7 +2,10 @@
 
 use kvqueue_queue::{Failure, LeaseError, Moved, RetryPolicy, Settlement, SweepRules};
 
-use crate::common::{LONG, SHORT, TestDb, on_database, payloads, rules, sweeper};
+use crate::common::{SHORT, TestDb, on_database, payloads, rules, sweeper};
+
+/// The length of the leases that [`TestDb::lease`] takes, in versions.
+const LONG: u64 = 30_000_000;
 
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
 
@@ -22,7 +25,7 @@ fn items_of_an_expired_lease_come_back_at_their_place_with_an_attempt_more() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
-        let lease = t.lease(&q, 2, SHORT).await.unwrap();
+        let lease = t.lease_for(&q, 2, SHORT).await.unwrap();
         assert_eq!(payloads(lease.items()), ["a", "b"]);
         let moved = t.sweep_leases(&q, 1, &rules()).await;
         assert_eq!(moved, Moved { leases: 1, returned: 2, ..Moved::default() });
@@ -41,7 +44,7 @@ fn only_what_is_not_settled_comes_back() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
-        let mut lease = t.lease(&q, 3, SHORT).await.unwrap();
+        let mut lease = t.lease_for(&q, 3, SHORT).await.unwrap();
         lease.settle(&t.db, &policy(), &[(1, Settlement::Done)]).await.unwrap();
         let moved = t.sweep_leases(&q, 1, &rules()).await;
         assert_eq!((moved.returned, moved.dead), (2, 0));
@@ -54,7 +57,7 @@ fn a_lease_that_has_not_run_out_is_left_alone() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
-        let mut lease = t.lease(&q, 1, LONG).await.unwrap();
+        let mut lease = t.lease(&q, 1).await.unwrap();
         let swept = t.sweep(&mut sweeper(&q), 0, &rules()).await;
         assert!(swept.moved.is_nothing());
         // Looked at again at once, since the rules say so; by others, when the lease may run out.
@@ -73,7 +76,7 @@ fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
-        let mut lease = t.lease(&q, 2, SHORT).await.unwrap();
+        let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
         until_past(t, lease.deadline()).await;
         lease.extend(&t.db, &policy()).await.unwrap();
         until_past(t, lease.deadline()).await;
@@ -91,11 +94,11 @@ fn a_holder_whose_lease_was_swept_can_do_nothing_with_it() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
-        let mut lost = t.lease(&q, 1, SHORT).await.unwrap();
+        let mut lost = t.lease_for(&q, 1, SHORT).await.unwrap();
         t.sweep_leases(&q, 1, &rules()).await;
         // Also while another holds the item.
         for held in [false, true] {
-            let next = if held { t.lease(&q, 1, LONG).await } else { None };
+            let next = if held { t.lease(&q, 1).await } else { None };
             assert!(matches!(lost.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
             let failure = Failure::new(1, 1, "no");
             let retry = Settlement::Retry { due: None, failure: failure.clone() };
@@ -119,11 +122,11 @@ fn suspects_are_taken_alone() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
-        t.lease(&q, 2, SHORT).await.unwrap();
+        t.lease_for(&q, 2, SHORT).await.unwrap();
         t.sweep_leases(&q, 1, &rules()).await;
         t.push(&q, &["c", "d"]).await;
         for expected in [vec!["a"], vec!["b"], vec!["c", "d"]] {
-            let mut lease = t.lease(&q, 10, LONG).await.unwrap();
+            let mut lease = t.lease(&q, 10).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
             t.settle(&mut lease, &Settlement::Done).await;
         }
@@ -135,11 +138,11 @@ fn neighbours_of_poison_are_taken_without_it() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a", "poison", "b", "c"]).await;
-        let mut lease = t.lease(&q, 2, SHORT).await.unwrap();
+        let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
         lease.settle(&t.db, &policy(), &[(0, Settlement::Release)]).await.unwrap();
         t.sweep_leases(&q, 1, &rules()).await;
         for expected in [vec!["a"], vec!["poison"], vec!["b", "c"]] {
-            let lease = t.lease(&q, 10, LONG).await.unwrap();
+            let lease = t.lease(&q, 10).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
         }
     });
@@ -153,12 +156,12 @@ fn poison_ends_among_the_dead_letters() {
         let rules = SweepRules { max_attempts: 3, ..rules() };
         let mut moved = Moved::default();
         for attempt in 1..=3 {
-            let lease = t.lease(&q, 1, SHORT).await.unwrap();
+            let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
             assert_eq!(lease.items()[0].attempt, attempt);
             moved += t.sweep_leases(&q, 1, &rules).await;
         }
         assert_eq!(moved, Moved { leases: 3, returned: 2, dead: 1, ..Moved::default() });
-        assert!(t.list(&q).await.is_empty() && t.lease(&q, 1, LONG).await.is_none());
+        assert!(t.list(&q).await.is_empty() && t.lease(&q, 1).await.is_none());
         assert_eq!(t.len(&q).await, 0);
     });
 }
@@ -172,7 +175,7 @@ fn a_lease_too_large_for_one_transaction_comes_back_in_parts() {
         let refs: Vec<&str> = items.iter().map(String::as_str).collect();
         t.push(&q, &refs[..1_500]).await;
         t.push(&q, &refs[1_500..]).await;
-        let mut lease = t.lease(&q, 3_000, SHORT).await.unwrap();
+        let mut lease = t.lease_for(&q, 3_000, SHORT).await.unwrap();
         let taken = lease.items().len();
         lease.settle(&t.db, &policy(), &[(7, Settlement::Done)]).await.unwrap();
         let moved = t.sweep_leases(&q, 1, &rules()).await;

@@ -4,7 +4,7 @@ use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCo
 use fdb_embedded::Faults;
 use kvqueue_queue::{Attempts, Moved, SweepRules};
 
-use crate::common::{LONG, SHORT, on_database, rules, sweeper};
+use crate::common::{SHORT, on_database, rules, sweeper};
 
 fn scripts() -> Vec<Vec<Fault>> {
     vec![
@@ -39,7 +39,7 @@ fn an_expired_lease_comes_back_once_under_unknown_outcomes() {
         for script in scripts() {
             let q = t.queue(format!("{script:?}"));
             t.push(&q, &["a", "b"]).await;
-            let lease = t.lease(&q, 2, SHORT).await.unwrap();
+            let lease = t.lease_for(&q, 2, SHORT).await.unwrap();
             while t.run(async |tr| Ok(tr.get_read_version().await?)).await.cast_unsigned() <= lease.deadline()
             {
             }
@@ -90,7 +90,7 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
         t.put_aside(&q, &items[..50]).await;
         for (payload, _) in &items[50..] {
             t.push(&q, &[payload]).await;
-            t.lease(&q, 1, SHORT).await.unwrap();
+            t.lease_for(&q, 1, SHORT).await.unwrap();
         }
         let barrier = tokio::sync::Barrier::new(SWEEPERS);
         let sweepers = (0..SWEEPERS).map(async |_| {
@@ -113,7 +113,7 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
         println!("{conflicts} conflicts in {transactions} transactions");
         assert_eq!((moved.promoted, moved.returned, moved.leases), (50, 10, 10));
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 60));
-        assert!(t.lease(&q, 1, LONG).await.is_some());
+        assert!(t.lease(&q, 1).await.is_some());
         // Only the first to claim can meet another.
         assert!(conflicts as usize <= 2 * SWEEPERS, "{conflicts} conflicts in {transactions} transactions");
     });

@@ -1,7 +1,6 @@
 //! Records as other programs, or other versions, write and clear them.
 
 use foundationdb::options::MutationType;
-use futures::TryStreamExt;
 use kvqueue_queue::{ItemId, Queue, Stamp};
 
 use super::TestDb;
@@ -46,15 +45,5 @@ impl TestDb {
             Ok(())
         })
         .await;
-    }
-
-    /// How many records of a kind a queue has.
-    pub(crate) async fn records(&self, queue: &Queue, kind: &str) -> usize {
-        let (begin, end) = (record(queue, kind, &[]), record(queue, kind, &[0xff]));
-        self.run(async |tr| {
-            let pages = tr.get_ranges((begin.as_slice(), end.as_slice()).into(), true);
-            Ok(pages.try_fold(0, async |n, page| Ok(n + page.len())).await?)
-        })
-        .await
     }
 }

@@ -1,13 +1,10 @@
 //! Short ways to take on leases, to put aside, and to sweep.
 
 use kvqueue_queue::{
-    Approach, Failure, Lease, Millis, Moved, Queue, RetryPolicy, Settlement, SweepRules, Sweeper, Swept, Take,
+    Approach, Failure, Lease, Millis, Moved, Queue, Settlement, SweepRules, Sweeper, Swept, Take,
 };
 
 use super::{TestDb, k, session_id};
-
-/// Thirty seconds in versions.
-pub(crate) const LONG: u64 = 30_000_000;
 
 /// A sweep of leases this short may follow at once. Versions go on with the clock, so it comes to an end.
 pub(crate) const SHORT: u64 = 1;
@@ -31,23 +28,17 @@ pub(crate) fn sweeper(queue: &Queue) -> Sweeper {
 }
 
 impl TestDb {
-    /// Takes up to `n` items on a lease of a session of its own.
-    pub(crate) async fn lease(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
+    /// Takes up to `n` items on a lease of this length, in versions.
+    pub(crate) async fn lease_for(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
         let mut take = Take { k: k(n), length, approach: &mut Approach::Front, watch: false };
         self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
-    }
-
-    /// Settles all that is open of a lease alike.
-    pub(crate) async fn settle(&self, lease: &mut Lease, settlement: &Settlement) {
-        let all: Vec<_> = lease.open().map(|index| (index, settlement.clone())).collect();
-        lease.settle(&self.db, &RetryPolicy::default(), &all).await.unwrap();
     }
 
     /// Pushes items, and puts each aside until its time.
     pub(crate) async fn put_aside(&self, queue: &Queue, items: &[(&str, Millis)]) {
         for (payload, due) in items {
             self.push(queue, &[payload]).await;
-            let mut lease = self.lease(queue, 1, LONG).await.unwrap();
+            let mut lease = self.lease(queue, 1).await.unwrap();
             self.settle(&mut lease, &later(*due)).await;
         }
     }
