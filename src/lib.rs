@@ -12,7 +12,7 @@
 //! | `actors` | supervisor and consumers as actors |
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
-//! | `sweep` | clearing what dead sessions left |
+//! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
 //! | [`testing`] | calling a handler in a unit test |
 //! | [`telemetry`], `systemd` | what the outside is told |
 //! | [`cli`] | the commands |

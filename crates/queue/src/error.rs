@@ -2,6 +2,7 @@
 
 use foundationdb::FdbError;
 
+use crate::id::ItemId;
 use crate::retry::RetryError;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -184,6 +185,25 @@ impl PushError {
     pub fn is_maybe_committed(&self) -> bool {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
     }
+}
+
+/// A dead letter cannot be retried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeadLetterError {
+    /// Another item waits, is put aside, or is being handled under its unique key.
+    #[error(
+        "dead letter {id} has a unique key that item {by} has now; retry it when that one is finished, or purge one of them"
+    )]
+    UniqueTaken {
+        /// The dead letter.
+        id: ItemId,
+        /// The other item.
+        by: ItemId,
+    },
+    /// The database refused, or a record cannot be read.
+    #[error("retry of a dead letter failed")]
+    Queue(#[from] QueueError),
 }
 
 /// A holder could not settle or extend its lease.

@@ -55,6 +55,7 @@
 mod approach;
 mod batch;
 mod counts;
+mod dead;
 mod error;
 mod id;
 mod item;
@@ -79,7 +80,8 @@ mod watch;
 pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
-pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
+pub use dead::{AllDead, DeadLetter};
+pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
 pub use keys::leases::LeaseId;

@@ -5,6 +5,8 @@
 
 pub(crate) mod claim;
 pub(crate) mod counts;
+pub(crate) mod dead;
+pub(crate) mod dead_page;
 pub(crate) mod delete;
 pub(crate) mod expire;
 pub(crate) mod find;

@@ -3,7 +3,7 @@
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{Counts, End, Failure, Kind, Packing, Queue, Rest, Settlement, SweepRules, queues};
 
-use crate::common::{LONG, SHORT, TestDb, on_database, rules, sweeper};
+use crate::common::{SHORT, TestDb, on_database, rules, sweeper};
 
 async fn counts(t: &TestDb, queue: &Queue) -> Counts {
     t.run(async |tr| queue.counts(tr).await).await
@@ -22,7 +22,7 @@ fn every_item_is_counted_in_its_state() {
         let state = async || (counts(t, &q).await, rest(t, &q).await);
         assert_eq!(state().await.1, Rest { ready: true, leased: false, later: false });
 
-        let mut lease = t.lease_for(&q, 5, LONG).await.unwrap();
+        let mut lease = t.lease(&q, 5).await.unwrap();
         let later = Settlement::Retry { due: Some(10), failure: Failure::new(1, 1, "no") };
         let dead = Settlement::Dead(Failure::new(1, 1, "never"));
         let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
@@ -35,7 +35,7 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!(state().await, (expected, Rest { ready: true, leased: true, later: false }));
 
         t.settle(&mut lease, &Settlement::Done).await;
-        let mut lease = t.lease_for(&q, 5, LONG).await.unwrap();
+        let mut lease = t.lease(&q, 5).await.unwrap();
         t.settle(&mut lease, &Settlement::Done).await;
         let expected = Counts { done: 5, dead: 1, ..Counts::default() };
         assert_eq!(state().await, (expected, Rest::default()));

@@ -2,7 +2,10 @@
 
 use kvqueue_queue::{Failure, LeaseError, Moved, RetryPolicy, Settlement, SweepRules};
 
-use crate::common::{LONG, SHORT, TestDb, on_database, payloads, rules, sweeper};
+use crate::common::{SHORT, TestDb, on_database, payloads, rules, sweeper};
+
+/// The length of the leases that [`TestDb::lease`] takes, in versions.
+const LONG: u64 = 30_000_000;
 
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
 
@@ -54,7 +57,7 @@ fn a_lease_that_has_not_run_out_is_left_alone() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
-        let mut lease = t.lease_for(&q, 1, LONG).await.unwrap();
+        let mut lease = t.lease(&q, 1).await.unwrap();
         let swept = t.sweep(&mut sweeper(&q), 0, &rules()).await;
         assert!(swept.moved.is_nothing());
         // Looked at again at once, since the rules say so; by others, when the lease may run out.
@@ -95,7 +98,7 @@ fn a_holder_whose_lease_was_swept_can_do_nothing_with_it() {
         t.sweep_leases(&q, 1, &rules()).await;
         // Also while another holds the item.
         for held in [false, true] {
-            let next = if held { t.lease_for(&q, 1, LONG).await } else { None };
+            let next = if held { t.lease(&q, 1).await } else { None };
             assert!(matches!(lost.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
             let failure = Failure::new(1, 1, "no");
             let retry = Settlement::Retry { due: None, failure: failure.clone() };
@@ -123,7 +126,7 @@ fn suspects_are_taken_alone() {
         t.sweep_leases(&q, 1, &rules()).await;
         t.push(&q, &["c", "d"]).await;
         for expected in [vec!["a"], vec!["b"], vec!["c", "d"]] {
-            let mut lease = t.lease_for(&q, 10, LONG).await.unwrap();
+            let mut lease = t.lease(&q, 10).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
             t.settle(&mut lease, &Settlement::Done).await;
         }
@@ -139,7 +142,7 @@ fn neighbours_of_poison_are_taken_without_it() {
         lease.settle(&t.db, &policy(), &[(0, Settlement::Release)]).await.unwrap();
         t.sweep_leases(&q, 1, &rules()).await;
         for expected in [vec!["a"], vec!["poison"], vec!["b", "c"]] {
-            let lease = t.lease_for(&q, 10, LONG).await.unwrap();
+            let lease = t.lease(&q, 10).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
         }
     });
@@ -158,7 +161,7 @@ fn poison_ends_among_the_dead_letters() {
             moved += t.sweep_leases(&q, 1, &rules).await;
         }
         assert_eq!(moved, Moved { leases: 3, returned: 2, dead: 1, ..Moved::default() });
-        assert!(t.list(&q).await.is_empty() && t.lease_for(&q, 1, LONG).await.is_none());
+        assert!(t.list(&q).await.is_empty() && t.lease(&q, 1).await.is_none());
         assert_eq!(t.len(&q).await, 0);
     });
 }

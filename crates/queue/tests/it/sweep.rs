@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kvqueue_queue::{Moved, SweepRules};
 
-use crate::common::{LONG, TestDb, later, on_database, rules, sweeper};
+use crate::common::{TestDb, later, on_database, rules, sweeper};
 
 /// A watch that does not fire in this time was lost.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -45,7 +45,7 @@ fn an_item_for_an_earlier_time_wakes_the_sweeper_and_a_later_push_does_not() {
         let mut swept = t.sweep(&mut sweeper, 0, &SweepRules::default()).await;
         t.push(&q, &["b"]).await;
         assert!((&mut swept.watch).now_or_never().is_none());
-        let taken = t.lease_for(&q, 1, LONG).await;
+        let taken = t.lease(&q, 1).await;
         assert!(taken.is_some() && (&mut swept.watch).now_or_never().is_none());
         t.put_aside(&q, &[("c", 10)]).await;
         tokio::time::timeout(PATIENCE, swept.watch).await.expect("the watch fires").unwrap();
@@ -74,7 +74,7 @@ fn more_items_than_one_transaction_moves() {
         let payloads: Vec<String> = (0..1_200).map(|n| n.to_string()).collect();
         let refs: Vec<&str> = payloads.iter().map(String::as_str).collect();
         t.push(&q, &refs).await;
-        let mut lease = t.lease_for(&q, 2_000, LONG).await.unwrap();
+        let mut lease = t.lease(&q, 2_000).await.unwrap();
         let settlements: Vec<_> = lease.open().map(|index| (index, later(1_200 - index as u64))).collect();
         lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
         let mut sweeper = sweeper(&q);

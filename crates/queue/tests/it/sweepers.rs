@@ -4,7 +4,7 @@ use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCo
 use fdb_embedded::Faults;
 use kvqueue_queue::{Attempts, Moved, SweepRules};
 
-use crate::common::{LONG, SHORT, on_database, rules, sweeper};
+use crate::common::{SHORT, on_database, rules, sweeper};
 
 fn scripts() -> Vec<Vec<Fault>> {
     vec![
@@ -113,7 +113,7 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
         println!("{conflicts} conflicts in {transactions} transactions");
         assert_eq!((moved.promoted, moved.returned, moved.leases), (50, 10, 10));
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 60));
-        assert!(t.lease_for(&q, 1, LONG).await.is_some());
+        assert!(t.lease(&q, 1).await.is_some());
         // Only the first to claim can meet another.
         assert!(conflicts as usize <= 2 * SWEEPERS, "{conflicts} conflicts in {transactions} transactions");
     });

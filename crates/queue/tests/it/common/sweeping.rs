@@ -6,9 +6,6 @@ use kvqueue_queue::{
 
 use super::{TestDb, k, session_id};
 
-/// Thirty seconds in versions.
-pub(crate) const LONG: u64 = 30_000_000;
-
 /// A sweep of leases this short may follow at once. Versions go on with the clock, so it comes to an end.
 pub(crate) const SHORT: u64 = 1;
 
@@ -31,7 +28,7 @@ pub(crate) fn sweeper(queue: &Queue) -> Sweeper {
 }
 
 impl TestDb {
-    /// Takes up to `n` items on a lease of a session of its own.
+    /// Takes up to `n` items on a lease of this length, in versions.
     pub(crate) async fn lease_for(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
         let mut take = Take { k: k(n), length, approach: &mut Approach::Front, watch: false };
         self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
@@ -41,7 +38,7 @@ impl TestDb {
     pub(crate) async fn put_aside(&self, queue: &Queue, items: &[(&str, Millis)]) {
         for (payload, due) in items {
             self.push(queue, &[payload]).await;
-            let mut lease = self.lease_for(queue, 1, LONG).await.unwrap();
+            let mut lease = self.lease(queue, 1).await.unwrap();
             self.settle(&mut lease, &later(*due)).await;
         }
     }
