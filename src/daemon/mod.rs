@@ -126,10 +126,10 @@ impl Daemon {
             "ready"
         );
         systemd::ready();
-        let queues = parts.iter().map(|part| part.queue.clone()).collect();
+        let sweepings = parts.iter().map(Part::sweeping).collect();
         tokio::select! {
             ended = lifecycle::serve(&mut crew, shared, signals, self.config.grace) => Ok(ended?),
-            never = sweep::forever(db.clone(), queues) => match never {},
+            never = sweep::forever(db.clone(), sweepings) => match never {},
         }
     }
 

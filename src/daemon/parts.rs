@@ -10,12 +10,13 @@ use crate::{
     config::{Config, ConfigError, QueueConfig},
     consumer::source::Source,
     handlers::{Handling, Registry},
+    sweep::Sweeping,
 };
 
 /// One configured queue.
 pub(super) struct Part {
     name: Arc<str>,
-    pub(super) queue: Queue,
+    queue: Queue,
     handling: Handling,
     config: QueueConfig,
 }
@@ -52,6 +53,11 @@ impl Part {
             slow_look: self.config.slow_look,
             turn: Mutex::new(()),
         })
+    }
+
+    /// How it is swept.
+    pub(super) fn sweeping(&self) -> Sweeping {
+        Sweeping::new(self.queue.clone(), &self.config)
     }
 
     /// The K of each of its consumers.

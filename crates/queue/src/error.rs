@@ -2,6 +2,7 @@
 
 use foundationdb::FdbError;
 
+use crate::id::ItemId;
 use crate::retry::RetryError;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -97,7 +98,9 @@ pub enum PushError {
         limit: usize,
     },
     /// The limit given for payloads is itself too high.
-    #[error("limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less")]
+    #[error(
+        "limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less"
+    )]
     LimitTooHigh {
         /// The limit in bytes.
         limit: usize,
@@ -141,7 +144,9 @@ pub enum PushError {
         priority: i64,
     },
     /// Items of a recipe's queue have random bytes in their keys, and the pusher has none. Nothing was written.
-    #[error("pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`")]
+    #[error(
+        "pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`"
+    )]
     NotSeeded,
     /// More pushes in one transaction than there are user versions. The one refused was not written.
     #[error("more than {limit} pushes in one transaction, use several (see `batches`)")]
@@ -180,6 +185,25 @@ impl PushError {
     pub fn is_maybe_committed(&self) -> bool {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
     }
+}
+
+/// A dead letter cannot be retried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeadLetterError {
+    /// Another item waits, is put aside, or is being handled under its unique key.
+    #[error(
+        "dead letter {id} has a unique key that item {by} has now; retry it when that one is finished, or purge one of them"
+    )]
+    UniqueTaken {
+        /// The dead letter.
+        id: ItemId,
+        /// The other item.
+        by: ItemId,
+    },
+    /// The database refused, or a record cannot be read.
+    #[error("retry of a dead letter failed")]
+    Queue(#[from] QueueError),
 }
 
 /// A holder could not settle or extend its lease.

@@ -57,6 +57,8 @@
 
 mod approach;
 mod batch;
+mod counts;
+mod dead;
 mod error;
 mod id;
 mod item;
@@ -71,14 +73,18 @@ mod queue;
 pub mod recipes;
 pub mod retry;
 mod rng;
+mod rules;
 pub mod session;
+mod sweeper;
 #[cfg(test)]
 mod testing;
 mod watch;
 
-pub use approach::{Approach, Spread};
+pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
-pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
+pub use counts::{Counts, Rest};
+pub use dead::{AllDead, DeadLetter};
+pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
 pub use keys::leases::LeaseId;
@@ -89,11 +95,13 @@ pub use new_item::{NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::queues;
-pub use ops::sweep::{Swept, sweep_tokens};
+pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
 pub use pushed::{Placed, PushEffect, PushedItem};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
+pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
+pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.

@@ -11,6 +11,8 @@ pub(crate) const OP: &[u8] = b"op";
 pub(crate) const OPLOG: &[u8] = b"oplog";
 
 const LEN: usize = Stamp::LEN + 4;
+/// Type code of a 96-bit versionstamp in a tuple.
+const STAMP: u8 = 0x33;
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,17 @@ pub(crate) fn decode(value: &[u8]) -> Option<Operation> {
     Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(items.try_into().ok()?) })
 }
 
+/// Where the log ends before operations of this version; `subspace` is the packed (q, "oplog").
+pub(crate) fn log_before(subspace: &[u8], version: u64) -> Vec<u8> {
+    [subspace, &[STAMP], &version.to_be_bytes()].concat()
+}
+
+/// The version at which an operation of the log was committed; `None` if the key is of another layout.
+pub(crate) fn log_version(subspace: &[u8], key: &[u8]) -> Option<u64> {
+    let (&STAMP, stamp) = key.strip_prefix(subspace)?.split_first()? else { return None };
+    stamp.first_chunk().map(|version| u64::from_be_bytes(*version))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -57,8 +70,17 @@ mod tests {
         }
 
         #[test]
+        fn the_log_is_in_the_order_of_versions(transaction: [u8; 10], version: u64, rest: Vec<u8>) {
+            let stamp = Stamp::new(transaction, 0);
+            let key = [b"oplog", crate::keys::items::suffix(stamp).as_slice(), &rest].concat();
+            prop_assert_eq!(log_version(b"oplog", &key), Some(stamp.version()));
+            prop_assert_eq!(key < log_before(b"oplog", version), stamp.version() < version);
+        }
+
+        #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
             let _ = decode(&value);
+            let _ = log_version(&[], &value);
         }
     }
 }

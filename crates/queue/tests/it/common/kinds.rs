@@ -71,3 +71,19 @@ impl TestDb {
         }
     }
 }
+
+/// What kinds of records of ours there are of a queue, besides token slots that nobody closed.
+pub(crate) async fn kinds_of_records(t: &TestDb, queue: &Queue) -> std::collections::BTreeSet<String> {
+    let (begin, end) = queue.range();
+    let range = foundationdb::RangeOption::from((begin.clone(), end));
+    t.run(async |tr| {
+        let rows = tr.get_range(&range, 1, true).await?;
+        let name = |key: &[u8]| {
+            let rest = &key[begin.len()..];
+            let len = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
+            String::from_utf8_lossy(&rest[..len]).into_owned()
+        };
+        Ok(rows.iter().map(|row| name(row.key())).collect())
+    })
+    .await
+}

@@ -2,11 +2,15 @@
 
 mod database;
 mod kinds;
+mod raw;
 mod rng;
+mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
-pub(crate) use kinds::KINDS;
+pub(crate) use kinds::{KINDS, kinds_of_records};
+pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
+pub(crate) use sweeping::{SHORT, later, rules, sweeper};
 
 use std::num::NonZeroUsize;
 
