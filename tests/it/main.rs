@@ -8,6 +8,7 @@
 mod blocked;
 mod config_errors;
 mod crash;
+mod dead;
 mod demo;
 mod doctor;
 mod example;
