@@ -1,11 +1,9 @@
 //! `kvqueue len`
 
-use std::ffi::OsString;
-
 use kvqueue_queue::{Counts, Queue};
 use serde_json::json;
 
-use super::{client::Client, globals::Globals, output};
+use super::{client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
 /// Print how many items of a queue are ready
@@ -15,14 +13,14 @@ use crate::exit::Exit;
     many are leased (in hand), later (waiting for their time), dead (dead letters) and done (finished so far)."
 )]
 pub(super) struct Args {
-    /// The queue; one that was never pushed to is empty
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
         if globals.json {
             Self::counts(&client, &queue)?;
         } else {

@@ -1,13 +1,11 @@
 //! `kvqueue dead retry` and `kvqueue dead purge`
 
-use std::ffi::OsString;
-
 use anyhow::{Context, bail};
 use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
 use crate::{
-    cli::{UsageError, client::Client, globals::Globals, output},
+    cli::{UsageError, client::Client, globals::Globals, output, target::Target},
     database::patiently,
     exit::Exit,
 };
@@ -32,8 +30,8 @@ pub(in crate::cli) struct Purge {
 /// Which letters.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The queue
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
     /// The letters
     #[arg(required_unless_present = "all", value_name = "ID")]
     ids: Vec<ItemId>,
@@ -67,7 +65,7 @@ impl Retry {
 impl Purge {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if !self.yes {
-            let name = self.which.queue.display();
+            let name = self.which.target.queue.display();
             let error = format!("this deletes dead letters of queue {name:?} for good; repeat it with --yes");
             return Err(UsageError(error).into());
         }
@@ -78,7 +76,7 @@ impl Purge {
 impl Which {
     fn run(&self, globals: &Globals, decision: Decision) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
         if self.all {
             all(&client, &queue, decision, globals.json)
         } else {
@@ -138,9 +136,8 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)?;
     match all.refused {
         0 => Ok(Exit::Done),
-        refused => bail!(
-            "dead letters not {}, since other items have their unique keys: {refused}",
-            decision.past()
-        ),
+        refused => {
+            bail!("dead letters not {}, since other items have their unique keys: {refused}", decision.past())
+        }
     }
 }

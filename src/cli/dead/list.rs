@@ -1,13 +1,13 @@
 //! `kvqueue dead list`
 
-use std::{ffi::OsString, num::NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{DeadLetter, ItemId};
 
 use super::letter;
 use crate::{
-    cli::{client::Client, globals::Globals, output},
+    cli::{client::Client, globals::Globals, output, target::Target},
     exit::Exit,
 };
 
@@ -17,8 +17,8 @@ const GROUP: usize = 250;
 /// Print the dead letters of a queue, without their payloads
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// The queue
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
     /// So many letters, or fewer if there are fewer
     #[arg(short, default_value = "100")]
     n: NonZeroUsize,
@@ -30,7 +30,7 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
         let (mut after, mut wanted, mut more) = (self.after.clone(), self.n.get(), true);
         let mut letters = Vec::new();
         while more && wanted > 0 {
@@ -67,7 +67,7 @@ fn table(letters: &[DeadLetter]) -> Table {
     table.set_header(["id", "died", "attempts", "reason"]);
     for it in letters {
         let attempts = it.meta.attempts.to_string();
-        table.add_row([it.id.to_string(), letter::time(it.died_at), attempts, letter::one_line(&it.reason)]);
+        table.add_row([it.id.to_string(), output::time(it.died_at), attempts, letter::one_line(&it.reason)]);
     }
     table
 }
