@@ -21,6 +21,7 @@ mod push;
 mod push_options;
 mod signals;
 mod support;
+mod sweeping;
 mod systemd;
 mod together;
 mod unavailable;
