@@ -8,6 +8,7 @@
 mod blocked;
 mod config_errors;
 mod crash;
+mod dead;
 mod demo;
 mod doctor;
 mod exec;
@@ -20,6 +21,7 @@ mod push;
 mod push_options;
 mod signals;
 mod support;
+mod sweeping;
 mod systemd;
 mod together;
 mod unavailable;

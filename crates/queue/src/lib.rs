@@ -83,7 +83,7 @@ mod watch;
 pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
-pub use dead::{AllDead, DeadLetter};
+pub use dead::{AllDead, DeadFate, DeadLetter};
 pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
