@@ -19,10 +19,8 @@ pub enum Approach {
 /// The state of [`Approach::Staged`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Staged {
-    /// Whether the take under way has lost against another, so that it asks.
-    lost: bool,
-    /// How often it has waited for its turn.
-    waits: u32,
+    /// How many takes from now on ask at once: those after one that lost.
+    asks: u32,
 }
 
 /// The state of [`Approach::Spread`].
@@ -58,8 +56,8 @@ const MAX_SKIP: usize = 10_000;
 /// Takes between two jumps.
 const STRETCH: u32 = 32;
 
-/// How often a take waits before it serves others, though it does not stand first: who does may be dead.
-const PATIENCE: u32 = 4;
+/// How many takes ask at once after one that lost. Where takes lose, the next ones do too; and one that is alone again soon stops.
+const ASKS: u32 = 32;
 
 impl Default for Spread {
     fn default() -> Spread {
@@ -102,7 +100,7 @@ impl Approach {
                 spread.runs = (spread.runs * 2.0).min(MAX_SKIP as f64);
                 spread.stretch = None;
             }
-            Approach::Staged(staged) => staged.lost = true,
+            Approach::Staged(staged) => staged.asks = ASKS,
         }
     }
 
@@ -115,7 +113,7 @@ impl Approach {
                 let left = spread.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
                 spread.stretch = (spread.runs >= 2.0 && left > 0).then(|| (last.clone(), left));
             }
-            Approach::Staged(staged) => *staged = Staged::default(),
+            Approach::Staged(_) => self.left(),
         }
     }
 
@@ -124,27 +122,15 @@ impl Approach {
         matches!(self, Approach::Staged(_))
     }
 
-    /// Whether the take under way lost and is to ask.
-    pub(crate) fn has_lost(&self) -> bool {
-        matches!(self, Approach::Staged(Staged { lost: true, .. }))
+    /// Whether the take under way asks without trying the front: it, or one shortly before it, has lost.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self, Approach::Staged(staged) if staged.asks > 0)
     }
 
-    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
-    pub(crate) fn serves(&self, is_next: bool) -> bool {
-        matches!(self, Approach::Staged(staged) if is_next || staged.waits >= PATIENCE)
-    }
-
-    /// The take under way waits for its turn.
-    pub(crate) fn waited(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.waits += 1;
-        }
-    }
-
-    /// The take under way has taken its request back, and begins anew.
+    /// The take under way is through, or begins anew.
     pub(crate) fn left(&mut self) {
         if let Approach::Staged(staged) = self {
-            *staged = Staged::default();
+            staged.asks = staged.asks.saturating_sub(1);
         }
     }
 

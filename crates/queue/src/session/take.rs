@@ -36,8 +36,8 @@ enum Step {
     Removes,
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
-    /// It is not this take's turn.
-    Waits,
+    /// It is not this take's turn; it waits for this key.
+    Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
     Steps(request::Step),
 }
@@ -78,10 +78,7 @@ impl Session {
                         return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
                     }
                 },
-                Ok(Step::Waits) => {
-                    take.approach.waited();
-                    retry.wait(tr).await?
-                }
+                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Removes) => match tr.commit().await {
                     Err(error) => {
@@ -114,7 +111,7 @@ impl Session {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
-            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows) => self.put_token(tr, &rows).await,
             Chosen::Served(id, mut header, held) => {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Session, Settlement, Spread, Staged, Take,
+    Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged, Take,
 };
 
 use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads, records, seeds};
@@ -64,10 +64,10 @@ fn foul_weather_for_every_approach() {
     });
 }
 
-/// Every combination of approach, kind and mode.
+/// Every combination of approach, kind and mode; in foul weather half of the kinds, by turns.
 async fn every(t: &TestDb, seed: u64, foul: bool) {
     for approach in approaches() {
-        for (i, kind) in KINDS.into_iter().enumerate() {
+        for (i, kind) in KINDS.into_iter().enumerate().filter(|(i, _)| !foul || *i as u64 % 2 == seed % 2) {
             for mode in [Mode::ForGood, Mode::OnLease] {
                 let queue = t.queue_of(format!("{seed} {i} {mode:?} {approach:?}"), kind);
                 let storm = Storm { t, queue, approach: approach.clone(), mode, seed, filled: foul };
