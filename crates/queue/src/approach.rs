@@ -57,7 +57,7 @@ const MAX_SKIP: usize = 10_000;
 const STRETCH: u32 = 32;
 
 /// How many takes ask at once after one that lost. Where takes lose, the next ones do too; and one that is alone again soon stops.
-const ASKS: u32 = 32;
+const ASKS: u32 = 64;
 
 impl Default for Spread {
     fn default() -> Spread {
