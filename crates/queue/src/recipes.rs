@@ -150,7 +150,9 @@ async fn add(
     if value.len() > MAX_VALUE {
         return Err(QueueError::ValueTooLarge { len: value.len(), limit: MAX_VALUE });
     }
-    let id = Numbers::default().next_id(space, tr, priority, &random).await?;
+    let mut numbers = Numbers::default();
+    numbers.read(space, tr, vec![priority]).await?;
+    let id = numbers.next_id(space, priority, &random);
     place::ready(space, tr, &id, &value, &[]);
     place::count_ready(space, tr, 1);
     Ok(id)

@@ -152,10 +152,14 @@ impl Retry {
 
     /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
+        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
+        self.begin_again(committed)
+    }
+
+    fn begin_again(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         let tr = committed.reset();
         self.limit(&tr)?;
         self.attempts.begun += 1;
-        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
         Ok(tr)
     }
 
@@ -173,7 +177,7 @@ impl Retry {
         }
         let watch = tr.watch(key);
         let tr = match tr.commit().await {
-            Ok(committed) => self.go_on(committed)?,
+            Ok(committed) => self.begin_again(committed)?,
             Err(error) => return self.after_commit(error).await,
         };
         let changed = async {
@@ -239,6 +243,12 @@ impl Retry {
         Ok(tr)
     }
 
+    /// A commit lost against another, and the operation ends with that.
+    pub(crate) fn lost(mut self, error: FdbError) -> Attempts {
+        self.count(error);
+        self.attempts
+    }
+
     fn may_go_on(&self) -> bool {
         self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
@@ -259,7 +269,7 @@ impl Retry {
 const MAX_WAIT_MILLIS: i32 = 100;
 
 /// The transaction lost against a concurrent one.
-const NOT_COMMITTED: i32 = 1020;
+pub(crate) const NOT_COMMITTED: i32 = 1020;
 
 /// Whether a transaction whose commit failed with this error may have committed.
 ///
@@ -274,11 +284,11 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::{Queue, Session, sweep_tokens};
+    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, sweep_tokens};
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]
-    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session) {
+    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session, sweeper: &mut Sweeper) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
         is_send(run(db, &policy, |tr| async move {
@@ -286,8 +296,11 @@ mod tests {
             (tr, popped)
         }));
         is_send(session.push(db, &[b"payload"]));
+        is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, 1, &policy));
+        is_send(queue.retry_all_dead(db, &policy));
+        is_send(sweeper.sweep(db, 1, &SweepRules::default()));
     }
 
     #[test]

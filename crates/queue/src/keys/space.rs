@@ -28,6 +28,7 @@ pub(crate) struct Space {
     pub(crate) npop: Vec<u8>,
     pub(crate) ndone: Vec<u8>,
     pub(crate) nlater: Vec<u8>,
+    pub(crate) ndue: Vec<u8>,
     pub(crate) ndead: Vec<u8>,
     /// What the keys of each kind of record begin with.
     pub(crate) meta: Vec<u8>,
@@ -79,6 +80,7 @@ impl Space {
             npop: record(counters::NPOP),
             ndone: record(counters::NDONE),
             nlater: record(counters::NLATER),
+            ndue: record(counters::NDUE),
             ndead: record(counters::NDEAD),
             meta: record(meta::META),
             chunks: record(chunks::CHUNK),

@@ -1,30 +1,31 @@
-//! The length: from the counters alone, where all who write keep them.
+//! The length.
 
-use foundationdb::options::StreamingMode;
-use foundationdb::{RangeOption, Transaction};
-use futures::TryStreamExt;
+use foundationdb::Transaction;
 use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::keys::{Space, counters};
 use crate::kind::Kind;
+use crate::ops::find::count_keys;
 
-/// `npush` less `npop`, both read at once. The recipes' own programs do not count, so there the items are counted.
+/// How many items are ready.
+///
+/// In a FIFO queue, `npush` less `npop`, both read at once. Foreign programs bump no counter of a recipe's queue, so there keys are
+/// counted.
 pub(crate) async fn len(space: &Space, tr: &Transaction) -> Result<i64, QueueError> {
-    if space.kind != Kind::Fifo {
-        return count(space, tr).await;
+    match space.kind {
+        Kind::Fifo => between(tr, &space.npush, &space.npop, false).await,
+        Kind::Recipe(_) | Kind::Priority(..) => Ok(count_keys(tr, space.item_range()).await?.cast_signed()),
     }
-    let (npush, npop) = try_join(tr.get(&space.npush, false), tr.get(&space.npop, false)).await?;
-    Ok(counters::difference(counters::decode(npush.as_deref()), counters::decode(npop.as_deref())))
 }
 
-/// Reads all items at snapshot isolation: a number that is out of date at once is no reason to conflict.
-async fn count(space: &Space, tr: &Transaction) -> Result<i64, QueueError> {
-    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(space.item_range()) };
-    let mut pages = tr.get_ranges(range, true);
-    let mut items = 0;
-    while let Some(page) = pages.try_next().await? {
-        items += page.len();
-    }
-    Ok(i64::try_from(items).unwrap_or(i64::MAX))
+/// One counter less another.
+pub(crate) async fn between(
+    tr: &Transaction,
+    came: &[u8],
+    went: &[u8],
+    snapshot: bool,
+) -> Result<i64, QueueError> {
+    let (came, went) = try_join(tr.get(came, snapshot), tr.get(went, snapshot)).await?;
+    Ok(counters::difference(counters::decode(came.as_deref()), counters::decode(went.as_deref())))
 }

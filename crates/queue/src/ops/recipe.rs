@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
+use futures::future::try_join_all;
 
+use crate::MAX_PUSHES;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
@@ -17,7 +19,8 @@ use crate::kind::Kind;
 
 /// The numbers of a queue's pushes in one transaction: read once, then counted on.
 ///
-/// Use one for all pushes of a transaction and drop it with the transaction; after a retry the numbers may be others.
+/// Use one for all pushes of a transaction, at most [`MAX_PUSHES`], and drop it with the transaction; after a retry the numbers may be
+/// others.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     /// The last one of each priority; a queue without priorities has one entry, at 0.
@@ -25,31 +28,45 @@ pub(crate) struct Numbers {
 }
 
 impl Numbers {
-    /// The id of the next item. The priority means something in a priority queue only.
-    ///
-    /// `random` makes the id unique: 20 bytes that no other item of the queue has.
-    pub(crate) async fn next_id(
+    /// Reads where numbering goes on, for priorities of which that is not known yet. Without priorities it is read for 0.
+    pub(crate) async fn read(
         &mut self,
         space: &Space,
         tr: &Transaction,
-        priority: i64,
-        random: &[u8; RANDOM],
-    ) -> Result<ItemId, QueueError> {
-        let by_priority = matches!(space.kind, Kind::Priority(..));
-        let priority = if by_priority { priority } else { 0 };
-        let last = match self.last.get(&priority) {
-            Some(last) => *last,
-            None if by_priority => last_count(space, tr, priority).await?,
-            None => last_index(space, tr).await?,
-        };
-        // A number above all others can only come from a program that does not count.
-        let next = last.checked_add(1).ok_or_else(|| foreign(&space.ready))?;
-        self.last.insert(priority, next);
-        Ok(match by_priority {
-            true => recipes::priority_id(priority, next, random),
-            false => recipes::queue_id(next, random),
-        })
+        mut priorities: Vec<i64>,
+    ) -> Result<(), QueueError> {
+        priorities.retain(|priority| !self.last.contains_key(priority));
+        priorities.sort_unstable();
+        priorities.dedup();
+        let last = try_join_all(priorities.iter().map(|priority| last(space, tr, *priority))).await?;
+        self.last.extend(priorities.into_iter().zip(last));
+        Ok(())
     }
+
+    /// The id of the next item of a priority, for which [`read`](Numbers::read) has been called.
+    ///
+    /// `random` makes the id unique: 20 bytes that no other item of the queue has.
+    pub(crate) fn next_id(&mut self, space: &Space, priority: i64, random: &[u8; RANDOM]) -> ItemId {
+        let last = self.last.get_mut(&priority).expect("numbers are read before items are added");
+        *last += 1;
+        match space.kind {
+            Kind::Priority(..) => recipes::priority_id(priority, *last, random),
+            Kind::Fifo | Kind::Recipe(_) => recipes::queue_id(*last, random),
+        }
+    }
+}
+
+/// The last number of a priority's items, with room for those of a transaction behind it.
+async fn last(space: &Space, tr: &Transaction, priority: i64) -> Result<i64, QueueError> {
+    let last = match space.kind {
+        Kind::Priority(..) => last_count(space, tr, priority).await?,
+        Kind::Fifo | Kind::Recipe(_) => last_index(space, tr).await?,
+    };
+    // A number above all others can only come from a program that does not count.
+    if last > i64::MAX - MAX_PUSHES as i64 {
+        return Err(foreign(&space.ready));
+    }
+    Ok(last)
 }
 
 /// The highest index among a queue's items; 0 if there are none. The recipe's first index is 1.

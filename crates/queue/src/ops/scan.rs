@@ -124,7 +124,7 @@ async fn metas_between(
     Ok(found)
 }
 
-fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
+pub(crate) fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
     (ItemId::new(Bytes::copy_from_slice(&key[space.meta.len()..])), Bytes::copy_from_slice(value))
 }
 

@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::ops::scan::Row;
 use crate::ops::settle::{now, row};
 use crate::ops::{lease, scan};
-use crate::retry::{Attempts, Retry, maybe_committed};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, maybe_committed};
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -34,6 +34,20 @@ pub struct Take<'a> {
     pub watch: bool,
 }
 
+impl Take<'_> {
+    /// A take that had found so many items lost against another. Says whether it leaves them to that one.
+    pub(super) fn lost(&mut self, found: usize) -> bool {
+        self.approach.conflicted(found == self.k.get())
+    }
+
+    /// A take of these items committed.
+    pub(super) fn won(&mut self, items: &[Item]) {
+        if let Some(last) = items.last() {
+            self.approach.committed(items.len() == self.k.get(), &last.id);
+        }
+    }
+}
+
 /// What a take on a lease came to.
 #[derive(Debug)]
 pub struct Leased {
@@ -41,6 +55,9 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
+    /// The queue was short and somebody else took what there was. There are no items and no watch: look again after a
+    /// while ([`Approach::wait`]).
+    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -85,13 +102,13 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease| Leased { lease: Some(lease), watch: None, attempts };
+            let leased = |lease| Leased { lease: Some(lease), watch: None, lost: false, attempts };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Found(lease)) => return Ok(leased(lease)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
-                    Ok(_committed) => return Ok(Leased { lease: None, watch, attempts }),
+                    Ok(_committed) => return Ok(Leased { lease: None, watch, lost: false, attempts }),
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
@@ -99,7 +116,10 @@ impl Session {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
-                            take.approach.conflicted();
+                        }
+                        if error.code() == NOT_COMMITTED && take.lost(lease.items().len()) {
+                            let attempts = retry.lost(*error);
+                            return Ok(Leased { lease: None, watch: None, lost: true, attempts });
                         }
                         retry.after_commit(error).await?
                     }
@@ -107,9 +127,7 @@ impl Session {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
                         self.asked.clear();
-                        if let Some(last) = lease.items().last() {
-                            take.approach.committed(&last.id);
-                        }
+                        take.won(lease.items());
                         return Ok(leased(lease));
                     }
                 },
@@ -133,6 +151,7 @@ impl Session {
                 let items = scan::items(&space, tr, &rows).await?;
                 self.unsure.clear();
                 self.asked.clear();
+                take.approach.left();
                 Ok(Step::Found(Lease::new(space, id, &header, items, held)))
             }
         }

@@ -13,7 +13,7 @@ use crate::ops::claim::forget;
 use crate::ops::scan::Row;
 use crate::ops::settle::row;
 use crate::ops::{lease, scan, token};
-use crate::retry::{Attempts, Retry, maybe_committed};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry};
 use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
@@ -24,6 +24,8 @@ pub struct Taken {
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.
     pub watch: Option<Watch>,
+    /// See [`Leased::lost`](super::Leased::lost); never with [`Session::take`].
+    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -32,8 +34,8 @@ pub struct Taken {
 enum Step {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
-    /// The transaction removes items.
-    Removes,
+    /// The transaction removes so many items.
+    Removes(usize),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
     /// It is not this take's turn; it waits for this key.
@@ -75,26 +77,25 @@ impl Session {
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
+                        return Ok(Taken { items: Vec::new(), watch, lost: false, attempts: retry.attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Removes) => match tr.commit().await {
+                Ok(Step::Removes(found)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
-                        if !maybe_committed(*error) {
-                            take.approach.conflicted();
+                        if error.code() == NOT_COMMITTED && take.lost(found) {
+                            let attempts = retry.lost(*error);
+                            return Ok(Taken { items: Vec::new(), watch: None, lost: true, attempts });
                         }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
                         let items = self.taken();
                         self.asked.clear();
-                        if let Some(last) = items.last() {
-                            take.approach.committed(&last.id);
-                        }
-                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
+                        take.won(&items);
+                        return Ok(Taken { items, watch: None, lost: false, attempts: retry.attempts });
                     }
                 },
             };
@@ -131,19 +132,19 @@ impl Session {
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unsettled.note(attempt, Effect::Took(items));
-        Ok(Step::Removes)
+        Ok(Step::Removes(rows.len()))
     }
 
     /// What the attempt that just committed had removed.
     fn taken(&mut self) -> Vec<Item> {
         match self.unsettled.committed() {
             Some(Effect::Took(items)) => items,
-            Some(Effect::Pushed) | None => Vec::new(),
+            Some(Effect::Pushed(_)) | None => Vec::new(),
         }
     }
 
     fn hand_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, attempts }
+        Taken { items: self.recovered.drain(..n).collect(), watch: None, lost: false, attempts }
     }
 }

@@ -12,7 +12,7 @@ use kvqueue_queue::{
     Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged, Take,
 };
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads, records, seeds};
+use crate::common::{KINDS, Rng, TestDb, k, kinds_of_records, on_database, payloads, seeds};
 
 const SESSIONS: u64 = 8;
 const ITEMS: usize = 120;
@@ -110,7 +110,7 @@ impl Storm<'_> {
         all.sort_unstable();
         assert_eq!(all, names);
         assert_eq!((self.t.len(&self.queue).await, self.t.list(&self.queue).await.len()), (0, 0));
-        let left: BTreeSet<String> = records(self.t, &self.queue).await;
+        let left: BTreeSet<String> = kinds_of_records(self.t, &self.queue).await;
         // The producers' sessions are not closed.
         let expected = BTreeSet::from(["ndone", "npop", "npush", "token"].map(String::from));
         assert!(left.is_subset(&expected), "{left:?} of {:?} are left", self.queue);

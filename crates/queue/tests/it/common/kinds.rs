@@ -73,7 +73,7 @@ impl TestDb {
 }
 
 /// What kinds of records of ours there are of a queue, besides token slots that nobody closed.
-pub(crate) async fn records(t: &TestDb, queue: &Queue) -> std::collections::BTreeSet<String> {
+pub(crate) async fn kinds_of_records(t: &TestDb, queue: &Queue) -> std::collections::BTreeSet<String> {
     let (begin, end) = queue.range();
     let range = foundationdb::RangeOption::from((begin.clone(), end));
     t.run(async |tr| {
