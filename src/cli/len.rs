@@ -1,21 +1,19 @@
 //! `kvqueue len`
 
-use std::ffi::OsString;
-
-use super::{client::Client, globals::Globals, output};
+use super::{client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
 /// Print how many items a queue holds
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The queue; one that was never pushed to is empty
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
         let len = client.transact(|tr| async {
             let len = queue.len(&tr).await;
             (tr, len)

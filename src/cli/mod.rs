@@ -7,7 +7,7 @@
 //! | `config` | check and show the configuration |
 //! | `doctor` | check a database |
 //! | `demo` | the tutorial, live |
-//! | `globals`, `client`, `output` | what they share |
+//! | `globals`, `target`, `client`, `output` | what they share |
 
 mod client;
 mod config;
@@ -22,6 +22,7 @@ mod peek;
 mod pop;
 mod push;
 mod run;
+mod target;
 
 use std::io::ErrorKind;
 

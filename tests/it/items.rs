@@ -32,7 +32,7 @@ fn json_has_one_object_per_line() {
     let peeked = run(&db, &["peek", "q", "--json"]).ok();
     let object: serde_json::Value = serde_json::from_str(&peeked).unwrap();
     assert_eq!(object["payload"], "a");
-    assert_eq!(object["stamp"].as_str().unwrap().len(), 24);
+    assert_eq!(object["id"].as_str().unwrap().len(), 24);
     assert_eq!(run(&db, &["pop", "q", "--json"]).ok(), peeked);
 }
 

@@ -17,6 +17,7 @@ mod items;
 mod output;
 mod panics;
 mod push;
+mod push_options;
 mod signals;
 mod support;
 mod systemd;
