@@ -95,7 +95,7 @@ async fn consume(
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
-        let Leased { lease, watch, attempts } = {
+        let Leased { lease, watch, attempts, .. } = {
             let mut approach = turn.lock().await;
             let k = NonZeroUsize::new(cell.k).unwrap();
             let mut take = Take { k, length: LEASE, approach: &mut approach, watch: cell.producer };

@@ -40,6 +40,8 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
+    /// Whether an earlier attempt turned out to have taken them. Their deadline may be near: extend the lease first.
+    pub recovered: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -72,13 +74,13 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease| Leased { lease: Some(lease), watch: None, attempts };
+            let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Found(lease)) => return Ok(leased(lease)),
+                Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
-                    Ok(_committed) => return Ok(Leased { lease: None, watch, attempts }),
+                    Ok(_committed) => return Ok(Leased { lease: None, watch, recovered: false, attempts }),
                 },
                 Ok(Step::Takes(lease)) => match tr.commit().await {
                     Err(error) => {
@@ -94,8 +96,34 @@ impl Session {
                         if let Some(last) = lease.items().last() {
                             take.approach.committed(&last.id);
                         }
-                        return Ok(leased(lease));
+                        return Ok(leased(lease, false));
                     }
+                },
+            };
+        }
+    }
+
+    /// The lease of a take that failed or was dropped, if it turns out to have taken items; it may have been taken away since, which
+    /// its next change tells. After this no earlier take of the session commits any more: for a session that is not to take again.
+    pub async fn recover(&mut self, db: &Database) -> Result<Option<Lease>, TakeError> {
+        if self.unsure.is_empty() {
+            return Ok(None);
+        }
+        let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        loop {
+            let prepared = match self.find_unsure(&tr).await {
+                Ok(Some(lease)) => return Ok(Some(lease)),
+                Ok(None) => lease::fence(self.queue.space(), &tr, self.id),
+                Err(error) => Err(error),
+            };
+            tr = match prepared {
+                Err(error) => retry.after_body(tr, error).await?,
+                Ok(()) => match tr.commit().await {
+                    Ok(_committed) => {
+                        self.unsure.clear();
+                        return Ok(None);
+                    }
+                    Err(error) => retry.after_commit(error).await?,
                 },
             };
         }
