@@ -20,6 +20,8 @@
 //!
 //! # A daemon with a handler of one's own
 //!
+//! `examples/greeter` is a crate that does this and more.
+//!
 //! ```no_run
 //! use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
 //!
@@ -70,5 +72,6 @@ pub use config::{Config, ConfigError};
 pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;
+pub use foundationdb;
 pub use handlers::{BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
-pub use kvqueue_queue::{Failure, Item, ItemId, Meta, Stamp};
+pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Stamp};

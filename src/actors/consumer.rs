@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
 };
-use kvqueue_queue::{Session, TakeError};
+use kvqueue_queue::Session;
 use tokio::{
     sync::oneshot,
     task::{JoinError, JoinHandle},
@@ -125,7 +125,7 @@ impl Consumer {
         match attempt {
             Attempt::GivenUp => Event::NotTaken,
             Attempt::Failed(error) => {
-                self.note(&error, "take failed, trying again");
+                self.note(&error, error.code(), "take failed, trying again");
                 Event::TakeFailed
             }
             Attempt::AtRest => Event::Took(Found::Rest),
@@ -142,11 +142,10 @@ impl Consumer {
         }
     }
 
-    fn note(&self, error: &TakeError, what: &'static str) {
-        if error.code() == Some(STORAGE_FAILED) {
+    fn note(&self, error: &(dyn std::error::Error + 'static), code: Option<i32>, what: &'static str) {
+        if code == Some(STORAGE_FAILED) {
             self.shared.signals.storage_failed();
         }
-        let error = error as &dyn std::error::Error;
         tracing::warn!(queue = %self.spec.source.name, consumer = self.id, error, "{what}");
     }
 
@@ -209,7 +208,7 @@ impl Consumer {
         .map(|(settled, left), actor, context| {
             resume_panic(settled);
             let left = left.unwrap_or_else(|error| {
-                actor.note(&error, "session not closed, a later sweep removes what it leaves");
+                actor.note(&error, error.code(), "session not closed, a later sweep removes what it leaves");
                 None
             });
             let found = left.as_ref().map_or(Found::Nothing, |left| Found::Items(left.len()));

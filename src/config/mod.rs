@@ -17,7 +17,7 @@
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
 mod delivery;
-mod duration;
+pub mod duration;
 mod environment;
 mod error;
 mod layout;
@@ -25,7 +25,7 @@ mod load;
 mod model;
 mod number;
 mod queue;
-pub(crate) mod size;
+pub mod size;
 mod validate;
 
 pub use delivery::{Delivery, Retry, TakeStrategy};

@@ -1,4 +1,6 @@
-//! Sizes as people write them: `"8MiB"`, `"64kB"`, `"100 B"`.
+//! Sizes in bytes as people write them: `"8MiB"`, `"64kB"`, `"100 B"`.
+//!
+//! For settings of handlers, too: `#[serde(with = "kvqueue::config::size")]`.
 
 use std::fmt;
 
@@ -36,11 +38,13 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     text.parse::<ByteSize>().map(|size| size.as_u64()).map_err(|_| wrong())
 }
 
-pub(crate) fn serialize<S: Serializer>(bytes: &u64, out: S) -> Result<S::Ok, S::Error> {
+/// Writes it as [`deserialize`] reads it.
+pub fn serialize<S: Serializer>(bytes: &u64, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&format(*bytes))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u64, D::Error> {
+/// Reads a size; the error shows the accepted form.
+pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<u64, D::Error> {
     input.deserialize_str(Text)
 }
 

@@ -2,15 +2,18 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use kvqueue_queue::{Attempts, RetryPolicy, Session, SessionId, Take, TakeError, Watch, retry};
-use tokio::{
-    sync::{MutexGuard, oneshot},
-    time::Instant,
+use kvqueue_queue::{
+    Approach, Attempts, RetryError, RetryPolicy, Session, SessionId, Take, TakeError, Watch, retry,
 };
-use tokio_util::sync::CancellationToken;
+use tokio::{
+    sync::oneshot,
+    time::{Instant, sleep},
+};
+use tokio_util::{future::FutureExt, sync::CancellationToken};
 use uuid::Uuid;
 
 use super::{
+    ambient,
     batch::{Batch, InHand},
     holder::Leased,
     idle::Member,
@@ -54,19 +57,22 @@ pub(crate) async fn take(
     member: Member,
     stop: CancellationToken,
 ) -> (Session, Attempt) {
-    let turn = tokio::select! {
-        biased;
-        () = stop.cancelled() => return (session, Attempt::GivenUp),
-        turn = source.turn.lock() => turn,
+    let attempt = match source.turn.lock().with_cancellation_token(&stop).await {
+        None => Attempt::GivenUp,
+        Some(mut turn) => {
+            let taken = in_turn(&source, &mut session, k, member, &mut turn, &stop).await;
+            taken.unwrap_or_else(Attempt::Failed)
+        }
     };
-    let attempt = in_turn(&source, &mut session, k, member, turn).await;
-    (session, attempt.unwrap_or_else(Attempt::Failed))
+    (session, attempt)
 }
 
 /// What a take has found.
 enum Found {
-    Items(InHand, Attempts),
+    Items(InHand),
     Nothing(Option<Watch>),
+    /// Others were faster.
+    Lost,
 }
 
 async fn in_turn(
@@ -74,48 +80,68 @@ async fn in_turn(
     session: &mut Session,
     k: NonZeroUsize,
     member: Member,
-    mut turn: MutexGuard<'_, kvqueue_queue::Approach>,
+    approach: &mut Approach,
+    stop: &CancellationToken,
 ) -> Result<Attempt, TakeError> {
-    let watch = source.idle.wants_watch();
-    let mut take = Take { k, length: source.lease_versions(), approach: &mut turn, watch };
-    let found = match source.delivery {
-        Delivery::AtMostOnce => remove(source, session, &mut take).await?,
-        Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut take).await?,
-    };
-    match found {
-        Found::Items(items, attempts) => {
-            source.idle.found(member, attempts.conflicts > 0);
-            Ok(Attempt::Items(items))
+    let mut conflicts = false;
+    loop {
+        let pause = approach.wait(ambient::random());
+        if !pause.is_zero() && sleep(pause).with_cancellation_token(stop).await.is_none() {
+            return Ok(Attempt::GivenUp);
         }
-        Found::Nothing(_) if source.until_empty && is_at_rest(source).await? => {
-            source.idle.rested();
-            Ok(Attempt::AtRest)
+        let watch = source.idle.wants_watch();
+        let mut take = Take { k, length: source.lease_versions(), approach, watch };
+        let (found, attempts) = match source.delivery {
+            Delivery::AtMostOnce => remove(source, session, &mut take).await?,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut take).await?,
+        };
+        conflicts |= attempts.conflicts > 0;
+        match found {
+            Found::Items(items) => {
+                source.idle.found(member, conflicts);
+                return Ok(Attempt::Items(items));
+            }
+            Found::Nothing(_) if source.until_empty && is_at_rest(source).await? => {
+                source.idle.rested();
+                return Ok(Attempt::AtRest);
+            }
+            Found::Nothing(watch) => return Ok(Attempt::Nothing(source.idle.empty(member, watch))),
+            Found::Lost if stop.is_cancelled() => return Ok(Attempt::GivenUp),
+            Found::Lost => {}
         }
-        Found::Nothing(watch) => Ok(Attempt::Nothing(source.idle.empty(member, watch))),
     }
 }
 
-async fn lease(source: &Source, session: &mut Session, take: &mut Take<'_>) -> Result<Found, TakeError> {
+async fn lease(
+    source: &Source,
+    session: &mut Session,
+    take: &mut Take<'_>,
+) -> Result<(Found, Attempts), TakeError> {
     let taken_at = Instant::now();
     let leased = session.lease(&source.db, take).await?;
-    Ok(match leased.lease {
-        None => Found::Nothing(leased.watch),
+    let found = match leased.lease {
         Some(lease) => {
             let recovered = leased.recovered;
-            Found::Items(InHand::Leased(Leased { lease, taken_at, recovered }), leased.attempts)
+            Found::Items(InHand::Leased(Leased { lease, taken_at, recovered }))
         }
-    })
+        None if leased.lost => Found::Lost,
+        None => Found::Nothing(leased.watch),
+    };
+    Ok((found, leased.attempts))
 }
 
-async fn remove(source: &Source, session: &mut Session, take: &mut Take<'_>) -> Result<Found, TakeError> {
+async fn remove(
+    source: &Source,
+    session: &mut Session,
+    take: &mut Take<'_>,
+) -> Result<(Found, Attempts), TakeError> {
     let taken = session.take_by(&source.db, take).await?;
-    Ok(match taken.items.is_empty() {
+    let found = match taken.items.is_empty() {
+        false => Found::Items(InHand::Taken(Batch::new(source.name.clone(), taken.items))),
+        true if taken.lost => Found::Lost,
         true => Found::Nothing(taken.watch),
-        false => {
-            let batch = Batch::new(source.name.clone(), taken.items);
-            Found::Items(InHand::Taken(batch), taken.attempts)
-        }
-    })
+    };
+    Ok((found, taken.attempts))
 }
 
 /// Whether the queue has nothing that is ready, leased by anyone, or to become ready later.
@@ -128,14 +154,9 @@ async fn is_at_rest(source: &Source) -> Result<bool, TakeError> {
     Ok(rest.await?.value.is_none())
 }
 
-/// What a consumer's session is left with that takes no more: what a take had removed whose outcome was never known.
-pub(crate) async fn close(source: &Source, mut session: Session) -> Result<Option<InHand>, TakeError> {
-    if source.delivery != Delivery::AtMostOnce {
-        let lease = session.recover(&source.db).await?;
-        let taken_at = Instant::now();
-        return Ok(lease.map(|lease| InHand::Leased(Leased { lease, taken_at, recovered: true })));
-    }
+/// Closes the session of a consumer that takes no more. What a take on a lease may have got whose outcome was never known is
+/// given back; what another removed is returned.
+pub(crate) async fn close(source: &Source, session: Session) -> Result<Option<InHand>, RetryError> {
     let left = session.close(&source.db).await?;
-    let batch = (!left.is_empty()).then(|| Batch::new(source.name.clone(), left));
-    Ok(batch.map(InHand::Taken))
+    Ok((!left.is_empty()).then(|| InHand::Taken(Batch::new(source.name.clone(), left))))
 }

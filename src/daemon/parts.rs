@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, RetryRules};
+use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged};
 use tokio::sync::Mutex;
 
 use crate::{
@@ -87,6 +87,7 @@ fn rules(retry: &Retry) -> RetryRules {
 fn approach(take: TakeStrategy) -> Approach {
     match take {
         TakeStrategy::Front => Approach::Front,
-        TakeStrategy::Spread | TakeStrategy::Staged => Approach::default(),
+        TakeStrategy::Spread => Approach::Spread(Spread::default()),
+        TakeStrategy::Staged => Approach::Staged(Staged::default()),
     }
 }

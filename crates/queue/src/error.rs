@@ -50,6 +50,16 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// A value is longer than FoundationDB stores. No retry helps.
+    #[error(
+        "value has {len} bytes as it is stored, at most {limit} are possible; store it elsewhere and push where it is"
+    )]
+    ValueTooLarge {
+        /// The value's length in bytes.
+        len: usize,
+        /// The longest possible value in bytes.
+        limit: usize,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
@@ -65,7 +75,7 @@ impl QueueError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Database(error) => Some(*error),
-            Self::ForeignKey { .. } | Self::Unreadable { .. } => None,
+            Self::ForeignKey { .. } | Self::ValueTooLarge { .. } | Self::Unreadable { .. } => None,
         }
     }
 

@@ -67,6 +67,7 @@ mod new_item;
 mod ops;
 mod pushed;
 mod queue;
+pub mod recipes;
 pub mod retry;
 mod rng;
 mod rules;
@@ -76,7 +77,7 @@ mod sweeper;
 mod testing;
 mod watch;
 
-pub use approach::{Approach, Spread};
+pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
 pub use dead::{AllDead, DeadLetter};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{Approach, Spread};
+use kvqueue_queue::{Approach, Spread, Staged};
 
 /// One setting.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub(crate) struct Cell {
 
 /// The names of the approaches.
 pub(crate) fn approaches() -> Vec<&'static str> {
-    vec!["front", "spread"]
+    vec!["front", "spread", "staged"]
 }
 
 impl Cell {
@@ -28,6 +28,7 @@ impl Cell {
         match self.approach.as_str() {
             "front" => Approach::Front,
             "spread" => Approach::Spread(Spread::default()),
+            "staged" => Approach::Staged(Staged::default()),
             other => panic!("there is no approach {other}"),
         }
     }

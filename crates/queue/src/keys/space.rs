@@ -3,7 +3,9 @@
 use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
-use crate::keys::{append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens};
+use crate::keys::{
+    append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens, wants,
+};
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -40,6 +42,7 @@ pub(crate) struct Space {
     pub(crate) operations: Vec<u8>,
     pub(crate) oplog: Vec<u8>,
     pub(crate) tokens: Vec<u8>,
+    pub(crate) wants: Vec<u8>,
     /// (q, "sweep").
     pub(crate) claim: Vec<u8>,
 }
@@ -90,6 +93,7 @@ impl Space {
             operations: record(operations::OP),
             oplog: record(operations::OPLOG),
             tokens: record(tokens::TOKEN),
+            wants: record(wants::WANT),
             claim: record(claims::SWEEP),
             queue,
         })

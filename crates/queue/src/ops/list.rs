@@ -25,6 +25,11 @@ pub(crate) async fn peek_k(
     look(space, tr, Some(k), Isolation::Snapshot).await
 }
 
+/// The first item. Conflicts with whatever changes which one that is.
+pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Item>, QueueError> {
+    Ok(look(space, tr, Some(NonZeroUsize::MIN), Isolation::Serializable).await?.pop())
+}
+
 async fn look(
     space: &Space,
     tr: &Transaction,

@@ -179,6 +179,7 @@ impl Session {
             Some(Effect::Pushed(placed)) => Ok(Some((placed, token.stamp))),
             Some(Effect::Took(items)) => {
                 self.recovered.extend(items);
+                self.asked.clear();
                 Ok(None)
             }
             None => Ok(None),

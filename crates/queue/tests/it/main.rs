@@ -10,6 +10,7 @@ use fdb_embedded as _;
 
 mod common;
 
+mod approaches;
 mod attributes;
 mod counters;
 mod counts;
@@ -18,6 +19,7 @@ mod delayed;
 mod expired;
 mod forgotten;
 mod interop;
+mod kinds;
 mod leases;
 mod long_payloads;
 mod model;
@@ -29,6 +31,7 @@ mod push_model;
 mod pushers;
 mod queues;
 mod recipe_pushes;
+mod recipes;
 mod retries;
 mod sessions;
 mod stress;

@@ -2,7 +2,7 @@
 
 use foundationdb::tuple::{Bytes, Element, Subspace, pack, unpack};
 use futures::FutureExt;
-use kvqueue_queue::{End, Kind, NewItem, Packing, Queue, QueueError, RetryError};
+use kvqueue_queue::{End, Kind, NewItem, Packing, Queue};
 
 use crate::common::{TestDb, on_database, payloads};
 
@@ -108,26 +108,5 @@ fn pushes_wake_our_own_consumers() {
         t.push(&q, &["a"]).await;
         watch.await.unwrap();
         assert_eq!(t.len(&q).await, 1);
-    });
-}
-
-#[test]
-fn a_last_key_without_a_number_is_named() {
-    on_database(async |t| {
-        let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
-        let key = Subspace::from_bytes(t.prefix.clone()).subspace(&("q",)).pack(&(1.5_f64, "x"));
-        t.run(async |tr| {
-            tr.set(&key, b"");
-            Ok(())
-        })
-        .await;
-        let refused = t.session(&q).push(&t.db, &["a"]).await.unwrap_err();
-        let kvqueue_queue::PushError::Retry(RetryError {
-            error: QueueError::ForeignKey { key: named }, ..
-        }) = refused
-        else {
-            panic!("{refused}")
-        };
-        assert_eq!(named, key.escape_ascii().to_string());
     });
 }

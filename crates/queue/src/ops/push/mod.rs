@@ -3,16 +3,14 @@
 //! | file | what |
 //! |---|---|
 //! | `put` | the writes of one item |
-//! | `number` | the next index, or the next count of a priority, in a recipe's queue |
 //! | `once` | is there an item of this unique key; was this operation done before |
 //!
 //! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
 
-mod number;
 mod once;
 mod put;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use foundationdb::Transaction;
@@ -20,12 +18,12 @@ use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
-use crate::id::ItemId;
-use crate::keys::{Space, counters, items, operations, recipes};
+use crate::keys::{Space, counters, items, operations};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::new_item::{NewItem, PushOptions, check_payload};
 use crate::ops::place::count_ready;
+use crate::ops::recipe::Numbers;
 use crate::pushed::{Placed, PushEffect, Spot};
 use crate::rng::Rng;
 use crate::session::SessionId;
@@ -39,8 +37,7 @@ pub struct Pusher<'t> {
     /// For the random bytes in the keys of recipes.
     rng: Option<Rng>,
     pushed: usize,
-    /// The next index of a recipe's queue, under 0; the next count of each priority.
-    numbers: BTreeMap<i64, i64>,
+    numbers: Numbers,
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
     operations: HashMap<Vec<u8>, Placed>,
@@ -77,7 +74,7 @@ impl<'t> Pusher<'t> {
             tr,
             rng: None,
             pushed: 0,
-            numbers: BTreeMap::new(),
+            numbers: Numbers::default(),
             unique: HashMap::new(),
             operations: HashMap::new(),
         }
@@ -160,7 +157,10 @@ impl<'t> Pusher<'t> {
             return Ok(earlier);
         }
         let mut running = self.running(entries).await?;
-        self.read_numbers(entries).await?;
+        if self.space.kind != Kind::Fifo {
+            let priorities = entries.iter().map(Entry::priority).collect();
+            self.numbers.read(&self.space, self.tr, priorities).await?;
+        }
         // From here on nothing is read, and nothing can fail.
         let first = self.pushed;
         let (mut ready, mut later) = (0, 0);
@@ -229,31 +229,14 @@ impl<'t> Pusher<'t> {
         Ok(running)
     }
 
-    /// Finds out where numbering begins, for each priority that has not been numbered yet.
-    async fn read_numbers(&mut self, entries: &[Entry<'_>]) -> Result<(), QueueError> {
-        if self.space.kind == Kind::Fifo {
-            return Ok(());
-        }
-        let mut missing: Vec<i64> = entries.iter().map(Entry::priority).collect();
-        missing.sort_unstable();
-        missing.dedup();
-        missing.retain(|priority| !self.numbers.contains_key(priority));
-        let read = missing.into_iter().map(async |priority| {
-            Ok::<_, QueueError>((priority, number::next(&self.space, self.tr, priority).await?))
-        });
-        self.numbers.extend(try_join_all(read).await?);
-        Ok(())
-    }
-
     /// Writes an item, for which there is room, without counting it.
     fn add(&mut self, entry: &Entry<'_>) -> Spot {
         let spot = match self.space.kind {
             Kind::Fifo => Spot::User(user_version(self.pushed)),
-            Kind::Recipe(_) => Spot::Id(self.recipe_id(0, recipes::queue_id)),
-            Kind::Priority(..) => {
-                let priority = entry.priority();
-                let id = |count, random: &_| recipes::priority_id(priority, count, random);
-                Spot::Id(self.recipe_id(priority, id))
+            Kind::Recipe(_) | Kind::Priority(..) => {
+                let random =
+                    self.rng.as_mut().map(Rng::bytes).expect("pushers to a recipe's queue are seeded");
+                Spot::Id(self.numbers.next_id(&self.space, entry.priority(), &random))
             }
         };
         let meta = entry.item.map_or_else(Meta::default, NewItem::meta);
@@ -263,15 +246,6 @@ impl<'t> Pusher<'t> {
         }
         self.pushed += 1;
         spot
-    }
-
-    fn recipe_id(&mut self, priority: i64, id: impl FnOnce(i64, &[u8; recipes::RANDOM]) -> ItemId) -> ItemId {
-        let random = self.rng.as_mut().map(Rng::bytes).expect("pushers to a recipe's queue are seeded");
-        let number = self.numbers.get_mut(&priority).expect("numbers are read before items are added");
-        let id = id(*number, &random);
-        // Beside the random bytes it need not be the only one.
-        *number = number.saturating_add(1);
-        id
     }
 }
 

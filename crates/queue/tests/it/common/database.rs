@@ -7,8 +7,8 @@ use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
 use kvqueue_queue::{
-    Approach, Kind, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement,
-    Take, retry,
+    Approach, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement, Take,
+    retry,
 };
 use tempfile::TempDir;
 
@@ -61,11 +61,6 @@ impl TestDb {
     /// The queue `name` in this test's part.
     pub(crate) fn queue(&self, name: impl AsRef<[u8]>) -> Queue {
         Queue::new(&self.prefix, name.as_ref()).unwrap()
-    }
-
-    /// The queue `name` of a kind in this test's part.
-    pub(crate) fn queue_of(&self, name: impl AsRef<[u8]>, kind: Kind) -> Queue {
-        Queue::of_kind(&self.prefix, name.as_ref(), kind).unwrap()
     }
 
     /// A new session at a queue.

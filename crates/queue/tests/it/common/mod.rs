@@ -1,11 +1,13 @@
 //! What every test needs: a database, short ways to use it, and reproducible randomness.
 
 mod database;
+mod kinds;
 mod raw;
 mod rng;
 mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
+pub(crate) use kinds::{KINDS, kinds_of_records};
 pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
 pub(crate) use sweeping::{SHORT, later, rules, sweeper};
@@ -13,16 +15,7 @@ pub(crate) use sweeping::{SHORT, later, rules, sweeper};
 use std::num::NonZeroUsize;
 
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{End, Item, Kind, Packing, Queue, SessionId};
-
-/// A queue of every kind.
-pub(crate) const KINDS: [Kind; 5] = [
-    Kind::Fifo,
-    Kind::Recipe(Packing::Raw),
-    Kind::Recipe(Packing::Tuple),
-    Kind::Priority(End::Min, Packing::Raw),
-    Kind::Priority(End::Max, Packing::Tuple),
-];
+use kvqueue_queue::{Item, Queue, SessionId};
 
 /// A number of items that is known not to be 0.
 pub(crate) fn k(n: usize) -> NonZeroUsize {
