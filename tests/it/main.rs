@@ -13,6 +13,7 @@ mod demo;
 mod doctor;
 mod exec;
 mod faults;
+mod guarantees;
 mod idle;
 mod items;
 mod output;
