@@ -86,7 +86,7 @@ impl Approach {
         match self {
             Approach::Front => {}
             Approach::Spread(spread) => spread.committed(full, last),
-            Approach::Staged(staged) => *staged = Staged::default(),
+            Approach::Staged(staged) => staged.done(),
         }
     }
 
@@ -102,27 +102,15 @@ impl Approach {
         matches!(self, Approach::Staged(_))
     }
 
-    /// Whether the take under way lost and is to ask.
-    pub(crate) fn has_lost(&self) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.has_lost())
+    /// Whether the take under way asks without trying the front: it, or one shortly before it, has lost.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self, Approach::Staged(staged) if staged.asks())
     }
 
-    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
-    pub(crate) fn serves(&self, is_next: bool) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.serves(is_next))
-    }
-
-    /// The take under way waits for its turn.
-    pub(crate) fn waited(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.waited();
-        }
-    }
-
-    /// The take under way has taken its request back, and begins anew.
+    /// The take under way was served by another, or has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
         if let Approach::Staged(staged) = self {
-            staged.left();
+            staged.done();
         }
     }
 }
