@@ -35,6 +35,7 @@ mod recipe_pushes;
 mod recipes;
 mod retries;
 mod sessions;
+mod staged;
 mod stress;
 mod sweep;
 mod sweepers;
