@@ -7,22 +7,21 @@ use std::sync::{
 
 use actix::{Actor, Addr};
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::{
     messages::{Drain, End, Observer, Spec, Start, Stop},
     supervisor::Supervisor,
 };
-use crate::handlers::StopRequest;
+use crate::consumer::signals::Signals;
 
 /// What all consumers of a process share.
 pub(crate) struct Shared {
     /// Where handlers run.
     pub(crate) pool: Handle,
-    /// Fires when the grace is over: handlers are to give up.
-    pub(crate) cancelled: CancellationToken,
-    /// Fires when a handler wants the daemon to stop.
-    pub(crate) stop: StopRequest,
+    pub(crate) signals: Arc<Signals>,
+    /// Batches that are being handled or settled. They go on when their consumer panics.
+    pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     consumers: AtomicUsize,
 }
@@ -31,8 +30,8 @@ impl Shared {
     pub(crate) fn new(pool: Handle, observer: Option<Observer>) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            cancelled: CancellationToken::new(),
-            stop: StopRequest::default(),
+            signals: Arc::default(),
+            work: TaskTracker::new(),
             observer,
             consumers: AtomicUsize::new(0),
         })
@@ -72,7 +71,7 @@ impl Crew {
         self.supervisor.send(Stop(id)).await.map_err(|_| End::SupervisorDied)
     }
 
-    /// Lets all consumers finish what they have in hand and stop.
+    /// Lets all consumers finish what they have in hand and stop, and no new ones take.
     pub(crate) fn drain(&self) {
         self.supervisor.do_send(Drain);
     }

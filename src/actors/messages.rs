@@ -15,8 +15,6 @@ pub(crate) struct Spec {
     pub(crate) source: Arc<Source>,
     /// Items per take.
     pub(crate) k: NonZeroUsize,
-    /// Stop once a take finds nothing.
-    pub(crate) until_empty: bool,
 }
 
 /// To the supervisor: start a consumer. The answer is its id.

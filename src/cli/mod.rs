@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `run` | the daemon |
 //! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
+//! | `dead` | dead letters: look, retry, purge |
 //! | `config` | check and show the configuration |
 //! | `doctor` | check a database |
 //! | `demo` | the tutorial, live |
@@ -11,6 +12,7 @@
 
 mod client;
 mod config;
+mod dead;
 mod delete;
 mod demo;
 mod doctor;
@@ -62,6 +64,8 @@ enum Command {
     List(list::Args),
     Delete(delete::Args),
     #[command(subcommand)]
+    Dead(dead::Command),
+    #[command(subcommand)]
     Config(config::Command),
     Doctor(doctor::Args),
     Demo(demo::Args),
@@ -101,6 +105,7 @@ impl Cli {
             Command::Len(args) => args.run(globals),
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),
+            Command::Dead(command) => command.run(globals),
             Command::Config(command) => command.run(globals),
             Command::Doctor(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),

@@ -39,7 +39,7 @@ pub(super) fn item(item: &Item) -> Value {
 }
 
 /// Adds what a producer gave an item beside its payload.
-fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
+pub(super) fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     if !meta.attributes.is_empty() {
         object.insert("attributes".to_owned(), json!(meta.attributes));
     }

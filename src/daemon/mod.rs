@@ -67,7 +67,8 @@ impl Daemon {
         self
     }
 
-    /// Makes each consumer stop once it finds its queue empty; when all have, [`run`](Self::run) returns.
+    /// Makes consumers stop once there is nothing left to do in their queue: nothing is ready, nothing is leased, by whomever, and nothing
+    /// waits for its time. When all have, [`run`](Self::run) returns.
     #[must_use]
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
@@ -140,10 +141,9 @@ impl Daemon {
         crew: &Crew,
     ) -> Result<(), DaemonError> {
         for part in parts {
-            let source = part.source(db);
+            let source = part.source(db, self.until_empty);
             for k in part.ks() {
-                let spec = Spec { source: source.clone(), k, until_empty: self.until_empty };
-                crew.start(spec).await.map_err(RunError::from)?;
+                crew.start(Spec { source: source.clone(), k }).await.map_err(RunError::from)?;
             }
         }
         Ok(())

@@ -26,7 +26,7 @@ impl Handler for Touchy {
 
 /// A daemon on queue `q`, for a helper to run to its end.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]";
+    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]\nretry = { max-attempts = 1 }";
     let Some(daemon) = daemon_of_helper(config) else { return };
     run_to_the_end(with(daemon.handler("touchy", Touchy::from_config).until_empty(true)));
 }

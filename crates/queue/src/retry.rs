@@ -275,7 +275,7 @@ pub(crate) const NOT_COMMITTED: i32 = 1020;
 ///
 /// Wider than the error predicate of that name, which covers 1021 and 1039 only: a commit that timed out, was cancelled
 /// or lost its disk is as uncertain. Errors in the 2000s mean that the request was refused.
-pub(crate) fn maybe_committed(error: FdbError) -> bool {
+pub fn maybe_committed(error: FdbError) -> bool {
     !error.is_retryable_not_committed() && !(2_000..3_000).contains(&error.code())
 }
 

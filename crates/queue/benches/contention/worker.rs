@@ -95,7 +95,7 @@ async fn consume(
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
-        let Leased { lease, watch, attempts, lost } = {
+        let Leased { lease, watch, attempts, lost, .. } = {
             let mut approach = turn.lock().await;
             tokio::time::sleep(approach.wait(uuid::Uuid::now_v7().as_u64_pair().1)).await;
             let k = NonZeroUsize::new(cell.k).unwrap();

@@ -55,6 +55,8 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
+    /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be near: extend the lease first.
+    pub recovered: bool,
     /// The queue was short and somebody else took what there was. There are no items and no watch: look again after a
     /// while ([`Approach::wait`]).
     pub lost: bool,
@@ -102,13 +104,21 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease| Leased { lease: Some(lease), watch: None, lost: false, attempts };
+            let leased = |lease, recovered| Leased {
+                lease: Some(lease),
+                watch: None,
+                recovered,
+                lost: false,
+                attempts,
+            };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Found(lease)) => return Ok(leased(lease)),
+                Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
-                    Ok(_committed) => return Ok(Leased { lease: None, watch, lost: false, attempts }),
+                    Ok(_committed) => {
+                        return Ok(Leased { lease: None, watch, recovered: false, lost: false, attempts });
+                    }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
@@ -119,7 +129,13 @@ impl Session {
                         }
                         if error.code() == NOT_COMMITTED && take.lost(lease.items().len()) {
                             let attempts = retry.lost(*error);
-                            return Ok(Leased { lease: None, watch: None, lost: true, attempts });
+                            return Ok(Leased {
+                                lease: None,
+                                watch: None,
+                                recovered: false,
+                                lost: true,
+                                attempts,
+                            });
                         }
                         retry.after_commit(error).await?
                     }
@@ -128,7 +144,7 @@ impl Session {
                         self.unsure.clear();
                         self.asked.clear();
                         take.won(lease.items());
-                        return Ok(leased(lease));
+                        return Ok(leased(lease, false));
                     }
                 },
             };

@@ -25,16 +25,13 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::watch::Watch;
 use chore::Ran;
-use plan::{Chore, Plan, all_from_next, plan, versions};
+use plan::{AFTER_TROUBLE, Chore, Plan, after_trouble, all_from_next, plan, versions};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
 const MAX_LOOKS: usize = 20;
 
 /// The most pages of one kind between two looks.
 const MAX_PAGES: usize = 20;
-
-/// After a failure, it is not tried again sooner.
-const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
 /// By what rules a sweeper works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +102,7 @@ pub struct Swept {
     pub moved: Moved,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
-    /// How long nothing is to be done, if nothing comes before.
+    /// How long nothing is to be done, if nothing comes before. After trouble, wait so long and not for the watch.
     pub next: Duration,
     /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
@@ -171,7 +168,11 @@ impl Sweeper {
                     break (next, watch);
                 }
                 Plan::Wait(left) => break (versions(left), watch),
-                Plan::Work(_) if sweep.trouble.is_some() => break (AFTER_TROUBLE, watch),
+                Plan::Work(_) if sweep.trouble.is_some() => {
+                    let pause = u64::try_from(AFTER_TROUBLE.as_micros()).unwrap_or(u64::MAX);
+                    self.all_from = seen.version.saturating_add(pause);
+                    break (after_trouble(&seen, now), watch);
+                }
                 Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, &mut sweep).await,
             }

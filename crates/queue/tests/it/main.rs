@@ -23,6 +23,7 @@ mod kinds;
 mod leases;
 mod long_payloads;
 mod model;
+mod mortal;
 mod operation_ids;
 mod operations;
 mod order;
