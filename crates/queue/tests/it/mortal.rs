@@ -48,7 +48,7 @@ fn every_item_ends_once_whoever_dies() {
 impl World<'_> {
     async fn run(&self, seed: u64) {
         let mut rng = Rng::new(seed);
-        let due = |n: usize| (n % 3 == 0).then_some(n as u64);
+        let due = |n: usize| n.is_multiple_of(3).then_some(n as u64);
         let items: Vec<_> =
             (0..ITEMS).map(|n| NewItem { due: due(n), ..NewItem::new(n.to_string()) }).collect();
         let mut producer = self.t.session(&self.queue);
