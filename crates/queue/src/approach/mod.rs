@@ -21,13 +21,24 @@ use crate::rng::Rng;
 /// How a take chooses among the ready items.
 ///
 /// Shared by the takes of one process that take turns; each process has its own.
+///
+/// | | order | conflicts | right for |
+/// |---|---|---|---|
+/// | `Front` | strict | all takes at a time but one, of several processes | one process; takes so rare that they do not meet |
+/// | `Spread` | strict, until takes meet | few | throughput: the most items a second, however many processes |
+/// | `Staged` | strict | few | strict order with several processes, where a take may cost more |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
     /// Each process a stretch of its own, as far apart as conflicts demand.
     Spread(Spread),
-    /// From the front, one take for all that conflict: the recipe's high-contention dequeue.
+    /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
+    ///
+    /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
+    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, of which one
+    /// often is another's. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what was served to a session that died meanwhile
+    /// comes back when its lease runs out, with an attempt spent.
     Staged(Staged),
 }
 
