@@ -29,7 +29,6 @@ impl Cell {
             "front" => Approach::Front,
             "spread" => Approach::Spread(Spread::default()),
             "staged" => Approach::Staged(Staged::default()),
-            "staged" => Approach::Staged(Staged::default()),
             other => panic!("there is no approach {other}"),
         }
     }
