@@ -36,7 +36,7 @@ const MAX_SKIP: usize = 10_000;
 const STRETCH: u32 = 32;
 
 /// After so many takes that found all they asked for, a queue that was short counts as long.
-const LONG_AGAIN: u32 = 8;
+const LONG_AGAIN: u32 = 64;
 
 impl Default for Spread {
     fn default() -> Spread {
