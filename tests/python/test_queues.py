@@ -3,8 +3,10 @@
 KVQUEUE is the path of the program; without it these tests are skipped.
 """
 
+import json
 import os
 import subprocess
+import tempfile
 import threading
 import unittest
 
@@ -254,6 +256,62 @@ class ErlangQueue(QueueTest):
         self.assertEqual(self.theirs.pop_k(self.db, 3), [b"one", b"two", b"three"])
         self.assertEqual(self.pop(1), [b"four"])
         self.assertEqual((self.theirs.length(self.db), self.length()), (0, 0))
+
+
+class Daemon(QueueTest):
+    """A daemon works off a queue that Python pushes to."""
+
+    def run_daemon(self, *arguments, **settings):
+        """A daemon that prints the items, told about the queue by a configuration."""
+        lines = [f"[queues.{json.dumps(self.name)}]", 'handler = "stdout"']
+        lines += [f"{key.replace('_', '-')} = {json.dumps(value)}" for key, value in settings.items()]
+        config = tempfile.NamedTemporaryFile("w", suffix=".toml")
+        self.addCleanup(config.close)
+        config.write("\n".join(lines))
+        config.flush()
+        command = [KVQUEUE, "run", "--config", config.name, "--database", os.environ["FDB_CLUSTER_FILE"]]
+        daemon = subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(daemon.stdout.close)
+        self.addCleanup(daemon.wait, 60)
+        self.addCleanup(daemon.terminate)
+        return daemon
+
+    def until_empty(self, **settings):
+        """What a daemon prints that stops when the queue is empty."""
+        daemon = self.run_daemon("--until-empty", **settings)
+        lines = daemon.stdout.read().splitlines()
+        self.assertEqual(daemon.wait(60), 0)
+        return lines
+
+    def test_every_approach_and_delivery_works_off_a_recipes_queue_in_order(self):
+        theirs = JavaRecipe(self.name)
+        for take in ("front", "spread", "staged"):
+            for delivery in ("at-most-once", "at-least-once", "exactly-once"):
+                with self.subTest(take=take, delivery=delivery):
+                    values = [f"{number:02}" for number in range(25)]
+                    for value in values:
+                        theirs.enqueue(self.db, value)
+                    lines = self.until_empty(kind="recipe", values="tuple", take=take, delivery=delivery)
+                    self.assertEqual([line.decode() for line in lines], values)
+                    self.assertIsNone(theirs.first_item(self.db))
+
+    def test_a_priority_queue_is_worked_off_from_either_end(self):
+        theirs = Priorities(self.name)
+        for end in ("min", "max"):
+            with self.subTest(end=end):
+                for number in (3, 1, 2, 3, 1, 2):
+                    theirs.push(self.db, b"%d" % number, number)
+                lines = self.until_empty(kind="priority", end=end)
+                self.assertEqual(lines, sorted(lines, reverse=end == "max"))
+                self.assertEqual(len(lines), 6)
+
+    def test_an_idle_daemon_finds_what_no_counter_tells_of(self):
+        theirs = Recipe(self.name)
+        daemon = self.run_daemon(kind="recipe", slow_look="1s")
+        for value in (b"one", b"two"):
+            # The second comes when the daemon has nothing to do any more.
+            theirs.enqueue(self.db, value)
+            self.assertEqual(daemon.stdout.readline(), value + b"\n")
 
 
 if __name__ == "__main__":

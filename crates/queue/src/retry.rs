@@ -20,7 +20,7 @@ pub struct RetryPolicy {
     /// The most attempts; `None` is no limit, 0 counts as 1.
     pub max_attempts: Option<u32>,
     /// The longest time for all attempts together, kept by the database client; `None` is no limit. Rounded up to
-    /// milliseconds.
+    /// milliseconds. A staged take that asks to be served needs several transactions, each of which has this time.
     pub timeout: Option<Duration>,
 }
 

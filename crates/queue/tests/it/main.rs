@@ -36,6 +36,7 @@ mod recipes;
 mod retries;
 mod sessions;
 mod staged;
+mod stranded;
 mod stress;
 mod sweep;
 mod sweepers;
