@@ -95,7 +95,9 @@ impl BatchHandler for Whole {
 
 /// Works off the queue in a storm, if there is a seed for one.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let Some(daemon) = daemon_of_helper(&format!("[queues.q]\nhandler = 'effects'\n{CONFIG}")) else { return };
+    let Some(daemon) = daemon_of_helper(&format!("[queues.q]\nhandler = 'effects'\n{CONFIG}")) else {
+        return;
+    };
     let (url, _) = database_of_helper().unwrap();
     let seed = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
     let storm = Once::new();

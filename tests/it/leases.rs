@@ -105,7 +105,8 @@ impl Handler for Block {
 #[ignore = "a helper, run by other tests"]
 fn helper_daemon() {
     let threads = std::thread::available_parallelism().unwrap().get();
-    let queue = format!("handler = 'block'\nlease = '1s'\nconsumers = [ {{ k = 1, count = {} }} ]", 2 * threads);
+    let queue =
+        format!("handler = 'block'\nlease = '1s'\nconsumers = [ {{ k = 1, count = {} }} ]", 2 * threads);
     let Some(daemon) = daemon_of_helper(&format!("[queues.q]\n{queue}")) else { return };
     let daemon = daemon.until_empty(true);
     run_to_the_end(daemon.handler("block", |_: &Settings| Ok::<_, SettingsError>(Block)));
