@@ -8,7 +8,7 @@ mod random;
 mod script;
 
 pub(crate) use background::Background;
-pub(crate) use command::{Ran, clean, kvqueue, run, run_with_input};
+pub(crate) use command::{Ran, kvqueue, run, run_with_input};
 pub(crate) use database::Database;
 pub(crate) use helper::{daemon_of_helper, database_of_helper, helper, run_to_the_end};
 pub(crate) use random::Random;

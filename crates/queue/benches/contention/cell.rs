@@ -29,6 +29,7 @@ impl Cell {
             "front" => Approach::Front,
             "spread" => Approach::Spread(Spread::default()),
             "staged" => Approach::Staged(Staged::default()),
+            "staged" => Approach::Staged(Staged::default()),
             other => panic!("there is no approach {other}"),
         }
     }

@@ -21,13 +21,24 @@ use crate::rng::Rng;
 /// How a take chooses among the ready items.
 ///
 /// Shared by the takes of one process that take turns; each process has its own.
+///
+/// | | order | conflicts | right for |
+/// |---|---|---|---|
+/// | `Front` | strict | all takes at a time but one, of several processes | one process; takes so rare that they do not meet |
+/// | `Spread` | strict, until takes meet | few | throughput: the most items a second, however many processes |
+/// | `Staged` | strict | few | strict order with several processes, where a take may cost more |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
     /// Each process a stretch of its own, as far apart as conflicts demand.
     Spread(Spread),
-    /// From the front, one take for all that conflict: the recipe's high-contention dequeue.
+    /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
+    ///
+    /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
+    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, of which one
+    /// often is another's. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what was served to a session that died meanwhile
+    /// comes back when its lease runs out, with an attempt spent.
     Staged(Staged),
 }
 
@@ -86,7 +97,7 @@ impl Approach {
         match self {
             Approach::Front => {}
             Approach::Spread(spread) => spread.committed(full, last),
-            Approach::Staged(staged) => *staged = Staged::default(),
+            Approach::Staged(staged) => staged.done(),
         }
     }
 
@@ -102,27 +113,15 @@ impl Approach {
         matches!(self, Approach::Staged(_))
     }
 
-    /// Whether the take under way lost and is to ask.
-    pub(crate) fn has_lost(&self) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.has_lost())
+    /// Whether the take under way asks without trying the front: it, or one shortly before it, has lost.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self, Approach::Staged(staged) if staged.asks())
     }
 
-    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
-    pub(crate) fn serves(&self, is_next: bool) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.serves(is_next))
-    }
-
-    /// The take under way waits for its turn.
-    pub(crate) fn waited(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.waited();
-        }
-    }
-
-    /// The take under way has taken its request back, and begins anew.
+    /// The take under way was served by another, or has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
         if let Approach::Staged(staged) = self {
-            staged.left();
+            staged.done();
         }
     }
 }

@@ -80,8 +80,8 @@ enum Step {
     Empty(Option<Watch>),
     /// The transaction takes what is last in `unsure`.
     Takes(Lease),
-    /// It is not this take's turn.
-    Waits,
+    /// It is not this take's turn; it waits for this key.
+    Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
     Steps(request::Step),
 }
@@ -120,10 +120,7 @@ impl Session {
                         return Ok(Leased { lease: None, watch, recovered: false, lost: false, attempts });
                     }
                 },
-                Ok(Step::Waits) => {
-                    take.approach.waited();
-                    retry.wait(tr).await?
-                }
+                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Takes(lease)) => match tr.commit().await {
                     Err(error) => {
@@ -162,7 +159,7 @@ impl Session {
         let length = take.length.max(1);
         match self.choose(tr, take, length).await? {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
-            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows) => self.put_lease(tr, length, rows).await,
             Chosen::Served(id, header, held) => {
@@ -170,6 +167,7 @@ impl Session {
                 let items = scan::items(&space, tr, &rows).await?;
                 self.unsure.clear();
                 self.asked.clear();
+                take.approach.left();
                 Ok(Step::Found(Lease::new(space, id, &header, items, held)))
             }
         }

@@ -38,8 +38,8 @@ enum Step {
     Removes(usize),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
-    /// It is not this take's turn.
-    Waits,
+    /// It is not this take's turn; it waits for this key.
+    Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
     Steps(request::Step),
 }
@@ -80,10 +80,7 @@ impl Session {
                         return Ok(Taken { items: Vec::new(), watch, lost: false, attempts: retry.attempts });
                     }
                 },
-                Ok(Step::Waits) => {
-                    take.approach.waited();
-                    retry.wait(tr).await?
-                }
+                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Removes(found)) => match tr.commit().await {
                     Err(error) => {
@@ -115,7 +112,7 @@ impl Session {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
-            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows) => self.put_token(tr, &rows).await,
             Chosen::Served(id, mut header, held) => {

@@ -34,7 +34,7 @@ async fn stored(t: &TestDb, space: &Subspace) -> Vec<(Vec<Element<'static>>, Vec
             let key: Vec<Element<'_>> = space.unpack(row.key()).unwrap();
             (key.into_iter().map(Element::into_owned).collect(), row.value().to_vec())
         };
-        Ok(rows.iter().map(|kv| row(&kv)).collect())
+        Ok(rows.iter().map(row).collect())
     })
     .await
 }
