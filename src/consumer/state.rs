@@ -13,7 +13,7 @@
 //!     └──────── at rest ────▶ closing
 //!
 //!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ dispatched ─▶ closing ─▶ (stopped)
+//!           taking, dispatching ─▶ draining ─ dispatched, not taken ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
@@ -27,7 +27,7 @@ pub enum Event {
     Started,
     /// A take came back.
     Took(Found),
-    /// A take was given up before it began, because of a drain.
+    /// A take was given up before it began, because of a drain; which may be heard of only later.
     NotTaken,
     /// A take failed at the database.
     TakeFailed,
@@ -111,9 +111,8 @@ impl State {
             | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
             (_, Event::Drain) => self.drain(),
             (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
-            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched) => {
-                self.close()
-            }
+            (Phase::Draining, Event::Took(_) | Event::TakeFailed | Event::Dispatched)
+            | (Phase::Taking | Phase::Draining, Event::NotTaken) => self.close(),
             (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
             (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched) => vec![Effect::Stop],
             _ => Vec::new(),
@@ -221,6 +220,8 @@ mod tests {
     fn a_take_under_way_when_a_drain_comes_is_waited_for() {
         assert_eq!(last(&[Started, Drain]), []);
         assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
+        assert_eq!(last(&[Started, NotTaken]), [Close]);
+        assert_eq!(last(&[Started, NotTaken, Drain]), []);
         assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
         assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
         assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
@@ -242,12 +243,11 @@ mod tests {
     }
 
     /// What can happen next to an actor that has `under_way` to finish.
-    fn possible(under_way: Effect, drained: bool) -> Vec<Event> {
+    fn possible(under_way: Effect) -> Vec<Event> {
         let mut events = match under_way {
-            Take if drained => {
+            Take => {
                 vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed, NotTaken]
             }
-            Take => vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed],
             Dispatch => vec![Dispatched],
             Wait => vec![Woken],
             Pause { .. } => vec![PauseOver],
@@ -260,10 +260,10 @@ mod tests {
 
     /// Follows every course of events for so many steps.
     fn explore(state: &State, under_way: Effect, drained: bool, steps: u32) {
-        for event in possible(under_way, drained) {
+        for event in possible(under_way) {
             let mut next = state.clone();
             let mut effects = next.on(event);
-            let drained = drained || event == Drain;
+            let drained = drained || matches!(event, Drain | NotTaken);
             if effects.first() == Some(&StopWaiting) {
                 assert!(matches!(under_way, Wait | Pause { .. }), "{state:?} on {event:?}");
                 effects.remove(0);
