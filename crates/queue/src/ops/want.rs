@@ -12,8 +12,8 @@ use crate::keys::{Space, items, range};
 /// The most requests that one transaction serves.
 pub(crate) const MAX_SERVED: usize = 100;
 
-/// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if it was dropped;
-/// what is served to somebody who died comes back only when its lease runs out.
+/// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if its request was
+/// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
 pub(crate) const LIFE: u64 = 5_000_000;
 
 /// How long a request that stands first is left to serve itself and the line, in versions. Whoever asked may be dead.
