@@ -30,13 +30,21 @@ pub enum RunError {
     /// Items were neither finished nor given back in time.
     #[error(
         "consumers still at work after the grace of {} ms: {consumers}, and not all of their items could be given back; \
-         those on a lease come again when it runs out, raise grace", grace.as_millis()
+         raise grace", grace.as_millis()
     )]
     GraceOver {
         /// Consumers at work when the grace was over.
         consumers: usize,
         /// The configured grace.
         grace: Duration,
+    },
+    /// All consumers have stopped, and yet items were not given back.
+    #[error(
+        "items neither finished nor given back: {items}; the log says why, and those on a lease come again when it runs out"
+    )]
+    LeftBehind {
+        /// So many.
+        items: usize,
     },
     /// A handler could not go on, or the database cannot.
     #[error("cannot go on: {0}")]
@@ -133,8 +141,13 @@ async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), 
             return Err(RunError::GraceOver { consumers, grace });
         }
     }
-    tracing::info!("drained");
-    Ok(())
+    match shared.signals.left_behind() {
+        0 => {
+            tracing::info!("drained");
+            Ok(())
+        }
+        items => Err(RunError::LeftBehind { items }),
+    }
 }
 
 /// Waits until no consumer is left, and nothing of what consumers have begun. Failures no longer matter.

@@ -61,9 +61,10 @@ impl Crew {
         Self { supervisor: Supervisor::new(shared, tell).start(), ends }
     }
 
-    /// Starts a consumer and returns its id.
-    pub(crate) async fn start(&self, spec: Spec) -> Result<u64, End> {
-        self.supervisor.send(Start(spec)).await.map_err(|_| End::SupervisorDied)
+    /// Starts consumers and returns their ids. Those that run dry at once do not end a crew whose others have yet to begin, so
+    /// start all of them in one go.
+    pub(crate) async fn start(&self, specs: Vec<Spec>) -> Result<Vec<u64>, End> {
+        self.supervisor.send(Start(specs)).await.map_err(|_| End::SupervisorDied)
     }
 
     /// Lets one consumer finish what it has in hand and stop; false if there is none of that id.

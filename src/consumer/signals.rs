@@ -19,9 +19,11 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// So many items were neither finished nor given back.
+    /// So many items were neither finished nor given back. Of interest in a drain; before, others go on with them.
     pub(crate) fn leave_behind(&self, items: usize) {
-        self.left_behind.fetch_add(items, Ordering::Relaxed);
+        if self.draining.is_cancelled() {
+            self.left_behind.fetch_add(items, Ordering::Relaxed);
+        }
     }
 
     /// How many there are of them.

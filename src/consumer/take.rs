@@ -5,15 +5,11 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 use kvqueue_queue::{
     Approach, Attempts, RetryError, RetryPolicy, Session, SessionId, Take, TakeError, Watch, retry,
 };
-use tokio::{
-    sync::oneshot,
-    time::{Instant, sleep},
-};
+use tokio::{sync::oneshot, time::Instant};
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 use uuid::Uuid;
 
 use super::{
-    ambient,
     batch::{Batch, InHand},
     holder::Leased,
     idle::Member,
@@ -60,7 +56,7 @@ pub(crate) async fn take(
     let attempt = match source.turn.lock().with_cancellation_token(&stop).await {
         None => Attempt::GivenUp,
         Some(mut turn) => {
-            let taken = in_turn(&source, &mut session, k, member, &mut turn, &stop).await;
+            let taken = in_turn(&source, &mut session, k, member, &mut turn).await;
             taken.unwrap_or_else(Attempt::Failed)
         }
     };
@@ -71,8 +67,6 @@ pub(crate) async fn take(
 enum Found {
     Items(InHand),
     Nothing(Option<Watch>),
-    /// Others were faster.
-    Lost,
 }
 
 async fn in_turn(
@@ -81,34 +75,23 @@ async fn in_turn(
     k: NonZeroUsize,
     member: Member,
     approach: &mut Approach,
-    stop: &CancellationToken,
 ) -> Result<Attempt, TakeError> {
-    let mut conflicts = false;
-    loop {
-        let pause = approach.wait(ambient::random());
-        if !pause.is_zero() && sleep(pause).with_cancellation_token(stop).await.is_none() {
-            return Ok(Attempt::GivenUp);
+    let watch = source.idle.wants_watch();
+    let mut take = Take { k, length: source.lease_versions(), approach, watch };
+    let (found, attempts) = match source.delivery {
+        Delivery::AtMostOnce => remove(source, session, &mut take).await?,
+        Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut take).await?,
+    };
+    match found {
+        Found::Items(items) => {
+            source.idle.found(member, attempts.conflicts > 0);
+            Ok(Attempt::Items(items))
         }
-        let watch = source.idle.wants_watch();
-        let mut take = Take { k, length: source.lease_versions(), approach, watch };
-        let (found, attempts) = match source.delivery {
-            Delivery::AtMostOnce => remove(source, session, &mut take).await?,
-            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut take).await?,
-        };
-        conflicts |= attempts.conflicts > 0;
-        match found {
-            Found::Items(items) => {
-                source.idle.found(member, conflicts);
-                return Ok(Attempt::Items(items));
-            }
-            Found::Nothing(_) if source.until_empty && is_at_rest(source).await? => {
-                source.idle.rested();
-                return Ok(Attempt::AtRest);
-            }
-            Found::Nothing(watch) => return Ok(Attempt::Nothing(source.idle.empty(member, watch))),
-            Found::Lost if stop.is_cancelled() => return Ok(Attempt::GivenUp),
-            Found::Lost => {}
+        Found::Nothing(_) if source.until_empty && is_at_rest(source).await? => {
+            source.idle.rested();
+            Ok(Attempt::AtRest)
         }
+        Found::Nothing(watch) => Ok(Attempt::Nothing(source.idle.empty(member, watch))),
     }
 }
 
@@ -124,7 +107,6 @@ async fn lease(
             let recovered = leased.recovered;
             Found::Items(InHand::Leased(Leased { lease, taken_at, recovered }))
         }
-        None if leased.lost => Found::Lost,
         None => Found::Nothing(leased.watch),
     };
     Ok((found, leased.attempts))
@@ -138,7 +120,6 @@ async fn remove(
     let taken = session.take_by(&source.db, take).await?;
     let found = match taken.items.is_empty() {
         false => Found::Items(InHand::Taken(Batch::new(source.name.clone(), taken.items))),
-        true if taken.lost => Found::Lost,
         true => Found::Nothing(taken.watch),
     };
     Ok((found, taken.attempts))

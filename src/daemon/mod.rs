@@ -140,12 +140,11 @@ impl Daemon {
         parts: &[Part],
         crew: &Crew,
     ) -> Result<(), DaemonError> {
-        for part in parts {
+        let specs = parts.iter().flat_map(|part| {
             let source = part.source(db, self.until_empty);
-            for k in part.ks() {
-                crew.start(Spec { source: source.clone(), k }).await.map_err(RunError::from)?;
-            }
-        }
+            part.ks().map(move |k| Spec { source: source.clone(), k })
+        });
+        crew.start(specs.collect()).await.map_err(RunError::from)?;
         Ok(())
     }
 }

@@ -89,6 +89,46 @@ fn a_handler_may_take_longer_than_its_lease() {
     assert_eq!((read(&db, "begun").as_str(), read(&db, "done").as_str()), ("1\n", "1\n"));
 }
 
+/// Says that it is done when it hears that nobody wants to know.
+struct Late;
+
+#[kvqueue::async_trait]
+impl Handler for Late {
+    async fn handle(&self, _: &Item, context: &Context) -> Outcome {
+        eprintln!("late begins");
+        context.cancelled.cancelled().await;
+        eprintln!("late is done");
+        Outcome::Done
+    }
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_late() {
+    let Some(daemon) = daemon_of_helper("[queues.q]\nhandler = 'late'\nlease = '1s'") else { return };
+    run_to_the_end(daemon.handler("late", |_: &Settings| Ok::<_, SettingsError>(Late)));
+}
+
+#[test]
+fn what_a_handler_says_after_its_lease_was_lost_does_not_count() {
+    let db = pushed();
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("ready");
+    let mut first = Background::start(helper(&db, "leases::helper_late"));
+    first.wait_for("late begins");
+    first.signal(Signal::STOP);
+    let fails = "echo $KVQUEUE_ATTEMPT >> done; exit 1";
+    let retry = "lease = '1s'\nretry = { max-attempts = 2 }";
+    let ran: Ran = run_script(&db, fails, retry, &["--until-empty"]).output().unwrap().into();
+    ran.ok();
+    first.signal(Signal::CONT);
+    first.wait_for("late is done");
+    first.signal(Signal::TERM);
+    assert_eq!(first.end().code, Some(0));
+    let counts = run(&db, &["len", "q", "--json"]).ok();
+    assert!(counts.contains("\"dead\":1") && counts.contains("\"done\":0"), "{counts}");
+}
+
 /// Blocks its thread for longer than its lease.
 struct Block;
 

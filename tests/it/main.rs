@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod blocked;
+mod chaos;
 mod config_errors;
 mod crash;
 mod dead;

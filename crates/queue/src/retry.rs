@@ -243,12 +243,6 @@ impl Retry {
         Ok(tr)
     }
 
-    /// A commit lost against another, and the operation ends with that.
-    pub(crate) fn lost(mut self, error: FdbError) -> Attempts {
-        self.count(error);
-        self.attempts
-    }
-
     fn may_go_on(&self) -> bool {
         self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }

@@ -90,7 +90,9 @@ fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
 
 async fn start(crew: &Crew, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
     let spec = Spec { source: source.clone(), k };
-    crew.start(spec).await.map_err(|end| anyhow!("no consumer can be started: {end:?}"))
+    let ids = crew.start(vec![spec]).await;
+    let ids = ids.map_err(|end| anyhow!("no consumer can be started: {end:?}"))?;
+    ids.first().copied().context("no consumer was started")
 }
 
 async fn until(ledger: &Ledger, what: &str, wanted: impl FnMut(&Page) -> bool) -> anyhow::Result<Page> {

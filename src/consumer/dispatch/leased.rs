@@ -1,9 +1,11 @@
 //! Items on a lease.
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::{Item, Settlement};
+use tokio::time::sleep;
+use tokio_util::future::FutureExt;
 use tracing::Instrument;
 
 use super::{Dispatcher, settlement};
@@ -18,6 +20,9 @@ use crate::{
 
 /// How often a handler is run in a row because its transaction did not commit.
 const MAX_RUNS: u32 = 16;
+
+/// How long a consumer rests whose handler gave something back: the next take may well get it again, and so on.
+const AFTER_RELEASE: Duration = Duration::from_millis(100);
 
 /// What is to be settled, by the items' indexes.
 type Settlements = Vec<(usize, Settlement)>;
@@ -35,6 +40,7 @@ enum Run {
 impl Dispatcher {
     /// Handles the items for as long as the lease is held. Those that are not begun when the consumer is to stop are given back.
     pub(crate) async fn leased(self, items: Vec<Item>, holding: Holding) {
+        let mut released = false;
         for range in self.calls(items.len()) {
             if holding.is_lost() {
                 return;
@@ -45,11 +51,16 @@ impl Dispatcher {
                 return;
             }
             let span = self.span(&items[range.clone()]);
-            self.handle(&items, range, &holding).instrument(span).await;
+            released |= self.handle(&items, range, &holding).instrument(span).await;
+        }
+        drop(holding);
+        if released {
+            let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.stop).await;
         }
     }
 
-    async fn handle(&self, items: &[Item], range: Range<usize>, holding: &Holding) {
+    /// Handles the items of one call. Returns whether the handler gave one back.
+    async fn handle(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> bool {
         let settlements = match self.source.delivery {
             Delivery::ExactlyOnce => self.transact(items, range, holding).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
@@ -58,12 +69,14 @@ impl Dispatcher {
             }
         };
         if holding.is_lost() {
-            return;
+            return false;
         }
+        let released = settlements.iter().any(|(_, settlement)| *settlement == Settlement::Release);
         for (index, settlement) in settlements {
             log(&items[index], &settlement);
             holding.settle(index, settlement);
         }
+        released
     }
 
     /// Exactly-once: runs the handler until its transaction has committed, or is not to. Returns what is left to be settled.
@@ -85,7 +98,7 @@ impl Dispatcher {
         }
         let cause = refused.map(|cause| cause.to_string()).unwrap_or_default();
         let outcome = Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} runs: {cause}"));
-        range.map(|index| (index, self.settlement(&items[index], outcome.clone()))).collect()
+        self.alike(items, range, &outcome)
     }
 
     async fn run(
@@ -98,10 +111,13 @@ impl Dispatcher {
         let transaction = Arc::new(transaction);
         let ended = self.call(&items[range.clone()], &holding.cancelled, Some(transaction.clone())).await;
         let settlements = self.settlements(items, range.clone(), ended);
-        let done = settlements.iter().any(|(_, settlement)| *settlement == Settlement::Done);
-        // A handler that has ended has no share in the transaction any more.
-        let Some(transaction) = Arc::into_inner(transaction).filter(|_| done) else {
+        if settlements.iter().all(|(_, settlement)| *settlement != Settlement::Done) {
             return Run::Settle(settlements);
+        }
+        let Some(transaction) = Arc::into_inner(transaction) else {
+            // A handler that has ended has no share in it any more, and one that has not says nothing is done.
+            let outcome = Outcome::retry("its transaction is still in use");
+            return Run::Settle(self.alike(items, range, &outcome));
         };
         match holding.commit(transaction, settlements.clone()).await {
             Ok(Verdict::Settled) => {
@@ -111,8 +127,7 @@ impl Dispatcher {
             Ok(Verdict::Again(transaction, cause)) => Run::Again(transaction, cause),
             Ok(Verdict::Refused(cause)) => {
                 let outcome = Outcome::Retry(format!("the database refused its transaction: {cause}"));
-                let again = range.map(|index| (index, self.settlement(&items[index], outcome.clone())));
-                Run::Settle(again.collect())
+                Run::Settle(self.alike(items, range, &outcome))
             }
             Err(_lost) => Run::Over,
         }
@@ -126,6 +141,11 @@ impl Dispatcher {
         }
         let outcomes = ended.outcomes(range.len(), &Outcome::Release);
         range.zip(outcomes).map(|(index, outcome)| (index, self.settlement(&items[index], outcome))).collect()
+    }
+
+    /// The same for all items of a call.
+    fn alike(&self, items: &[Item], range: Range<usize>, outcome: &Outcome) -> Settlements {
+        range.map(|index| (index, self.settlement(&items[index], outcome.clone()))).collect()
     }
 
     fn settlement(&self, item: &Item, outcome: Outcome) -> Settlement {

@@ -28,9 +28,7 @@ impl Dispatcher {
                 });
             }
         }
-        if batch.not_begun() > 0 {
-            self.signals.leave_behind(batch.not_begun());
-        }
+        self.signals.leave_behind(batch.not_begun());
     }
 }
 

@@ -176,9 +176,7 @@ impl Holder {
         if gone.code() == Some(STORAGE_FAILED) {
             self.signals.storage_failed();
         }
-        if self.signals.draining.is_cancelled() {
-            self.signals.leave_behind(open);
-        }
+        self.signals.leave_behind(open);
         tracing::warn!(
             queue = %self.source.name,
             consumer = self.consumer,

@@ -3,14 +3,10 @@
 //! | file | role |
 //! |---|---|
 //! | `spread` | each process a stretch of its own |
-//! | `patience` | holding back where the queue is too short for that |
-//! | `staged` | one take for all that conflict |
+//! | `staged` | one take for all that conflict; also where a queue is too short to spread |
 
-mod patience;
 mod spread;
 mod staged;
-
-use std::time::Duration;
 
 pub use spread::Spread;
 pub use staged::Staged;
@@ -31,7 +27,7 @@ use crate::rng::Rng;
 pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
-    /// Each process a stretch of its own, as far apart as conflicts demand.
+    /// Each process a stretch of its own, as far apart as conflicts demand; staged where the queue is too short for that.
     Spread(Spread),
     /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
     ///
@@ -64,14 +60,6 @@ impl Place {
 }
 
 impl Approach {
-    /// How long to wait before the next take, so as not to lose a race for the last few items. `random` is any number.
-    pub fn wait(&self, random: u64) -> Duration {
-        match self {
-            Approach::Spread(spread) => spread.wait(random),
-            Approach::Front | Approach::Staged(_) => Duration::ZERO,
-        }
-    }
-
     /// Where a take of `k` items looks for them.
     pub(crate) fn place(&self, k: usize, rng: &mut Rng) -> Place {
         match self {
@@ -80,15 +68,12 @@ impl Approach {
         }
     }
 
-    /// A take that had found as many items as it asked for, or not, lost against another. Says whether it leaves them to that one.
-    pub(crate) fn conflicted(&mut self, full: bool) -> bool {
+    /// A take that had found as many items as it asked for, or not, lost against another.
+    pub(crate) fn conflicted(&mut self, full: bool) {
         match self {
-            Approach::Front => false,
+            Approach::Front => {}
             Approach::Spread(spread) => spread.conflicted(full),
-            Approach::Staged(staged) => {
-                staged.conflicted();
-                false
-            }
+            Approach::Staged(staged) => staged.conflicted(),
         }
     }
 
@@ -110,18 +95,28 @@ impl Approach {
 
     /// Whether takes ask to be served where they conflict.
     pub(crate) fn is_staged(&self) -> bool {
-        matches!(self, Approach::Staged(_))
+        match self {
+            Approach::Front => false,
+            Approach::Spread(spread) => spread.is_staged(),
+            Approach::Staged(_) => true,
+        }
     }
 
     /// Whether the take under way asks without trying the front: it, or one shortly before it, has lost.
     pub(crate) fn asks(&self) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.asks())
+        match self {
+            Approach::Front => false,
+            Approach::Spread(spread) => spread.is_staged(),
+            Approach::Staged(staged) => staged.asks(),
+        }
     }
 
     /// The take under way was served by another, or has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.done();
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => spread.done(),
+            Approach::Staged(staged) => staged.done(),
         }
     }
 }
@@ -135,9 +130,8 @@ mod tests {
     #[test]
     fn the_front_stays_the_front() {
         let (mut approach, mut rng) = (Approach::Front, Rng::of(SessionId([7; 16])));
-        assert!(!approach.conflicted(false));
+        approach.conflicted(false);
         approach.committed(true, &Stamp::from([1; 12]).into());
         assert!(approach.place(1, &mut rng).is_front());
-        assert_eq!(approach.wait(1), Duration::ZERO);
     }
 }

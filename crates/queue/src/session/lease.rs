@@ -35,9 +35,9 @@ pub struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// A take that had found so many items lost against another. Says whether it leaves them to that one.
-    pub(super) fn lost(&mut self, found: usize) -> bool {
-        self.approach.conflicted(found == self.k.get())
+    /// A take that had found so many items lost against another.
+    pub(super) fn lost(&mut self, found: usize) {
+        self.approach.conflicted(found == self.k.get());
     }
 
     /// A take of these items committed.
@@ -57,9 +57,6 @@ pub struct Leased {
     pub watch: Option<Watch>,
     /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be near: extend the lease first.
     pub recovered: bool,
-    /// The queue was short and somebody else took what there was. There are no items and no watch: look again after a
-    /// while ([`Approach::wait`]).
-    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -104,20 +101,14 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease, recovered| Leased {
-                lease: Some(lease),
-                watch: None,
-                recovered,
-                lost: false,
-                attempts,
-            };
+            let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
-                        return Ok(Leased { lease: None, watch, recovered: false, lost: false, attempts });
+                        return Ok(Leased { lease: None, watch, recovered: false, attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
@@ -127,15 +118,8 @@ impl Session {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
                         }
-                        if error.code() == NOT_COMMITTED && take.lost(lease.items().len()) {
-                            let attempts = retry.lost(*error);
-                            return Ok(Leased {
-                                lease: None,
-                                watch: None,
-                                recovered: false,
-                                lost: true,
-                                attempts,
-                            });
+                        if error.code() == NOT_COMMITTED {
+                            take.lost(lease.items().len());
                         }
                         retry.after_commit(error).await?
                     }

@@ -24,8 +24,6 @@ pub struct Taken {
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.
     pub watch: Option<Watch>,
-    /// See [`Leased::lost`](super::Leased::lost); never with [`Session::take`].
-    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -77,7 +75,7 @@ impl Session {
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        return Ok(Taken { items: Vec::new(), watch, lost: false, attempts: retry.attempts });
+                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
@@ -85,9 +83,8 @@ impl Session {
                 Ok(Step::Removes(found)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
-                        if error.code() == NOT_COMMITTED && take.lost(found) {
-                            let attempts = retry.lost(*error);
-                            return Ok(Taken { items: Vec::new(), watch: None, lost: true, attempts });
+                        if error.code() == NOT_COMMITTED {
+                            take.lost(found);
                         }
                         retry.after_commit(error).await?
                     }
@@ -95,7 +92,7 @@ impl Session {
                         let items = self.taken();
                         self.asked.clear();
                         take.won(&items);
-                        return Ok(Taken { items, watch: None, lost: false, attempts: retry.attempts });
+                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
                 },
             };
@@ -145,6 +142,6 @@ impl Session {
 
     fn hand_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, lost: false, attempts }
+        Taken { items: self.recovered.drain(..n).collect(), watch: None, attempts }
     }
 }

@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `plan` | what to do about what was seen |
 //! | `chore` | one transaction of it, seen through |
+//! | `jumps` | when versions have run ahead of time |
 //!
 //! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
 
 mod chore;
+mod jumps;
 mod plan;
 
 use std::ops::AddAssign;
@@ -25,6 +27,7 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::watch::Watch;
 use chore::Ran;
+use jumps::Jumps;
 use plan::{AFTER_TROUBLE, Chore, Plan, after_trouble, all_from_next, plan, versions};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
@@ -125,12 +128,13 @@ pub struct Sweeper {
     attempt: u64,
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
+    jumps: Jumps,
 }
 
 impl Sweeper {
     /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has.
     pub fn new(queue: Queue, id: SessionId) -> Sweeper {
-        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new() }
+        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new(), jumps: Jumps::default() }
     }
 
     /// The queue it sweeps.
@@ -157,8 +161,11 @@ impl Sweeper {
             Sweep { rules, now, moved: Moved::default(), trouble: None, attempts: Attempts::default() };
         let mut looks = 0;
         let (next, watch) = loop {
-            let (seen, watch) = self.look(db, &mut sweep).await?;
+            let (mut seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
+            if let Some(until) = self.jumps.seen(seen.version, now, rules.lease) {
+                seen.leave_leases(until);
+            }
             match plan(&seen, self.all_from, now, self.id, rules) {
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
