@@ -6,7 +6,7 @@ use kvqueue_queue::{ItemId, Queue, Stamp, SweepRules};
 
 use crate::common::{TestDb, on_database, record, rules, sweeper};
 
-/// An hour in versions.
+/// How long operations are kept here, in versions: longer than a test takes, and less than the age of any database.
 const KEPT: u64 = 40_000_000;
 
 /// Stores operations as if each had been pushed so long ago.
