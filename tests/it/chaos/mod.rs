@@ -82,9 +82,12 @@ fn drain(arena: &Arena, patience: Duration) {
     let mut daemons = [Worker::Helper, Worker::Program].map(|worker| arena.daemon(worker, 0, true));
     for daemon in &mut daemons {
         // A poisonous item may have been left.
-        while daemon.wait_for(patience) == End::Killed {
+        let mut end = daemon.wait_for(patience);
+        while end == End::Killed {
             *daemon = arena.daemon(Worker::Helper, 0, true);
+            end = daemon.wait_for(patience);
         }
+        assert_eq!(end, End::Done, "{} did not work off what was left", daemon.name);
     }
 }
 

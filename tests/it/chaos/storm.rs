@@ -39,17 +39,19 @@ pub(super) struct Faults {
     terms: u64,
     restarts: u64,
     retries: u64,
-    /// Killed themselves, or were killed by what they handled.
-    suicides: u64,
+    /// Killed by what they handled.
+    poisoned: u64,
+    /// Terminated, and lost a lease before they were done.
+    torn: u64,
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, hosts, starts, stops, terms, restarts, retries, suicides } = self;
+        let Self { kills, hosts, starts, stops, terms, restarts, retries, poisoned, torn } = self;
         write!(
             f,
-            "{kills} kills ({hosts} of hosts, {starts} at the start), {suicides} by poison, {stops} stops, {terms} terms, {restarts} cluster restarts, \
-             {retries} retries of dead letters"
+            "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {terms} terms ({torn} lost a lease \
+             meanwhile), {restarts} cluster restarts, {retries} retries of dead letters"
         )
     }
 }
@@ -71,6 +73,7 @@ struct Slot {
     continue_at: Option<Instant>,
     /// It was killed by us, and not by what it handled.
     is_killed: bool,
+    is_terminated: bool,
     /// What has to be pushed again.
     unfinished: Option<Errand>,
 }
@@ -112,6 +115,7 @@ impl<'a> Storm<'a> {
             kill_at: None,
             continue_at: None,
             is_killed: false,
+            is_terminated: false,
             unfinished: None,
         });
         Self {
@@ -165,10 +169,8 @@ impl<'a> Storm<'a> {
         for mut command in std::mem::take(&mut self.commands) {
             command.wait();
         }
-        for at in 0..self.slots.len() {
-            if let Some(actor) = &mut self.slots[at].actor {
-                actor.process().signal(Signal::TERM);
-            }
+        for slot in &mut self.slots {
+            slot.terminate();
         }
         for at in 0..self.slots.len() {
             if let Some(actor) = &mut self.slots[at].actor {
@@ -220,7 +222,7 @@ impl<'a> Storm<'a> {
             }
         };
         slot.actor = Some(actor);
-        slot.is_killed = false;
+        (slot.is_killed, slot.is_terminated) = (false, false);
         if raging && self.random.chance(80) {
             slot.kill_at = Some(Instant::now() + self.random.time_below(Duration::from_millis(200)));
         }
@@ -233,8 +235,11 @@ impl<'a> Storm<'a> {
         slot.continue_at = None;
         slot.start_at = Instant::now() + self.random.time_below(Duration::from_millis(500));
         let Some(mut actor) = slot.actor.take() else { return };
-        self.faults.suicides += u64::from(end == End::Killed && !slot.is_killed);
-        if end == End::Failed {
+        self.faults.poisoned += u64::from(end == End::Killed && !slot.is_killed);
+        if end == End::Failed && slot.is_terminated {
+            // It says so when a take-over cost it a lease while it drained.
+            self.faults.torn += 1;
+        } else if end == End::Failed {
             self.failed.push(actor.process().name.clone());
         }
         match actor {
@@ -287,10 +292,7 @@ impl<'a> Storm<'a> {
     }
 
     fn terminate(&mut self, at: usize) {
-        if let Some(Actor::Daemon(process)) = &mut self.slots[at].actor {
-            process.signal(Signal::TERM);
-            self.faults.terms += 1;
-        }
+        self.faults.terms += u64::from(self.slots[at].terminate());
     }
 
     fn retry_dead(&mut self) {
@@ -316,6 +318,14 @@ impl Slot {
         let Some(actor) = &mut self.actor else { return false };
         self.is_killed = true;
         actor.process().signal(Signal::KILL);
+        true
+    }
+
+    /// Lets a daemon drain.
+    fn terminate(&mut self) -> bool {
+        let Some(Actor::Daemon(process)) = &self.actor else { return false };
+        self.is_terminated = true;
+        process.signal(Signal::TERM);
         true
     }
 
