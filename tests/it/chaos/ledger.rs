@@ -7,6 +7,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::AddAssign,
 };
 
 use super::{
@@ -49,13 +50,13 @@ pub(super) struct Books {
 /// One queue's account, and what is wrong with it.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    pub(super) attempted: usize,
-    pub(super) acknowledged: usize,
+    attempted: usize,
+    acknowledged: usize,
     /// Times that an item was handed to a handler.
     handled: usize,
-    pub(super) lost: usize,
+    lost: usize,
     unexpected: usize,
-    pub(super) duplicates: usize,
+    duplicates: usize,
     recovered: usize,
     done: u64,
     dead: u64,
@@ -76,6 +77,22 @@ impl Account {
         if !right {
             self.wrong.push(what());
         }
+    }
+}
+
+/// The account of several queues.
+impl AddAssign for Account {
+    fn add_assign(&mut self, other: Self) {
+        self.attempted += other.attempted;
+        self.acknowledged += other.acknowledged;
+        self.handled += other.handled;
+        self.lost += other.lost;
+        self.unexpected += other.unexpected;
+        self.duplicates += other.duplicates;
+        self.recovered += other.recovered;
+        self.done += other.done;
+        self.dead += other.dead;
+        self.wrong.extend(other.wrong);
     }
 }
 
@@ -126,6 +143,7 @@ impl Books {
         if self.queue.mode == Mode::ExactlyOnce {
             self.check_effects(&letters, &mut account);
         }
+        account.wrong.iter_mut().for_each(|wrong| *wrong = format!("{}: {wrong}", self.queue.name));
         account
     }
 

@@ -62,7 +62,7 @@ impl Errand {
             0..=14 => (Way::Operation, 1 + random.below(40)),
             15..=29 => (Way::Unique, 1),
             _ => {
-                let most = random.choose(&[20, 200, 2_000]);
+                let most = random.choose(&[20, 200, 600]);
                 (Way::Stream, 1 + random.below(most))
             }
         };
@@ -107,6 +107,8 @@ pub(super) struct Producer {
     told: Arc<Told>,
     feeder: JoinHandle<()>,
     listener: JoinHandle<()>,
+    /// What it says at its end, which may be long.
+    said: JoinHandle<String>,
 }
 
 /// Lines go in in bunches of up to so many, and with pauses of up to so long.
@@ -138,7 +140,12 @@ impl Producer {
                 }
             })
         };
-        Self { errand, process, told, feeder, listener }
+        let mut stdout = process.child.stdout.take().unwrap();
+        let said = thread::spawn(move || {
+            let mut said = String::new();
+            stdout.read_to_string(&mut said).map(|_| said).unwrap()
+        });
+        Self { errand, process, told, feeder, listener, said }
     }
 
     /// Lets it come to its end.
@@ -147,9 +154,8 @@ impl Producer {
     }
 
     /// Of one that has ended so: what it has pushed, or the errand that has to be run again.
-    pub(super) fn pushed(mut self, end: End) -> Result<Pushed, Errand> {
-        let mut said = String::new();
-        self.process.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    pub(super) fn pushed(self, end: End) -> Result<Pushed, Errand> {
+        let said = self.said.join().unwrap();
         self.feeder.join().unwrap();
         self.listener.join().unwrap();
         let (attempted, acknowledged) =
