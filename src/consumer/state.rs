@@ -253,7 +253,9 @@ mod tests {
     /// What can happen next to an actor that has `under_way` to finish.
     fn possible(under_way: Effect) -> Vec<Event> {
         let mut events = match under_way {
-            Take => vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed, NotTaken],
+            Take => {
+                vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed, NotTaken]
+            }
             Dispatch => vec![Dispatched],
             Wait => vec![Woken],
             Pause { .. } => vec![PauseOver],

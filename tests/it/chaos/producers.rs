@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
     process::{ChildStdin, Stdio},
     sync::{
         Arc,
@@ -13,11 +12,12 @@ use std::{
 };
 
 use super::{
+    arena::Arena,
     payload::Name,
     plan::Queue,
     process::{End, Process},
 };
-use crate::support::{Database, Random, kvqueue};
+use crate::support::Random;
 
 /// How items are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,9 +116,10 @@ const BUNCH: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Producer {
-    pub(super) fn start(db: &Database, config: &Path, queues: &[Queue], errand: Errand) -> Self {
-        let mut command = kvqueue(db, &["push", &queues[errand.queue].name, "--lines", "-", "-v", "--json"]);
-        command.args(&errand.options).arg("--config").arg(config);
+    pub(super) fn start(arena: &Arena, errand: Errand) -> Self {
+        let queue = &arena.queues[errand.queue].name;
+        let mut command = arena.command(&["push", queue, "--lines", "-", "-v", "--json"]);
+        command.args(&errand.options);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(format!("producer-{}", errand.number), &mut command);
         let told = Arc::new(Told::default());
@@ -128,7 +129,7 @@ impl Producer {
             thread::spawn(move || feed(stdin, &errand, &told))
         };
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
-        let mut log = Process::log(db.directory.path(), "producers.log");
+        let mut log = arena.log("producers.log");
         let listener = {
             let (told, number) = (told.clone(), errand.number);
             thread::spawn(move || {
@@ -168,7 +169,10 @@ impl Producer {
             }
             (Way::Operation, _) => Err(errand),
             (Way::Stream, End::Done) => {
-                assert_eq!(attempted, acknowledged, "not all acknowledged, and all is well: {errand:?} {said}");
+                assert_eq!(
+                    attempted, acknowledged,
+                    "not all acknowledged, and all is well: {errand:?} {said}"
+                );
                 Ok(Pushed { errand, attempted, acknowledged, refused: false })
             }
             (Way::Unique, End::Done) => {
