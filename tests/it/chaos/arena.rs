@@ -1,13 +1,14 @@
 //! Where a run takes place: the database, the queues, and the files of all who take part.
 
 use std::{
+    fs::File,
     path::PathBuf,
     process::{Command, Stdio},
 };
 
-use super::payload::Name;
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
+    payload::Name,
     plan::{Queue, Worker, config},
     process::Process,
     records::{Record, printed, recorded},
@@ -59,12 +60,11 @@ impl Arena {
     pub(super) fn daemon(&self, worker: Worker, number: u64, until_empty: bool) -> Process {
         let config = self.config(worker);
         let name = format!("{worker:?}-{number}").to_lowercase();
-        let log = |name: &str| Process::log(self.db.directory.path(), name);
         let mut command = match worker {
             Worker::Program => {
                 let mut command = kvqueue(&self.db, &["run", "-v", "--config", config.to_str().unwrap()]);
                 command.args(until_empty.then_some("--until-empty"));
-                command.stdout(Process::log(&self.prints(), &name));
+                command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
             Worker::Helper => {
@@ -74,15 +74,20 @@ impl Arena {
                 command
             }
         };
-        Process::start(name.clone(), command.stdin(Stdio::null()).stderr(log(&format!("{name}.log"))))
+        Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
     }
 
-    /// A command of the program that nobody waits for.
+    /// A file beside the database for what processes say.
+    pub(super) fn log(&self, name: &str) -> File {
+        Process::log(&self.db.file(name))
+    }
+
+    /// A command of the program.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = kvqueue(&self.db, args);
         command.arg("--config").arg(self.config(Worker::Helper));
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Process::log(self.db.directory.path(), "commands.log"));
+        command.stderr(self.log("commands.log"));
         command
     }
 
