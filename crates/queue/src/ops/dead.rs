@@ -72,6 +72,7 @@ pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Resul
     let Some(meta) = tr.get(&space.dead_key(id), false).await.map_err(QueueError::from)? else {
         return Ok(false);
     };
+    place::check_kind(space, id)?;
     let meta = decode(space, id, &meta)?;
     if let Some(by) = unique_holder(space, tr, id, &meta).await? {
         return Err(DeadLetterError::UniqueTaken { id: id.clone(), by });

@@ -9,6 +9,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, operations};
 use crate::kind::Kind;
+use crate::ops::place::check_kind;
 use crate::pushed::{Placed, Spot};
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
@@ -42,6 +43,7 @@ pub(super) async fn running(
     let key = space.unique_key(key);
     let Some(value) = tr.get(&key, false).await? else { return Ok(None) };
     let id = ItemId::new(Bytes::copy_from_slice(&value));
+    check_kind(space, &id)?;
     if !is_orphan(space, tr, &id).await? {
         return Ok(Some(id));
     }
