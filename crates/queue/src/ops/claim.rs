@@ -13,9 +13,10 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::{Space, chunks, counters};
+use crate::keys::{Space, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
+use crate::ops::parts;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 
 /// Reads up to `k` ready items at a place, and removes them and their side records.
@@ -92,10 +93,7 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
         return Ok(());
     }
     let meta = decode_meta(space, row)?;
-    if meta.payload_len.is_some() {
-        let (begin, end) = chunks::range(&space.chunks, &row.id);
-        tr.clear_range(&begin, &end);
-    }
+    parts::clear(space, tr, &row.id, meta.payload_len);
     if let Some(key) = &meta.unique {
         tr.clear(&space.unique_key(key));
     }

@@ -81,9 +81,9 @@ pub(crate) async fn page(
 
 fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
     let mut page = Page::default();
-    for (id, _) in letters {
+    for (id, record) in letters {
         page.moves(space, tr, id)?;
-        bury(space, tr, id);
+        bury(space, tr, id, record);
     }
     Ok(page)
 }

@@ -9,7 +9,8 @@ use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, chunks, meta, range};
+use crate::keys::{Space, meta, range};
+use crate::ops::parts;
 use crate::ops::scan::meta_row;
 
 /// How many side records one transaction looks at.
@@ -80,8 +81,7 @@ async fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &[u8]) -> Res
         tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
     }
     tr.clear(&space.meta_key(id));
-    let (begin, end) = chunks::range(&space.chunks, id);
-    tr.clear_range(&begin, &end);
+    parts::clear_by(space, tr, id, meta);
     let Some(unique) = meta::decode(meta).and_then(|meta| meta.unique) else { return Ok(()) };
     let key = space.unique_key(&unique);
     // It may be another item's by now.
