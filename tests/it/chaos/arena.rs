@@ -101,6 +101,8 @@ impl Drop for Arena {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.db.directory.disable_cleanup(true);
+            // On a cluster, queues under a prefix would be deleted.
+            eprintln!("queues: {} {}", self.db.url, std::mem::take(&mut self.db.prefix));
             eprintln!("logs, records and database are kept in {}", self.db.directory.path().display());
         }
     }
