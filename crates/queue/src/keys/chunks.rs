@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn chunks_of_an_item_whose_id_goes_on_are_not_its_own() {
-        let (id, longer) = (ItemId::new(b"\x14".as_slice().into()), ItemId::new(b"\x14\x15\x01".as_slice().into()));
+        let (id, longer) =
+            (ItemId::new(b"\x14".as_slice().into()), ItemId::new(b"\x14\x15\x01".as_slice().into()));
         let key = key(b"chunk", &longer, 2);
         let (begin, end) = range(b"chunk", &id);
         assert!(begin < key && key < end && !is_of(b"chunk", &id, &key));

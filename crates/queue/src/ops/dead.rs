@@ -12,8 +12,8 @@ use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
 use crate::keys::{Space, counters, meta, range};
 use crate::meta::Meta;
-use crate::ops::{parts, place};
 use crate::ops::scan::{self, Row};
+use crate::ops::{parts, place};
 
 /// A page of letters, without payloads.
 pub(crate) async fn list(

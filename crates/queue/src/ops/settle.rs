@@ -57,6 +57,7 @@ pub(crate) async fn settle(
         tr.atomic_op(&space.ndone, &counters::increment(done), MutationType::Add);
     }
     place::count_ready(space, tr, ready);
+    header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);
     Ok(Some(header))
