@@ -432,6 +432,18 @@ fn requests_that_ran_out_are_dropped() {
 }
 
 #[test]
+fn to_wait_in_line_uses_up_no_attempts() {
+    on_database(async |t| {
+        let q = three(t, "q").await;
+        // Whoever stands first is dead, which those behind notice after half a second.
+        request(t, &q, [1; 16], u64::MAX).await;
+        let mut taker = Taker::new(t, &q);
+        taker.set_policy(&q, RetryPolicy { max_attempts: Some(3), timeout: None });
+        assert_eq!(taker.leased(1).await, ["b"]);
+    });
+}
+
+#[test]
 fn a_long_line_is_served_in_parts_and_in_order() {
     on_database(async |t| {
         const OTHERS: u8 = 150;
