@@ -13,7 +13,7 @@ use kvqueue_queue::{
     TakeError, Taken,
 };
 
-use crate::common::{TestDb, k, kinds_of_records, on_database, payloads, record, rules};
+use crate::common::{TestDb, k, kinds_of_records, on_database, payloads, record, rules, sweeper};
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
@@ -425,9 +425,31 @@ fn requests_that_ran_out_are_dropped() {
             Ok(())
         })
         .await;
-        assert_eq!(Taker::new(t, &q).leased(2).await, ["a", "b"]);
+        // One that makes it ask, and the line be served.
+        request(t, &q, [2; 16], u64::MAX).await;
+        assert_eq!(Taker::new(t, &q).leased(2).await, ["b", "c"]);
         assert_eq!(t.records(&q, "want").await.len(), 1);
-        assert_eq!((t.records(&q, "lease").await.len(), t.len(&q).await), (1, 1));
+        assert_eq!((t.records(&q, "lease").await.len(), t.len(&q).await), (2, 0));
+    });
+}
+
+#[test]
+fn requests_that_ran_out_are_swept_and_make_nobody_ask() {
+    on_database(async |t| {
+        let q = three(t, "q").await;
+        for session in 1..=3 {
+            request(t, &q, [session; 16], 1).await;
+        }
+        request(t, &q, [4; 16], u64::MAX).await;
+        assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.requests, 3);
+        assert_eq!(t.records(&q, "want").await.len(), 1);
+        assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.requests, 0);
+        // Some ran out where nobody sweeps: who takes does so at once, without a request of its own.
+        let q = three(t, "unswept").await;
+        request(t, &q, [1; 16], 1).await;
+        let leased = Taker::new(t, &q).lease(1).await;
+        assert_eq!((leased.attempts.begun, leased.lease.unwrap().items().len()), (1, 1));
+        assert_eq!(t.records(&q, "want").await.len(), 1);
     });
 }
 
