@@ -1,11 +1,11 @@
 //! Leases of so many items that what is done with them is more than one transaction holds.
 
 use kvqueue_queue::{
-    Failure, Lease, LeaseError, MAX_REASON, NewItem, Queue, RetryPolicy, Settlement,
+    Approach, Failure, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue, RetryPolicy, Settlement,
     Take,
 };
 
-use crate::common::{TestDb, on_database};
+use crate::common::{TestDb, k, on_database};
 
 /// More items with keys as long as those of [`far`] than a transaction can make ready.
 const ITEMS: usize = 900;
@@ -73,5 +73,34 @@ fn a_settlement_in_a_transaction_of_ones_own_that_is_too_large_is_refused_by_nam
         assert!(lease.settle_in(&tr, &done).await.unwrap().is_some());
         tr.commit().await.unwrap();
         assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
+    on_database(async |t| {
+        // Of the queues of recipes each item is cleared for itself; of each item with a unique key, that is.
+        for (kind, unique) in [(Kind::Recipe(Packing::Raw), false), (Kind::Fifo, true)] {
+            let prefix = [t.prefix.as_slice(), &[b'p'; 4_000]].concat();
+            let q = Queue::of_kind(&prefix, b"q", kind).unwrap();
+            fill(t, &q, ITEMS, |n| NewItem {
+                unique: unique.then(|| format!("{n:0200}").into_bytes()),
+                ..NewItem::new("x")
+            })
+            .await;
+            for length in [0, 1] {
+                let take = &mut Take { k: k(ITEMS), length, approach: &mut Approach::Front, watch: false };
+                let found = match length {
+                    0 => t.session(&q).take_by(&t.db, take).await.unwrap().items.len(),
+                    _ => t.session(&q).lease(&t.db, take).await.unwrap().lease.unwrap().items().len(),
+                };
+                assert!((50..ITEMS).contains(&found), "{kind:?} {length}: {found}");
+            }
+            t.run(async |tr| {
+                tr.clear_range(&prefix, &[prefix.as_slice(), &[0xff]].concat());
+                Ok(())
+            })
+            .await;
+        }
     });
 }
