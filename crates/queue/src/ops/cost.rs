@@ -5,7 +5,7 @@
 //! little too high, never too low.
 
 use crate::id::ItemId;
-use crate::keys::{Space, meta};
+use crate::keys::{Space, chunks, meta};
 use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
 use crate::ops::scan::Row;
@@ -71,7 +71,12 @@ pub(crate) fn failure(reason: usize) -> usize {
 
 /// What it takes to clear what goes with an item until it has ended.
 pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
-    if meta.is_empty() { 0 } else { clear(key(space, id)) + unique(space, meta) }
+    // What cannot be read may have chunks, as many as there can be.
+    match meta::decode(meta) {
+        _ if meta.is_empty() => 0,
+        Some(meta) => ending(space, id, &meta),
+        None => chunks_of(space, id, u64::MAX),
+    }
 }
 
 /// What it takes to move an item from one of these places to another.
@@ -83,15 +88,14 @@ pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> u
 /// What it takes to clear an item, wherever it is, with what goes with it.
 pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
     let key = key(space, id);
-    2 * conflict(key) + 3 * clear(key) + unique(space, meta)
+    2 * conflict(key) + 2 * clear(key) + forget(space, id, meta)
 }
 
 /// What it takes to take a row, on a lease or for good.
 pub(crate) fn take(space: &Space, row: &Row, meta: &Meta) -> usize {
     let key = key(space, &row.id);
     let record = if row.meta.is_empty() { 0 } else { row.meta.len() + clear(key) };
-    let ending = if meta.payload_len.is_some() { clear(key) } else { 0 };
-    take_plain(space, row.id.as_bytes().len(), row.value.len()) + record + ending + unique_of(space, meta)
+    take_plain(space, row.id.as_bytes().len(), row.value.len()) + record + ending(space, &row.id, meta)
 }
 
 /// What it takes to take a row without a side record.
@@ -100,6 +104,18 @@ pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
     // Of a FIFO queue all rows are cleared as one range.
     let own = if space.kind == Kind::Fifo { 0 } else { conflict(key) + clear(key) };
     HELD + id + value + own
+}
+
+/// What it takes to clear the chunks and the unique key of an item.
+fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
+    meta.payload_len.map_or(0, |len| chunks_of(space, id, len)) + unique_of(space, meta)
+}
+
+/// What it takes to clear the chunks of a payload of this length.
+fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
+    // A stamp's are cleared as a range.
+    let clears = if id.stamp().is_some() { 1 } else { chunks::count(payload_len) };
+    clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
 }
 
 /// What it takes to clear the unique key in a side record, and to read or set it.

@@ -163,7 +163,11 @@ impl Sweeper {
         let (next, watch) = loop {
             let (mut seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
-            if let Some(until) = self.jumps.seen(seen.version, now, rules.lease) {
+            let left = match looks {
+                1 => self.jumps.begins(seen.version, now, rules.lease),
+                _ => self.jumps.left_until(seen.version),
+            };
+            if let Some(until) = left {
                 seen.leave_leases(until);
             }
             match plan(&seen, self.all_from, now, self.id, rules) {

@@ -45,3 +45,4 @@ mod tokens;
 mod unique;
 mod unknown;
 mod watches;
+mod wrong_kinds;
