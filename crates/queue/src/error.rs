@@ -229,6 +229,25 @@ pub enum LeaseError {
         "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
     )]
     Lost,
+    /// An index names no item of the lease. Nothing was written.
+    #[error("lease has {items} items and none of index {index}; use the indexes of `Lease::open`")]
+    NoItem {
+        /// The index.
+        index: usize,
+        /// How many items the lease has.
+        items: usize,
+    },
+    /// The settlements do not fit into the one transaction that they have to be in. Nothing was written; the lease is still held.
+    #[error(
+        "settlement of {items} items is more than one transaction holds; settle fewer at a time, or lower `k`"
+    )]
+    TooLarge {
+        /// How many settlements there were.
+        items: usize,
+    },
+    /// The database refused a read in the caller's transaction; nothing was written to that.
+    #[error("settlement in a transaction failed")]
+    Queue(#[from] QueueError),
     /// The database refused, or retries ran out. The lease may still be held.
     #[error("change of a lease failed")]
     Retry(#[from] RetryError),
@@ -238,6 +257,16 @@ impl LeaseError {
     /// Whether the lease is certainly gone.
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost)
+    }
+
+    /// Whether the change may have been made all the same. Repeating it with the same [`Lease`](crate::Lease) finds that out.
+    pub fn is_maybe_committed(&self) -> bool {
+        matches!(self, Self::Retry(error) if error.is_maybe_committed())
+    }
+
+    /// The change of so many items was given up.
+    pub(crate) fn refused(error: RetryError, items: usize) -> LeaseError {
+        if error.is_too_large() { Self::TooLarge { items } } else { Self::Retry(error) }
     }
 }
 

@@ -5,13 +5,13 @@ use std::{
     process::{Command, Stdio},
 };
 
+use super::payload::Name;
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
     plan::{Queue, Worker, config},
     process::Process,
     records::{Record, printed, recorded},
 };
-use super::payload::Name;
 use crate::support::{Database, helper, kvqueue};
 
 /// The database of a run, and what lies beside it. Kept when the test fails.

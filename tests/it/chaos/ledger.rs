@@ -81,8 +81,18 @@ impl Account {
 
 impl fmt::Display for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { attempted, acknowledged, handled, lost, unexpected, duplicates, recovered, done, dead, wrong: _ } =
-            self;
+        let Self {
+            attempted,
+            acknowledged,
+            handled,
+            lost,
+            unexpected,
+            duplicates,
+            recovered,
+            done,
+            dead,
+            wrong: _,
+        } = self;
         write!(
             f,
             "{attempted} attempted, {acknowledged} acknowledged, {handled} handled, {done} done, {dead} dead, \
@@ -205,7 +215,10 @@ impl Books {
         account.complain("were handled more than once", &twice);
         let most = self.killed * IN_HAND;
         if lost.len() as u64 > most {
-            account.complain(&format!("are lost, where {} killed daemons had at most {most}", self.killed), lost);
+            account.complain(
+                &format!("are lost, where {} killed daemons had at most {most}", self.killed),
+                lost,
+            );
         }
     }
 
@@ -250,7 +263,8 @@ const FAILURES: usize = kvqueue_queue::MAX_FAILURES;
 
 /// Whether two runs were the same attempt. An item that was given back has not spent its own.
 fn is_repeated(runs: &[Option<(u32, usize, Act)>]) -> bool {
-    let spent = runs.iter().flatten().filter(|(_, failures, act)| *act != Act::Release && *failures < FAILURES);
+    let spent =
+        runs.iter().flatten().filter(|(_, failures, act)| *act != Act::Release && *failures < FAILURES);
     let mut seen = BTreeSet::new();
     spent.into_iter().any(|(attempt, failures, _)| !seen.insert((*attempt, *failures)))
 }
@@ -318,7 +332,8 @@ mod tests {
         for mode in MODES {
             let lost = wrong(mode, |books, _| drop(books.records.remove(2)));
             assert!(lost.contains("lost"), "{mode:?}: {lost}");
-            let invented = wrong(mode, |books, queue| books.records.push(handled(name(queue, 4), 1, Act::Done)));
+            let invented =
+                wrong(mode, |books, queue| books.records.push(handled(name(queue, 4), 1, Act::Done)));
             assert!(invented.contains("never pushed"), "{mode:?}: {invented}");
             let left = wrong(mode, |books, _| books.rest.leased = 1);
             assert!(left.contains("1 leased"), "{mode:?}: {left}");

@@ -67,7 +67,10 @@ fn chaos_loses_nothing_and_invents_nothing() {
     let given = std::env::var("KVQUEUE_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let time = Duration::from_secs(given.unwrap_or(SECONDS));
     let mut random = Random::new();
-    println!("again: KVQUEUE_TEST_SEED=(as above) KVQUEUE_TEST_SECONDS={} cargo test --test it chaos", time.as_secs());
+    println!(
+        "again: KVQUEUE_TEST_SEED=(as above) KVQUEUE_TEST_SECONDS={} cargo test --test it chaos",
+        time.as_secs()
+    );
     let began = Instant::now();
     let arena = Arena::new(Queue::draw(&mut random));
     let mut storm = Storm::new(&arena, random.branch());

@@ -89,7 +89,9 @@ impl Queue {
 
 /// The configuration of such a daemon. Helpers keep their records in a directory.
 pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String {
-    let mut text = "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n".to_owned();
+    let mut text =
+        "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
+            .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
         let Queue { name, kind, end, take, lease, max_attempts, .. } = queue;
         let (delivery, lease) = (queue.delivery(), lease.as_millis());
@@ -126,7 +128,8 @@ fn every_mode_has_a_queue_in_commit_order_and_one_of_another_kind() {
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
     for worker in [Worker::Program, Worker::Helper] {
-        let parsed: kvqueue::Config = toml::from_str(&config(&queues, worker, Path::new("/records"))).unwrap();
+        let parsed: kvqueue::Config =
+            toml::from_str(&config(&queues, worker, Path::new("/records"))).unwrap();
         assert_eq!(parsed.queues.len(), if worker == Worker::Program { 4 } else { 6 });
     }
 }

@@ -162,7 +162,10 @@ impl Producer {
             }
             (Way::Operation, _) => Err(errand),
             (Way::Stream, End::Done) => {
-                assert_eq!(attempted, acknowledged, "not all acknowledged, and all is well: {errand:?} {said}");
+                assert_eq!(
+                    attempted, acknowledged,
+                    "not all acknowledged, and all is well: {errand:?} {said}"
+                );
                 Ok(Pushed { errand, attempted, acknowledged, refused: false })
             }
             (Way::Unique, End::Done) => {

@@ -248,7 +248,8 @@ impl<'a> Storm<'a> {
 
     /// One fault, for any of those at work.
     fn strike(&mut self) {
-        if self.restart_at.is_some_and(|restart_at| Instant::now() >= restart_at) && self.commands.is_empty() {
+        if self.restart_at.is_some_and(|restart_at| Instant::now() >= restart_at) && self.commands.is_empty()
+        {
             return self.restart_cluster();
         }
         let at = self.random.below(self.slots.len() as u64) as usize;

@@ -16,8 +16,8 @@ use crate::error::QueueError;
 use crate::keys::{Space, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
-use crate::ops::parts;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
+use crate::ops::{cost, parts};
 
 /// Reads up to `k` ready items at a place, and removes them and their side records.
 ///
@@ -34,7 +34,7 @@ pub(crate) async fn claim(
     Ok(rows)
 }
 
-/// Reads up to `k` ready items at a place, with their side records. Fewer come where their payloads are large.
+/// Reads up to `k` ready items at a place, with their side records. Fewer come where they are more than a take gathers.
 pub(crate) async fn find(
     space: &Space,
     tr: &Transaction,
@@ -100,14 +100,14 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
     Ok(())
 }
 
-/// How many of these rows, at most `k`, one take gets: those that fit together in bytes.
+/// How many of these rows, at most `k`, one take gets: those that together are no more than [`MAX_TAKE_BYTES`].
 ///
 /// A suspect, an item that a worker may have died of, is taken alone, so that it takes no neighbours with it.
 pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
     let mut bytes = 0;
     for (at, row) in rows.iter().take(k.get()).enumerate() {
         let meta = decode_meta(space, row)?;
-        bytes += size(row, &meta);
+        bytes = size(space, row, &meta).saturating_add(bytes);
         if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
             return Ok(at);
         }
@@ -118,8 +118,13 @@ pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<u
     Ok(rows.len().min(k.get()))
 }
 
-/// What an item adds to a take, in bytes: its payload, all of it, and its side record.
-fn size(row: &Row, meta: &Meta) -> usize {
+/// What an item adds to a take, in bytes: what it takes to take it, and what of its payload is stored elsewhere.
+fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
     let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-    row.meta.len() + row.value.len().max(payload)
+    cost::take(space, row, meta).saturating_add(payload.saturating_sub(row.value.len()))
+}
+
+/// What it takes to take these rows, as the database counts it.
+pub(crate) fn cost_of(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+    rows.iter().try_fold(0, |bytes, row| Ok(bytes + cost::take(space, row, &decode_meta(space, row)?)))
 }

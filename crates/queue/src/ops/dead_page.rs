@@ -11,7 +11,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::place;
+use crate::ops::{cost, place};
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -97,7 +97,7 @@ async fn retry(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> 
                 break;
             }
             place::check_kind(space, id)?;
-            bytes += place::cost(space, id, &value, record);
+            bytes += cost::moving(space, id, value.len(), record);
             let meta = decode(space, id, record)?;
             // One after the other: two letters may have had the same key, and then the first has it again.
             if unique_holder(space, tr, id, &meta).await?.is_some() {

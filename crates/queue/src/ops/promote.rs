@@ -9,7 +9,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, range};
 use crate::meta::Millis;
-use crate::ops::place;
+use crate::ops::{cost, place};
 
 /// The most items of one transaction.
 const PAGE: usize = 500;
@@ -34,7 +34,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
             if bytes >= PAGE_BYTES {
                 break;
             }
-            bytes += place::cost(space, &due.id, &value, &due.meta);
+            bytes += cost::moving(space, &due.id, value.len(), &due.meta);
             place::ready(space, tr, &due.id, &value, &due.meta);
             tr.clear(&space.body_key(&due.id));
             n += 1;

@@ -16,6 +16,7 @@ use crate::item::Item;
 use crate::keys::{Space, chunks, items, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
+use crate::ops::cost;
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) struct Window {
     pub(crate) place: Place,
     /// At most so many; `None`: all.
     pub(crate) limit: Option<NonZeroUsize>,
-    /// Reading ends once so many bytes of values are there.
+    /// Reading ends once there are rows that take so many bytes to take, as the database counts it.
     pub(crate) max_bytes: usize,
     pub(crate) isolation: Isolation,
 }
@@ -74,8 +75,9 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
     {
         found.reserve(page.len());
         for row in &page {
-            bytes += row.value().len();
-            found.push(self::row(space, row.key(), row.value())?);
+            let row = self::row(space, row.key(), row.value())?;
+            bytes += cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
+            found.push(row);
         }
     }
     Ok(found)

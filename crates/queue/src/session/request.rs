@@ -22,7 +22,7 @@ use crate::lease::Settlement;
 use crate::ops::claim::find;
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
-use crate::ops::settle::{now, settle};
+use crate::ops::settle::{now, part, settle};
 use crate::ops::{lease, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
@@ -77,6 +77,15 @@ pub(super) enum Step {
     Serves,
     /// It takes the own request back.
     Leaves,
+}
+
+/// How much of what a session has to give back a transaction gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handed {
+    /// All there was.
+    All,
+    /// There is more.
+    Part,
 }
 
 impl Session {
@@ -175,7 +184,9 @@ impl Session {
             return;
         }
         let Ok((_, tr)) = Retry::begin(db, &self.policy) else { return };
-        if self.hand_back(&tr).await.is_ok() && lease::fence(self.queue.space(), &tr, self.id).is_ok() {
+        // Not a part of it: a lease that the next take finds must not hold what is ready again.
+        let all = self.hand_back(&tr).await.is_ok_and(|handed| handed == Handed::All);
+        if all && lease::fence(self.queue.space(), &tr, self.id).is_ok() {
             let committed = tr.commit().await.is_ok();
             if committed {
                 self.asked.clear();
@@ -184,8 +195,9 @@ impl Session {
         }
     }
 
-    /// Releases what attempts of unknown outcome got, and takes the session's request back.
-    pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<(), QueueError> {
+    /// Releases what attempts of unknown outcome got, or as much of it as goes into a transaction; and with the last of it, takes the
+    /// session's request back.
+    pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<Handed, QueueError> {
         let space = self.queue.space().clone();
         let ids: Vec<LeaseId> =
             self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.0.iter().copied()).collect();
@@ -193,14 +205,18 @@ impl Session {
             if let Some(header) = lease::header(&space, tr, id).await? {
                 let held = lease::body(&space, tr, id, &header).await?;
                 let all: Vec<_> = header.settled.open().map(|index| (index, Settlement::Release)).collect();
-                settle(&space, tr, id, &held, &all).await?;
+                let part = part(&space, &held, &all);
+                settle(&space, tr, id, &held, &all[..part]).await?;
+                if part < all.len() {
+                    return Ok(Handed::Part);
+                }
             }
         }
         if !self.asked.0.is_empty() {
             let line = want::line(&space, tr, self.asked.0.make_contiguous(), 0).await?;
             line.own.iter().try_for_each(|own| want::remove(tr, &own.key))?;
         }
-        Ok(())
+        Ok(Handed::All)
     }
 
     async fn find_served(&self, tr: &Transaction) -> Result<Option<(LeaseId, Header)>, QueueError> {
