@@ -111,7 +111,16 @@ impl Approach {
         }
     }
 
-    /// The take under way was served by another, or has taken its request back and begins anew.
+    /// The take under way was served by another, with as many items as it asked for, or not.
+    pub(crate) fn served(&mut self, full: bool) {
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => spread.served(full),
+            Approach::Staged(staged) => staged.done(),
+        }
+    }
+
+    /// The take under way has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
         match self {
             Approach::Front => {}
