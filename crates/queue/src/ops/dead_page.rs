@@ -11,7 +11,9 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::{cost, place};
+use crate::ops::settle::now;
+use crate::ops::{cost, place, token};
+use crate::session::SessionId;
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -49,6 +51,33 @@ pub(crate) struct Page {
     pub(crate) first: Option<ItemId>,
     /// The last that was looked at; `None` behind the last of all.
     pub(crate) last: Option<ItemId>,
+    /// What the transaction leaves, so that it can be told whether it committed.
+    pub(crate) mark: Option<SessionId>,
+}
+
+/// Leaves what tells that the transaction has committed, in a token slot of its own.
+///
+/// Its name is made of what the transaction does and of the version that it reads at. Another that does the same with the same letters
+/// from the same version conflicts with it; so if the slot is there, this is done.
+pub(crate) async fn mark(
+    space: &Space,
+    tr: &Transaction,
+    fate: Fate,
+    page: &mut Page,
+) -> Result<(), QueueError> {
+    let (Some(first), Some(last)) = (&page.first, &page.last) else { return Ok(()) };
+    let mut name = [0; 16];
+    let moved = (page.moved as u64).to_le_bytes();
+    let does = [&[fate as u8], moved.as_slice(), first.as_bytes(), &[0xff], last.as_bytes()].concat();
+    // FNV-1a.
+    let hash = does.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    name[..8].copy_from_slice(&now(tr).await?.to_be_bytes());
+    name[8..].copy_from_slice(&hash.to_be_bytes());
+    token::mark(space, tr, SessionId(name), 1)?;
+    page.mark = Some(SessionId(name));
+    Ok(())
 }
 
 /// Whether there is a letter of this id.

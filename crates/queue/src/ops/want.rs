@@ -84,11 +84,7 @@ pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueEr
 }
 
 /// The first requests that ran out, of those that come first.
-pub(crate) async fn expired(
-    space: &Space,
-    tr: &Transaction,
-    now: u64,
-) -> Result<Vec<Vec<u8>>, QueueError> {
+pub(crate) async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
     let requests = first(space, tr, MAX_SERVED).await?;
     let ran_out = |want: Option<Want>| want.is_some_and(|want| want.deadline < now);
     Ok(requests.into_iter().filter_map(|(key, want)| ran_out(want).then_some(key)).collect())

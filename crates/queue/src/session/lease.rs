@@ -158,7 +158,12 @@ impl Session {
     }
 
     /// Writes the lease of rows that the transaction removes.
-    async fn put_lease(&mut self, tr: &Transaction, length: u64, rows: Vec<Row>) -> Result<Lease, QueueError> {
+    async fn put_lease(
+        &mut self,
+        tr: &Transaction,
+        length: u64,
+        rows: Vec<Row>,
+    ) -> Result<Lease, QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, &rows).await?;
         let held = lease::hold(rows);
