@@ -158,10 +158,6 @@ impl Retry {
     /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
-        self.begin_again(committed)
-    }
-
-    fn begin_again(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         let tr = committed.reset();
         self.limit(&tr)?;
         self.attempts.begun += 1;
@@ -182,7 +178,8 @@ impl Retry {
         }
         let watch = tr.watch(key);
         let tr = match tr.commit().await {
-            Ok(committed) => self.begin_again(committed)?,
+            // To wait is no attempt, however often.
+            Ok(committed) => self.go_on(committed)?,
             Err(error) => return self.after_commit(error).await,
         };
         let changed = async {

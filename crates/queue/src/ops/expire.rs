@@ -47,7 +47,7 @@ pub(crate) fn has_run_out(header: &Header, version: u64) -> bool {
 /// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
 ///
 /// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
-/// finds it gone.
+/// finds it gone. Items of a lease that was served and never taken up are ready as they were before: nobody has begun with them.
 pub(crate) async fn expire(
     space: &Space,
     tr: &Transaction,
@@ -65,12 +65,21 @@ pub(crate) async fn expire(
     let mut parts = parts(space, open).into_iter();
     let mut expired = Expired::default();
     for held in parts.next().unwrap_or_default() {
-        give_back(space, tr, &held, terms, &mut expired)?;
+        if header.served {
+            place::ready(space, tr, &held.id, &held.value, &held.meta);
+            expired.returned += 1;
+        } else {
+            give_back(space, tr, &held, terms, &mut expired)?;
+        }
     }
     place::count_ready(space, tr, expired.returned);
     place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {
-        lease::put(space, tr, LeaseId { number, ..terms.spare }, (0, 0), &part);
+        let id = LeaseId { number, ..terms.spare };
+        match header.served {
+            true => lease::put_served(space, tr, id, (0, 0), &part),
+            false => drop(lease::put(space, tr, id, (0, 0), &part)),
+        }
     }
     header.settled.fill();
     lease::update(space, tr, id, &header);

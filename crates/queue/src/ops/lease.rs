@@ -24,11 +24,27 @@ pub(crate) fn put(
     items: &[Held],
 ) -> Header {
     let (header, pieces) = Header::new(deadline, length, items);
-    for (piece, bytes) in (0..).zip(&pieces) {
+    write(space, tr, id, &header, &pieces);
+    header
+}
+
+/// Writes a new lease on items that nobody has begun with: its holder does not yet know of it, or never will.
+pub(crate) fn put_served(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    (deadline, length): (u64, u64),
+    items: &[Held],
+) {
+    let (header, pieces) = Header::new(deadline, length, items);
+    write(space, tr, id, &Header { served: true, ..header }, &pieces);
+}
+
+fn write(space: &Space, tr: &Transaction, id: LeaseId, header: &Header, pieces: &[Bytes]) {
+    for (piece, bytes) in (0..).zip(pieces) {
         tr.set(&leases::piece_key(&space.held, id, piece), bytes);
     }
     tr.set(&leases::key(&space.leases, id), &header.encode());
-    header
 }
 
 /// Makes sure that of two attempts of a session that overlap only one commits. Nothing is stored for it.

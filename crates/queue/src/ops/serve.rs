@@ -53,7 +53,7 @@ pub(crate) fn serve(
         }
         let length = if waiting.want.length == 0 { PICK_UP } else { waiting.want.length };
         let deadline = now.saturating_add(length);
-        lease::put(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
+        lease::put_served(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
     }
     Ok(own)
 }

@@ -56,6 +56,7 @@ pub(crate) async fn settle(
         }
     }
     counts.add(space, tr);
+    header.served = false;
     header.deadline = now(tr).await?.saturating_add(header.length);
     lease::update(space, tr, id, &header);
     Ok(Some(header))

@@ -19,7 +19,7 @@ use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
 use crate::lease::Settlement;
-use crate::ops::claim::find;
+use crate::ops::claim::{find, is_full};
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
 use crate::ops::settle::{now, part, settle};
@@ -59,9 +59,9 @@ pub(super) enum Turn {
     Free,
     /// It was served: this is its lease.
     Served(LeaseId, Header),
-    /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
+    /// This transaction serves it. The rows are removed, and whether there were as many as it can get is said too; a lease is still to be written, under an id of its own: another session may
     /// serve the request with other rows, if this transaction does not commit.
-    Own(Vec<Row>),
+    Own(Vec<Row>, bool),
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),
     /// This transaction is to be committed, and then another one goes on.
@@ -123,8 +123,9 @@ impl Session {
             return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
+        let full = is_full(&space, &rows, demand(&line));
         Ok(match serve(&space, tr, &line, rows, now)? {
-            Some(rows) => Turn::Own(rows),
+            Some(rows) => Turn::Own(rows, full),
             None => Turn::Steps(Step::Serves),
         })
     }

@@ -21,6 +21,8 @@ pub(super) enum Chore {
     Promote,
     /// Forget old operations.
     Forget,
+    /// Clear requests of takes that died in the line.
+    Dismiss,
 }
 
 /// What follows from a look.
@@ -69,6 +71,9 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     }
     if seldom.operation.is_some_and(|oldest| seen.version.saturating_sub(oldest) > rules.operations_kept) {
         chores.push(Chore::Forget);
+    }
+    if seldom.requests {
+        chores.push(Chore::Dismiss);
     }
     chores
 }
