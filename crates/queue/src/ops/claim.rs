@@ -13,11 +13,11 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::{Space, counters};
+use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
-use crate::ops::{cost, parts};
+use crate::ops::{conflict, cost, parts};
 
 /// Reads up to `k` ready items at a place, and removes them and their side records. Also says whether there were as many as a take can
 /// get; see [`is_full`].
@@ -69,16 +69,11 @@ pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), 
         tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
     } else {
         for key in rows.iter().map(|row| space.ready_key(&row.id)) {
-            tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
+            conflict::as_reader(tr, &key)?;
         }
     }
     remove(space, tr, rows, &end);
     Ok(())
-}
-
-/// The end of the range that holds this key alone.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0x00]].concat()
 }
 
 /// Clears rows, in a FIFO queue all up to `end`, and their side records, and counts them as taken.

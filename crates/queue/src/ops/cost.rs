@@ -59,9 +59,10 @@ pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> us
     set(key(space, id), meta) + set(key(space, id), value)
 }
 
-/// What it takes to make an item a dead letter whose side record was this one, with two more texts.
-pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
-    aside(space, id, value, meta.len() + 2 * failure(MAX_REASON)) + unique(space, meta)
+/// What it takes to make an item a dead letter whose side record was this one, for a reason of this length.
+pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
+    // It is told twice: of the last attempt, and of the letter.
+    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
 }
 
 /// How much longer a side record is with another failure.

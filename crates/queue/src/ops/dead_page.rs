@@ -4,7 +4,6 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 
 use crate::error::QueueError;
@@ -12,7 +11,7 @@ use crate::id::ItemId;
 use crate::keys::Space;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
 use crate::ops::settle::now;
-use crate::ops::{cost, place, token};
+use crate::ops::{conflict, cost, place, token};
 use crate::session::SessionId;
 
 /// The most letters of one transaction.
@@ -109,8 +108,12 @@ pub(crate) async fn page(
 }
 
 fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
-    let mut page = Page::default();
+    let (mut page, mut bytes) = (Page::default(), 0);
     for (id, record) in letters {
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+        bytes += cost::removing(space, id, record);
         page.moves(space, tr, id)?;
         bury(space, tr, id, record);
     }
@@ -150,7 +153,7 @@ impl Page {
     fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
         let key = space.dead_key(id);
         // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
+        conflict::as_reader(tr, &key)?;
         self.moved += 1;
         self.first.get_or_insert_with(|| id.clone());
         self.last = Some(id.clone());

@@ -13,6 +13,8 @@ use crate::ops::{cost, lease, place};
 
 /// What is said of an attempt whose lease ran out.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
+/// How much a dead letter says before that, at most, in bytes.
+const PREFACE: usize = 40;
 
 /// What became of the items of a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -89,7 +91,7 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     let (mut parts, mut bytes) = (Vec::new(), PART);
     for held in items {
         // As if it was the last attempt of each, which takes most.
-        let cost = cost::dead(space, &held.id, held.value.len(), &held.meta);
+        let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, RAN_OUT.len() + PREFACE);
         if bytes + cost > PART {
             parts.push(Vec::new());
             bytes = 0;

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use foundationdb::options::ConflictRangeType;
 
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, Held, LeaseId};
 use crate::keys::{Space, tokens};
+use crate::ops::conflict;
 use crate::ops::scan::Row;
 use crate::session::SessionId;
 
@@ -50,10 +50,8 @@ fn write(space: &Space, tr: &Transaction, id: LeaseId, header: &Header, pieces: 
 /// Makes sure that of two attempts of a session that overlap only one commits. Nothing is stored for it.
 pub(crate) fn fence(space: &Space, tr: &Transaction, session: SessionId) -> Result<(), QueueError> {
     let key = tokens::key(&space.tokens, session);
-    let after = [key.as_slice(), &[0x00]].concat();
-    tr.add_conflict_range(&key, &after, ConflictRangeType::Read)?;
-    tr.add_conflict_range(&key, &after, ConflictRangeType::Write)?;
-    Ok(())
+    conflict::as_reader(tr, &key)?;
+    conflict::as_writer(tr, &key)
 }
 
 /// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with whoever changes it.

@@ -13,7 +13,7 @@ use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, chunks, items, meta, recipes};
+use crate::keys::{Space, after, chunks, items, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::cost;
@@ -116,7 +116,7 @@ async fn metas_between(
     tr: &Transaction,
     (low, high): (&ItemId, &ItemId),
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
-    let end = [space.meta_key(high).as_slice(), &[0x00]].concat();
+    let end = after(&space.meta_key(high));
     let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((space.meta_key(low), end)) };
     let mut pages = tr.get_ranges(range, true);
     let mut found = Vec::new();

@@ -84,7 +84,7 @@ pub(crate) fn cost(space: &Space, held: &Held, settlement: &Settlement) -> usize
         Settlement::Retry { due: Some(_), failure } => {
             cost::aside(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
-        Settlement::Dead(_) => cost::dead(space, id, value.len(), meta),
+        Settlement::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
     }
 }
 

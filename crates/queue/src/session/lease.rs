@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::ops::scan::Row;
 use crate::ops::settle::{now, row};
 use crate::ops::{lease, scan};
-use crate::retry::{Attempts, NOT_COMMITTED, Retry, maybe_committed};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -93,10 +93,10 @@ impl Session {
         if leased.is_err() {
             self.give_up(db).await;
         }
-        leased
+        leased.map_err(|error| TakeError::refused(error, take.k.get()))
     }
 
-    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
+    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
             let prepared = self.prepare_lease(&tr, take).await;

@@ -13,7 +13,7 @@ use crate::ops::claim::forget;
 use crate::ops::scan::Row;
 use crate::ops::settle::row;
 use crate::ops::{lease, scan, token};
-use crate::retry::{Attempts, NOT_COMMITTED, Retry};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError};
 use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
@@ -60,10 +60,10 @@ impl Session {
         if taken.is_err() {
             self.give_up(db).await;
         }
-        taken
+        taken.map_err(|error| TakeError::refused(error, take.k.get()))
     }
 
-    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
+    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
             let prepared = self.prepare_take(&tr, take).await;

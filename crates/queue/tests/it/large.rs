@@ -5,7 +5,7 @@ use kvqueue_queue::{
     Take,
 };
 
-use crate::common::{TestDb, k, on_database};
+use crate::common::{TestDb, k, on_database, record, rules, sweeper};
 
 /// More items with keys as long as those of [`far`] than a transaction can make ready.
 const ITEMS: usize = 900;
@@ -102,5 +102,46 @@ fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
             })
             .await;
         }
+    });
+}
+
+#[test]
+fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
+    on_database(async |t| {
+        let q = far(t);
+        let mut lease = leased(t, &q, 300).await;
+        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+        let purged = q.purge_all_dead(&t.db, &RetryPolicy::default()).await.unwrap();
+        assert_eq!((purged.moved, t.run(async |tr| q.counts(tr).await).await.dead), (300, 0));
+    });
+}
+
+#[test]
+fn as_many_orphans_are_cleared_at_once_as_one_transaction_holds() {
+    on_database(async |t| {
+        let q = far(t);
+        fill(t, &q, 200, |n| NewItem {
+            unique: Some(format!("{n:01000}").into_bytes()),
+            ..NewItem::new("x")
+        })
+        .await;
+        // A foreign program takes them all.
+        t.run(async |tr| {
+            tr.clear_range(&record(&q, "val", b""), &record(&q, "val", b"\xff"));
+            Ok(())
+        })
+        .await;
+        let (mut sweeper, mut orphans) = (sweeper(&q), 0);
+        // Each sweep does some of it at least.
+        for _ in 0..200 {
+            orphans += t.sweep(&mut sweeper, 0, &rules()).await.moved.orphans;
+            if orphans == 200 {
+                break;
+            }
+        }
+        assert_eq!(orphans, 200);
+        // So their unique keys are free.
+        let again = NewItem { unique: Some(format!("{:01000}", 7).into_bytes()), ..NewItem::new("x") };
+        assert_eq!(t.push_items(&q, &[again]).await.items, 1);
     });
 }
