@@ -64,7 +64,8 @@ impl Holder {
         let change = match self.lease.settle_in(&tr, settlements).await {
             Ok(Some(change)) => change,
             Ok(None) => return Err(LeaseError::Lost.into()),
-            Err(error) => return self.after_read(tr, error).await,
+            Err(LeaseError::Queue(error)) => return self.after_read(tr, error).await,
+            Err(error) => return Err(error.into()),
         };
         match tr.commit().await {
             Ok(_committed) => {

@@ -149,11 +149,14 @@ impl Holder {
     }
 
     async fn settle(&mut self) -> Result<(), Gone> {
-        let began = Instant::now();
-        let policy = self.policy(began);
-        self.lease.settle(&self.source.db, &policy, &self.waiting).await?;
-        self.plan.changed(began, self.waiting.len(), self.waiting.len());
-        self.waiting.clear();
+        // As many transactions as it takes, each of which extends the lease.
+        while !self.waiting.is_empty() {
+            let began = Instant::now();
+            let policy = self.policy(began);
+            let settled = self.lease.settle_some(&self.source.db, &policy, &self.waiting).await?;
+            self.plan.changed(began, settled, settled);
+            self.waiting.drain(..settled);
+        }
         Ok(())
     }
 
@@ -207,10 +210,11 @@ impl Gone {
     /// The database's error code, if it was an error of the database.
     fn code(&self) -> Option<i32> {
         match self {
-            Self::RanOut | Self::Lease(LeaseError::Lost) => None,
             Self::Lease(LeaseError::Retry(error)) => error.code(),
-            Self::Lease(_) => None,
-            Self::Transaction(error) => error.database().map(foundationdb::FdbError::code),
+            Self::Transaction(error) | Self::Lease(LeaseError::Queue(error)) => {
+                error.database().map(foundationdb::FdbError::code)
+            }
+            Self::RanOut | Self::Lease(_) => None,
         }
     }
 }

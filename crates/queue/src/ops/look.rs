@@ -13,6 +13,7 @@ use crate::meta::Millis;
 use crate::ops::expire::has_run_out;
 use crate::ops::find::first_key;
 use crate::ops::settle::now;
+use crate::ops::want;
 
 /// The most expired leases that one look names.
 const MAX_EXPIRED: usize = 100;
@@ -38,6 +39,8 @@ pub(crate) struct Seldom {
     pub(crate) deadline: Option<u64>,
     /// The version of the oldest operation.
     pub(crate) operation: Option<u64>,
+    /// Whether there are requests to be served that ran out.
+    pub(crate) requests: bool,
 }
 
 impl Seen {
@@ -61,6 +64,7 @@ pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Resu
         }
         let seldom = Seldom {
             operation: oldest_operation(space, tr).await?,
+            requests: !want::expired(space, tr, version).await?.is_empty(),
             ..look_at_leases(space, tr, version).await?
         };
         Ok(Some(seldom))

@@ -4,6 +4,8 @@
 //! transaction.
 
 pub(crate) mod claim;
+pub(crate) mod conflict;
+pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod dead_page;

@@ -7,9 +7,9 @@ use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, counters, later, range};
+use crate::keys::{Space, after, counters, later, range};
 use crate::meta::Millis;
-use crate::ops::place;
+use crate::ops::{cost, place};
 
 /// The most items of one transaction.
 const PAGE: usize = 500;
@@ -34,7 +34,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
             if bytes >= PAGE_BYTES {
                 break;
             }
-            bytes += place::cost(space, &due.id, &value, &due.meta);
+            bytes += cost::moving(space, &due.id, value.len(), &due.meta);
             place::ready(space, tr, &due.id, &value, &due.meta);
             tr.clear(&space.body_key(&due.id));
             n += 1;
@@ -46,7 +46,7 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
     let (Some(first), Some(last)) = (page.first(), n.checked_sub(1).and_then(|last| page.get(last))) else {
         return Ok(0);
     };
-    let end = [last.key.as_slice(), &[0x00]].concat();
+    let end = after(&last.key);
     // Before the clear: a transaction does not conflict on what it has itself overwritten.
     tr.add_conflict_range(&first.key, &end, ConflictRangeType::Read)?;
     tr.clear_range(&first.key, &end);

@@ -75,6 +75,8 @@ pub struct Moved {
     pub dead: usize,
     /// Operations forgotten.
     pub operations: usize,
+    /// Requests of takes that asked to be served and died.
+    pub requests: usize,
     /// Items that a foreign program took, whose side records and unique keys are cleared now.
     pub orphans: usize,
 }
@@ -93,6 +95,7 @@ impl AddAssign for Moved {
         self.returned += other.returned;
         self.dead += other.dead;
         self.operations += other.operations;
+        self.requests += other.requests;
         self.orphans += other.orphans;
     }
 }
@@ -145,7 +148,7 @@ impl Sweeper {
     /// Does what there is to do at `now`, and says when to look again.
     ///
     /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
-    /// in each transaction; forgets old operations; and looks through some of the side records for those whose items foreign programs
+    /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side records for those whose items foreign programs
     /// took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///

@@ -21,6 +21,8 @@ pub(super) enum Chore {
     Promote,
     /// Forget old operations.
     Forget,
+    /// Clear requests of takes that died in the line.
+    Dismiss,
 }
 
 /// What follows from a look.
@@ -69,6 +71,9 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     }
     if seldom.operation.is_some_and(|oldest| seen.version.saturating_sub(oldest) > rules.operations_kept) {
         chores.push(Chore::Forget);
+    }
+    if seldom.requests {
+        chores.push(Chore::Dismiss);
     }
     chores
 }
@@ -124,9 +129,13 @@ mod tests {
 
     #[test]
     fn what_is_due_is_done_leases_first() {
-        let seldom = Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499) };
+        let seldom =
+            Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499), requests: true };
         let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
-        assert_eq!(of(&seen), Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget]));
+        assert_eq!(
+            of(&seen),
+            Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget, Chore::Dismiss])
+        );
         // Its own claim does not stop it, another's does, one that ran out does not.
         let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
         assert!(matches!(of(&claimed(ME, 10_000_020)), Plan::Work(_)));

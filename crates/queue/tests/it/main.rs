@@ -20,6 +20,7 @@ mod expired;
 mod forgotten;
 mod interop;
 mod kinds;
+mod large;
 mod leases;
 mod long_payloads;
 mod model;
