@@ -129,9 +129,13 @@ mod tests {
 
     #[test]
     fn what_is_due_is_done_leases_first() {
-        let seldom = Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499), requests: true };
+        let seldom =
+            Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499), requests: true };
         let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
-        assert_eq!(of(&seen), Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget, Chore::Dismiss]));
+        assert_eq!(
+            of(&seen),
+            Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget, Chore::Dismiss])
+        );
         // Its own claim does not stop it, another's does, one that ran out does not.
         let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
         assert!(matches!(of(&claimed(ME, 10_000_020)), Plan::Work(_)));
