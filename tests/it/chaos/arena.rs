@@ -74,7 +74,18 @@ impl Arena {
                 command
             }
         };
+        if !until_empty {
+            Self::weather(&mut command, number);
+        }
         Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
+    }
+
+    /// An engine that is hosted by every third process has some of its commits fail, or end unknown, whoever sends them.
+    pub(super) fn weather(command: &mut Command, number: u64) {
+        if number.is_multiple_of(3) {
+            let faults = format!("seed={number},unknown=0.02,conflict=0.02,too-old=0.01");
+            command.env("FDB_EMBEDDED_FAULTS", faults);
+        }
     }
 
     /// A file beside the database for what processes say.
