@@ -71,6 +71,16 @@ pub enum QueueError {
         /// The kind that the queue was opened with.
         kind: Kind,
     },
+    /// What is stored of an item cannot be put together. No retry helps; a [`Session`](crate::Session)'s take makes it a dead letter.
+    #[error(
+        "item {id} cannot be read, what is at key {key} is damaged or missing; use the version that pushed it, or purge it as a dead letter"
+    )]
+    UnreadableItem {
+        /// The item.
+        id: ItemId,
+        /// The key, or the beginning of keys, printable.
+        key: String,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
@@ -89,8 +99,14 @@ impl QueueError {
             Self::ForeignKey { .. }
             | Self::ValueTooLarge { .. }
             | Self::WrongKind { .. }
+            | Self::UnreadableItem { .. }
             | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// An item that cannot be read.
+    pub(crate) fn unreadable_item(id: &ItemId, key: &[u8]) -> QueueError {
+        QueueError::UnreadableItem { id: id.clone(), key: key.escape_ascii().to_string() }
     }
 
     /// A record that cannot be read.

@@ -164,6 +164,15 @@ impl Retry {
         Ok(tr)
     }
 
+    /// The transaction that begins anew with an operation once something else is out of its way. It is no new attempt.
+    pub(crate) fn anew(&mut self, db: &Database) -> Result<Transaction, RetryError> {
+        let tr = db.create_trx().map_err(|error| self.give_up(error.into()))?;
+        self.limit(&tr)?;
+        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
+        self.attempts.begun += 1;
+        Ok(tr)
+    }
+
     /// The transaction of the next attempt of an operation that has to wait for others: once `key` has changed from what `tr` saw,
     /// or after a while, by the database's back-off. `tr` may have read, and not written.
     pub(crate) async fn wait(

@@ -31,5 +31,6 @@ pub(crate) mod settle;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod token;
+pub(crate) mod unreadable;
 pub(crate) mod want;
 pub(crate) mod watch;

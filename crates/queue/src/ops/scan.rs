@@ -178,7 +178,7 @@ async fn item(space: &Space, tr: &Transaction, row: &Row) -> Result<Item, QueueE
 
 /// The side record of a row; an empty one if it has none.
 pub(crate) fn decode_meta(space: &Space, row: &Row) -> Result<Meta, QueueError> {
-    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable(&space.meta_key(&row.id)))
+    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable_item(&row.id, &space.meta_key(&row.id)))
 }
 
 async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> Result<Bytes, QueueError> {
@@ -191,7 +191,7 @@ async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> 
         own.for_each(|chunk| payload.extend_from_slice(chunk.value()));
     }
     if payload.len() as u64 != len {
-        return Err(QueueError::unreadable(&[&space.chunks, row.id.as_bytes()].concat()));
+        return Err(QueueError::unreadable_item(&row.id, &[&space.chunks, row.id.as_bytes()].concat()));
     }
     Ok(payload.into())
 }

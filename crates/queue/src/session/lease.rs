@@ -98,12 +98,13 @@ impl Session {
 
     async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        let mut aside = Vec::new();
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
             let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
             tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
+                Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
                 Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,

@@ -65,10 +65,11 @@ impl Session {
 
     async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        let mut aside = Vec::new();
         loop {
             let prepared = self.prepare_take(&tr, take).await;
             tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
+                Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
                 Ok(Step::Recovered) => return Ok(self.hand_recovered(take.k, retry.attempts)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,

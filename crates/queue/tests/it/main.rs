@@ -44,5 +44,6 @@ mod sweepers;
 mod tokens;
 mod unique;
 mod unknown;
+mod unreadable;
 mod watches;
 mod wrong_kinds;
