@@ -1,0 +1,140 @@
+//! A gate before the committer: commits wait until a test says what becomes of them, and when.
+//!
+//! A test that runs all its clients on one thread, lets one commit through at a time and makes versions advance by its own word
+//! has the same run again from the same decisions, however many clients there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+
+use parking_lot::Mutex;
+
+use super::Fault;
+use crate::engine::mutation::Mutation;
+use crate::engine::{Answer, CommitRequest, Engine};
+use crate::error::Code;
+
+/// The commits that have come to a gate, if it is closed.
+#[derive(Default)]
+pub(in crate::engine) struct Queued {
+    waiting: Mutex<Option<Vec<CommitRequest>>>,
+    /// Spares the lock as long as it is open.
+    is_closed: AtomicBool,
+}
+
+impl Queued {
+    /// Keeps a commit at the gate; gives it back if that is open.
+    pub fn stop(&self, request: CommitRequest) -> Option<CommitRequest> {
+        if !self.is_closed.load(Ordering::Acquire) {
+            return Some(request);
+        }
+        match &mut *self.waiting.lock() {
+            Some(waiting) => waiting.push(request),
+            None => return Some(request),
+        }
+        None
+    }
+
+    fn close(&self) {
+        self.waiting.lock().get_or_insert_default();
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Opens it; what has come meanwhile.
+    fn open(&self) -> Vec<CommitRequest> {
+        self.is_closed.store(false, Ordering::Release);
+        self.waiting.lock().take().unwrap_or_default()
+    }
+
+    fn take(&self) -> Vec<CommitRequest> {
+        self.waiting.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    }
+}
+
+/// A closed gate before the commits of an open embedded database. Dropping it opens it.
+///
+/// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
+/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well.
+pub struct Gate {
+    engine: Arc<Engine>,
+}
+
+impl Gate {
+    pub(crate) fn of(engine: Arc<Engine>) -> Gate {
+        engine.gate().close();
+        Gate { engine }
+    }
+
+    /// The commits that have come since the last call, in order.
+    #[must_use]
+    pub fn arrived(&self) -> Vec<HeldCommit> {
+        let held = |request| HeldCommit { request, engine: Arc::clone(&self.engine) };
+        self.engine.gate().take().into_iter().map(held).collect()
+    }
+
+    /// Lets versions jump ahead, as the recovery of a cluster does. Transactions that have begun are too old
+    /// (1007) after more than 5,000,000.
+    pub fn advance(&self, versions: u64) {
+        self.engine.advance(i64::try_from(versions).unwrap_or(i64::MAX));
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        for request in self.engine.gate().open() {
+            self.engine.admit(request);
+        }
+    }
+}
+
+impl std::fmt::Debug for Gate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gate")
+    }
+}
+
+/// A commit that waits at a [`Gate`]. Dropping it loses it on its way: its client is told that the outcome is unknown (1021).
+pub struct HeldCommit {
+    request: CommitRequest,
+    engine: Arc<Engine>,
+}
+
+impl HeldCommit {
+    /// The version that its transaction reads at.
+    #[must_use]
+    pub fn read_version(&self) -> i64 {
+        self.request.read_version
+    }
+
+    /// Adds a record to what it writes, with the commit's versionstamp in place of the ten bytes at `offset` of the key: the record is
+    /// there exactly if the transaction commits.
+    ///
+    /// # Panics
+    /// If the key has no ten bytes at `offset`.
+    pub fn add_stamped_key(&mut self, key: Vec<u8>, offset: usize, value: Vec<u8>) {
+        assert!(offset + crate::engine::mutation::STAMP_LEN <= key.len(), "a stamp has ten bytes");
+        self.request.mutations.push(Mutation::StampedKey { key, offset, value });
+    }
+
+    /// Lets it through to meet this fault, and waits for its end: the version of its commit, or the error. Both are what its client
+    /// is told.
+    pub fn pass(mut self, fault: Fault) -> Result<i64, Code> {
+        let (sender, receiver) = mpsc::channel();
+        let client = self.request.answer;
+        self.request.answer = Answer::new(move |result| {
+            let told = result.as_ref().map(|committed| committed.version).map_err(|failure| failure.code);
+            client.give(result);
+            // Nobody is left to hear it if the test has ended.
+            let _ = sender.send(told);
+        });
+        self.request.fault = Some(fault);
+        self.engine.admit(self.request);
+        receiver.recv().unwrap_or(Err(Code::COMMIT_UNKNOWN_RESULT))
+    }
+}
+
+impl std::fmt::Debug for HeldCommit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HeldCommit(read at {})", self.read_version())
+    }
+}
