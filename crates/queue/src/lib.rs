@@ -77,7 +77,7 @@ pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
 pub use keys::leases::LeaseId;
 pub use kind::{End, Kind, Packing};
-pub use lease::{Lease, Settlement};
+pub use lease::{Change, Fate, Lease, Settlement};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;

@@ -1,0 +1,94 @@
+//! The database on which runs take place, one after the other.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use fdb_embedded::Network;
+use foundationdb::Database;
+use foundationdb::options::DatabaseOption;
+use futures::executor::block_on;
+use kvqueue_queue::Kind;
+use tempfile::TempDir;
+
+use crate::coverage::Coverage;
+use crate::oracle::{Oracle, Place};
+use crate::rng::Rng;
+use crate::simulation::Simulation;
+use crate::world::World;
+
+/// How much of a run that failed is printed.
+const LAST_LINES: usize = 60;
+/// Where clocks begin.
+const EPOCH: u64 = 1_800_000_000_000;
+
+/// A database.
+pub(crate) struct Ground {
+    db: Rc<Database>,
+    url: String,
+    _dir: TempDir,
+}
+
+/// What came of a run that kept all promises.
+pub(crate) struct Run {
+    pub(crate) history: Vec<String>,
+    pub(crate) coverage: Coverage,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Ground {
+        static NETWORK: OnceLock<Network> = OnceLock::new();
+        NETWORK.get_or_init(|| Network::start().unwrap());
+        let dir = tempfile::tempdir().unwrap();
+        let url = format!("embedded:{}", dir.path().join("db").display());
+        let db = Database::from_path(&url).unwrap();
+        // Nobody gets faster by waiting here.
+        db.set_option(DatabaseOption::TransactionMaxRetryDelay(0)).unwrap();
+        Ground { db: Rc::new(db), url, _dir: dir }
+    }
+
+    /// Runs a seed. If that fails, prints what happened and how to repeat it, and panics on.
+    pub(crate) fn run(&self, seed: u64) -> Run {
+        let mut rng = Rng::new(seed);
+        let kind = Kind::Fifo;
+        let place = Place::new(seed);
+        let world = Rc::new(World {
+            db: Rc::clone(&self.db),
+            queue: place.queue(kind),
+            place,
+            oracle: RefCell::new(Oracle::new(kind)),
+            coverage: RefCell::default(),
+            clock: Cell::new(EPOCH),
+            is_calm: Cell::new(false),
+            sessions: Cell::new(0),
+        });
+        rng.next();
+        let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
+        let ended = catch_unwind(AssertUnwindSafe(simulation));
+        let oracle = world.oracle.borrow();
+        let history = oracle.history.lines();
+        if let Err(panic) = ended {
+            let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
+            eprintln!(
+                "seed {seed} failed:\n  {last}\nrepeat it with\n  \
+                 KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation"
+            );
+            resume_unwind(panic);
+        }
+        self.clear(&world.place);
+        Run { history: history.to_vec(), coverage: world.coverage.borrow().clone() }
+    }
+
+    fn clear(&self, place: &Place) {
+        let (begin, end) = place.range();
+        loop {
+            let tr = self.db.create_trx().unwrap();
+            tr.clear_range(&begin, &end);
+            match block_on(tr.commit()) {
+                Ok(_) => return,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    }
+}

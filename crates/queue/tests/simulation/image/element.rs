@@ -1,0 +1,86 @@
+//! The tuple encoding, read by hand: the simulation shares no code with the layer that it judges.
+
+use kvqueue_queue::{ItemId, SessionId, Stamp};
+
+/// Splits the first element off: its bytes, type code included, and the rest.
+pub(super) fn split(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let len = match *key.first()? {
+        0x01 | 0x02 => 1 + string_len(&key[1..])?,
+        code @ 0x0c..=0x1c => 1 + usize::from(code.abs_diff(0x14)),
+        0x30 => 17,
+        0x33 => 13,
+        _ => return None,
+    };
+    key.split_at_checked(len)
+}
+
+/// The length of an escaped string and the zero byte that ends it.
+fn string_len(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        match (bytes.get(at)?, bytes.get(at + 1)) {
+            (0x00, Some(0xff)) => at += 2,
+            (0x00, _) => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
+}
+
+/// Splits a byte string off.
+pub(super) fn split_bytes(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let (element, rest) = split(key).filter(|(element, _)| element[0] == 0x01)?;
+    Some((unescaped(element), rest))
+}
+
+/// The text or byte string that is packed alone.
+pub(super) fn unpacked(value: &[u8]) -> Option<Vec<u8>> {
+    let (element, rest) = split(value).filter(|(element, _)| matches!(element[0], 0x01 | 0x02))?;
+    rest.is_empty().then(|| unescaped(element))
+}
+
+fn unescaped(element: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut escaped = element[1..element.len() - 1].iter();
+    while let Some(byte) = escaped.next() {
+        bytes.push(*byte);
+        if *byte == 0x00 {
+            escaped.next();
+        }
+    }
+    bytes
+}
+
+/// Splits a number from 0 off.
+pub(super) fn split_number(key: &[u8]) -> Option<(u64, &[u8])> {
+    let (element, rest) = split(key).filter(|(element, _)| matches!(element[0], 0x14..=0x1c))?;
+    Some((element[1..].iter().fold(0, |number, byte| number << 8 | u64::from(*byte)), rest))
+}
+
+/// Splits a UUID off.
+pub(super) fn split_session(key: &[u8]) -> Option<(SessionId, &[u8])> {
+    let (element, rest) = split(key).filter(|(element, _)| element[0] == 0x30)?;
+    Some((SessionId(element[1..].try_into().ok()?), rest))
+}
+
+/// Splits off what comes before the last element.
+pub(super) fn split_last(key: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (mut at, mut rest) = (0, key);
+    loop {
+        let (element, after) = split(rest)?;
+        if after.is_empty() {
+            return Some(key.split_at(at));
+        }
+        (at, rest) = (at + element.len(), after);
+    }
+}
+
+/// The id that stands in keys as these bytes.
+pub(super) fn id(bytes: &[u8]) -> Option<ItemId> {
+    match bytes.split_first()? {
+        (0x33, stamp) => Some(Stamp::from(<[u8; Stamp::LEN]>::try_from(stamp).ok()?).into()),
+        _ => {
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("x{digits}").parse().ok()
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The people of a run. Each does what a program would do with the layer, and says to the judge what it was told.
+
+mod consumer;
+mod once;
+mod producer;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use crate::rng::Rng;
+use crate::world::Desk;
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Producer,
+    /// Takes on leases.
+    Consumer,
+    /// Takes on leases, and settles together with what its handler writes.
+    ConsumerOnce,
+    /// Takes for good.
+    Taker,
+}
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Role::Producer => "producer",
+            Role::Consumer => "consumer",
+            Role::ConsumerOnce => "once",
+            Role::Taker => "taker",
+        }
+    }
+
+    /// Its work, from its coming to its going.
+    pub(crate) fn work(self, desk: Rc<Desk>) -> Pin<Box<dyn Future<Output = ()>>> {
+        match self {
+            Role::Producer => Box::pin(producer::work(desk)),
+            Role::Consumer => Box::pin(consumer::work(desk, false)),
+            Role::ConsumerOnce => Box::pin(consumer::work(desk, true)),
+            Role::Taker => Box::pin(consumer::take_for_good(desk)),
+        }
+    }
+}
+
+/// Who works in a run.
+pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
+    let mut staff = vec![Role::Producer; 1 + rng.below(2)];
+    let consumers = [Role::Consumer, Role::Consumer, Role::ConsumerOnce, Role::Taker];
+    staff.extend((0..1 + rng.below(4)).map(|_| consumers[rng.below(4)]));
+    staff
+}
+
+/// Who finishes what there is.
+pub(crate) fn finishers() -> Vec<Role> {
+    vec![Role::Consumer, Role::ConsumerOnce]
+}
