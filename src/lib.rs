@@ -12,12 +12,15 @@
 //! | `actors` | supervisor and consumers as actors |
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
-//! | `sweep` | clearing what dead sessions left |
+//! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
+//! | [`testing`] | calling a handler in a unit test |
 //! | [`telemetry`], `systemd` | what the outside is told |
 //! | [`cli`] | the commands |
 //! | [`exit`] | exit codes |
 //!
 //! # A daemon with a handler of one's own
+//!
+//! `examples/greeter` is a crate that does this and more.
 //!
 //! ```no_run
 //! use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
@@ -61,6 +64,7 @@ pub mod lifecycle;
 mod sweep;
 mod systemd;
 pub mod telemetry;
+pub mod testing;
 
 pub use async_trait::async_trait;
 pub use config::{Config, ConfigError};
@@ -68,5 +72,6 @@ pub use config::{Config, ConfigError};
 pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;
+pub use foundationdb;
 pub use handlers::{BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
-pub use kvqueue_queue::{Item, ItemId, Stamp};
+pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Stamp};

@@ -16,7 +16,7 @@ use tokio::{io::AsyncReadExt, time::timeout};
 
 use crate::{
     actors::{Crew, End, Shared},
-    consumer::dispatch::LAST_MOMENT,
+    handlers::LAST_MOMENT,
     systemd,
 };
 

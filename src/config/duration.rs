@@ -1,4 +1,6 @@
 //! Durations as people write them: `"30s"`, `"500ms"`, `"1h 30m"`.
+//!
+//! For settings of handlers, too: `#[serde(with = "kvqueue::config::duration")]`.
 
 use std::{fmt, time::Duration};
 
@@ -22,11 +24,13 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     Duration::try_from(signed).map_err(|_| format!("{text:?} is negative; a duration starts at \"0s\""))
 }
 
-pub(crate) fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
+/// Writes it as [`deserialize`] reads it.
+pub fn serialize<S: Serializer>(value: &Duration, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(&format(*value))
 }
 
-pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
+/// Reads a duration; the error shows the accepted form.
+pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Duration, D::Error> {
     input.deserialize_str(Text)
 }
 
@@ -45,11 +49,12 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// The same for a duration that may be absent.
-pub(crate) mod optional {
+/// The same for a duration that may be absent; the field needs `#[serde(default)]`, too.
+pub mod optional {
     use super::{Deserializer, Duration, Serializer};
 
-    pub(crate) fn serialize<S: Serializer>(value: &Option<Duration>, out: S) -> Result<S::Ok, S::Error> {
+    /// Writes what is there.
+    pub fn serialize<S: Serializer>(value: &Option<Duration>, out: S) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => super::serialize(value, out),
             None => out.serialize_none(),
@@ -57,7 +62,7 @@ pub(crate) mod optional {
     }
 
     /// A key that is absent takes its default, so a value that is there is a duration.
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Duration>, D::Error> {
         super::deserialize(input).map(Some)
     }
 }

@@ -6,7 +6,15 @@ const PREFIX: &str = "KVQUEUE_";
 
 /// Variables that begin alike and are not settings: the file's name, and what the `exec` handler tells its
 /// commands (which may well call `kvqueue push`).
-const RESERVED: [&str; 3] = ["KVQUEUE_CONFIG", "KVQUEUE_QUEUE", "KVQUEUE_ITEM"];
+const RESERVED: [&str; 7] = [
+    "KVQUEUE_CONFIG",
+    "KVQUEUE_QUEUE",
+    "KVQUEUE_ITEM",
+    "KVQUEUE_ATTEMPT",
+    "KVQUEUE_ATTRIBUTES",
+    "KVQUEUE_CONTENT_TYPE",
+    "KVQUEUE_ENQUEUED_AT",
+];
 
 /// Set by test runs; no setting starts so.
 const RESERVED_PREFIX: &str = "KVQUEUE_TEST_";
@@ -45,8 +53,13 @@ impl Environment {
     }
 }
 
+/// Whether a variable is no setting although it begins like one.
+pub(crate) fn is_reserved(name: &str) -> bool {
+    RESERVED.contains(&name) || name.starts_with(RESERVED_PREFIX)
+}
+
 fn key_of(name: &str) -> Option<String> {
-    if RESERVED.contains(&name) || name.starts_with(RESERVED_PREFIX) {
+    if is_reserved(name) {
         return None;
     }
     let rest = name.strip_prefix(PREFIX).filter(|rest| !rest.is_empty())?;

@@ -114,10 +114,14 @@ mod tests {
     #[test]
     fn messages_name_key_value_and_fix() {
         insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `consumers`, `handler-timeout`, `slow-look`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = 100", &[]), @r#"queues.q.max-payload: invalid type: integer `100`, expected a size such as "8MiB" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry.max-attempts = 5000000000", &[]), @"queues.q.retry.max-attempts: 5000000000 is too large (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected `human` or `json` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("database", &[]), @r"

@@ -6,22 +6,33 @@
 //! | file | holds |
 //! |---|---|
 //! | `model` | the keys and their defaults |
+//! | `queue` | those of one queue |
+//! | `layout`, `delivery` | what some of them may say |
 //! | `load` | file and environment merged into a [`Config`] |
 //! | `environment` | how a variable's name maps to a key |
 //! | `validate` | what a type cannot say: ranges and contradictions |
-//! | `duration`, `number` | `"30s"`, `10` |
+//! | `duration`, `number`, `size` | `"30s"`, `10`, `"8MiB"` |
 //! | `error` | [`ConfigError`]: key, value, fix |
 //!
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
-mod duration;
+mod delivery;
+pub mod duration;
 mod environment;
 mod error;
+mod layout;
 mod load;
 mod model;
 mod number;
+mod queue;
+pub mod size;
 mod validate;
 
+pub use delivery::{Delivery, Retry, TakeStrategy};
+#[cfg(test)]
+pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
+pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
-pub use model::{Config, ConsumerGroup, Log, LogFormat, QueueConfig};
+pub use model::{Config, Log, LogFormat};
+pub use queue::{ConsumerGroup, QueueConfig};

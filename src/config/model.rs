@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{duration, number};
+use super::{QueueConfig, duration};
 
 /// Everything the daemon can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,67 +59,6 @@ pub enum LogFormat {
     Human,
     /// One JSON object.
     Json,
-}
-
-/// One queue and how it is worked off.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct QueueConfig {
-    /// The name of a registered handler.
-    pub handler: String,
-    /// Consumers, in groups with the same K.
-    #[serde(default = "ConsumerGroup::defaults")]
-    pub consumers: Vec<ConsumerGroup>,
-    /// How long an item may take; none: as long as it likes.
-    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
-    pub handler_timeout: Option<Duration>,
-    /// How often an idle consumer looks although no push woke it.
-    #[serde(default = "QueueConfig::default_slow_look", with = "duration")]
-    pub slow_look: Duration,
-    /// Settings of the handler, in the handler's own form.
-    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
-    pub handler_config: toml::Table,
-}
-
-impl QueueConfig {
-    /// A queue worked off by one consumer, everything else by default.
-    pub fn new(handler: impl Into<String>) -> Self {
-        Self {
-            handler: handler.into(),
-            consumers: ConsumerGroup::defaults(),
-            handler_timeout: None,
-            slow_look: Self::default_slow_look(),
-            handler_config: toml::Table::new(),
-        }
-    }
-
-    fn default_slow_look() -> Duration {
-        Duration::from_secs(30)
-    }
-}
-
-/// Consumers that take the same number of items at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
-pub struct ConsumerGroup {
-    /// Items taken in one transaction.
-    #[serde(deserialize_with = "number::deserialize")]
-    pub k: usize,
-    /// Consumers of this kind.
-    #[serde(deserialize_with = "number::deserialize")]
-    pub count: usize,
-}
-
-impl ConsumerGroup {
-    fn defaults() -> Vec<Self> {
-        vec![Self::default()]
-    }
-}
-
-impl Default for ConsumerGroup {
-    fn default() -> Self {
-        Self { k: 10, count: 1 }
-    }
 }
 
 #[cfg(test)]

@@ -8,9 +8,11 @@
 //! | `batch` | items in hand, which never vanish without a word |
 //! | `source` | a queue as its consumers share it |
 //! | `backoff` | pauses between failed takes |
+//! | `ambient` | the clock on the wall, and chance |
 //!
 //! `actors::consumer` carries the effects out.
 
+pub(crate) mod ambient;
 pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod dispatch;

@@ -6,7 +6,7 @@ use foundationdb::Database;
 use kvqueue_queue::Queue;
 use tokio::sync::Mutex;
 
-use crate::handlers::Handler;
+use crate::handlers::Handling;
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -14,7 +14,7 @@ pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) queue: Queue,
     pub(crate) db: Arc<Database>,
-    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) handling: Handling,
     /// How long one item may take.
     pub(crate) timeout: Option<Duration>,
     /// How long an idle consumer relies on its watch alone.

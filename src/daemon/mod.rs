@@ -14,7 +14,7 @@ use crate::{
     config::{Config, ConfigError},
     consumer::state::Event,
     database::{Store, patiently},
-    handlers::{Handler, Registry, Settings},
+    handlers::{BatchHandler, Handler, Registry, Settings},
     lifecycle::{self, RunError, Signals},
     sweep, systemd,
 };
@@ -49,6 +49,21 @@ impl Daemon {
         E: std::fmt::Display,
     {
         self.registry.add(name, build);
+        self
+    }
+
+    /// As [`handler`](Self::handler), for one that handles the items of a take together.
+    #[must_use]
+    pub fn batch_handler<H, E>(
+        mut self,
+        name: impl Into<String>,
+        build: impl Fn(&Settings) -> Result<H, E> + Send + Sync + 'static,
+    ) -> Self
+    where
+        H: BatchHandler,
+        E: std::fmt::Display,
+    {
+        self.registry.add_batch(name, build);
         self
     }
 
@@ -111,10 +126,10 @@ impl Daemon {
             "ready"
         );
         systemd::ready();
-        let queues = parts.iter().map(|part| part.queue.clone()).collect();
+        let sweepings = parts.iter().map(Part::sweeping).collect();
         tokio::select! {
             ended = lifecycle::serve(&mut crew, shared, signals, self.config.grace) => Ok(ended?),
-            never = sweep::forever(db.clone(), queues) => match never {},
+            never = sweep::forever(db.clone(), sweepings) => match never {},
         }
     }
 

@@ -9,14 +9,15 @@ use tokio::sync::Mutex;
 use crate::{
     config::{Config, ConfigError, QueueConfig},
     consumer::source::Source,
-    handlers::{Handler, Registry},
+    handlers::{Handling, Registry},
+    sweep::Sweeping,
 };
 
 /// One configured queue.
 pub(super) struct Part {
     name: Arc<str>,
-    pub(super) queue: Queue,
-    handler: Arc<dyn Handler>,
+    queue: Queue,
+    handling: Handling,
     config: QueueConfig,
 }
 
@@ -37,8 +38,8 @@ impl Part {
                 "change the name or the prefix",
             )
         })?;
-        let handler = registry.build(name, config)?;
-        Ok(Self { name: name.into(), queue, handler, config: config.clone() })
+        let handling = registry.build(name, config)?;
+        Ok(Self { name: name.into(), queue, handling, config: config.clone() })
     }
 
     /// What the queue's consumers share.
@@ -47,11 +48,16 @@ impl Part {
             name: self.name.clone(),
             queue: self.queue.clone(),
             db: db.clone(),
-            handler: self.handler.clone(),
+            handling: self.handling.clone(),
             timeout: self.config.handler_timeout,
             slow_look: self.config.slow_look,
             turn: Mutex::new(()),
         })
+    }
+
+    /// How it is swept.
+    pub(super) fn sweeping(&self) -> Sweeping {
+        Sweeping::new(self.queue.clone(), &self.config)
     }
 
     /// The K of each of its consumers.

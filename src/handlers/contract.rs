@@ -13,10 +13,12 @@ use tokio_util::sync::CancellationToken;
 /// Something that handles items one by one.
 ///
 /// Called on a multi-threaded runtime; work that blocks a thread for long belongs in `tokio::task::spawn_blocking`. When
-/// [`Context::cancelled`] fires, the result is no longer wanted, or can no longer count; soon after, the future is dropped.
+/// [`Context::cancelled`] fires, the result is no longer wanted, or can no longer count; a second later the future is dropped.
 ///
 /// A handler may be called more than once for an item: after a crash, a lost lease, or a failure; and with exactly-once delivery
 /// whenever its transaction has to be run again. What it does outside the transaction should bear that.
+///
+/// [`testing`](crate::testing) calls a handler in a unit test.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
     /// Handles one item.
@@ -29,6 +31,21 @@ pub trait BatchHandler: Send + Sync + 'static {
     /// Handles 1 to K items, in the order of the queue, and says of each what becomes of it, in the same order. Items for which
     /// it says nothing are retried.
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome>;
+}
+
+/// A handler that is shared, by several queues or with a test.
+#[async_trait]
+impl<H: Handler + ?Sized> Handler for Arc<H> {
+    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        (**self).handle(item, context).await
+    }
+}
+
+#[async_trait]
+impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
+    async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
+        (**self).handle(items, context).await
+    }
 }
 
 /// What becomes of an item.
@@ -79,7 +96,8 @@ impl Context {
     /// With exactly-once delivery: the transaction that also finishes the item, so that what the handler writes into it happens
     /// exactly if, and when, the item is done. `None` with any other delivery.
     ///
-    /// It is the daemon's to commit. It has FoundationDB's limits: 5 seconds from its first read, 10 MB.
+    /// It is the daemon's to commit. A batch's transaction settles all of its items; it is committed if at least one of them is done.
+    /// It has FoundationDB's limits: 5 seconds from its first read, 10 MB. So do what takes long before the first read.
     pub fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_deref()
     }
@@ -103,6 +121,11 @@ impl StopRequest {
         // Later reasons only repeat that it is over.
         let _ = self.reason.set(reason);
         self.requested.cancel();
+    }
+
+    /// The reason, if it was requested.
+    pub(crate) fn reason(&self) -> Option<&str> {
+        self.reason.get().map(String::as_str)
     }
 
     /// Waits for a request and returns its reason.

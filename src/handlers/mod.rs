@@ -1,19 +1,34 @@
 //! Handlers: what is done with an item.
 //!
-//! A handler is a value behind [`Handler`], made once per queue from its `handler-config` table. The daemon calls
-//! it for one item at a time per consumer, on a pool of threads of its own, and never trusts it: every item has its
-//! own task, an optional time limit, and a boundary that panics do not cross.
+//! A handler is a value behind [`Handler`], or [`BatchHandler`], made once per queue from its `handler-config` table. The daemon
+//! calls it on a pool of threads of its own, and never trusts it: every call has its own task, an optional time limit, and a
+//! boundary that panics do not cross.
 //!
 //! | file | role |
 //! |---|---|
-//! | `contract` | [`Handler`], [`Context`], [`Outcome`] |
+//! | `contract` | [`Handler`], [`BatchHandler`], [`Context`], [`Outcome`] |
+//! | `call` | one call: time limit, cancellation, panic boundary |
 //! | `registry` | names to constructors |
 //! | `settings` | a handler's own table, typed |
 //! | `log`, `stdout`, `exec` | the handlers in the tree |
 //!
-//! A handler of one's own: implement [`Handler`], write a constructor from [`Settings`], and register it with
-//! `Daemon::handler`. One for this tree: a file here, and a line in [`Registry::builtin`].
+//! # A handler in this tree
+//!
+//! `log.rs` is the shortest, and shows all there is to it:
+//!
+//! 1. a file here, with a type and a constructor `from_config` that reads [`Settings`], or refuses them;
+//! 2. `impl Handler`, or `impl BatchHandler`, for it;
+//! 3. its unit tests, with the kit of [`testing`](crate::testing);
+//! 4. `mod` and `pub use` below, and a line in [`Registry::builtin`], which is the list;
+//! 5. its settings in `config/kvqueue.toml` and `docs/CONFIG.md`.
+//!
+//! # A handler in a crate of one's own
+//!
+//! The same without 4 and 5, registered under its name in a `main` of ten lines: see
+//! [`Daemon::handler`](crate::Daemon::handler), and `examples/greeter`, which also shows the kit, retries, dead letters, and
+//! writes that happen exactly once.
 
+mod call;
 mod contract;
 mod exec;
 mod log;
@@ -21,10 +36,12 @@ mod registry;
 mod settings;
 mod stdout;
 
+pub(crate) use call::{LAST_MOMENT, call};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
 pub use log::Log;
+pub(crate) use registry::Handling;
 pub use registry::Registry;
 pub use settings::{Settings, SettingsError};
 pub use stdout::Stdout;

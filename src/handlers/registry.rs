@@ -2,10 +2,19 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use super::{Exec, Handler, Log, Settings, Stdout};
+use super::{BatchHandler, Exec, Handler, Log, Settings, Stdout};
 use crate::config::{ConfigError, QueueConfig};
 
-type Build = Box<dyn Fn(&Settings) -> Result<Arc<dyn Handler>, String> + Send + Sync>;
+/// What is done with a queue's items: one by one, or all of a take together.
+#[derive(Clone)]
+pub(crate) enum Handling {
+    /// One call per item.
+    Each(Arc<dyn Handler>),
+    /// One call per take.
+    Batch(Arc<dyn BatchHandler>),
+}
+
+type Build = Box<dyn Fn(&Settings) -> Result<Handling, String> + Send + Sync>;
 
 /// The handlers a configuration may name.
 pub struct Registry {
@@ -31,15 +40,34 @@ impl Registry {
         H: Handler,
         E: fmt::Display,
     {
-        let build: Build = Box::new(move |settings| match build(settings) {
-            Ok(handler) => Ok(Arc::new(handler) as Arc<dyn Handler>),
-            Err(error) => Err(error.to_string()),
-        });
-        self.builders.insert(name.into(), build);
+        self.insert(name.into(), build, |handler| Handling::Each(Arc::new(handler)));
+    }
+
+    /// As [`Registry::add`], for a handler of whole takes.
+    pub fn add_batch<H, E>(
+        &mut self,
+        name: impl Into<String>,
+        build: impl Fn(&Settings) -> Result<H, E> + Send + Sync + 'static,
+    ) where
+        H: BatchHandler,
+        E: fmt::Display,
+    {
+        self.insert(name.into(), build, |handler| Handling::Batch(Arc::new(handler)));
+    }
+
+    fn insert<H: 'static, E: fmt::Display>(
+        &mut self,
+        name: String,
+        build: impl Fn(&Settings) -> Result<H, E> + Send + Sync + 'static,
+        handling: fn(H) -> Handling,
+    ) {
+        let build: Build =
+            Box::new(move |settings| build(settings).map(handling).map_err(|error| error.to_string()));
+        self.builders.insert(name, build);
     }
 
     /// Makes the handler of the queue called `name`.
-    pub(crate) fn build(&self, name: &str, queue: &QueueConfig) -> Result<Arc<dyn Handler>, ConfigError> {
+    pub(crate) fn build(&self, name: &str, queue: &QueueConfig) -> Result<Handling, ConfigError> {
         let Some(build) = self.builders.get(&queue.handler) else {
             let key = format!("queues.{name}.handler");
             let names: Vec<_> = self.builders.keys().map(String::as_str).collect();
@@ -59,6 +87,15 @@ impl Registry {
     }
 }
 
+impl fmt::Debug for Handling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Each(_) => "Each",
+            Self::Batch(_) => "Batch",
+        })
+    }
+}
+
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.builders.keys()).finish()
@@ -74,7 +111,10 @@ impl Default for Registry {
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::Item;
+
     use super::*;
+    use crate::handlers::{Context, Outcome, SettingsError};
 
     fn problem(handler: &str, settings: &str) -> String {
         let mut queue = QueueConfig::new(handler);
@@ -92,6 +132,24 @@ mod tests {
         insta::assert_snapshot!(problem("exec", ""), @r#"queues.emails.handler-config: handler "exec": missing field `command`; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = []"), @r#"queues.emails.handler-config: handler "exec": command = []: it names no program; write command = ["program", "argument"] in handler-config"#);
         insta::assert_snapshot!(problem("exec", "command = 'ls'"), @r#"queues.emails.handler-config: handler "exec": command: invalid type: string "ls", expected a sequence; write command = ["program", "argument"] in handler-config"#);
-        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected `command` or `stderr-limit`; write command = ["program", "argument"] in handler-config"#);
+        insta::assert_snapshot!(problem("exec", "command = ['ls']\nshell = true"), @r#"queues.emails.handler-config: handler "exec": shell: unknown field `shell`, expected one of `command`, `stderr-limit`, `dead-exit-codes`, `release-exit-codes`"#);
+    }
+
+    #[test]
+    fn a_handler_is_called_per_item_or_per_take_as_it_was_added() {
+        struct Whole;
+
+        #[async_trait::async_trait]
+        impl BatchHandler for Whole {
+            async fn handle(&self, items: &[Item], _: &Context) -> Vec<Outcome> {
+                vec![Outcome::Done; items.len()]
+            }
+        }
+
+        let mut registry = Registry::builtin();
+        registry.add_batch("whole", |_| Ok::<_, SettingsError>(Whole));
+        let built = |name| registry.build("q", &QueueConfig::new(name)).unwrap();
+        assert!(matches!(built("log"), Handling::Each(_)));
+        assert!(matches!(built("whole"), Handling::Batch(_)));
     }
 }

@@ -1,5 +1,7 @@
 //! A handler's own table, `queues.NAME.handler-config`, read into the handler's own type.
 
+use std::str::FromStr;
+
 use serde::de::DeserializeOwned;
 
 /// The `handler-config` table of one queue.
@@ -40,5 +42,16 @@ impl Settings {
             None => Ok(()),
             Some(key) => Err(SettingsError(format!("{key}: this handler has no settings; remove it"))),
         }
+    }
+}
+
+/// From TOML, as it stands in the table: for tests.
+impl FromStr for Settings {
+    type Err = SettingsError;
+
+    fn from_str(text: &str) -> Result<Self, SettingsError> {
+        text.parse()
+            .map(Self::new)
+            .map_err(|error: toml::de::Error| SettingsError(error.message().to_owned()))
     }
 }

@@ -19,7 +19,7 @@ fn problem(text: &str) -> String {
 #[test]
 fn unknown_keys() {
     insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `consumers`, `handler-timeout`, `slow-look`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see docs/CONFIG.md");
 }
 
@@ -34,7 +34,7 @@ fn handlers() {
 fn values() {
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { k = 0 } ]"), @"kvqueue: queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { count = 0 } ]"), @"kvqueue: queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (grace = "30s"), so a stop would lose it; raise grace or lower the timeout"#);
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\ndelivery = 'at-most-once'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (grace = "30s"), so with at-most-once delivery a stop would lose it; raise grace or lower the timeout"#);
     insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"kvqueue: log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
     insta::assert_snapshot!(problem("grace = 'long'"), @r#"kvqueue: grace: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
 }
@@ -82,10 +82,24 @@ fn layers_and_what_show_prints() {
 
         [queues.q]
         handler = "log"
+        kind = "fifo"
+        values = "raw"
+        end = "min"
+        delivery = "at-least-once"
+        lease = "30s"
+        take = "spread"
         slow-look = "30s"
+        max-payload = "8MiB"
+        operations-kept = "24h"
 
         [[queues.q.consumers]]
         k = 10
         count = 1
+
+        [queues.q.retry]
+        max-attempts = 20
+        base = "1s"
+        max = "1h"
+        jitter = true
         "#);
 }

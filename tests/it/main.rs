@@ -10,7 +10,6 @@ mod config_errors;
 mod crash;
 mod demo;
 mod doctor;
-mod example;
 mod exec;
 mod faults;
 mod idle;

@@ -1,10 +1,7 @@
 //! Grouping payloads into transactions.
 
 use crate::MAX_PUSHES;
-
-/// What storing an item costs in a transaction beyond its payload: its key in the write and in the conflict range,
-/// and the record around both. An upper bound for names and prefixes of ordinary length, in bytes.
-const ITEM_OVERHEAD: usize = 256;
+use crate::new_item::weight;
 
 /// How much one transaction may hold.
 ///
@@ -13,7 +10,8 @@ const ITEM_OVERHEAD: usize = 256;
 pub struct BatchLimits {
     /// The most payloads, 1 to [`MAX_PUSHES`]; other values count as the nearest of these.
     pub max_items: usize,
-    /// The most bytes, with 256 per payload added to its own. A single payload is never refused for it.
+    /// The most bytes, with 256 added for each value that a payload is stored in. A single payload is never refused for it; a
+    /// long one is alone in its transaction.
     pub max_bytes: usize,
 }
 
@@ -31,23 +29,29 @@ where
     I: IntoIterator,
     I::Item: AsRef<[u8]>,
 {
-    Batches { payloads: payloads.into_iter(), limits, held: None }
+    batches_by(payloads, limits, |payload| weight(payload.as_ref().len()))
+}
+
+/// As [`batches`], of anything whose bytes in a transaction `weigh` tells: of items, [`NewItem::weight`](crate::NewItem::weight).
+pub fn batches_by<I: IntoIterator>(
+    items: I,
+    limits: BatchLimits,
+    weigh: fn(&I::Item) -> usize,
+) -> Batches<I::IntoIter> {
+    Batches { items: items.into_iter(), limits, weigh, held: None }
 }
 
 /// Iterator over groups of payloads; see [`batches`].
 #[derive(Debug)]
 pub struct Batches<I: Iterator> {
-    payloads: I,
+    items: I,
     limits: BatchLimits,
-    /// The payload that did not fit into the last group.
+    weigh: fn(&I::Item) -> usize,
+    /// What did not fit into the last group.
     held: Option<I::Item>,
 }
 
-impl<I> Iterator for Batches<I>
-where
-    I: Iterator,
-    I::Item: AsRef<[u8]>,
-{
+impl<I: Iterator> Iterator for Batches<I> {
     type Item = Vec<I::Item>;
 
     fn next(&mut self) -> Option<Vec<I::Item>> {
@@ -55,13 +59,13 @@ where
         let mut batch = Vec::new();
         let mut bytes = 0;
         while batch.len() < max_items {
-            let Some(payload) = self.held.take().or_else(|| self.payloads.next()) else { break };
-            bytes += payload.as_ref().len() + ITEM_OVERHEAD;
+            let Some(item) = self.held.take().or_else(|| self.items.next()) else { break };
+            bytes += (self.weigh)(&item);
             if bytes > self.limits.max_bytes && !batch.is_empty() {
-                self.held = Some(payload);
+                self.held = Some(item);
                 break;
             }
-            batch.push(payload);
+            batch.push(item);
         }
         (!batch.is_empty()).then_some(batch)
     }
@@ -72,6 +76,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::MAX_PAYLOAD;
 
     #[test]
     fn nothing_makes_no_batch() {
@@ -90,6 +95,14 @@ mod tests {
         assert_eq!(asked, 3);
     }
 
+    #[test]
+    fn a_long_payload_is_alone() {
+        let (short, long) = (vec![0; 100], vec![0; MAX_PAYLOAD]);
+        let payloads = [&short, &long, &short, &short, &long, &long];
+        let sizes: Vec<usize> = batches(payloads, BatchLimits::default()).map(|batch| batch.len()).collect();
+        assert_eq!(sizes, [1, 1, 2, 1, 1]);
+    }
+
     proptest! {
         #[test]
         fn batches_keep_order_and_limits(
@@ -101,14 +114,14 @@ mod tests {
             let limits = BatchLimits { max_items, max_bytes };
             let split: Vec<_> = batches(&payloads, limits).collect();
             for batch in &split {
-                let bytes: usize = batch.iter().map(|payload| payload.len() + ITEM_OVERHEAD).sum();
+                let bytes: usize = batch.iter().map(|payload| weight(payload.len())).sum();
                 prop_assert!(!batch.is_empty() && batch.len() <= max_items.max(1));
                 prop_assert!(bytes <= max_bytes || batch.len() == 1);
             }
             // As full as possible: the first of the next batch would not have fitted.
             for pair in split.windows(2) {
-                let bytes: usize = pair[0].iter().map(|payload| payload.len() + ITEM_OVERHEAD).sum();
-                let next = pair[1][0].len() + ITEM_OVERHEAD;
+                let bytes: usize = pair[0].iter().map(|payload| weight(payload.len())).sum();
+                let next = weight(pair[1][0].len());
                 prop_assert!(pair[0].len() == max_items.max(1) || bytes + next > max_bytes);
             }
             let joined: Vec<&Vec<u8>> = split.into_iter().flatten().collect();

@@ -2,6 +2,7 @@
 
 use foundationdb::FdbError;
 
+use crate::id::ItemId;
 use crate::retry::RetryError;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -49,8 +50,20 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// A value is longer than FoundationDB stores. No retry helps.
+    #[error(
+        "value has {len} bytes as it is stored, at most {limit} are possible; store it elsewhere and push where it is"
+    )]
+    ValueTooLarge {
+        /// The value's length in bytes.
+        len: usize,
+        /// The longest possible value in bytes.
+        limit: usize,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
-    #[error("value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one")]
+    #[error(
+        "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
+    )]
     Unreadable {
         /// The key, printable.
         key: String,
@@ -62,7 +75,7 @@ impl QueueError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Database(error) => Some(*error),
-            Self::ForeignKey { .. } | Self::Unreadable { .. } => None,
+            Self::ForeignKey { .. } | Self::ValueTooLarge { .. } | Self::Unreadable { .. } => None,
         }
     }
 
@@ -76,14 +89,65 @@ impl QueueError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
-    /// A payload is longer than FoundationDB stores in one value. Nothing was written.
+    /// A payload is longer than is accepted. Nothing was written.
     #[error("payload has {len} bytes, at most {limit} are possible; store it elsewhere and push where it is")]
-    ValueTooLarge {
+    PayloadTooLarge {
         /// The payload's length in bytes.
         len: usize,
         /// The longest possible payload in bytes.
         limit: usize,
     },
+    /// The limit given for payloads is itself too high.
+    #[error(
+        "limit of {limit} bytes for a payload is more than fits into a transaction; lower it to {most} or less"
+    )]
+    LimitTooHigh {
+        /// The limit in bytes.
+        limit: usize,
+        /// What it can be at most.
+        most: usize,
+    },
+    /// An item's attributes are too long. Nothing was written.
+    #[error(
+        "attributes have {len} bytes with 8 added for each, at most {limit} are possible; put what is long into the payload"
+    )]
+    AttributesTooLarge {
+        /// The length of names and values, and 8 for each attribute.
+        len: usize,
+        /// The most there may be.
+        limit: usize,
+    },
+    /// An item's content type or trace parent is too long. Nothing was written.
+    #[error("{what} has {len} bytes, at most {limit} are possible; shorten it")]
+    TextTooLong {
+        /// Which of them.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The longest possible in bytes.
+        limit: usize,
+    },
+    /// A unique key or operation id is empty or too long. Nothing was written.
+    #[error("{what} has {len} bytes, 1 to {limit} are possible; give it another")]
+    KeyLength {
+        /// Which of them.
+        what: &'static str,
+        /// Its length in bytes.
+        len: usize,
+        /// The longest possible in bytes.
+        limit: usize,
+    },
+    /// An item has a priority, and its queue is no priority queue. Nothing was written.
+    #[error("priority {priority} is for priority queues, this queue has none; leave it at 0")]
+    NoPriorities {
+        /// The item's priority.
+        priority: i64,
+    },
+    /// Items of a recipe's queue have random bytes in their keys, and the pusher has none. Nothing was written.
+    #[error(
+        "pusher to a recipe's queue has no random bytes; give it some with `seeded`, and use `push_items`"
+    )]
+    NotSeeded,
     /// More pushes in one transaction than there are user versions. The one refused was not written.
     #[error("more than {limit} pushes in one transaction, use several (see `batches`)")]
     TooManyItems {
@@ -100,16 +164,46 @@ pub enum PushError {
         /// Their length in bytes, together.
         bytes: usize,
     },
+    /// The database refused a read in the caller's transaction; nothing was written to that.
+    #[error("push into a transaction failed")]
+    Queue(#[from] QueueError),
     /// The database refused, or retries ran out.
     #[error("push to the queue failed")]
     Retry(#[from] RetryError),
 }
 
 impl PushError {
+    /// The database's error, if one in the caller's own transaction was the cause: what `on_error` wants.
+    pub fn database(&self) -> Option<FdbError> {
+        match self {
+            Self::Queue(error) => error.database(),
+            _ => None,
+        }
+    }
+
     /// Whether the payloads may be in the queue all the same.
     pub fn is_maybe_committed(&self) -> bool {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
     }
+}
+
+/// A dead letter cannot be retried.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeadLetterError {
+    /// Another item waits, is put aside, or is being handled under its unique key.
+    #[error(
+        "dead letter {id} has a unique key that item {by} has now; retry it when that one is finished, or purge one of them"
+    )]
+    UniqueTaken {
+        /// The dead letter.
+        id: ItemId,
+        /// The other item.
+        by: ItemId,
+    },
+    /// The database refused, or a record cannot be read.
+    #[error("retry of a dead letter failed")]
+    Queue(#[from] QueueError),
 }
 
 /// A holder could not settle or extend its lease.
@@ -117,7 +211,9 @@ impl PushError {
 #[non_exhaustive]
 pub enum LeaseError {
     /// The lease ran out and was taken away. What it held is ready again, or somebody else's; nothing was written.
-    #[error("lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time")]
+    #[error(
+        "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
+    )]
     Lost,
     /// The database refused, or retries ran out. The lease may still be held.
     #[error("change of a lease failed")]

@@ -9,8 +9,8 @@ use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::leases::{Header, Held, LeaseId, Settled};
 use crate::meta::{Failure, Millis};
-use crate::ops::settle::{now, settle};
 use crate::ops;
+use crate::ops::settle::{now, settle};
 use crate::retry::{Retry, RetryPolicy};
 
 /// What becomes of an item of a lease.
@@ -47,7 +47,13 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) fn new(space: Arc<Space>, id: LeaseId, header: &Header, items: Vec<Item>, held: Vec<Held>) -> Lease {
+    pub(crate) fn new(
+        space: Arc<Space>,
+        id: LeaseId,
+        header: &Header,
+        items: Vec<Item>,
+        held: Vec<Held>,
+    ) -> Lease {
         Lease { space, id, deadline: header.deadline, settled: header.settled.clone(), items, held }
     }
 
@@ -117,7 +123,11 @@ impl Lease {
     }
 
     /// What became of a settlement whose commit had an unknown outcome, read in a new transaction.
-    pub async fn look(&mut self, tr: &Transaction, settlements: &[(usize, Settlement)]) -> Result<Fate, QueueError> {
+    pub async fn look(
+        &mut self,
+        tr: &Transaction,
+        settlements: &[(usize, Settlement)],
+    ) -> Result<Fate, QueueError> {
         match ops::lease::header(&self.space, tr, self.id).await? {
             Some(header) => {
                 let applied = settlements.iter().all(|(index, _)| header.settled.contains(*index));
@@ -126,7 +136,11 @@ impl Lease {
             }
             // Nobody else clears a lease before its deadline, so then it was us, with the last of its items.
             None if now(tr).await? <= self.deadline => {
-                self.settled.open().collect::<Vec<_>>().into_iter().for_each(|index| self.settled.insert(index));
+                self.settled
+                    .open()
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|index| self.settled.insert(index));
                 Ok(Fate::Happened)
             }
             None => Ok(Fate::Lost),

@@ -54,6 +54,8 @@
 
 mod approach;
 mod batch;
+mod counts;
+mod dead;
 mod error;
 mod id;
 mod item;
@@ -61,38 +63,62 @@ mod keys;
 mod kind;
 mod lease;
 mod meta;
+mod new_item;
 mod ops;
+mod pushed;
 mod queue;
+pub mod recipes;
 pub mod retry;
 mod rng;
+mod rules;
 pub mod session;
+mod sweeper;
 #[cfg(test)]
 mod testing;
 mod watch;
 
-pub use approach::{Approach, Spread};
-pub use batch::{BatchLimits, Batches, batches};
-pub use error::{LeaseError, NameError, PushError, QueueError, TakeError};
+pub use approach::{Approach, Spread, Staged};
+pub use batch::{BatchLimits, Batches, batches, batches_by};
+pub use counts::{Counts, Rest};
+pub use dead::{AllDead, DeadLetter};
+pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};
 pub use keys::leases::LeaseId;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Change, Fate, Lease, Settlement};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
+pub use new_item::{NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::queues;
-pub use ops::sweep::{Swept, sweep_tokens};
+pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
+pub use pushed::{Placed, PushEffect, PushedItem};
 pub use queue::Queue;
 pub use retry::{Attempts, RetryError, RetryPolicy};
+pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
+pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.
 pub const MAX_VALUE: usize = 100_000;
 
-/// The longest payload in bytes, unless it is bounded further: what fits into a transaction with room to spare.
+/// The longest payload in bytes, unless [`PushOptions::max_payload`] says otherwise.
 pub const MAX_PAYLOAD: usize = 8 << 20;
+
+/// The longest payload in bytes that can be allowed: it has to fit into one transaction of FoundationDB's, of 10,000,000 bytes, with
+/// the keys of its parts.
+pub const PAYLOAD_CEILING: usize = 9_000_000;
+
+/// The most bytes of an item's attributes: names and values, and 8 for each.
+pub const MAX_ATTRIBUTES: usize = 16 << 10;
+
+/// The longest content type and the longest trace parent in bytes.
+pub const MAX_TEXT: usize = 1 << 10;
+
+/// The longest unique key and the longest operation id in bytes.
+pub const MAX_KEY: usize = 1 << 10;
 
 /// The most bytes of payloads that one take gathers; a single item may have more.
 pub const MAX_TAKE_BYTES: usize = 4 << 20;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use foundationdb::Transaction;
 
+use crate::counts::{Counts, Rest};
 use crate::error::{NameError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
@@ -88,9 +89,23 @@ impl Queue {
         Ok((popped.items, watch))
     }
 
-    /// How many items there are: pushes less pops. Negative only if something else wrote to the counters.
+    /// How many items are ready.
+    ///
+    /// In a FIFO queue pushes less pops: two reads, negative only if something else wrote to the counters. A recipe's queue may be
+    /// used by programs that count nothing, so there its keys are counted: a snapshot read for every 8,192, without values.
     pub async fn len(&self, tr: &Transaction) -> Result<i64, QueueError> {
         ops::len::len(&self.space, tr).await
+    }
+
+    /// Whether there are items that are ready, held, or waiting for their time. Three snapshot reads of a key each: they conflict
+    /// with nothing.
+    pub async fn rest(&self, tr: &Transaction) -> Result<Rest, QueueError> {
+        ops::counts::rest(&self.space, tr).await
+    }
+
+    /// How many items there are in each state. Reads the counters, the header of each lease, and what [`Queue::len`] reads.
+    pub async fn counts(&self, tr: &Transaction) -> Result<Counts, QueueError> {
+        ops::counts::counts(&self.space, tr).await
     }
 
     /// The first `k` items, left where they are. A snapshot read: it conflicts with nothing.

@@ -7,7 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use foundationdb::options::TransactionOption;
-use foundationdb::{Database, FdbError, Transaction, TransactionCommitError};
+use foundationdb::{Database, FdbError, Transaction, TransactionCommitError, TransactionCommitted};
 
 use crate::error::QueueError;
 
@@ -118,6 +118,7 @@ where
 #[derive(Debug)]
 pub(crate) struct Retry {
     max_attempts: Option<u32>,
+    timeout: Option<Duration>,
     pub(crate) attempts: Attempts,
 }
 
@@ -126,16 +127,43 @@ impl Retry {
     pub(crate) fn begin(db: &Database, policy: &RetryPolicy) -> Result<(Retry, Transaction), RetryError> {
         let retry = Retry {
             max_attempts: policy.max_attempts,
+            timeout: policy.timeout,
             attempts: Attempts { begun: 1, ..Attempts::default() },
         };
         let tr = db.create_trx().map_err(|error| retry.give_up(error.into()))?;
-        if let Some(timeout) = policy.timeout {
-            // The option survives on_error, and its clock runs from the first attempt. 0 would mean no limit.
-            let millis = timeout.as_nanos().div_ceil(1_000_000).max(1);
-            let millis = i32::try_from(millis).unwrap_or(i32::MAX);
-            tr.set_option(TransactionOption::Timeout(millis)).map_err(|error| retry.give_up(error.into()))?;
-        }
+        retry.limit(&tr)?;
         Ok((retry, tr))
+    }
+
+    /// Bounds the time of a transaction's attempts.
+    fn limit(&self, tr: &Transaction) -> Result<(), RetryError> {
+        let Some(timeout) = self.timeout else { return Ok(()) };
+        // The option survives on_error, and its clock runs from the first attempt. 0 would mean no limit.
+        let millis = timeout.as_nanos().div_ceil(1_000_000).max(1);
+        let millis = i32::try_from(millis).unwrap_or(i32::MAX);
+        tr.set_option(TransactionOption::Timeout(millis)).map_err(|error| self.give_up(error.into()))
+    }
+
+    /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
+    pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
+        let tr = committed.reset();
+        self.limit(&tr)?;
+        self.attempts.begun += 1;
+        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
+        Ok(tr)
+    }
+
+    /// The transaction of the next attempt of an operation that has to wait for others, after a while: the database's back-off.
+    pub(crate) async fn wait(&mut self, tr: Transaction) -> Result<Transaction, RetryError> {
+        let conflict = FdbError::from_code(NOT_COMMITTED);
+        if !self.may_go_on() {
+            return Err(self.give_up(conflict.into()));
+        }
+        let refused = |error: FdbError| self.give_up(error.into());
+        tr.set_option(TransactionOption::MaxRetryDelay(MAX_WAIT_MILLIS)).map_err(refused)?;
+        let tr = tr.on_error(conflict).await.map_err(refused)?;
+        self.attempts.begun += 1;
+        Ok(tr)
     }
 
     /// The transaction of the next attempt after a body failed.
@@ -173,6 +201,12 @@ impl Retry {
         Ok(tr)
     }
 
+    /// A commit lost against another, and the operation ends with that.
+    pub(crate) fn lost(mut self, error: FdbError) -> Attempts {
+        self.count(error);
+        self.attempts
+    }
+
     fn may_go_on(&self) -> bool {
         self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
@@ -188,8 +222,12 @@ impl Retry {
     }
 }
 
+/// The longest that an operation waits before it looks again whether others have done their part. The first wait is at most a
+/// tenth of that, each following one at most twice as long as the one before.
+const MAX_WAIT_MILLIS: i32 = 100;
+
 /// The transaction lost against a concurrent one.
-const NOT_COMMITTED: i32 = 1020;
+pub(crate) const NOT_COMMITTED: i32 = 1020;
 
 /// Whether a transaction whose commit failed with this error may have committed.
 ///
@@ -204,11 +242,11 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::{Queue, Session, sweep_tokens};
+    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, sweep_tokens};
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]
-    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session) {
+    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session, sweeper: &mut Sweeper) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
         is_send(run(db, &policy, |tr| async move {
@@ -216,8 +254,11 @@ mod tests {
             (tr, popped)
         }));
         is_send(session.push(db, &[b"payload"]));
+        is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
         is_send(sweep_tokens(db, queue, 1, &policy));
+        is_send(queue.retry_all_dead(db, &policy));
+        is_send(sweeper.sweep(db, 1, &SweepRules::default()));
     }
 
     #[test]

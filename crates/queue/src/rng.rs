@@ -16,6 +16,11 @@ impl Rng {
         Rng(first ^ half(b))
     }
 
+    /// A generator of its own for some part of the session's work.
+    pub(crate) fn split(&mut self) -> Rng {
+        Rng(self.next())
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;

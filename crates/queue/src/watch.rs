@@ -1,4 +1,4 @@
-//! Waiting for pushes without asking.
+//! Waiting without asking.
 
 use std::fmt;
 use std::future::Future;
@@ -9,7 +9,8 @@ use foundationdb::FdbError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Resolves when the queue's `npush` has changed: something was pushed, or the queue was deleted.
+/// Resolves when the counter that it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or
+/// the queue was deleted.
 ///
 /// It works only if the transaction that made it committed; otherwise it resolves to that failure. Waking up
 /// is a hint: look at the queue again. An error means the same, since the watch is gone. Dropping it frees

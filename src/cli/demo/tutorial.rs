@@ -21,6 +21,7 @@ use crate::{
     cli::client::Client,
     consumer::source::Source,
     database::Store,
+    handlers::Handling,
 };
 
 /// The tutorial's queue.
@@ -75,7 +76,7 @@ fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
         name: QUEUE.into(),
         queue: queue.clone(),
         db: store.db.clone(),
-        handler: Arc::new(ledger.clone()),
+        handling: Handling::Each(Arc::new(ledger.clone())),
         timeout: None,
         slow_look: PATIENCE,
         turn: Mutex::new(()),

@@ -39,7 +39,8 @@ mod tests {
             let (value, chunks) = split(&payload);
             let chunks: Vec<_> = chunks.collect();
             assert_eq!(chunks.len(), len.div_ceil(MAX_VALUE).saturating_sub(1));
-            let joined = chunks.iter().fold(value.to_vec(), |joined, (_, chunk)| [&joined[..], chunk].concat());
+            let joined =
+                chunks.iter().fold(value.to_vec(), |joined, (_, chunk)| [&joined[..], chunk].concat());
             assert_eq!(joined, payload);
         }
     }

@@ -1,4 +1,5 @@
-//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndead"). All are written with the atomic ADD.
+//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "ndead"). All are written with the
+//! atomic ADD.
 //!
 //! A watch on `npush` wakes idle consumers; that is why there are two counters of what is ready and not one. A watch on
 //! `nlater` wakes sweepers.
@@ -11,6 +12,8 @@ pub(crate) const NPOP: &[u8] = b"npop";
 pub(crate) const NDONE: &[u8] = b"ndone";
 /// Items ever put aside for later.
 pub(crate) const NLATER: &[u8] = b"nlater";
+/// Items that were put aside and whose time has come. `nlater` less this many wait for theirs.
+pub(crate) const NDUE: &[u8] = b"ndue";
 /// Dead letters there are now.
 pub(crate) const NDEAD: &[u8] = b"ndead";
 

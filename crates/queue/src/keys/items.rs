@@ -12,6 +12,7 @@ const STAMP: u8 = 0x33;
 /// The parameter of SET_VERSIONSTAMPED_KEY for push number `user` of a transaction.
 ///
 /// `subspace` is the packed (q, "val"). Behind the key comes the stamp's position in it, 4 bytes little endian.
+#[cfg(test)]
 pub(crate) fn pending(subspace: &[u8], user: u16) -> Vec<u8> {
     pending_record(subspace, user, &[])
 }

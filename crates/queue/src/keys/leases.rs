@@ -81,6 +81,11 @@ impl Settled {
         self.bits[index / 8] |= 1 << (index % 8);
     }
 
+    /// Marks all items as settled.
+    pub(crate) fn fill(&mut self) {
+        (0..self.count).for_each(|index| self.insert(index));
+    }
+
     /// The items that are not settled.
     pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(|index| !self.contains(*index))

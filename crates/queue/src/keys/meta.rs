@@ -95,7 +95,9 @@ fn read_field(meta: &mut Meta, tag: u8, content: &[u8]) -> Option<()> {
 fn field(out: &mut Vec<u8>, tag: u8, parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     out.push(tag);
-    out.extend_from_slice(&u32::try_from(len).expect("fields are bounded far below 2^32 bytes").to_le_bytes());
+    out.extend_from_slice(
+        &u32::try_from(len).expect("fields are bounded far below 2^32 bytes").to_le_bytes(),
+    );
     parts.iter().for_each(|part| out.extend_from_slice(part));
 }
 
@@ -124,7 +126,11 @@ mod tests {
     use super::*;
 
     fn failure() -> impl Strategy<Value = Failure> {
-        (any::<u64>(), any::<u32>(), ".{0,20}").prop_map(|(at, attempt, reason)| Failure { at, attempt, reason })
+        (any::<u64>(), any::<u32>(), ".{0,20}").prop_map(|(at, attempt, reason)| Failure {
+            at,
+            attempt,
+            reason,
+        })
     }
 
     prop_compose! {

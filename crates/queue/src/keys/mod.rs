@@ -2,7 +2,7 @@
 //!
 //! | key (tuple, behind the prefix) | value | file |
 //! |---|---|---|
-//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndead") | number, little endian | `counters` |
+//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "ndead") | number, little endian | `counters` |
 //! | (q, "val", stamp) | payload of a ready item | `items` |
 //! | text (q), then the recipes' | payload of a ready item | `recipes` |
 //! | (q, "meta", id) | side record of a ready item | `meta` |
@@ -13,6 +13,7 @@
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
 //! | (q, "sweep") | who sweeps | `claims` |
+//! | (q, "want", stamp) | a take that asks to be served | `wants` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
 //! `element` holds what the tuple encoding needs; `space` puts the records of one queue together.
@@ -29,6 +30,7 @@ pub(crate) mod operations;
 pub(crate) mod recipes;
 mod space;
 pub(crate) mod tokens;
+pub(crate) mod wants;
 
 pub(crate) use element::{append_bytes, split_bytes};
 pub(crate) use space::{Space, range};

@@ -1,6 +1,7 @@
 //! (q, "op", id): a push that carried an operation id; (q, "oplog", stamp) = id: the same in the order of commits, for expiry.
 //!
-//! Written by the push, in its transaction, and read by the next push with that id. Both are cleared by the sweep, once old.
+//! Written by the push, in its transaction, and read by the next push with that id. Both are cleared by the sweep, once old. The stamp
+//! in the log has a number of its own: which operation of its transaction it was.
 
 use crate::item::Stamp;
 
@@ -9,36 +10,45 @@ pub(crate) const OP: &[u8] = b"op";
 /// Second element of the key of the log of operations.
 pub(crate) const OPLOG: &[u8] = b"oplog";
 
-const LEN: usize = 10 + 4;
+const LEN: usize = Stamp::LEN + 4;
+/// Type code of a 96-bit versionstamp in a tuple.
+const STAMP: u8 = 0x33;
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation {
-    /// The first 10 bytes of the stamp of its transaction.
-    pub(crate) transaction: [u8; 10],
-    /// How many items it pushed.
+    /// In a FIFO queue, the stamp of the first item that it added; the others follow it. In a recipe's, its first 10 bytes are
+    /// the stamp of its transaction.
+    pub(crate) stamp: Stamp,
+    /// How many items it added.
     pub(crate) items: u32,
 }
 
-impl Operation {
-    /// The stamp of its first item in a FIFO queue.
-    pub(crate) fn stamp(&self) -> Stamp {
-        Stamp::new(self.transaction, 0)
-    }
-}
-
-/// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that pushes so many items.
-pub(crate) fn pending(items: u32) -> [u8; LEN + 4] {
+/// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds so many items, the first of them as push number `user` of the
+/// transaction.
+pub(crate) fn pending(user: u16, items: u32) -> [u8; LEN + 4] {
     let mut value = [0xff; LEN + 4];
-    value[10..LEN].copy_from_slice(&items.to_le_bytes());
+    value[10..Stamp::LEN].copy_from_slice(&user.to_be_bytes());
+    value[Stamp::LEN..LEN].copy_from_slice(&items.to_le_bytes());
     value[LEN..].copy_from_slice(&0_u32.to_le_bytes());
     value
 }
 
 /// Reads an operation's value; `None` if it is of another layout.
 pub(crate) fn decode(value: &[u8]) -> Option<Operation> {
-    let (transaction, items) = value.split_first_chunk::<10>()?;
-    Some(Operation { transaction: *transaction, items: u32::from_le_bytes(items.try_into().ok()?) })
+    let (stamp, items) = value.split_first_chunk::<{ Stamp::LEN }>()?;
+    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(items.try_into().ok()?) })
+}
+
+/// Where the log ends before operations of this version; `subspace` is the packed (q, "oplog").
+pub(crate) fn log_before(subspace: &[u8], version: u64) -> Vec<u8> {
+    [subspace, &[STAMP], &version.to_be_bytes()].concat()
+}
+
+/// The version at which an operation of the log was committed; `None` if the key is of another layout.
+pub(crate) fn log_version(subspace: &[u8], key: &[u8]) -> Option<u64> {
+    let (&STAMP, stamp) = key.strip_prefix(subspace)?.split_first()? else { return None };
+    stamp.first_chunk().map(|version| u64::from_be_bytes(*version))
 }
 
 #[cfg(test)]
@@ -49,19 +59,28 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_round_trip(items: u32, transaction: [u8; 10]) {
-            let parameter = pending(items);
+        fn values_round_trip(user: u16, items: u32, transaction: [u8; 10]) {
+            let parameter = pending(user, items);
             let (value, position) = parameter.split_at(LEN);
             prop_assert_eq!(position, [0; 4]);
             // What the database does at commit.
             let mut value = value.to_vec();
             value[..10].copy_from_slice(&transaction);
-            prop_assert_eq!(decode(&value), Some(Operation { transaction, items }));
+            prop_assert_eq!(decode(&value), Some(Operation { stamp: Stamp::new(transaction, user), items }));
+        }
+
+        #[test]
+        fn the_log_is_in_the_order_of_versions(transaction: [u8; 10], version: u64, rest: Vec<u8>) {
+            let stamp = Stamp::new(transaction, 0);
+            let key = [b"oplog", crate::keys::items::suffix(stamp).as_slice(), &rest].concat();
+            prop_assert_eq!(log_version(b"oplog", &key), Some(stamp.version()));
+            prop_assert_eq!(key < log_before(b"oplog", version), stamp.version() < version);
         }
 
         #[test]
         fn any_bytes_are_read_without_panic(value: Vec<u8>) {
             let _ = decode(&value);
+            let _ = log_version(&[], &value);
         }
     }
 }

@@ -11,7 +11,18 @@ use crate::id::ItemId;
 use crate::kind::Packing;
 
 /// The length of the random element in bytes.
-pub(crate) const RANDOM: usize = 20;
+pub const RANDOM: usize = 20;
+
+/// Type code of the integer 0; the others have the number of their bytes added, or subtracted if they are negative.
+const ZERO: u8 = 0x14;
+
+/// The type codes of integers that 64 bits can hold, and the first one behind them.
+pub(crate) const INTEGERS: (u8, u8) = (0x0c, 0x1d);
+
+/// A number as the tuple element that stands in keys.
+pub(crate) fn number(number: i64) -> Vec<u8> {
+    pack(&number)
+}
 
 /// The id of an item of a queue.
 pub(crate) fn queue_id(index: i64, random: &[u8; RANDOM]) -> ItemId {
@@ -23,12 +34,10 @@ pub(crate) fn priority_id(priority: i64, count: i64, random: &[u8; RANDOM]) -> I
     ItemId::new(pack(&(priority, count, TupleBytes::from(random.as_slice()))).into())
 }
 
-/// The integer that is the element `at` of an id; `None` if something else stands there.
-pub(crate) fn integer(id: &[u8], at: usize) -> Option<i64> {
-    match unpack::<Vec<Element<'_>>>(id).ok()?.get(at)? {
-        Element::Int(number) => Some(*number),
-        _ => None,
-    }
+/// The integer that a packed tuple begins with, whatever follows it; `None` if something else does, or one beyond 64 bits.
+pub(crate) fn leading_integer(tuple: &[u8]) -> Option<i64> {
+    let len = usize::from(tuple.first()?.abs_diff(ZERO));
+    unpack::<i64>(tuple.get(..1 + len)?).ok()
 }
 
 /// The value that a payload is stored as.
@@ -80,15 +89,21 @@ mod tests {
         fn ids_sort_by_priority_and_count(a: (i64, i64, [u8; RANDOM]), b: (i64, i64, [u8; RANDOM])) {
             let id = |(priority, count, random): (i64, i64, [u8; RANDOM])| priority_id(priority, count, &random);
             prop_assert_eq!(id(a).cmp(&id(b)), a.cmp(&b));
-            prop_assert_eq!(integer(id(a).as_bytes(), 0), Some(a.0));
-            prop_assert_eq!(integer(id(a).as_bytes(), 1), Some(a.1));
-            prop_assert_eq!(integer(id(a).as_bytes(), 2), None);
+            prop_assert_eq!(leading_integer(id(a).as_bytes()), Some(a.0));
+        }
+
+        #[test]
+        fn a_leading_integer_is_read_whatever_follows(n: i64, shift in 0..64_u32, rest: Vec<u8>) {
+            let n = n >> shift;
+            let element = number(n);
+            prop_assert!((INTEGERS.0..INTEGERS.1).contains(&element[0]));
+            prop_assert_eq!(leading_integer(&[element, rest].concat()), Some(n));
         }
 
         #[test]
         fn any_value_is_read_without_panic(value: Vec<u8>) {
             let _ = unpack_value(Packing::Tuple, &value.clone().into());
-            let _ = integer(&value, 0);
+            let _ = leading_integer(&value);
         }
     }
 }

@@ -3,7 +3,9 @@
 use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
-use crate::keys::{append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens};
+use crate::keys::{
+    append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens, wants,
+};
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -26,6 +28,7 @@ pub(crate) struct Space {
     pub(crate) npop: Vec<u8>,
     pub(crate) ndone: Vec<u8>,
     pub(crate) nlater: Vec<u8>,
+    pub(crate) ndue: Vec<u8>,
     pub(crate) ndead: Vec<u8>,
     /// What the keys of each kind of record begin with.
     pub(crate) meta: Vec<u8>,
@@ -39,6 +42,7 @@ pub(crate) struct Space {
     pub(crate) operations: Vec<u8>,
     pub(crate) oplog: Vec<u8>,
     pub(crate) tokens: Vec<u8>,
+    pub(crate) wants: Vec<u8>,
     /// (q, "sweep").
     pub(crate) claim: Vec<u8>,
 }
@@ -76,6 +80,7 @@ impl Space {
             npop: record(counters::NPOP),
             ndone: record(counters::NDONE),
             nlater: record(counters::NLATER),
+            ndue: record(counters::NDUE),
             ndead: record(counters::NDEAD),
             meta: record(meta::META),
             chunks: record(chunks::CHUNK),
@@ -88,6 +93,7 @@ impl Space {
             operations: record(operations::OP),
             oplog: record(operations::OPLOG),
             tokens: record(tokens::TOKEN),
+            wants: record(wants::WANT),
             claim: record(claims::SWEEP),
             queue,
         })

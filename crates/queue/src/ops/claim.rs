@@ -2,7 +2,7 @@
 //!
 //! The Erlang program's pop conflicts with every push that commits meanwhile when it finds fewer than it asked for, because
 //! the range it read ends where pushes land. Nothing is gained by that: a push can only add items behind those found. So a
-//! take reads at snapshot isolation and adds one read conflict, over what it removes.
+//! take reads at snapshot isolation and adds read conflicts on what it removes alone.
 
 use std::num::NonZeroUsize;
 
@@ -11,40 +11,83 @@ use foundationdb::options::{ConflictRangeType, MutationType};
 use futures::future::try_join;
 
 use crate::MAX_TAKE_BYTES;
+use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::{Space, chunks, counters};
+use crate::kind::Kind;
+use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 
-/// Reads up to `k` ready items, passing over the first `skip`, and removes them and their side records.
+/// Reads up to `k` ready items at a place, and removes them and their side records.
 ///
-/// Fewer come where their payloads are large, and where one of them is a suspect: an item that a worker may have died of is
-/// taken alone, so that it takes no neighbours with it. Without items the transaction is left without writes.
+/// Without items the transaction is left without writes.
 pub(crate) async fn claim(
     space: &Space,
     tr: &Transaction,
     k: NonZeroUsize,
-    skip: usize,
+    place: &Place,
 ) -> Result<Vec<Row>, QueueError> {
-    let window = Window { skip, limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation: Isolation::Snapshot };
+    let mut rows = find(space, tr, k, place).await?;
+    rows.truncate(together(space, &rows, k)?);
+    take(space, tr, &rows)?;
+    Ok(rows)
+}
+
+/// Reads up to `k` ready items at a place, with their side records. Fewer come where their payloads are large.
+pub(crate) async fn find(
+    space: &Space,
+    tr: &Transaction,
+    k: NonZeroUsize,
+    place: &Place,
+) -> Result<Vec<Row>, QueueError> {
+    let isolation = Isolation::Snapshot;
+    let window = Window { place: place.clone(), limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation };
     let (mut rows, metas) = try_join(rows(space, tr, window), first_metas(space, tr, k.get())).await?;
     join_metas(space, tr, &mut rows, metas).await?;
-    rows.truncate(run(space, &rows)?);
-    let Some((low, high)) = ends(space, &rows) else { return Ok(rows) };
-    let begin = space.ready_key(low);
-    let end = [space.ready_key(high).as_slice(), &[0x00]].concat();
-    // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-    remove(space, tr, &rows, &begin, &end);
     Ok(rows)
+}
+
+/// Removes rows that [`find`] has read one after the other, and counts them as taken; fails at commit if another has taken one.
+///
+/// Between items of a FIFO queue only those come that are given back, so there it is one range. Between items of a recipe's queue
+/// pushes may come, so there every item is for itself.
+pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
+    let Some((low, high)) = ends(space, rows) else { return Ok(()) };
+    if space.kind == Kind::Fifo {
+        let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
+        // Before the clear: a transaction does not conflict on what it has itself overwritten.
+        tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
+        remove(space, tr, rows, &begin, &end);
+        return Ok(());
+    }
+    for row in rows {
+        let key = space.ready_key(&row.id);
+        tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
+        tr.clear(&key);
+        if !row.meta.is_empty() {
+            tr.clear(&space.meta_key(&row.id));
+        }
+    }
+    count_taken(space, tr, rows.len());
+    Ok(())
+}
+
+/// The end of the range that holds this key alone.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0x00]].concat()
 }
 
 /// Clears the range that holds these rows, and their side records, and counts them as taken.
 pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], begin: &[u8], end: &[u8]) {
     tr.clear_range(begin, end);
     if let Some((low, high)) = ends(space, rows).filter(|_| rows.iter().any(|row| !row.meta.is_empty())) {
-        tr.clear_range(&space.meta_key(low), &[space.meta_key(high).as_slice(), &[0x00]].concat());
+        tr.clear_range(&space.meta_key(low), &after(&space.meta_key(high)));
     }
-    tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
+    count_taken(space, tr, rows.len());
+}
+
+fn count_taken(space: &Space, tr: &Transaction, n: usize) {
+    tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
 }
 
 /// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.
@@ -63,13 +106,14 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
     Ok(())
 }
 
-/// How many of the rows go together.
-fn run(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+/// How many of these rows, at most `k`, one take gets: those that fit together in bytes.
+///
+/// A suspect, an item that a worker may have died of, is taken alone, so that it takes no neighbours with it.
+pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
     let mut bytes = 0;
-    for (at, row) in rows.iter().enumerate() {
+    for (at, row) in rows.iter().take(k.get()).enumerate() {
         let meta = decode_meta(space, row)?;
-        let long = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-        bytes += row.meta.len() + row.value.len().max(long);
+        bytes += size(row, &meta);
         if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
             return Ok(at);
         }
@@ -77,5 +121,11 @@ fn run(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
             return Ok(1);
         }
     }
-    Ok(rows.len())
+    Ok(rows.len().min(k.get()))
+}
+
+/// What an item adds to a take, in bytes: its payload, all of it, and its side record.
+fn size(row: &Row, meta: &Meta) -> usize {
+    let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
+    row.meta.len() + row.value.len().max(payload)
 }

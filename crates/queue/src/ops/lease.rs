@@ -41,7 +41,11 @@ pub(crate) fn fence(space: &Space, tr: &Transaction, session: SessionId) -> Resu
 }
 
 /// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with whoever changes it.
-pub(crate) async fn header(space: &Space, tr: &Transaction, id: LeaseId) -> Result<Option<Header>, QueueError> {
+pub(crate) async fn header(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+) -> Result<Option<Header>, QueueError> {
     let key = leases::key(&space.leases, id);
     match tr.get(&key, false).await? {
         None => Ok(None),

@@ -1,13 +1,31 @@
-//! The length, from the counters alone.
+//! The length.
 
 use foundationdb::Transaction;
 use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::keys::{Space, counters};
+use crate::kind::Kind;
+use crate::ops::find::count_keys;
 
-/// `npush` less `npop`, both read at once.
+/// How many items are ready.
+///
+/// In a FIFO queue, `npush` less `npop`, both read at once. Foreign programs bump no counter of a recipe's queue, so there keys are
+/// counted.
 pub(crate) async fn len(space: &Space, tr: &Transaction) -> Result<i64, QueueError> {
-    let (npush, npop) = try_join(tr.get(&space.npush, false), tr.get(&space.npop, false)).await?;
-    Ok(counters::difference(counters::decode(npush.as_deref()), counters::decode(npop.as_deref())))
+    match space.kind {
+        Kind::Fifo => between(tr, &space.npush, &space.npop, false).await,
+        Kind::Recipe(_) | Kind::Priority(..) => Ok(count_keys(tr, space.item_range()).await?.cast_signed()),
+    }
+}
+
+/// One counter less another.
+pub(crate) async fn between(
+    tr: &Transaction,
+    came: &[u8],
+    went: &[u8],
+    snapshot: bool,
+) -> Result<i64, QueueError> {
+    let (came, went) = try_join(tr.get(came, snapshot), tr.get(went, snapshot)).await?;
+    Ok(counters::difference(counters::decode(came.as_deref()), counters::decode(went.as_deref())))
 }

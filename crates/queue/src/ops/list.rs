@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
+use crate::approach::Place;
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::keys::Space;
@@ -24,13 +25,18 @@ pub(crate) async fn peek_k(
     look(space, tr, Some(k), Isolation::Snapshot).await
 }
 
+/// The first item. Conflicts with whatever changes which one that is.
+pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Item>, QueueError> {
+    Ok(look(space, tr, Some(NonZeroUsize::MIN), Isolation::Serializable).await?.pop())
+}
+
 async fn look(
     space: &Space,
     tr: &Transaction,
     limit: Option<NonZeroUsize>,
     isolation: Isolation,
 ) -> Result<Vec<Item>, QueueError> {
-    let window = Window { skip: 0, limit, max_bytes: usize::MAX, isolation };
+    let window = Window { place: Place::default(), limit, max_bytes: usize::MAX, isolation };
     // A few side records tell whether there are any.
     let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, 100)).await?;
     join_metas(space, tr, &mut rows, metas).await?;

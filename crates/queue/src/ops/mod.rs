@@ -4,16 +4,29 @@
 //! transaction.
 
 pub(crate) mod claim;
+pub(crate) mod counts;
+pub(crate) mod dead;
+pub(crate) mod dead_page;
 pub(crate) mod delete;
+pub(crate) mod expire;
+pub(crate) mod find;
+pub(crate) mod forget_operations;
 pub(crate) mod lease;
 pub(crate) mod len;
 pub(crate) mod list;
+pub(crate) mod look;
+pub(crate) mod orphans;
 pub(crate) mod place;
 pub(crate) mod pop;
+pub(crate) mod promote;
 pub(crate) mod push;
 pub(crate) mod queues;
+pub(crate) mod recipe;
 pub(crate) mod scan;
+pub(crate) mod serve;
 pub(crate) mod settle;
-pub(crate) mod sweep;
+pub(crate) mod sweep_right;
+pub(crate) mod sweep_tokens;
 pub(crate) mod token;
+pub(crate) mod want;
 pub(crate) mod watch;

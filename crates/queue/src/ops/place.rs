@@ -2,12 +2,32 @@
 //!
 //! Counting what became ready is the caller's, once per transaction.
 
+use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 
+use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
+
+/// What the database counts for making an item ready, in bytes, roughly: two keys, each once as it is written and twice as a
+/// conflict range, and their values.
+pub(crate) fn cost(space: &Space, id: &ItemId, value: &[u8], meta: &[u8]) -> usize {
+    let key = space.ready.len().max(space.meta.len()) + id.as_bytes().len();
+    6 * key + value.len() + meta.len() + OVERHEAD
+}
+
+/// What [`cost`] adds for each item: a new failure, and what surrounds each write.
+const OVERHEAD: usize = 300;
+
+/// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
+/// does.
+pub(crate) async fn body(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Bytes, QueueError> {
+    let key = space.body_key(id);
+    let value = tr.get(&key, true).await?.ok_or_else(|| QueueError::unreadable(&key))?;
+    Ok(Bytes::copy_from_slice(&value))
+}
 
 /// Makes an item ready, at its own place.
 pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &[u8]) {

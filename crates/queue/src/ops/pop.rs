@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
+use crate::approach::Place;
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::keys::{Space, items};
@@ -22,7 +23,12 @@ pub struct Popped {
 
 /// Reads the first `k` items and removes them.
 pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> Result<Popped, QueueError> {
-    let window = Window { skip: 0, limit: Some(k), max_bytes: usize::MAX, isolation: Isolation::Serializable };
+    let window = Window {
+        place: Place::default(),
+        limit: Some(k),
+        max_bytes: usize::MAX,
+        isolation: Isolation::Serializable,
+    };
     let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, k.get())).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     let items = scan::items(space, tr, &rows).await?;

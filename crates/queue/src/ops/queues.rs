@@ -1,22 +1,25 @@
 //! Finding the queues under a prefix.
 
-use foundationdb::{RangeOption, Transaction};
+use foundationdb::Transaction;
+use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::keys::{Space, split_bytes};
 use crate::kind::Kind;
+use crate::ops::find::first_key;
 
 /// The names of all queues behind a prefix, sorted.
 ///
-/// A queue is a name with at least one counter or item; so a queue that was used and is empty counts, until it is
-/// deleted. Keys that belong to no queue are passed over. A few reads per name, whatever the queues hold; snapshot
-/// reads, which conflict with nothing. A prefix under which no queue can be has none.
+/// A queue is a name with at least one counter or item in any state; so a queue that was used and is empty counts, until it is
+/// deleted. A recipe's queue is found by what kvqueue stored for it, like any other: one that only foreign programs have used so far is
+/// not, since nothing tells its keys from those of any other program. Keys that belong to no queue are passed over. A few reads per
+/// name, whatever the queues hold; snapshot reads, which conflict with nothing. A prefix under which no queue can be has none.
 pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, QueueError> {
     let mut names = Vec::new();
     // Names are byte strings, and their type code is 0x01.
     let mut cursor = [prefix, &[0x01]].concat();
     let end = [prefix, &[0x02]].concat();
-    while let Some(key) = first_key(tr, &cursor, &end).await? {
+    while let Some(key) = first_key(tr, &(cursor.clone(), end.clone())).await? {
         let name = key.strip_prefix(prefix).and_then(split_bytes).map(|(name, _)| name);
         let Some(space) = name.and_then(|name| Space::new(prefix, &name, Kind::Fifo).ok()) else {
             cursor = next_key(prefix, &key);
@@ -39,26 +42,20 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
 
 /// Whether any record of a queue is stored under the name; `key` is the first key that is.
 async fn is_queue(tr: &Transaction, space: &Space, key: &[u8]) -> Result<bool, QueueError> {
-    // Sorted as the keys are. The first key of a queue usually is one of the counters, and no read is needed.
-    let (first_item, after_items) = space.item_range();
-    let counters = [&space.npop, &space.npush];
+    // The first key of a queue usually tells, and no read is needed.
+    let counters = [&space.ndead, &space.ndone, &space.ndue, &space.nlater, &space.npop, &space.npush];
+    let items =
+        [&space.bodies, &space.chunks, &space.dead, &space.held, &space.later, &space.leases, &space.meta];
+    let vals = space.item_range();
     if counters.iter().any(|counter| key == counter.as_slice())
-        || (first_item.as_slice()..&after_items).contains(&key)
+        || items.iter().any(|subspace| key.starts_with(subspace))
+        || (vals.0.as_slice()..vals.1.as_slice()).contains(&key)
     {
         return Ok(true);
     }
-    for counter in counters {
-        if tr.get(counter, true).await?.is_some() {
-            return Ok(true);
-        }
-    }
-    Ok(first_key(tr, &first_item, &after_items).await?.is_some())
-}
-
-async fn first_key(tr: &Transaction, begin: &[u8], end: &[u8]) -> Result<Option<Vec<u8>>, QueueError> {
-    let range = RangeOption { limit: Some(1), ..RangeOption::from((begin, end)) };
-    let rows = tr.get_range(&range, 1, true).await?;
-    Ok(rows.first().map(|row| row.key().to_vec()))
+    // Items that are put aside, held or dead have been counted; ready ones may come from programs that do not count.
+    let counted = try_join_all(counters.map(|counter| tr.get(counter, true))).await?;
+    Ok(counted.iter().any(Option::is_some) || first_key(tr, &vals).await?.is_some())
 }
 
 /// Where to go on behind a key that belongs to no queue: behind its first element, if that can be told.

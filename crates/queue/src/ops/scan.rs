@@ -9,6 +9,7 @@ use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
 
+use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
@@ -26,10 +27,9 @@ pub(crate) enum Isolation {
 }
 
 /// Which of the ready items to read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Window {
-    /// So many are passed over.
-    pub(crate) skip: usize,
+    pub(crate) place: Place,
     /// At most so many; `None`: all.
     pub(crate) limit: Option<NonZeroUsize>,
     /// Reading ends once so many bytes of values are there.
@@ -49,17 +49,22 @@ pub(crate) struct Row {
 /// The rows of a window, in the order in which they are taken, without side records.
 pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Result<Vec<Row>, QueueError> {
     let (begin, end) = space.item_range();
-    let skip = i32::try_from(window.skip).unwrap_or(i32::MAX - 1);
+    let Place { behind, skip } = window.place;
+    let skip = i32::try_from(skip).unwrap_or(i32::MAX - 1);
+    let behind = behind.map(|id| space.ready_key(&id));
     let mut range = RangeOption {
         limit: window.limit.map(NonZeroUsize::get),
         mode: StreamingMode::WantAll,
         reverse: space.kind.takes_last(),
         ..RangeOption::from((begin.as_slice(), end.as_slice()))
     };
+    // The first key taken is the first not before `begin`, or, from the other end, the last before `end`.
     if space.kind.takes_last() {
-        range.end = KeySelector::new(end.as_slice().into(), false, 1 - skip);
+        range.end = KeySelector::new(behind.as_ref().unwrap_or(&end).as_slice().into(), false, 1 - skip);
     } else {
-        range.begin = KeySelector::new(begin.as_slice().into(), false, 1 + skip);
+        let or_equal = behind.is_some();
+        range.begin =
+            KeySelector::new(behind.as_ref().unwrap_or(&begin).as_slice().into(), or_equal, 1 + skip);
     }
     // A page ends where the bytes of one answer are used up; the stream asks for the next.
     let mut pages = tr.get_ranges(range, window.isolation == Isolation::Snapshot);
@@ -119,7 +124,7 @@ async fn metas_between(
     Ok(found)
 }
 
-fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
+pub(crate) fn meta_row(space: &Space, key: &[u8], value: &[u8]) -> (ItemId, Bytes) {
     (ItemId::new(Bytes::copy_from_slice(&key[space.meta.len()..])), Bytes::copy_from_slice(value))
 }
 

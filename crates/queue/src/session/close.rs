@@ -12,6 +12,8 @@ impl Session {
     /// Ends the session and clears its token slot. A session that is only dropped leaves the slot to
     /// [`sweep_tokens`](crate::sweep_tokens).
     ///
+    /// What a take on a lease may have got whose outcome stayed unknown is given back, and a request to be served is taken back.
+    ///
     /// Returns the items that a take had removed which then failed or was dropped, and that no later take returned. They
     /// have left the queue; there are none where every take was seen through. If closing fails they are lost.
     pub async fn close(mut self, db: &Database) -> Result<Vec<Item>, RetryError> {
@@ -34,6 +36,7 @@ impl Session {
     /// Clearing may be repeated: what the slot said before is settled by the first attempt that read it.
     async fn prepare_close(&mut self, tr: &Transaction) -> Result<(), QueueError> {
         self.settle(tr).await?;
+        self.hand_back(tr).await?;
         token::clear(self.queue.space(), tr, self.id)
     }
 }

@@ -5,16 +5,17 @@ use std::num::NonZeroUsize;
 use foundationdb::{Database, Transaction};
 
 use super::Session;
+use super::choose::Chosen;
+use super::request;
 use crate::approach::Approach;
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
 use crate::keys::leases::{Held, LeaseId};
 use crate::lease::Lease;
-use crate::ops::claim::claim;
 use crate::ops::scan::Row;
-use crate::ops::settle::now;
+use crate::ops::settle::{now, row};
 use crate::ops::{lease, scan};
-use crate::retry::{Attempts, Retry, maybe_committed};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, maybe_committed};
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -33,6 +34,20 @@ pub struct Take<'a> {
     pub watch: bool,
 }
 
+impl Take<'_> {
+    /// A take that had found so many items lost against another. Says whether it leaves them to that one.
+    pub(super) fn lost(&mut self, found: usize) -> bool {
+        self.approach.conflicted(found == self.k.get())
+    }
+
+    /// A take of these items committed.
+    pub(super) fn won(&mut self, items: &[Item]) {
+        if let Some(last) = items.last() {
+            self.approach.committed(items.len() == self.k.get(), &last.id);
+        }
+    }
+}
+
 /// What a take on a lease came to.
 #[derive(Debug)]
 pub struct Leased {
@@ -40,6 +55,9 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
+    /// The queue was short and somebody else took what there was. There are no items and no watch: look again after a
+    /// while ([`Approach::wait`]).
+    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -47,19 +65,23 @@ pub struct Leased {
 /// An attempt that may have committed.
 #[derive(Debug)]
 pub(super) struct Unsure {
-    id: LeaseId,
+    pub(super) id: LeaseId,
     items: Vec<Item>,
     held: Vec<Held>,
 }
 
 /// How an attempt goes on.
 enum Step {
-    /// An earlier one had committed: this is its lease.
+    /// An earlier one had committed, or somebody has served this take: this is its lease.
     Found(Lease),
     /// There is nothing to take.
     Empty(Option<Watch>),
     /// The transaction takes what is last in `unsure`.
     Takes(Lease),
+    /// It is not this take's turn.
+    Waits,
+    /// The transaction is one of several that the take needs.
+    Steps(request::Step),
 }
 
 impl Session {
@@ -68,30 +90,47 @@ impl Session {
     /// A take that fails, or whose future is dropped, leaves nothing behind that does not end by itself: if it had taken items,
     /// the session's next take returns them, and without one their lease runs out.
     pub async fn lease(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
+        let leased = self.lease_until_done(db, take).await;
+        if leased.is_err() {
+            self.give_up(db).await;
+        }
+        leased
+    }
+
+    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease| Leased { lease: Some(lease), watch: None, attempts };
+            let leased = |lease| Leased { lease: Some(lease), watch: None, lost: false, attempts };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Found(lease)) => return Ok(leased(lease)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
-                    Ok(_committed) => return Ok(Leased { lease: None, watch, attempts }),
+                    Ok(_committed) => return Ok(Leased { lease: None, watch, lost: false, attempts }),
                 },
+                Ok(Step::Waits) => {
+                    take.approach.waited();
+                    retry.wait(tr).await?
+                }
+                Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Takes(lease)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
-                            take.approach.conflicted();
+                        }
+                        if error.code() == NOT_COMMITTED && take.lost(lease.items().len()) {
+                            let attempts = retry.lost(*error);
+                            return Ok(Leased { lease: None, watch: None, lost: true, attempts });
                         }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
-                        take.approach.committed();
+                        self.asked.clear();
+                        take.won(lease.items());
                         return Ok(leased(lease));
                     }
                 },
@@ -104,33 +143,36 @@ impl Session {
         if let Some(lease) = self.find_unsure(tr).await? {
             return Ok(Step::Found(lease));
         }
-        let rows = self.choose(tr, take).await?;
-        if rows.is_empty() {
-            return Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr))));
+        let length = take.length.max(1);
+        match self.choose(tr, take, length).await? {
+            Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
+            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Steps(step) => Ok(Step::Steps(step)),
+            Chosen::Rows(rows) => self.put_lease(tr, length, rows).await,
+            Chosen::Served(id, header, held) => {
+                let rows: Vec<Row> = held.iter().map(row).collect();
+                let items = scan::items(&space, tr, &rows).await?;
+                self.unsure.clear();
+                self.asked.clear();
+                Ok(Step::Found(Lease::new(space, id, &header, items, held)))
+            }
         }
+    }
+
+    /// Writes the lease of rows that the transaction removes.
+    async fn put_lease(&mut self, tr: &Transaction, length: u64, rows: Vec<Row>) -> Result<Step, QueueError> {
+        let space = self.queue.space().clone();
         let items = scan::items(&space, tr, &rows).await?;
         let held = lease::hold(rows);
         let id = LeaseId { session: self.id, number: self.next_attempt() };
-        let deadline = now(tr).await?.saturating_add(take.length);
-        let header = lease::put(&space, tr, id, (deadline, take.length), &held);
+        let deadline = now(tr).await?.saturating_add(length);
+        let header = lease::put(&space, tr, id, (deadline, length), &held);
         lease::fence(&space, tr, self.id)?;
         if self.unsure.len() == MAX_UNSURE {
             self.unsure.pop_front();
         }
         self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
         Ok(Step::Takes(Lease::new(space, id, &header, items, held)))
-    }
-
-    /// Removes the items that the approach chooses.
-    pub(super) async fn choose(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Vec<Row>, QueueError> {
-        let space = self.queue.space();
-        let skip = take.approach.skip(take.k.get(), &mut self.rng);
-        let rows = claim(space, tr, take.k, skip).await?;
-        if rows.is_empty() && skip > 0 {
-            take.approach.short();
-            return claim(space, tr, take.k, 0).await;
-        }
-        Ok(rows)
     }
 
     /// The lease of an attempt of unknown outcome, if it committed and was not taken away since.
@@ -140,6 +182,7 @@ impl Session {
             if let Some(header) = lease::header(self.queue.space(), tr, id).await? {
                 let Some(Unsure { id, items, held }) = self.unsure.remove(at) else { continue };
                 self.unsure.clear();
+                self.asked.clear();
                 return Ok(Some(Lease::new(self.queue.space().clone(), id, &header, items, held)));
             }
         }

@@ -9,9 +9,11 @@
 //!
 //! The cost in the ordinary case is one write and one conflict range, and no read.
 
+mod choose;
 mod close;
 mod lease;
 mod push;
+mod request;
 mod take;
 mod unsettled;
 
@@ -27,6 +29,7 @@ use crate::queue::Queue;
 use crate::retry::RetryPolicy;
 use crate::rng::Rng;
 use lease::Unsure;
+use request::Asked;
 use unsettled::Unsettled;
 
 /// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
@@ -59,6 +62,8 @@ pub struct Session {
     recovered: VecDeque<Item>,
     /// Takes on a lease that may have committed, oldest first. At most one of them did.
     unsure: VecDeque<Unsure>,
+    /// Requests to be served that may stand in the line.
+    asked: Asked,
     rng: Rng,
 }
 
@@ -73,6 +78,7 @@ impl Session {
             unsettled: Unsettled::default(),
             recovered: VecDeque::new(),
             unsure: VecDeque::new(),
+            asked: Asked::default(),
             rng: Rng::of(id),
         }
     }

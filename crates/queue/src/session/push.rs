@@ -1,4 +1,4 @@
-//! Pushing a group of payloads, exactly once.
+//! Pushing a group of items, exactly once.
 
 use foundationdb::{Database, Transaction};
 
@@ -6,28 +6,52 @@ use super::{Session, unsettled::Effect};
 use crate::MAX_PUSHES;
 use crate::error::{PushError, QueueError};
 use crate::item::Stamp;
-use crate::ops::{push, token};
+use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::push::{Entry, Pusher};
+use crate::ops::token;
+use crate::pushed::{Placed, PushEffect, PushedItem};
 use crate::retry::{Attempts, Retry, RetryError};
 
-/// A push that committed.
+/// A push that was done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pushed {
     /// How many items it added.
     pub items: usize,
+    /// Whether its operation had been done before, so that it added nothing.
+    pub repeated: bool,
     /// What it went through.
     pub attempts: Attempts,
-    /// The stamp of its transaction. `None` if nothing was pushed, or the client could not tell.
+    placed: Placed,
+    /// The stamp of its transaction. `None` if nothing was written, or the client could not tell.
     transaction: Option<[u8; 10]>,
 }
 
 impl Pushed {
-    /// The stamps of the items, in the order of the payloads.
-    pub fn stamps(&self) -> impl Iterator<Item = Stamp> + use<> {
-        let items = if self.transaction.is_some() { self.items } else { 0 };
-        let transaction = self.transaction.unwrap_or_default();
-        // The push was refused if it had more items than user versions.
-        (0..items).map(move |user| Stamp::new(transaction, user as u16))
+    fn new(placed: Placed, transaction: Option<[u8; 10]>, attempts: Attempts) -> Pushed {
+        Pushed { items: placed.added(), repeated: placed.is_repetition(), attempts, placed, transaction }
     }
+
+    /// What came of each item, in their order. Of an operation that had been done before, the items that it added then.
+    pub fn each(&self) -> impl Iterator<Item = PushedItem> + use<'_> {
+        self.placed.items(self.transaction)
+    }
+
+    /// The stamps of the items that are in a FIFO queue by this push, in their order; where their operation had been done before,
+    /// by that.
+    pub fn stamps(&self) -> impl Iterator<Item = Stamp> + use<'_> {
+        let own = self.each().filter(|item| item.effect != PushEffect::Duplicate);
+        own.filter_map(|item| item.id?.stamp())
+    }
+}
+
+/// How an attempt goes on.
+enum Step {
+    /// An earlier one had committed, with this stamp.
+    Happened(Placed, [u8; 10]),
+    /// There is nothing to write.
+    Nothing(Placed),
+    /// The transaction does this.
+    Adds(Placed),
 }
 
 impl Session {
@@ -39,18 +63,47 @@ impl Session {
     /// All but [`PushError::Retry`] mean that nothing was written; for that one see
     /// [`is_maybe_committed`](PushError::is_maybe_committed).
     pub async fn push(&mut self, db: &Database, payloads: &[impl AsRef<[u8]>]) -> Result<Pushed, PushError> {
-        if payloads.len() > MAX_PUSHES {
+        let options = PushOptions::default();
+        let entries = payloads.iter().map(|payload| Entry { payload: payload.as_ref(), item: None });
+        let entries: Vec<Entry<'_>> = entries.collect();
+        entries.iter().try_for_each(|entry| check_payload(entry.payload.len(), options.max_payload))?;
+        self.push_entries(db, &entries, &options).await
+    }
+
+    /// As [`Session::push`], with what goes beside the payloads. [`Pushed`] tells what came of each item.
+    ///
+    /// Use [`batches_by`](crate::batches_by) where they could be too many for a transaction; but what is pushed under an operation
+    /// id has to fit into one. Without items nothing happens, and the id is not used.
+    pub async fn push_items(
+        &mut self,
+        db: &Database,
+        items: &[NewItem],
+        options: &PushOptions,
+    ) -> Result<Pushed, PushError> {
+        options.check()?;
+        items.iter().try_for_each(|item| item.check(self.queue.kind(), options.max_payload))?;
+        let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
+        self.push_entries(db, &entries, options).await
+    }
+
+    async fn push_entries(
+        &mut self,
+        db: &Database,
+        entries: &[Entry<'_>],
+        options: &PushOptions,
+    ) -> Result<Pushed, PushError> {
+        if entries.len() > MAX_PUSHES {
             return Err(PushError::TooManyItems { limit: MAX_PUSHES });
         }
-        payloads.iter().try_for_each(|payload| push::check_payload(payload.as_ref()))?;
-        if payloads.is_empty() {
-            return Ok(Pushed { items: 0, attempts: Attempts::default(), transaction: None });
+        if entries.is_empty() {
+            return Ok(Pushed::new(Placed::default(), None, Attempts::default()));
         }
         self.unsettled.forget_pushes();
-        self.push_until_done(db, payloads).await.map_err(|error| match error.code() {
+        let operation = options.operation.as_deref();
+        self.push_until_done(db, entries, operation).await.map_err(|error| match error.code() {
             Some(TRANSACTION_TOO_LARGE) => PushError::TransactionTooLarge {
-                items: payloads.len(),
-                bytes: payloads.iter().map(|payload| payload.as_ref().len()).sum(),
+                items: entries.len(),
+                bytes: entries.iter().map(|entry| entry.payload.len()).sum(),
             },
             _ => error.into(),
         })
@@ -59,16 +112,21 @@ impl Session {
     async fn push_until_done(
         &mut self,
         db: &Database,
-        payloads: &[impl AsRef<[u8]>],
+        entries: &[Entry<'_>],
+        operation: Option<&[u8]>,
     ) -> Result<Pushed, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
-            let prepared = self.prepare_push(&tr, payloads).await;
-            let done = |transaction, attempts| Pushed { items: payloads.len(), attempts, transaction };
+            let prepared = self.prepare_push(&tr, entries, operation).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Some(earlier)) => return Ok(done(Some(earlier), retry.attempts)),
-                Ok(None) => {
+                Ok(Step::Happened(placed, stamp)) => {
+                    return Ok(Pushed::new(placed, Some(stamp), retry.attempts));
+                }
+                // What it read it read at one moment, and no attempt before it can commit after that: each would have had to
+                // find the same keys free.
+                Ok(Step::Nothing(placed)) => return Ok(Pushed::new(placed, None, retry.attempts)),
+                Ok(Step::Adds(placed)) => {
                     let stamp = tr.get_versionstamp();
                     match tr.commit().await {
                         Err(error) => {
@@ -78,7 +136,7 @@ impl Session {
                         Ok(_committed) => {
                             self.unsettled.committed();
                             let stamp = stamp.await.ok().and_then(|stamp| stamp[..].try_into().ok());
-                            return Ok(done(stamp, retry.attempts));
+                            return Ok(Pushed::new(placed, stamp, retry.attempts));
                         }
                     }
                 }
@@ -86,37 +144,42 @@ impl Session {
         }
     }
 
-    /// Writes the push into a transaction; or returns the stamp of an earlier attempt if that one committed.
+    /// Writes the push into a transaction, unless an earlier attempt has committed.
     async fn prepare_push(
         &mut self,
         tr: &Transaction,
-        payloads: &[impl AsRef<[u8]>],
-    ) -> Result<Option<[u8; 10]>, QueueError> {
-        if let Some(stamp) = self.settle(tr).await? {
-            return Ok(Some(stamp));
+        entries: &[Entry<'_>],
+        operation: Option<&[u8]>,
+    ) -> Result<Step, QueueError> {
+        if let Some((placed, stamp)) = self.settle(tr).await? {
+            return Ok(Step::Happened(placed, stamp));
+        }
+        let mut pusher = Pusher::new(self.queue.space().clone(), tr).with_rng(self.rng.split());
+        let placed = pusher.place(entries, operation).await?;
+        if placed.is_repetition() || (placed.added() == 0 && operation.is_none()) {
+            return Ok(Step::Nothing(placed));
         }
         let attempt = self.next_attempt();
-        let space = self.queue.space();
-        token::mark(space, tr, self.id, attempt)?;
-        for (user, payload) in (0..=u16::MAX).zip(payloads) {
-            push::put(space, tr, user, payload.as_ref());
-        }
-        push::count(space, tr, payloads.len());
-        self.unsettled.note(attempt, Effect::Pushed);
-        Ok(None)
+        token::mark(self.queue.space(), tr, self.id, attempt)?;
+        self.unsettled.note(attempt, Effect::Pushed(placed.clone()));
+        Ok(Step::Adds(placed))
     }
 
-    /// Finds out what became of attempts with an unknown outcome, if there are any: the stamp of the push under way if
+    /// Finds out what became of attempts with an unknown outcome, if there are any: what the push under way did, and its stamp, if
     /// it committed. Items of a take that committed go to `recovered`.
-    pub(super) async fn settle(&mut self, tr: &Transaction) -> Result<Option<[u8; 10]>, QueueError> {
+    pub(super) async fn settle(
+        &mut self,
+        tr: &Transaction,
+    ) -> Result<Option<(Placed, [u8; 10])>, QueueError> {
         if self.unsettled.is_empty() {
             return Ok(None);
         }
         let Some(token) = token::read(self.queue.space(), tr, self.id).await? else { return Ok(None) };
         match self.unsettled.settle(&token) {
-            Some(Effect::Pushed) => Ok(Some(token.stamp)),
+            Some(Effect::Pushed(placed)) => Ok(Some((placed, token.stamp))),
             Some(Effect::Took(items)) => {
                 self.recovered.extend(items);
+                self.asked.clear();
                 Ok(None)
             }
             None => Ok(None),

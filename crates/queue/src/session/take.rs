@@ -4,13 +4,16 @@ use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction};
 
-use super::{Session, Take, unsettled::Effect};
+use super::choose::Chosen;
+use super::{Session, Take, request, unsettled::Effect};
 use crate::approach::Approach;
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
 use crate::ops::claim::forget;
-use crate::ops::{scan, token};
-use crate::retry::{Attempts, Retry, maybe_committed};
+use crate::ops::scan::Row;
+use crate::ops::settle::row;
+use crate::ops::{lease, scan, token};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry};
 use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
@@ -21,6 +24,8 @@ pub struct Taken {
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.
     pub watch: Option<Watch>,
+    /// See [`Leased::lost`](super::Leased::lost); never with [`Session::take`].
+    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -29,10 +34,14 @@ pub struct Taken {
 enum Step {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
-    /// The transaction removes items.
-    Removes,
+    /// The transaction removes so many items.
+    Removes(usize),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
+    /// It is not this take's turn.
+    Waits,
+    /// The transaction is one of several that the take needs.
+    Steps(request::Step),
 }
 
 impl Session {
@@ -46,36 +55,50 @@ impl Session {
 
     /// As [`Session::take`], by another approach than from the front, and with a watch only if `take` asks for it.
     pub async fn take_by(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
-        let k = take.k;
         if !self.recovered.is_empty() {
-            return Ok(self.hand_recovered(k, Attempts::default()));
+            return Ok(self.hand_recovered(take.k, Attempts::default()));
         }
+        let taken = self.take_until_done(db, take).await;
+        if taken.is_err() {
+            self.give_up(db).await;
+        }
+        taken
+    }
+
+    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         loop {
             let prepared = self.prepare_take(&tr, take).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Recovered) => return Ok(self.hand_recovered(k, retry.attempts)),
+                Ok(Step::Recovered) => return Ok(self.hand_recovered(take.k, retry.attempts)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
+                        return Ok(Taken { items: Vec::new(), watch, lost: false, attempts: retry.attempts });
                     }
                 },
-                Ok(Step::Removes) => match tr.commit().await {
+                Ok(Step::Waits) => {
+                    take.approach.waited();
+                    retry.wait(tr).await?
+                }
+                Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
+                Ok(Step::Removes(found)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
-                        if !maybe_committed(*error) {
-                            take.approach.conflicted();
+                        if error.code() == NOT_COMMITTED && take.lost(found) {
+                            let attempts = retry.lost(*error);
+                            return Ok(Taken { items: Vec::new(), watch: None, lost: true, attempts });
                         }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
-                        take.approach.committed();
                         let items = self.taken();
-                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
+                        self.asked.clear();
+                        take.won(&items);
+                        return Ok(Taken { items, watch: None, lost: false, attempts: retry.attempts });
                     }
                 },
             };
@@ -88,31 +111,43 @@ impl Session {
         if !self.recovered.is_empty() {
             return Ok(Step::Recovered);
         }
-        let space = self.queue.space().clone();
-        let rows = self.choose(tr, take).await?;
-        if rows.is_empty() {
+        match self.choose(tr, take, 0).await? {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
-            return Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr))));
+            Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
+            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Steps(step) => Ok(Step::Steps(step)),
+            Chosen::Rows(rows) => self.put_token(tr, &rows).await,
+            Chosen::Served(id, mut header, held) => {
+                let rows: Vec<Row> = held.iter().map(row).collect();
+                header.settled.fill();
+                lease::update(self.queue.space(), tr, id, &header);
+                self.put_token(tr, &rows).await
+            }
         }
-        let items = scan::items(&space, tr, &rows).await?;
+    }
+
+    /// Ends the items of rows that the transaction removes, and leaves what tells that it has.
+    async fn put_token(&mut self, tr: &Transaction, rows: &[Row]) -> Result<Step, QueueError> {
+        let space = self.queue.space().clone();
+        let items = scan::items(&space, tr, rows).await?;
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unsettled.note(attempt, Effect::Took(items));
-        Ok(Step::Removes)
+        Ok(Step::Removes(rows.len()))
     }
 
     /// What the attempt that just committed had removed.
     fn taken(&mut self) -> Vec<Item> {
         match self.unsettled.committed() {
             Some(Effect::Took(items)) => items,
-            Some(Effect::Pushed) | None => Vec::new(),
+            Some(Effect::Pushed(_)) | None => Vec::new(),
         }
     }
 
     fn hand_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, attempts }
+        Taken { items: self.recovered.drain(..n).collect(), watch: None, lost: false, attempts }
     }
 }

@@ -6,6 +6,7 @@ use foundationdb::FdbError;
 
 use crate::item::Item;
 use crate::keys::tokens::Token;
+use crate::pushed::Placed;
 use crate::retry::maybe_committed;
 
 /// How many are remembered. Each is checked by the attempt that follows it, and refused by the database once it is
@@ -15,8 +16,8 @@ const MAX: usize = 64;
 /// What an attempt did, if it committed.
 #[derive(Debug)]
 pub(super) enum Effect {
-    /// It stored the payloads of the push now under way.
-    Pushed,
+    /// It did this for the push now under way.
+    Pushed(Placed),
     /// It removed these items, or found none.
     Took(Vec<Item>),
 }
@@ -81,10 +82,14 @@ mod tests {
         Token { attempt, stamp: [0; 10] }
     }
 
+    fn pushed() -> Effect {
+        Effect::Pushed(Placed::default())
+    }
+
     #[test]
     fn the_slot_settles_all_attempts_at_once() {
         let mut unsettled = Unsettled::default();
-        unsettled.note(1, Effect::Pushed);
+        unsettled.note(1, pushed());
         unsettled.note(2, Effect::Took(Vec::new()));
         assert!(unsettled.settle(&token(3)).is_none());
         assert!(!unsettled.is_empty());
@@ -96,15 +101,15 @@ mod tests {
     fn a_commit_voids_what_was_unknown_before() {
         let mut unsettled = Unsettled::default();
         unsettled.note(1, Effect::Took(Vec::new()));
-        unsettled.note(2, Effect::Pushed);
-        assert!(matches!(unsettled.committed(), Some(Effect::Pushed)));
+        unsettled.note(2, pushed());
+        assert!(matches!(unsettled.committed(), Some(Effect::Pushed(_))));
         assert!(unsettled.is_empty());
     }
 
     #[test]
     fn a_new_push_forgets_pushes_and_keeps_takes() {
         let mut unsettled = Unsettled::default();
-        unsettled.note(1, Effect::Pushed);
+        unsettled.note(1, pushed());
         unsettled.note(2, Effect::Took(Vec::new()));
         unsettled.forget_pushes();
         assert!(unsettled.settle(&token(1)).is_none());
@@ -115,7 +120,7 @@ mod tests {
     fn only_the_newest_are_remembered() {
         let mut unsettled = Unsettled::default();
         for attempt in 1..=MAX as u64 + 1 {
-            unsettled.note(attempt, Effect::Pushed);
+            unsettled.note(attempt, pushed());
         }
         assert!(unsettled.settle(&token(1)).is_none());
         assert!(unsettled.settle(&token(2)).is_some());

@@ -134,7 +134,9 @@ fn a_take_on_a_lease_happens_once_under_unknown_outcomes() {
 #[test]
 fn a_settlement_happens_once_under_unknown_outcomes() {
     on_database(async |t| {
-        for script in [vec![UnknownCommitted], vec![UnknownNotCommitted], vec![Fault::Conflict, UnknownCommitted]] {
+        for script in
+            [vec![UnknownCommitted], vec![UnknownNotCommitted], vec![Fault::Conflict, UnknownCommitted]]
+        {
             for first in [0, 1] {
                 let q = t.queue(format!("q{script:?}{first}"));
                 t.push(&q, &["a", "b"]).await;

@@ -1,91 +1,150 @@
-//! Sweeping the token slots of sessions that are gone.
+//! Items whose time comes: made ready in order and on time, and nobody looks for nothing.
 
-use fdb_embedded::{Fault, Faults};
-use kvqueue_queue::{RetryPolicy, Swept, sweep_tokens};
+use std::time::Duration;
 
-use crate::common::{k, on_database, payloads};
+use futures::FutureExt;
+use kvqueue_queue::{Moved, SweepRules};
+
+use crate::common::{TestDb, later, on_database, rules, sweeper};
+
+/// A watch that does not fire in this time was lost.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The attempts that the items in the queue will be, in order.
+async fn attempts(t: &TestDb, queue: &kvqueue_queue::Queue) -> Vec<u32> {
+    t.run(async |tr| queue.list(tr).await).await.iter().map(|item| item.attempt).collect()
+}
 
 #[test]
-fn only_old_slots_are_swept() {
+fn items_become_ready_at_their_time_and_at_their_place() {
     on_database(async |t| {
         let q = t.queue("q");
-        let mut sessions = [t.session(&q), t.session(&q), t.session(&q)];
-        for session in &mut sessions {
-            session.push(&t.db, &["a"]).await.unwrap();
-        }
-        let policy = RetryPolicy::default();
-        let day = sweep_tokens(&t.db, &q, 86_400_000_000, &policy).await.unwrap();
-        assert_eq!(day, Swept { cleared: 0, kept: 3 });
-        // Older than this moment are those written before the newest commit.
-        let newest = sessions[2].push(&t.db, &["b"]).await.unwrap().stamps().next().unwrap().version();
-        let second = sessions[1].push(&t.db, &["b"]).await.unwrap().stamps().next().unwrap().version();
-        assert!(newest < second);
-        let now = t.run(async |tr| Ok(tr.get_read_version().await?)).await;
-        let since = u64::try_from(now).unwrap() - newest;
-        // Every read version of the sweep is at least `now`, so the slot of `newest` may be older than `since` by then.
-        let swept = sweep_tokens(&t.db, &q, since, &policy).await.unwrap();
-        assert!(swept.cleared >= 1 && swept.cleared + swept.kept == 3, "{swept:?}");
-        // What was swept is written again by the next operation.
-        for session in &mut sessions {
-            session.push(&t.db, &["c"]).await.unwrap();
-        }
-        assert_eq!(sweep_tokens(&t.db, &q, u64::MAX, &policy).await.unwrap(), Swept { cleared: 0, kept: 3 });
-        assert_eq!(t.len(&q).await, 8);
+        t.put_aside(&q, &[("a", 300), ("b", 100), ("c", 200)]).await;
+        t.push(&q, &["d"]).await;
+        let mut sweeper = sweeper(&q);
+        let at = async |sweeper: &mut _, now| t.sweep(sweeper, now, &SweepRules::default()).await;
+        let swept = at(&mut sweeper, 99).await;
+        assert_eq!((swept.moved, swept.next), (Moved::default(), Duration::from_millis(1)));
+        assert_eq!(t.list(&q).await, ["d"]);
+        let swept = at(&mut sweeper, 100).await;
+        assert_eq!((swept.moved.promoted, swept.next), (1, Duration::from_millis(100)));
+        assert_eq!(t.list(&q).await, ["b", "d"]);
+        assert_eq!(at(&mut sweeper, 1_000).await.moved.promoted, 2);
+        assert_eq!(t.list(&q).await, ["a", "b", "c", "d"]);
+        assert_eq!((t.len(&q).await, attempts(t, &q).await), (4, vec![2, 2, 2, 1]));
+        assert!(at(&mut sweeper, 2_000).await.moved.is_nothing());
     });
 }
 
 #[test]
-fn a_slot_of_another_layout_is_kept() {
+fn an_item_for_an_earlier_time_wakes_the_sweeper_and_a_later_push_does_not() {
     on_database(async |t| {
         let q = t.queue("q");
-        let base = q.range().0;
-        let slot = [&base[..base.len() - 1], b"\x01token\0\x30", &[9; 16]].concat();
-        t.run(async |tr| {
-            tr.set(&slot, b"from a later version");
-            Ok(())
-        })
-        .await;
-        let swept = sweep_tokens(&t.db, &q, 0, &RetryPolicy::default()).await.unwrap();
-        assert_eq!(swept, Swept { cleared: 0, kept: 1 });
+        let mut sweeper = sweeper(&q);
+        t.put_aside(&q, &[("a", 1_000_000)]).await;
+        let mut swept = t.sweep(&mut sweeper, 0, &SweepRules::default()).await;
+        t.push(&q, &["b"]).await;
+        assert!((&mut swept.watch).now_or_never().is_none());
+        let taken = t.lease(&q, 1).await;
+        assert!(taken.is_some() && (&mut swept.watch).now_or_never().is_none());
+        t.put_aside(&q, &[("c", 10)]).await;
+        tokio::time::timeout(PATIENCE, swept.watch).await.expect("the watch fires").unwrap();
+        let swept = t.sweep(&mut sweeper, 0, &SweepRules::default()).await;
+        assert_eq!(swept.next, Duration::from_millis(10));
     });
 }
 
 #[test]
-fn more_slots_than_one_transaction_looks_at() {
+fn what_a_sweeper_does_wakes_no_sweeper() {
     on_database(async |t| {
         let q = t.queue("q");
-        for chunk in 0..5_u16 {
+        t.put_aside(&q, &[("a", 10)]).await;
+        let mut other = sweeper(&q);
+        let mut waiting = t.sweep(&mut other, 0, &SweepRules::default()).await;
+        let swept = t.sweep(&mut sweeper(&q), 10, &SweepRules::default()).await;
+        assert_eq!(swept.moved.promoted, 1);
+        assert!((&mut waiting.watch).now_or_never().is_none());
+    });
+}
+
+#[test]
+fn more_items_than_one_transaction_moves() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let payloads: Vec<String> = (0..1_200).map(|n| n.to_string()).collect();
+        let refs: Vec<&str> = payloads.iter().map(String::as_str).collect();
+        t.push(&q, &refs).await;
+        let mut lease = t.lease(&q, 2_000).await.unwrap();
+        let settlements: Vec<_> = lease.open().map(|index| (index, later(1_200 - index as u64))).collect();
+        lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
+        let mut sweeper = sweeper(&q);
+        let swept = t.sweep(&mut sweeper, 600, &SweepRules::default()).await;
+        assert_eq!(swept.moved.promoted, 600);
+        assert_eq!(t.list(&q).await, payloads[600..]);
+        let swept = t.sweep(&mut sweeper, u64::MAX, &SweepRules::default()).await;
+        assert_eq!(swept.moved.promoted, 600);
+        assert_eq!((t.list(&q).await, t.len(&q).await), (payloads, 1_200));
+    });
+}
+
+#[test]
+fn large_items_are_promoted_a_few_at_a_time() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let payload = "x".repeat(90_000);
+        t.put_aside(&q, &vec![(payload.as_str(), 5); 45]).await;
+        let swept = t.sweep(&mut sweeper(&q), 5, &SweepRules::default()).await;
+        // 4 MB in transactions of about 1 MB each.
+        assert_eq!(swept.moved.promoted, 45);
+        assert!(swept.attempts.begun >= 5, "{:?}", swept.attempts);
+        assert_eq!(t.list(&q).await, vec![payload; 45]);
+    });
+}
+
+#[test]
+fn with_nothing_to_do_nothing_is_written() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put_aside(&q, &[("a", 1_000)]).await;
+        let all = async || {
+            let (begin, end) = q.range();
             t.run(async |tr| {
-                for i in chunk * 500..(chunk + 1) * 500 {
-                    let base = q.range().0;
-                    let mut slot = [&base[..base.len() - 1], b"\x01token\0\x30", &[0; 16]].concat();
-                    let end = slot.len();
-                    slot[end - 2..].copy_from_slice(&i.to_be_bytes());
-                    // Written at version 1.
-                    tr.set(&slot, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
-                }
-                Ok(())
+                let rows = tr.get_range(&(begin.as_slice(), end.as_slice()).into(), 1, true).await?;
+                Ok(rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect::<Vec<_>>())
             })
-            .await;
+            .await
+        };
+        let before = all().await;
+        for _ in 0..3 {
+            assert!(t.sweep(&mut sweeper(&q), 999, &rules()).await.moved.is_nothing());
         }
-        let policy = RetryPolicy::default();
-        assert_eq!(sweep_tokens(&t.db, &q, 0, &policy).await.unwrap(), Swept { cleared: 2_500, kept: 0 });
-        assert_eq!(sweep_tokens(&t.db, &q, 0, &policy).await.unwrap(), Swept::default());
+        assert_eq!(all().await, before);
     });
 }
 
 #[test]
-fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
+fn an_unreadable_record_does_not_keep_others_from_being_swept() {
     on_database(async |t| {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
-        let mut session =
-            t.session(&q).with_policy(RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() });
-        if !t.install(Faults::script([Fault::UnknownCommitted])) {
-            return;
+        t.lease_for(&q, 1, 0).await.unwrap();
+        let base = q.range().0;
+        let broken = [&base[..base.len() - 1], b"\x01later\0\x15\x01broken"].concat();
+        t.run(async |tr| {
+            tr.set(&broken, b"");
+            Ok(())
+        })
+        .await;
+        let (mut sweeper, mut returned) = (sweeper(&q), 0);
+        for _ in 0..100_000 {
+            let swept = sweeper.sweep(&t.db, 1, &rules()).await.unwrap();
+            assert!(swept.trouble.is_some_and(|error| error.to_string().contains("given up")));
+            assert_eq!(swept.next, Duration::from_secs(5));
+            returned += swept.moved.returned;
+            if returned > 0 {
+                break;
+            }
         }
-        session.take(&t.db, k(1)).await.unwrap_err();
-        sweep_tokens(&t.db, &q, 86_400_000_000, &RetryPolicy::default()).await.unwrap();
-        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
+        assert_eq!(t.list(&q).await, ["a"]);
     });
 }

@@ -11,7 +11,7 @@ use kvqueue_queue::{RetryPolicy, Session};
 use crate::common::{TestDb, k, on_database, payloads};
 
 /// Every order of up to three faults before the commit that works.
-fn scripts() -> Vec<Vec<Fault>> {
+pub(crate) fn scripts() -> Vec<Vec<Fault>> {
     let kinds = [UnknownCommitted, UnknownNotCommitted, Fault::Conflict, Fault::TooOld];
     let mut scripts = vec![Vec::new()];
     for start in 0..kinds.len() + kinds.len().pow(2) + 1 {

@@ -4,7 +4,12 @@
 //! A UUID is 30 and its 16 bytes. The range of a tuple is from its packed form and 00 to its packed form and FF.
 
 use super::*;
-use crate::keys::{counters, items, tokens};
+use bytes::Bytes;
+
+use crate::item::Stamp;
+use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::{chunks, counters, items, later, leases, meta, operations, tokens};
+use crate::meta::{Failure, Meta};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -61,7 +66,10 @@ fn an_item_of_q() {
     assert_eq!(stamp.to_string(), "00001a2b3c4d5e6f00030001");
     assert_eq!((stamp.version(), stamp.user_version()), (0x1a2b_3c4d_5e6f, 1));
     golden(&items::key(&space.ready, stamp), vector);
-    golden(&items::after(&space.ready, &items::suffix(stamp)), "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002");
+    golden(
+        &items::after(&space.ready, &items::suffix(stamp)),
+        "017100 0176616c00 33 00001a2b3c4d5e6f 0003 0002",
+    );
 }
 
 #[test]
@@ -106,8 +114,75 @@ fn a_prefix_stands_raw_before_every_key() {
 fn names_and_prefixes_have_bounds() {
     assert_eq!(Space::new(b"", b"", Kind::Fifo), Err(NameError::Empty));
     assert!(Space::new(b"", &[0; MAX_NAME], Kind::Fifo).is_ok());
-    assert_eq!(Space::new(b"", &[0; MAX_NAME + 1], Kind::Fifo), Err(NameError::TooLong { len: MAX_NAME + 1 }));
+    assert_eq!(
+        Space::new(b"", &[0; MAX_NAME + 1], Kind::Fifo),
+        Err(NameError::TooLong { len: MAX_NAME + 1 })
+    );
     assert!(Space::new(&[1; MAX_PREFIX], b"q", Kind::Fifo).is_ok());
-    assert_eq!(Space::new(&[1; MAX_PREFIX + 1], b"q", Kind::Fifo), Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 }));
+    assert_eq!(
+        Space::new(&[1; MAX_PREFIX + 1], b"q", Kind::Fifo),
+        Err(NameError::PrefixTooLong { len: MAX_PREFIX + 1 })
+    );
     assert_eq!(Space::new(b"\xff\x02", b"q", Kind::Fifo), Err(NameError::PrefixReserved));
+}
+
+/// The item of the vectors above.
+fn item() -> ItemId {
+    Stamp::from([0, 0, 0x1a, 0x2b, 0x3c, 0x4d, 0x5e, 0x6f, 0, 3, 0, 1]).into()
+}
+
+#[test]
+fn what_goes_with_an_item_of_q() {
+    let (space, id) = (Space::new(b"", b"q", Kind::Fifo).unwrap(), item());
+    let stamp = "33 00001a2b3c4d5e6f 0003 0001";
+    golden(&space.meta_key(&id), &format!("017100 016d65746100 {stamp}"));
+    // (q, "meta") has 3 + 6 bytes and the code one more: the stamp stands at 10.
+    let operand = items::pending_record(&space.meta, 1, &[]);
+    golden(&operand, "017100 016d65746100 33 ffffffffffffffffffff 0001 0a000000");
+    let chunk = [&space.chunks, id.as_bytes(), &chunks::suffix(1)].concat();
+    golden(&chunk, &format!("017100 016368756e6b00 {stamp} 1501"));
+    golden(&later::key(&space.later, 1_000, &id), &format!("017100 016c6174657200 1603e8 {stamp}"));
+    golden(&space.body_key(&id), &format!("017100 01626f647900 {stamp}"));
+    golden(&space.dead_key(&id), &format!("017100 016465616400 {stamp}"));
+}
+
+#[test]
+fn a_side_record() {
+    let attributes = [("k".to_owned(), "v".to_owned())].into();
+    golden(
+        &meta::encode(&Meta { attempts: 2, attributes, ..Meta::default() }),
+        "01 04000000 02000000 04 06000000 01000000 6b 76",
+    );
+    let failures = vec![Failure::new(1_000, 2, "no")];
+    golden(
+        &meta::encode(&Meta { failures, ..Meta::default() }),
+        "03 0e000000 e803000000000000 02000000 6e6f",
+    );
+}
+
+#[test]
+fn a_lease_of_q() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    let session = SessionId(hex("00112233445566778899aabbccddeeff").try_into().unwrap());
+    let lease = LeaseId { session, number: 258 };
+    let id = "30 00112233445566778899aabbccddeeff 160102";
+    golden(&leases::key(&space.leases, lease), &format!("017100 016c6561736500 {id}"));
+    golden(&leases::piece_key(&space.held, lease, 1), &format!("017100 0168656c6400 {id} 1501"));
+    let held = Held { id: item(), meta: Bytes::new(), value: "v".into() };
+    let (header, pieces) = Header::new(3, 2, &[held]);
+    assert!(pieces.is_empty());
+    golden(
+        &header.encode(),
+        "01 0300000000000000 0200000000000000 01000000 00000000 00 \
+         0d000000 33 00001a2b3c4d5e6f 0003 0001 00000000 01000000 76",
+    );
+}
+
+#[test]
+fn what_a_push_to_q_may_name() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    golden(&space.unique_key(b"k"), "017100 01756e6971756500 016b00");
+    golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
+    golden(&operations::pending(1, 2), "ffffffffffffffffffff 0001 02000000 00000000");
+    golden(&space.claim, "017100 01737765657000");
 }

@@ -4,11 +4,15 @@ use std::sync::OnceLock;
 
 use fdb_embedded::{Faults, Network};
 use foundationdb::options::DatabaseOption;
-use foundationdb::{Database, Transaction};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, retry};
+use foundationdb::{Database, RangeOption, Transaction};
+use futures::TryStreamExt;
+use kvqueue_queue::{
+    Approach, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement, Take,
+    retry,
+};
 use tempfile::TempDir;
 
-use super::session_id;
+use super::{k, session_id};
 
 /// A database, and a part of it that belongs to one test alone.
 pub(crate) struct TestDb {
@@ -94,6 +98,47 @@ impl TestDb {
     /// Pushes in a transaction of its own.
     pub(crate) async fn push(&self, queue: &Queue, payloads: &[&str]) {
         self.session(queue).push(&self.db, payloads).await.unwrap();
+    }
+
+    /// Pushes items in a transaction of its own.
+    pub(crate) async fn push_items(&self, queue: &Queue, items: &[NewItem]) -> Pushed {
+        self.session(queue).push_items(&self.db, items, &PushOptions::default()).await.unwrap()
+    }
+
+    /// All rows of this test's part, the prefix taken off.
+    pub(crate) async fn rows(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let end = [self.prefix.as_slice(), &[0xff]].concat();
+        let row = |key: &[u8], value: &[u8]| (key[self.prefix.len()..].to_vec(), value.to_vec());
+        self.run(async |tr| {
+            let range = RangeOption::from((self.prefix.as_slice(), end.as_slice()));
+            let pages: Vec<_> = tr.get_ranges(range, true).try_collect().await?;
+            Ok(pages.iter().flatten().map(|found| row(found.key(), found.value())).collect())
+        })
+        .await
+    }
+
+    /// What follows (q, `second`) in the keys that begin so, and their values.
+    pub(crate) async fn records(&self, queue: &Queue, second: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+        super::records(&self.rows().await, queue, second)
+    }
+
+    /// A counter of the queue.
+    pub(crate) async fn counter(&self, queue: &Queue, name: &str) -> i64 {
+        let records = self.records(queue, name).await;
+        records.first().map_or(0, |(_, value)| i64::from_le_bytes(value[..].try_into().unwrap()))
+    }
+
+    /// Takes up to `n` items on a lease; `None` if there are none.
+    pub(crate) async fn lease(&self, queue: &Queue, n: usize) -> Option<Lease> {
+        let mut approach = Approach::Front;
+        let mut take = Take { k: k(n), length: 30_000_000, approach: &mut approach, watch: false };
+        self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
+    }
+
+    /// Settles all that is left of a lease alike.
+    pub(crate) async fn settle(&self, lease: &mut Lease, settlement: &Settlement) {
+        let all: Vec<_> = lease.open().map(|index| (index, settlement.clone())).collect();
+        lease.settle(&self.db, &RetryPolicy::default(), &all).await.unwrap();
     }
 
     /// The payloads in the queue, as text.

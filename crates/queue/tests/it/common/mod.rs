@@ -1,14 +1,21 @@
 //! What every test needs: a database, short ways to use it, and reproducible randomness.
 
 mod database;
+mod kinds;
+mod raw;
 mod rng;
+mod sweeping;
 
 pub(crate) use database::{TestDb, on_database};
+pub(crate) use kinds::{KINDS, kinds_of_records};
+pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
+pub(crate) use sweeping::{SHORT, later, rules, sweeper};
 
 use std::num::NonZeroUsize;
 
-use kvqueue_queue::{Item, SessionId};
+use foundationdb::tuple::{Bytes, pack};
+use kvqueue_queue::{Item, Queue, SessionId};
 
 /// A number of items that is known not to be 0.
 pub(crate) fn k(n: usize) -> NonZeroUsize {
@@ -23,4 +30,13 @@ pub(crate) fn session_id() -> SessionId {
 /// The payloads of items, as text.
 pub(crate) fn payloads(items: &[Item]) -> Vec<String> {
     items.iter().map(|item| String::from_utf8(item.payload.to_vec()).unwrap()).collect()
+}
+
+/// What follows (q, `second`) in the keys of rows that begin so, and their values.
+pub(crate) fn records(rows: &[(Vec<u8>, Vec<u8>)], queue: &Queue, second: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let begin = pack(&(Bytes::from(queue.name()), Bytes::from(second.as_bytes())));
+    let record = |(key, value): &(Vec<u8>, Vec<u8>)| {
+        Some((key.strip_prefix(begin.as_slice())?.to_vec(), value.clone()))
+    };
+    rows.iter().filter_map(record).collect()
 }

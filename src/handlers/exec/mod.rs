@@ -1,18 +1,29 @@
 //! `exec`: runs a command per item, with the payload on its standard input.
+//!
+//! | file | role |
+//! |---|---|
+//! | `settings` | what the configuration says; what an exit code means |
+//! | `variables` | what the command is told about its item |
+//! | `group` | the command and what it started |
+
+mod group;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod variables;
 
 use std::{io, process::Stdio, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use kvqueue_queue::Item;
-use rustix::process::{Pid, Signal, kill_process_group};
-use serde::Deserialize;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
     time::timeout,
 };
 
+use self::{group::Group, settings::ExecSettings};
 use super::{Context, Handler, Outcome, Settings, SettingsError};
 
 /// How long the error output of a command that has ended is waited for.
@@ -20,38 +31,24 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs a command per item.
 ///
-/// The command finds the queue's name in `KVQUEUE_QUEUE` and the item's stamp in `KVQUEUE_ITEM`. Exit code 0 means
-/// done. Its output is not kept, except the beginning of what a failing command wrote to stderr. When the item is
-/// cancelled the command is killed, with what it started.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+/// `docs/CONFIG.md` says what the command finds in its environment and what its exit codes mean. Its output is not kept, except
+/// the beginning of what a failing command wrote to stderr. When the item is cancelled the command is killed, with what it started.
+#[derive(Clone, Debug)]
 pub struct Exec {
-    command: Vec<String>,
-    #[serde(default = "default_stderr_limit")]
-    stderr_limit: usize,
-}
-
-fn default_stderr_limit() -> usize {
-    4096
+    settings: ExecSettings,
 }
 
 impl Exec {
     /// Needs `command`, the program and its arguments.
     pub fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
-        const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config";
-        let exec: Self =
-            settings.parse().map_err(|SettingsError(problem)| SettingsError(format!("{problem}; {FIX}")))?;
-        match exec.command.first() {
-            Some(program) if !program.is_empty() => Ok(exec),
-            _ => Err(SettingsError(format!("command = {:?}: it names no program; {FIX}", exec.command))),
-        }
+        ExecSettings::read(settings).map(|settings| Self { settings })
     }
 
     fn spawn(&self, item: &Item, context: &Context) -> io::Result<Child> {
-        Command::new(&self.command[0])
-            .args(&self.command[1..])
-            .env("KVQUEUE_QUEUE", &*context.queue)
-            .env("KVQUEUE_ITEM", item.id.to_string())
+        let mut command = Command::new(&self.settings.command[0]);
+        variables::set(&mut command, &context.queue, item);
+        command
+            .args(&self.settings.command[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -61,8 +58,8 @@ impl Exec {
             .spawn()
     }
 
-    async fn run(&self, item: &Item, context: &Context) -> Result<(), String> {
-        let program = &self.command[0];
+    async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
+        let program = &self.settings.command[0];
         let mut child =
             self.spawn(item, context).map_err(|error| format!("cannot start {program}: {error}"))?;
         let group = Group::of(&child);
@@ -71,14 +68,14 @@ impl Exec {
         // Beside each other: a command may write before it has read everything. Tasks of their own, because what
         // the command left running may hold the pipes open after it has ended.
         tokio::spawn(feed(input, item.payload.clone()));
-        let said = tokio::spawn(beginning(errors, self.stderr_limit));
+        let said = tokio::spawn(beginning(errors, self.settings.stderr_limit));
         let status = child.wait().await.map_err(|error| format!("cannot wait for {program}: {error}"))?;
         group.ended();
-        if status.success() {
-            return Ok(());
-        }
-        let said = timeout(LAST_WORDS, said).await.ok().and_then(Result::ok).unwrap_or_default();
-        Err(format!("{program} failed with {status}: {}", said.trim_end()))
+        let said = match status.success() {
+            true => String::new(),
+            false => timeout(LAST_WORDS, said).await.ok().and_then(Result::ok).unwrap_or_default(),
+        };
+        Ok(self.settings.outcome(status, &said))
     }
 }
 
@@ -86,33 +83,8 @@ impl Exec {
 impl Handler for Exec {
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         tokio::select! {
-            result = self.run(item, context) => match result {
-                Ok(()) => Outcome::Done,
-                Err(reason) => Outcome::Retry(reason),
-            },
+            result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
             () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
-        }
-    }
-}
-
-/// The process group of a command that has not ended. Dropped, it kills the command and all it started.
-struct Group(Option<Pid>);
-
-impl Group {
-    fn of(child: &Child) -> Self {
-        Self(child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
-    }
-
-    fn ended(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        if let Some(group) = self.0 {
-            // It may have ended this instant; then there is nothing left to kill.
-            let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
@@ -124,7 +96,8 @@ async fn feed(mut input: ChildStdin, payload: Bytes) {
 }
 
 /// Reads everything, so that the command never blocks on a full pipe, and keeps the first `limit` bytes.
-async fn beginning(mut from: impl AsyncRead + Unpin, limit: usize) -> String {
+async fn beginning(mut from: impl AsyncRead + Unpin, limit: u64) -> String {
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut kept = Vec::new();
     let mut buffer = [0; 4096];
     // A read error ends what can be said about a failure; the exit code has decided already.

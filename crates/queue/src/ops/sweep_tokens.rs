@@ -13,9 +13,9 @@ use crate::retry::{RetryError, RetryPolicy, run};
 /// How many slots one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("1000 is not 0");
 
-/// What a sweep did.
+/// What a sweep of token slots did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweptTokens {
     /// Slots cleared.
     pub cleared: usize,
     /// Slots that were younger, or of a layout this version does not know.
@@ -33,8 +33,8 @@ pub async fn sweep_tokens(
     queue: &Queue,
     older_than_versions: u64,
     policy: &RetryPolicy,
-) -> Result<Swept, RetryError> {
-    let mut swept = Swept::default();
+) -> Result<SweptTokens, RetryError> {
+    let mut swept = SweptTokens::default();
     let (mut begin, end) = queue.space().token_range();
     loop {
         let (from, to) = (&begin, &end);
@@ -54,7 +54,7 @@ pub async fn sweep_tokens(
 
 /// One transaction's part of a sweep.
 struct Page {
-    swept: Swept,
+    swept: SweptTokens,
     /// Where the next page begins; `None` behind the last.
     next: Option<Vec<u8>>,
 }
@@ -74,7 +74,7 @@ async fn sweep_page(
     };
     // A snapshot read: sessions at work write their slots all the time, and only those cleared matter.
     let rows = tr.get_range(&range, 1, true).await?;
-    let mut swept = Swept::default();
+    let mut swept = SweptTokens::default();
     for row in &rows {
         debug_assert!(row.key().starts_with(&space.tokens));
         let old = tokens::decode(row.value())

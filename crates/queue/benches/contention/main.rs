@@ -1,0 +1,131 @@
+//! How takes that go on at the same time get along: throughput, and conflicts per take.
+//!
+//! ```sh
+//! cargo bench -p kvqueue-queue --bench contention -- [--seconds S] [--dir DIR]
+//! KVQUEUE_TEST_CLUSTER_FILE=FILE FDB_CLIENT_LIB=LIB cargo bench -p kvqueue-queue --bench contention
+//! ```
+//!
+//! Every cell works off a queue of 100-byte items for a few seconds: consumers in one or four processes, K items per take, by each
+//! approach, with and without a producer beside them. A consumer takes on a lease and finishes the batch. Consumers of one process
+//! share the approach and take turns, as the daemon's do. Prints a table in Markdown.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]
+
+// The client library's symbols, for the linker.
+use fdb_embedded as _;
+
+mod cell;
+mod worker;
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cell::{Cell, approaches};
+use fdb_embedded::Network;
+use foundationdb::Database;
+use kvqueue_queue::{Queue, Session, SessionId};
+use worker::{Tally, work};
+
+/// Tells a process that it is a worker of the benchmark: database, prefix, cell.
+const WORKER: &str = "--worker";
+
+/// Items per process and second that are there to be taken, with 10 to a take and more.
+const PLENTY: usize = 150_000;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let _network = Network::start().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    if let [WORKER, database, prefix, cell @ ..] =
+        &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..]
+    {
+        runtime.block_on(be_worker(database, prefix, &Cell::parse(cell)));
+        return;
+    }
+    let value = |flag: &str| arguments.iter().skip_while(|argument| *argument != flag).nth(1);
+    let seconds = value("--seconds").map_or(2.0, |text| text.parse().unwrap());
+    let only = value("--only");
+    let scratch = tempfile::tempdir_in(value("--dir").map_or(std::env::temp_dir(), Into::into)).unwrap();
+    let database = std::env::var("KVQUEUE_TEST_CLUSTER_FILE")
+        .unwrap_or_else(|_| format!("embedded:{}", scratch.path().join("db").display()));
+    runtime.block_on(bench(&database, Duration::from_secs_f64(seconds), only.map(String::as_str)));
+}
+
+async fn bench(database: &str, time: Duration, only: Option<&str>) {
+    println!("| processes x consumers | K | producer | {} |", approaches().join(" | "));
+    println!("|---|---|---|{}", "---|".repeat(approaches().len()));
+    let db = Arc::new(Database::from_path(database).unwrap());
+    for (processes, consumers) in [(1, 1), (1, 4), (1, 16), (4, 1), (4, 4)] {
+        for k in [1, 10, 100] {
+            for producer in [false, true] {
+                print!("| {processes} x {consumers} | {k} | {} |", if producer { "yes" } else { "no" });
+                for approach in approaches() {
+                    let cell =
+                        Cell { processes, consumers, k, producer, approach: approach.to_owned(), time };
+                    if only.is_some_and(|only| only != approach) {
+                        continue;
+                    }
+                    print!(" {} |", run(database, &db, &cell).await);
+                    std::io::stdout().flush().unwrap();
+                }
+                println!();
+            }
+        }
+    }
+}
+
+/// Runs one cell on a queue of its own; the first process is this one.
+async fn run(database: &str, db: &Arc<Database>, cell: &Cell) -> Tally {
+    let prefix = format!("kvqueue-contention/{}/", uuid::Uuid::now_v7());
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    if !cell.producer {
+        fill(db, &queue, cell).await;
+    }
+    let mut others: Vec<Child> = (1..cell.processes).map(|_| spawn(database, &prefix, cell)).collect();
+    let mut outputs: Vec<_> =
+        others.iter_mut().map(|other| BufReader::new(other.stdout.take().unwrap()).lines()).collect();
+    outputs.iter_mut().for_each(|lines| assert_eq!(lines.next().unwrap().unwrap(), "ready"));
+    others.iter_mut().for_each(|other| writeln!(other.stdin.as_mut().unwrap(), "go").unwrap());
+    let mut tally = work(db, &queue, cell, cell.producer).await;
+    for (mut other, mut lines) in others.into_iter().zip(outputs) {
+        let line = tokio::task::block_in_place(|| lines.next().unwrap().unwrap());
+        tally += Tally::parse(&line);
+        assert!(other.wait().unwrap().success());
+    }
+    let tr = db.create_trx().unwrap();
+    queue.delete(&tr);
+    tr.commit().await.unwrap();
+    tally
+}
+
+async fn fill(db: &Database, queue: &Queue, cell: &Cell) {
+    let seconds = cell.time.as_secs_f64();
+    let items = if cell.k == 1 { 30_000.0 } else { PLENTY as f64 } * seconds;
+    let mut session = Session::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let payloads = vec![[7; 100]; 2_000];
+    for _ in 0..(items as usize).div_ceil(payloads.len()) {
+        session.push(db, &payloads).await.unwrap();
+    }
+}
+
+fn spawn(database: &str, prefix: &str, cell: &Cell) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args([WORKER, database, prefix])
+        .args(cell.arguments())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+async fn be_worker(database: &str, prefix: &str, cell: &Cell) {
+    let db = Arc::new(Database::from_path(database).unwrap());
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    // The first transaction connects; that is not what is measured.
+    db.create_trx().unwrap().get_read_version().await.unwrap();
+    println!("ready");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    println!("{}", work(&db, &queue, cell, false).await.line());
+}

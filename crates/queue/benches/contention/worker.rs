@@ -1,0 +1,125 @@
+//! The consumers of one process.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::ops::AddAssign;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use foundationdb::Database;
+use kvqueue_queue::{Approach, Leased, Queue, RetryPolicy, Session, SessionId, Settlement, Take};
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+use crate::cell::Cell;
+
+/// The lease, in versions: longer than the benchmark.
+const LEASE: u64 = 600_000_000;
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Tally {
+    items: u64,
+    takes: u64,
+    conflicts: u64,
+    seconds: f64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.items += other.items;
+        self.takes += other.takes;
+        self.conflicts += other.conflicts;
+        self.seconds = self.seconds.max(other.seconds);
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rate = self.items as f64 / self.seconds.max(0.001);
+        let conflicts = 100.0 * self.conflicts as f64 / self.takes.max(1) as f64;
+        write!(f, "{rate:.0}/s, {conflicts:.1} %")
+    }
+}
+
+impl Tally {
+    pub(crate) fn line(&self) -> String {
+        format!("{} {} {} {}", self.items, self.takes, self.conflicts, self.seconds)
+    }
+
+    pub(crate) fn parse(line: &str) -> Tally {
+        let mut words = line.split(' ');
+        let mut number = || words.next().unwrap().parse::<f64>().unwrap();
+        let (items, takes, conflicts) = (number() as u64, number() as u64, number() as u64);
+        Tally { items, takes, conflicts, seconds: number() }
+    }
+}
+
+/// Works for the cell's time, or until the queue is empty where nobody pushes.
+pub(crate) async fn work(db: &Arc<Database>, queue: &Queue, cell: &Cell, push: bool) -> Tally {
+    let end = Instant::now() + cell.time;
+    let turn = Arc::new(Mutex::new(cell.approach()));
+    let producer = push.then(|| tokio::spawn(produce(db.clone(), queue.clone(), end)));
+    let consumers: Vec<_> = (0..cell.consumers)
+        .map(|_| tokio::spawn(consume(db.clone(), queue.clone(), cell.clone(), turn.clone(), end)))
+        .collect();
+    let mut tally = Tally::default();
+    for consumer in consumers {
+        tally += consumer.await.unwrap();
+    }
+    if let Some(producer) = producer {
+        producer.await.unwrap();
+    }
+    tally
+}
+
+fn session(queue: Queue) -> Session {
+    Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()))
+}
+
+async fn produce(db: Arc<Database>, queue: Queue, end: Instant) {
+    let mut session = session(queue);
+    while Instant::now() < end {
+        session.push(&db, &[[7; 100]; 10]).await.unwrap();
+    }
+}
+
+async fn consume(
+    db: Arc<Database>,
+    queue: Queue,
+    cell: Cell,
+    turn: Arc<Mutex<Approach>>,
+    end: Instant,
+) -> Tally {
+    let mut session = session(queue);
+    let mut tally = Tally::default();
+    let began = Instant::now();
+    while Instant::now() < end {
+        let Leased { lease, watch, attempts, lost } = {
+            let mut approach = turn.lock().await;
+            tokio::time::sleep(approach.wait(uuid::Uuid::now_v7().as_u64_pair().1)).await;
+            let k = NonZeroUsize::new(cell.k).unwrap();
+            let mut take = Take { k, length: LEASE, approach: &mut approach, watch: cell.producer };
+            session.lease(&db, &mut take).await.unwrap()
+        };
+        tally.conflicts += u64::from(attempts.conflicts);
+        match lease {
+            Some(mut lease) => {
+                tally.takes += 1;
+                tally.items += lease.items().len() as u64;
+                let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
+                lease.settle(&db, &RetryPolicy::default(), &done).await.unwrap();
+                tally.seconds = began.elapsed().as_secs_f64();
+            }
+            None if lost => {}
+            None if !cell.producer => break,
+            None => {
+                let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+                if let Some(watch) = watch {
+                    let _ = timeout(left, watch).await;
+                }
+            }
+        }
+    }
+    tally
+}

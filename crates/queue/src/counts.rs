@@ -1,0 +1,34 @@
+//! How many items a queue has, and in which state.
+
+/// Whether there are items in each of the states that are not an end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rest {
+    /// Some are ready.
+    pub ready: bool,
+    /// Some are held under a lease.
+    pub leased: bool,
+    /// Some wait for their time.
+    pub later: bool,
+}
+
+impl Rest {
+    /// Whether there are none: every item is finished or a dead letter.
+    pub fn is_none(&self) -> bool {
+        *self == Rest::default()
+    }
+}
+
+/// How many items there are in each state, all at the same version.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Ready to be taken; as [`Queue::len`](crate::Queue::len).
+    pub ready: i64,
+    /// Held under a lease.
+    pub leased: u64,
+    /// Waiting for their time.
+    pub later: i64,
+    /// Dead letters.
+    pub dead: i64,
+    /// Finished since the queue was made. Items that left it by a pop, or were taken at most once, are not among them.
+    pub done: u64,
+}

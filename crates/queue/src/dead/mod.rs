@@ -1,0 +1,74 @@
+//! Dead letters: items that are not tried any more, kept until somebody decides about them.
+//!
+//! One at a time they are looked at, retried and purged in transactions of the caller's ([`Queue::dead_list`] and its neighbours); `all`
+//! does so with a whole queue.
+
+mod all;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+
+pub use all::AllDead;
+
+use crate::error::{DeadLetterError, QueueError};
+use crate::id::ItemId;
+use crate::meta::{Meta, Millis};
+use crate::ops;
+use crate::queue::Queue;
+
+/// An item that is not tried any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetter {
+    /// Which item it is.
+    pub id: ItemId,
+    /// When it became a dead letter; 0 if nobody knows.
+    pub died_at: Millis,
+    /// Why, for people.
+    pub reason: String,
+    /// What else is known of it: its attempts, how they ended, its attributes.
+    pub meta: Arc<Meta>,
+    /// What was pushed, whole; `None` where only the letters are listed.
+    pub payload: Option<Bytes>,
+}
+
+impl DeadLetter {
+    pub(crate) fn new(id: ItemId, meta: Meta, payload: Option<Bytes>) -> DeadLetter {
+        let (died_at, reason) = meta.death.as_ref().map_or((0, ""), |death| (death.at, &death.reason));
+        DeadLetter { id, died_at, reason: reason.to_owned(), payload, meta: Arc::new(meta) }
+    }
+}
+
+impl Queue {
+    /// Dead letters without their payloads, in the order of their ids: the first `limit`, or those behind `after`. A snapshot read: it
+    /// conflicts with nothing.
+    pub async fn dead_list(
+        &self,
+        tr: &Transaction,
+        after: Option<&ItemId>,
+        limit: NonZeroUsize,
+    ) -> Result<Vec<DeadLetter>, QueueError> {
+        ops::dead::list(self.space(), tr, after, limit).await
+    }
+
+    /// A dead letter with its payload; `None` if there is none of this id. A snapshot read.
+    pub async fn dead_get(&self, tr: &Transaction, id: &ItemId) -> Result<Option<DeadLetter>, QueueError> {
+        ops::dead::get(self.space(), tr, id).await
+    }
+
+    /// Makes a dead letter an item again, at its own place, with all its attempts before it; how those before ended stays known.
+    /// `false` if there is no dead letter of this id.
+    ///
+    /// # Errors
+    /// [`DeadLetterError::UniqueTaken`] if another item is there under its unique key; nothing is written.
+    pub async fn dead_retry(&self, tr: &Transaction, id: &ItemId) -> Result<bool, DeadLetterError> {
+        ops::dead::retry(self.space(), tr, id).await
+    }
+
+    /// Deletes a dead letter for good. `false` if there is none of this id.
+    pub async fn dead_purge(&self, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+        ops::dead::purge(self.space(), tr, id).await
+    }
+}

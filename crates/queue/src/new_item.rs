@@ -1,0 +1,239 @@
+//! What is to be pushed.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::error::PushError;
+use crate::kind::Kind;
+use crate::meta::{Meta, Millis};
+use crate::{MAX_ATTRIBUTES, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
+
+/// What an attribute counts beside its name and value.
+const ATTRIBUTE_OVERHEAD: usize = 8;
+
+/// What a record costs in a transaction beyond its value: its key in the write and in the conflict range, and what is
+/// around both. An upper bound for names and prefixes of ordinary length, in bytes.
+const RECORD_OVERHEAD: usize = 256;
+
+/// An item to be pushed: its payload, and what may go with it.
+///
+/// ```
+/// use kvqueue_queue::NewItem;
+///
+/// let reminder = NewItem { due: Some(1_800_000_000_000), unique: Some(b"order 17".to_vec()), ..NewItem::new("pay") }
+///     .with_attribute("customer", "ann");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NewItem {
+    /// What its handler gets, any bytes.
+    pub payload: Bytes,
+    /// Names and values of the producer's own; [`MAX_ATTRIBUTES`] bytes together.
+    pub attributes: BTreeMap<String, String>,
+    /// The payload's media type; up to [`MAX_TEXT`] bytes.
+    pub content_type: Option<String>,
+    /// The W3C `traceparent` of what the item is pushed for; up to [`MAX_TEXT`] bytes.
+    pub trace_parent: Option<String>,
+    /// When it was pushed, by the producer's clock.
+    pub enqueued_at: Option<Millis>,
+    /// A key, of 1 to [`MAX_KEY`] bytes, that at most one item of the queue has while it waits, is delayed, or is being handled. With
+    /// another there, the push of this one does nothing. It is free again when the item is finished or a dead letter.
+    pub unique: Option<Vec<u8>>,
+    /// Not to be taken before this time, by the sweepers' clocks; `None`: at once.
+    pub due: Option<Millis>,
+    /// Its priority in a priority queue; 0 in any other.
+    pub priority: i64,
+}
+
+impl NewItem {
+    /// An item of this payload and nothing else.
+    pub fn new(payload: impl Into<Bytes>) -> NewItem {
+        NewItem { payload: payload.into(), ..NewItem::default() }
+    }
+
+    /// The same item with one attribute more.
+    pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> NewItem {
+        self.attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// About how many bytes of a transaction it takes; see [`batches_by`](crate::batches_by).
+    pub fn weight(&self) -> usize {
+        let texts = self.content_type.iter().chain(&self.trace_parent).map(String::len).sum::<usize>();
+        let keys = self.unique.as_ref().map_or(0, |key| 2 * key.len() + RECORD_OVERHEAD);
+        weight(self.payload.len()) + RECORD_OVERHEAD + attributes_len(&self.attributes) + texts + keys
+    }
+
+    /// Whether a queue of this kind can hold it.
+    pub(crate) fn check(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
+        check_payload(self.payload.len(), max_payload)?;
+        let len = attributes_len(&self.attributes);
+        if len > MAX_ATTRIBUTES {
+            return Err(PushError::AttributesTooLarge { len, limit: MAX_ATTRIBUTES });
+        }
+        check_text("content type", self.content_type.as_deref())?;
+        check_text("trace parent", self.trace_parent.as_deref())?;
+        check_key("unique key", self.unique.as_deref())?;
+        if self.priority != 0 && !matches!(kind, Kind::Priority(..)) {
+            return Err(PushError::NoPriorities { priority: self.priority });
+        }
+        Ok(())
+    }
+
+    /// Its side record.
+    pub(crate) fn meta(&self) -> Meta {
+        Meta {
+            attributes: self.attributes.clone(),
+            content_type: self.content_type.clone(),
+            trace_parent: self.trace_parent.clone(),
+            enqueued_at: self.enqueued_at,
+            unique: self.unique.clone(),
+            ..Meta::default()
+        }
+    }
+}
+
+/// How items are pushed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushOptions {
+    /// A name, of 1 to [`MAX_KEY`] bytes, for this push of these items. A push under a name that the queue knows already does
+    /// nothing, so one whose outcome is unknown may be repeated, by another process too, for as long as names are kept.
+    pub operation: Option<Vec<u8>>,
+    /// The longest payload that is accepted; at most [`PAYLOAD_CEILING`].
+    pub max_payload: usize,
+}
+
+impl Default for PushOptions {
+    fn default() -> PushOptions {
+        PushOptions { operation: None, max_payload: MAX_PAYLOAD }
+    }
+}
+
+impl PushOptions {
+    /// Whether it can be done so.
+    pub(crate) fn check(&self) -> Result<(), PushError> {
+        if self.max_payload > PAYLOAD_CEILING {
+            return Err(PushError::LimitTooHigh { limit: self.max_payload, most: PAYLOAD_CEILING });
+        }
+        check_key("operation id", self.operation.as_deref())
+    }
+}
+
+/// About how many bytes of a transaction a payload takes.
+pub(crate) fn weight(payload_len: usize) -> usize {
+    payload_len + payload_len.div_ceil(MAX_VALUE).max(1) * RECORD_OVERHEAD
+}
+
+/// Whether a payload can be stored.
+pub(crate) fn check_payload(len: usize, limit: usize) -> Result<(), PushError> {
+    if len > limit { Err(PushError::PayloadTooLarge { len, limit }) } else { Ok(()) }
+}
+
+fn check_text(what: &'static str, text: Option<&str>) -> Result<(), PushError> {
+    match text.map_or(0, str::len) {
+        len if len > MAX_TEXT => Err(PushError::TextTooLong { what, len, limit: MAX_TEXT }),
+        _ => Ok(()),
+    }
+}
+
+fn check_key(what: &'static str, key: Option<&[u8]>) -> Result<(), PushError> {
+    match key.map(<[u8]>::len) {
+        Some(len) if !(1..=MAX_KEY).contains(&len) => Err(PushError::KeyLength { what, len, limit: MAX_KEY }),
+        _ => Ok(()),
+    }
+}
+
+fn attributes_len(attributes: &BTreeMap<String, String>) -> usize {
+    attributes.iter().map(|(name, value)| name.len() + value.len() + ATTRIBUTE_OVERHEAD).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::meta::encode;
+    use crate::kind::{End, Packing};
+    use crate::meta::Failure;
+    use crate::{MAX_FAILURES, MAX_REASON};
+
+    fn refused(item: &NewItem) -> String {
+        item.check(Kind::Fifo, MAX_PAYLOAD).expect_err("it is over a limit").to_string()
+    }
+
+    #[test]
+    fn what_is_over_a_limit_is_refused_by_name() {
+        let text = |len: usize| Some("x".repeat(len));
+        let longest = NewItem {
+            payload: vec![0; MAX_PAYLOAD].into(),
+            content_type: text(MAX_TEXT),
+            trace_parent: text(MAX_TEXT),
+            unique: Some(vec![0; MAX_KEY]),
+            ..NewItem::new("").with_attribute("k", "x".repeat(MAX_ATTRIBUTES - 1 - ATTRIBUTE_OVERHEAD))
+        };
+        longest.check(Kind::Fifo, MAX_PAYLOAD).unwrap();
+        let texts = [
+            refused(&NewItem::new(vec![0; MAX_PAYLOAD + 1])),
+            refused(&longest.with_attribute("", "")),
+            refused(&NewItem { content_type: text(MAX_TEXT + 1), ..NewItem::default() }),
+            refused(&NewItem { trace_parent: text(MAX_TEXT + 1), ..NewItem::default() }),
+            refused(&NewItem { unique: Some(Vec::new()), ..NewItem::default() }),
+            refused(&NewItem { unique: Some(vec![0; MAX_KEY + 1]), ..NewItem::default() }),
+            refused(&NewItem { priority: 3, ..NewItem::default() }),
+        ];
+        assert_eq!(
+            texts,
+            [
+                "payload has 8388609 bytes, at most 8388608 are possible; store it elsewhere and push where it is",
+                "attributes have 16392 bytes with 8 added for each, at most 16384 are possible; put what is long into the payload",
+                "content type has 1025 bytes, at most 1024 are possible; shorten it",
+                "trace parent has 1025 bytes, at most 1024 are possible; shorten it",
+                "unique key has 0 bytes, 1 to 1024 are possible; give it another",
+                "unique key has 1025 bytes, 1 to 1024 are possible; give it another",
+                "priority 3 is for priority queues, this queue has none; leave it at 0",
+            ]
+        );
+        let priority = NewItem { priority: 3, ..NewItem::default() };
+        priority.check(Kind::Priority(End::Min, Packing::Raw), MAX_PAYLOAD).unwrap();
+    }
+
+    #[test]
+    fn so_are_options() {
+        let refused = |options: PushOptions| options.check().expect_err("it is over a limit").to_string();
+        let texts = [
+            refused(PushOptions { max_payload: PAYLOAD_CEILING + 1, ..PushOptions::default() }),
+            refused(PushOptions { operation: Some(Vec::new()), ..PushOptions::default() }),
+            refused(PushOptions { operation: Some(vec![0; MAX_KEY + 1]), ..PushOptions::default() }),
+        ];
+        assert_eq!(
+            texts,
+            [
+                "limit of 9000001 bytes for a payload is more than fits into a transaction; lower it to 9000000 or less",
+                "operation id has 0 bytes, 1 to 1024 are possible; give it another",
+                "operation id has 1025 bytes, 1 to 1024 are possible; give it another",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_longest_side_record_fits_into_a_value() {
+        let mut item = NewItem {
+            content_type: Some("x".repeat(MAX_TEXT)),
+            trace_parent: Some("x".repeat(MAX_TEXT)),
+            unique: Some(vec![0; MAX_KEY]),
+            ..NewItem::default()
+        };
+        // As many attributes as there can be.
+        for number in 0.. {
+            let more =
+                item.clone().with_attribute(char::from_u32(number).map(String::from).unwrap_or_default(), "");
+            if more.check(Kind::Fifo, MAX_PAYLOAD).is_err() {
+                break;
+            }
+            item = more;
+        }
+        assert!(item.attributes.len() > 1_000);
+        let failure = Failure::new(0, 1, &"x".repeat(MAX_REASON));
+        let meta =
+            Meta { failures: vec![failure.clone(); MAX_FAILURES], death: Some(failure), ..item.meta() };
+        assert!(encode(&meta).len() < MAX_VALUE / 2);
+    }
+}

@@ -1,0 +1,138 @@
+//! Dead letters, one at a time: looking at them, making them items again, deleting them.
+
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+
+use crate::dead::DeadLetter;
+use crate::error::{DeadLetterError, QueueError};
+use crate::id::ItemId;
+use crate::keys::{Space, chunks, counters, meta, range};
+use crate::meta::Meta;
+use crate::ops::place;
+use crate::ops::scan::{self, Row};
+
+/// A page of letters, without payloads.
+pub(crate) async fn list(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&ItemId>,
+    limit: NonZeroUsize,
+) -> Result<Vec<DeadLetter>, QueueError> {
+    let mut letters = Vec::new();
+    for (id, meta) in records(space, tr, after, limit).await? {
+        letters.push(DeadLetter::new(id.clone(), decode(space, &id, &meta)?, None));
+    }
+    Ok(letters)
+}
+
+/// The records of letters in the order of ids, from behind `after` on. Read without a conflict.
+pub(crate) async fn records(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&ItemId>,
+    limit: NonZeroUsize,
+) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
+    let (first, end) = range(&space.dead);
+    let begin = after.map_or(first, |id| [space.dead_key(id).as_slice(), &[0x00]].concat());
+    let option = RangeOption {
+        limit: Some(limit.get()),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from((begin, end))
+    };
+    let mut pages = tr.get_ranges(option, true);
+    let mut found = Vec::new();
+    while let Some(page) = pages.try_next().await? {
+        found.extend(page.iter().map(|row| {
+            let id = Bytes::copy_from_slice(&row.key()[space.dead.len()..]);
+            (ItemId::new(id), Bytes::copy_from_slice(row.value()))
+        }));
+    }
+    Ok(found)
+}
+
+/// A letter with its payload.
+pub(crate) async fn get(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<DeadLetter>, QueueError> {
+    let Some(meta) = tr.get(&space.dead_key(id), true).await? else { return Ok(None) };
+    let meta = Bytes::copy_from_slice(&meta);
+    let row = Row { id: id.clone(), value: place::body(space, tr, id).await?, meta: meta.clone() };
+    let item = scan::items(space, tr, &[row]).await?.pop();
+    Ok(Some(DeadLetter::new(id.clone(), decode(space, id, &meta)?, item.map(|item| item.payload))))
+}
+
+/// Makes a letter an item again.
+pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, DeadLetterError> {
+    let Some(meta) = tr.get(&space.dead_key(id), false).await.map_err(QueueError::from)? else {
+        return Ok(false);
+    };
+    let meta = decode(space, id, &meta)?;
+    if let Some(by) = unique_holder(space, tr, id, &meta).await? {
+        return Err(DeadLetterError::UniqueTaken { id: id.clone(), by });
+    }
+    let value = place::body(space, tr, id).await?;
+    revive(space, tr, id, &value, meta);
+    place::count_ready(space, tr, 1);
+    count_gone(space, tr, 1);
+    Ok(true)
+}
+
+/// Deletes a letter.
+pub(crate) async fn purge(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+    if tr.get(&space.dead_key(id), false).await?.is_none() {
+        return Ok(false);
+    }
+    bury(space, tr, id);
+    count_gone(space, tr, 1);
+    Ok(true)
+}
+
+/// The side record of a letter.
+pub(crate) fn decode(space: &Space, id: &ItemId, value: &[u8]) -> Result<Meta, QueueError> {
+    meta::decode(value).ok_or_else(|| QueueError::unreadable(&space.dead_key(id)))
+}
+
+/// The other item that is there under a letter's unique key. Conflicts with whoever takes or frees the key.
+pub(crate) async fn unique_holder(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+    meta: &Meta,
+) -> Result<Option<ItemId>, QueueError> {
+    let Some(key) = &meta.unique else { return Ok(None) };
+    let holder = tr.get(&space.unique_key(key), false).await?;
+    let holder = holder.map(|holder| ItemId::new(Bytes::copy_from_slice(&holder)));
+    Ok(holder.filter(|holder| holder != id))
+}
+
+/// Makes a letter ready, with all its attempts before it. Counting is the caller's.
+pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: Meta) {
+    if let Some(key) = &meta.unique {
+        tr.set(&space.unique_key(key), id.as_bytes());
+    }
+    let meta = Meta { attempts: 0, crashes: 0, death: None, ..meta };
+    place::ready(space, tr, id, value, &meta::encode(&meta));
+    tr.clear(&space.dead_key(id));
+    tr.clear(&space.body_key(id));
+}
+
+/// Clears all there is of a letter. Counting is the caller's.
+pub(crate) fn bury(space: &Space, tr: &Transaction, id: &ItemId) {
+    tr.clear(&space.dead_key(id));
+    tr.clear(&space.body_key(id));
+    let (begin, end) = chunks::range(&space.chunks, id);
+    tr.clear_range(&begin, &end);
+}
+
+/// Counts letters that are none any more.
+pub(crate) fn count_gone(space: &Space, tr: &Transaction, n: usize) {
+    if n > 0 {
+        tr.atomic_op(&space.ndead, &counters::decrement(n), MutationType::Add);
+    }
+}

@@ -1,0 +1,111 @@
+//! Retrying or purging many dead letters in one transaction.
+
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+use foundationdb::options::ConflictRangeType;
+use futures::future::try_join_all;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::Space;
+use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
+use crate::ops::place;
+
+/// The most letters of one transaction.
+const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
+/// What one transaction writes at most, in bytes, or a little more.
+const PAGE_BYTES: usize = 1 << 20;
+/// So many values are read at once.
+const TOGETHER: usize = 32;
+
+/// What is to become of letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Retry,
+    Purge,
+}
+
+/// What became of a page of letters.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Those retried or purged.
+    pub(crate) moved: usize,
+    /// Those whose unique key another item has.
+    pub(crate) refused: usize,
+    /// The first of those moved.
+    pub(crate) first: Option<ItemId>,
+    /// The last that was looked at; `None` behind the last of all.
+    pub(crate) last: Option<ItemId>,
+}
+
+/// Whether there is a letter of this id.
+pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+    Ok(tr.get(&space.dead_key(id), true).await?.is_some())
+}
+
+/// Retries or purges the letters behind `after`, as many as go into a transaction.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    fate: Fate,
+    after: Option<&ItemId>,
+) -> Result<Page, QueueError> {
+    let letters = records(space, tr, after, PAGE).await?;
+    let page = match fate {
+        Fate::Retry => retry(space, tr, &letters).await?,
+        Fate::Purge => purge(space, tr, &letters)?,
+    };
+    count_gone(space, tr, page.moved);
+    Ok(page)
+}
+
+fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
+    let mut page = Page::default();
+    for (id, _) in letters {
+        page.moves(space, tr, id)?;
+        bury(space, tr, id);
+    }
+    Ok(page)
+}
+
+async fn retry(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
+    let (mut page, mut bytes) = (Page::default(), 0);
+    for group in letters.chunks(TOGETHER) {
+        let values = try_join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await?;
+        for ((id, record), value) in group.iter().zip(values) {
+            if bytes >= PAGE_BYTES {
+                break;
+            }
+            bytes += place::cost(space, id, &value, record);
+            let meta = decode(space, id, record)?;
+            // One after the other: two letters may have had the same key, and then the first has it again.
+            if unique_holder(space, tr, id, &meta).await?.is_some() {
+                page.refused += 1;
+                page.last = Some(id.clone());
+                continue;
+            }
+            page.moves(space, tr, id)?;
+            revive(space, tr, id, &value, meta);
+        }
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+    }
+    place::count_ready(space, tr, page.moved);
+    Ok(page)
+}
+
+impl Page {
+    /// Counts a letter, and makes sure that nobody else moves it.
+    fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
+        let key = space.dead_key(id);
+        // Before the clear: a transaction does not conflict on what it has itself overwritten.
+        tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
+        self.moved += 1;
+        self.first.get_or_insert_with(|| id.clone());
+        self.last = Some(id.clone());
+        Ok(())
+    }
+}

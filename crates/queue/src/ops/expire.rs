@@ -1,0 +1,152 @@
+//! Taking a lease away that has run out, and giving its items back.
+
+use foundationdb::Transaction;
+
+use crate::error::QueueError;
+use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::{Space, meta};
+use crate::meta::{Failure, Meta, Millis};
+use crate::ops::scan::decode_meta;
+use crate::ops::settle::{now, row};
+use crate::ops::{lease, place};
+
+/// What one transaction gives back at most, as it is counted by the database, or one item.
+const PART_BYTES: usize = 3 << 20;
+
+/// What is said of an attempt whose lease ran out.
+const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
+
+/// What became of the items of a lease.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Expired {
+    /// Those that are ready again.
+    pub(crate) returned: usize,
+    /// Those that had no attempt left.
+    pub(crate) dead: usize,
+}
+
+/// How items are given back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Terms {
+    /// The most attempts that an item has.
+    pub(crate) max_attempts: u32,
+    /// What is noted as the time of the failure.
+    pub(crate) at: Millis,
+    /// For what one transaction cannot give back: the first of new leases without a holder, which have run out from the start. As
+    /// many numbers follow as a lease can have items.
+    pub(crate) spare: LeaseId,
+}
+
+/// Whether a sweeper may take a lease away.
+///
+/// A deadline that is further ahead than the lease's own length was set in another life of the database, before versions went back.
+pub(crate) fn has_run_out(header: &Header, version: u64) -> bool {
+    header.deadline < version || header.deadline.saturating_sub(header.length) > version
+}
+
+/// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
+///
+/// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
+/// finds it gone.
+pub(crate) async fn expire(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    terms: Terms,
+) -> Result<Option<Expired>, QueueError> {
+    let version = now(tr).await?;
+    let Some(mut header) = lease::header(space, tr, id).await?.filter(|header| has_run_out(header, version))
+    else {
+        return Ok(None);
+    };
+    let items = lease::body(space, tr, id, &header).await?;
+    let open: Vec<Held> = header.settled.open().map(|index| items[index].clone()).collect();
+    let mut parts = parts(space, open).into_iter();
+    let mut expired = Expired::default();
+    for held in parts.next().unwrap_or_default() {
+        give_back(space, tr, &held, terms, &mut expired)?;
+    }
+    place::count_ready(space, tr, expired.returned);
+    for (number, part) in (terms.spare.number..).zip(parts) {
+        lease::put(space, tr, LeaseId { number, ..terms.spare }, (0, 0), &part);
+    }
+    (0..header.settled.count()).for_each(|index| header.settled.insert(index));
+    lease::update(space, tr, id, &header);
+    Ok(Some(expired))
+}
+
+/// Items in their order, in as many parts as there have to be transactions.
+fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
+    let (mut parts, mut bytes) = (Vec::new(), PART_BYTES);
+    for held in items {
+        let cost = place::cost(space, &held.id, &held.value, &held.meta);
+        if bytes + cost > PART_BYTES {
+            parts.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += cost;
+        parts.last_mut().expect("the first item begins a part").push(held);
+    }
+    parts
+}
+
+fn give_back(
+    space: &Space,
+    tr: &Transaction,
+    held: &Held,
+    terms: Terms,
+    expired: &mut Expired,
+) -> Result<(), QueueError> {
+    let meta = crashed(decode_meta(space, &row(held))?, terms);
+    if meta.death.is_some() {
+        place::dead(space, tr, &held.id, &held.value, &meta);
+        expired.dead += 1;
+    } else {
+        place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
+        expired.returned += 1;
+    }
+    Ok(())
+}
+
+/// The side record of an item whose lease ran out.
+fn crashed(mut meta: Meta, terms: Terms) -> Meta {
+    meta.attempts = meta.attempts.saturating_add(1);
+    meta.crashes = meta.crashes.saturating_add(1);
+    meta.failed(Failure::new(terms.at, meta.attempts, RAN_OUT));
+    if meta.attempts >= terms.max_attempts {
+        let reason = format!("no attempt left of {}: {RAN_OUT}", terms.max_attempts);
+        meta.death = Some(Failure::new(terms.at, meta.attempts, &reason));
+    }
+    meta
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SessionId;
+
+    const TERMS: Terms =
+        Terms { max_attempts: 3, at: 7, spare: LeaseId { session: SessionId([0; 16]), number: 1 } };
+
+    #[test]
+    fn a_crash_is_an_attempt_and_the_last_one_is_the_end() {
+        let first = crashed(Meta::default(), TERMS);
+        assert_eq!((first.attempts, first.crashes, first.death.is_some()), (1, 1, false));
+        let second = crashed(first, TERMS);
+        assert_eq!((second.attempts, second.crashes, second.death.is_some()), (2, 2, false));
+        let third = crashed(second, TERMS);
+        assert_eq!(third.failures.len(), 3);
+        let death = third.death.expect("that was the last attempt");
+        assert_eq!((death.at, death.attempt), (7, 3));
+        assert_eq!(death.reason, format!("no attempt left of 3: {RAN_OUT}"));
+    }
+
+    #[test]
+    fn a_lease_runs_out_behind_its_deadline_or_when_versions_went_back() {
+        let header = |deadline, length| Header::new(deadline, length, &[]).0;
+        assert!(!has_run_out(&header(100, 30), 100));
+        assert!(has_run_out(&header(100, 30), 101));
+        assert!(!has_run_out(&header(100, 30), 70));
+        assert!(has_run_out(&header(100, 30), 69));
+    }
+}

@@ -1,0 +1,36 @@
+//! Forgetting operations that are too old to be repeated.
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+
+use crate::error::QueueError;
+use crate::keys::{Space, operations, range};
+use crate::ops::settle::now;
+
+/// The most operations of one transaction.
+const PAGE: usize = 1_000;
+
+/// Clears the first operations that are older than `kept` versions; returns how many. There may be more.
+///
+/// Read without a conflict: nobody changes a record of the log, and as long as an operation's record is there, nobody else makes one.
+pub(crate) async fn forget_operations(
+    space: &Space,
+    tr: &Transaction,
+    kept: u64,
+) -> Result<usize, QueueError> {
+    let (begin, _) = range(&space.oplog);
+    let end = operations::log_before(&space.oplog, now(tr).await?.saturating_sub(kept));
+    let option = RangeOption {
+        limit: Some(PAGE),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from((begin.as_slice(), end.as_slice()))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    for row in &rows {
+        tr.clear(&space.operation_key(row.value()));
+    }
+    if let Some(last) = rows.last() {
+        tr.clear_range(&begin, &[last.key(), &[0x00]].concat());
+    }
+    Ok(rows.len())
+}

@@ -1,0 +1,91 @@
+//! What a sweeper looks at before it does anything. Reads only, and conflicts with nothing.
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+use futures::future::try_join3;
+
+use crate::error::QueueError;
+use crate::keys::claims::Claim;
+use crate::keys::leases::{self, Header, LeaseId};
+use crate::keys::{Space, later, operations, range};
+use crate::meta::Millis;
+use crate::ops::expire::has_run_out;
+use crate::ops::find::first_key;
+use crate::ops::settle::now;
+
+/// The most expired leases that one look names.
+const MAX_EXPIRED: usize = 100;
+
+/// What there is to do, now or at some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// The version it was seen at.
+    pub(crate) version: u64,
+    pub(crate) claim: Option<Claim>,
+    /// The earliest time that an item waits for.
+    pub(crate) due: Option<Millis>,
+    /// What is looked at less often; `None`: not this time.
+    pub(crate) seldom: Option<Seldom>,
+}
+
+/// What nobody is woken for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Seldom {
+    /// Leases that have run out, some of them.
+    pub(crate) expired: Vec<LeaseId>,
+    /// The first deadline of the others.
+    pub(crate) deadline: Option<u64>,
+    /// The version of the oldest operation.
+    pub(crate) operation: Option<u64>,
+}
+
+/// Looks; at everything if the version is `all_from` or later.
+pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Result<Seen, QueueError> {
+    let version = now(tr).await?;
+    let seldom = async {
+        if version < all_from {
+            return Ok(None);
+        }
+        let seldom = Seldom {
+            operation: oldest_operation(space, tr).await?,
+            ..look_at_leases(space, tr, version).await?
+        };
+        Ok(Some(seldom))
+    };
+    let claim = async { Ok(tr.get(&space.claim, true).await?) };
+    let (claim, due, seldom) = try_join3(claim, first_due(space, tr), seldom).await?;
+    Ok(Seen { version, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
+}
+
+async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
+    let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
+    later::decode(&space.later, &key).map(|(due, _)| Some(due)).ok_or_else(|| QueueError::unreadable(&key))
+}
+
+async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
+    let key = first_key(tr, &range(&space.oplog)).await?;
+    Ok(key.and_then(|key| operations::log_version(&space.oplog, &key)))
+}
+
+/// Leases of a layout that this version does not know are left to those that do.
+async fn look_at_leases(space: &Space, tr: &Transaction, version: u64) -> Result<Seldom, QueueError> {
+    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
+    let mut pages = tr.get_ranges(option, true);
+    let mut seen = Seldom::default();
+    while seen.expired.len() < MAX_EXPIRED
+        && let Some(page) = pages.try_next().await?
+    {
+        for row in &page {
+            let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
+            let Some(header) = Header::decode(row.value()) else { continue };
+            if has_run_out(&header, version) {
+                seen.expired.push(id);
+            } else {
+                seen.deadline =
+                    Some(seen.deadline.map_or(header.deadline, |first| first.min(header.deadline)));
+            }
+        }
+    }
+    Ok(seen)
+}

@@ -1,0 +1,89 @@
+//! Clearing what is left of items that a foreign program took.
+//!
+//! A program written from the Erlang KvQueue, or from a recipe, clears an item's value and knows nothing of its side record, of the
+//! rest of its payload and of its unique key. The last would block that key for ever.
+
+use bytes::Bytes;
+use foundationdb::options::{ConflictRangeType, StreamingMode};
+use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::future::try_join_all;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, chunks, meta, range};
+use crate::ops::scan::meta_row;
+
+/// How many side records one transaction looks at.
+const PAGE: usize = 200;
+
+/// Which side records to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// The first, in the order in which items are taken: there foreign programs leave most.
+    Front,
+    /// Those from a key on.
+    From(&'a [u8]),
+}
+
+/// What a look found.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Orphans cleared.
+    pub(crate) cleared: usize,
+    /// Where the records go on; empty behind the last.
+    pub(crate) next: Vec<u8>,
+}
+
+/// Looks at some side records, and clears those without an item, with all that belongs to them.
+pub(crate) async fn clear_orphans(
+    space: &Space,
+    tr: &Transaction,
+    part: Part<'_>,
+) -> Result<Page, QueueError> {
+    let (first, end) = range(&space.meta);
+    let (begin, reverse) = match part {
+        Part::Front => (first, space.kind.takes_last()),
+        Part::From(key) => (key.to_vec().max(first), false),
+    };
+    let option = RangeOption {
+        limit: Some(PAGE),
+        mode: StreamingMode::WantAll,
+        reverse,
+        ..RangeOption::from((begin, end))
+    };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let next =
+        rows.last().filter(|_| rows.more()).map(|row| [row.key(), &[0x00]].concat()).unwrap_or_default();
+    let metas: Vec<(ItemId, Bytes)> =
+        rows.iter().map(|row| meta_row(space, row.key(), row.value())).collect();
+    let found = try_join_all(metas.iter().map(|(id, _)| has_item(space, tr, id))).await?;
+    let mut cleared = 0;
+    for (id, meta) in metas.iter().zip(found).filter(|(_, has_item)| !has_item).map(|(row, _)| row) {
+        clear(space, tr, id, meta).await?;
+        cleared += 1;
+    }
+    Ok(Page { cleared, next })
+}
+
+/// Whether a ready item has this id; reads its key alone, not its value.
+async fn has_item(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+    let key = space.ready_key(id);
+    let found = tr.get_key(&KeySelector::first_greater_or_equal(key.as_slice()), true).await?;
+    Ok(found[..] == key[..])
+}
+
+async fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &[u8]) -> Result<(), QueueError> {
+    for key in [space.ready_key(id), space.meta_key(id)] {
+        tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
+    }
+    tr.clear(&space.meta_key(id));
+    let (begin, end) = chunks::range(&space.chunks, id);
+    tr.clear_range(&begin, &end);
+    let Some(unique) = meta::decode(meta).and_then(|meta| meta.unique) else { return Ok(()) };
+    let key = space.unique_key(&unique);
+    // It may be another item's by now.
+    if tr.get(&key, false).await?.is_some_and(|holder| holder[..] == *id.as_bytes()) {
+        tr.clear(&key);
+    }
+    Ok(())
+}

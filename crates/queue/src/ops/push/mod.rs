@@ -1,0 +1,255 @@
+//! Adding items.
+//!
+//! | file | what |
+//! |---|---|
+//! | `put` | the writes of one item |
+//! | `once` | is there an item of this unique key; was this operation done before |
+//!
+//! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
+
+mod once;
+mod put;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+use futures::future::try_join_all;
+
+use crate::error::{PushError, QueueError};
+use crate::keys::{Space, counters, items, operations};
+use crate::kind::Kind;
+use crate::meta::Meta;
+use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::place::count_ready;
+use crate::ops::recipe::Numbers;
+use crate::pushed::{Placed, PushEffect, Spot};
+use crate::rng::Rng;
+use crate::session::SessionId;
+use crate::{MAX_PAYLOAD, MAX_PUSHES};
+
+/// Pushes to one queue in one transaction, and numbers the pushes.
+#[derive(Debug)]
+pub struct Pusher<'t> {
+    space: Arc<Space>,
+    tr: &'t Transaction,
+    /// For the random bytes in the keys of recipes.
+    rng: Option<Rng>,
+    pushed: usize,
+    numbers: Numbers,
+    /// Items of this transaction by their unique key, where the database cannot yet tell.
+    unique: HashMap<Vec<u8>, Spot>,
+    operations: HashMap<Vec<u8>, Placed>,
+}
+
+/// What is to be pushed, checked against the limits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) payload: &'a [u8],
+    /// What goes with it, if anything does.
+    pub(crate) item: Option<&'a NewItem>,
+}
+
+impl<'a> From<&'a NewItem> for Entry<'a> {
+    fn from(item: &'a NewItem) -> Entry<'a> {
+        Entry { payload: &item.payload, item: Some(item) }
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn unique(&self) -> Option<&'a [u8]> {
+        self.item?.unique.as_deref()
+    }
+
+    fn priority(&self) -> i64 {
+        self.item.map_or(0, |item| item.priority)
+    }
+}
+
+impl<'t> Pusher<'t> {
+    pub(crate) fn new(space: Arc<Space>, tr: &'t Transaction) -> Pusher<'t> {
+        Pusher {
+            space,
+            tr,
+            rng: None,
+            pushed: 0,
+            numbers: Numbers::default(),
+            unique: HashMap::new(),
+            operations: HashMap::new(),
+        }
+    }
+
+    /// Gives it random bytes to begin with, which a pusher to a recipe's queue needs: 16 that no other pusher to the queue has, in
+    /// another attempt of the transaction neither, such as a UUID's.
+    pub fn seeded(self, seed: [u8; 16]) -> Pusher<'t> {
+        self.with_rng(Rng::of(SessionId(seed)))
+    }
+
+    pub(crate) fn with_rng(self, rng: Rng) -> Pusher<'t> {
+        Pusher { rng: Some(rng), ..self }
+    }
+
+    /// Adds an item with this payload to a FIFO queue, behind all others, when the transaction commits.
+    ///
+    /// Writes without reading, so pushes conflict with nothing. Until the commit the item has no stamp: reading the
+    /// queue's items in the same transaction fails with 1036.
+    ///
+    /// # Errors
+    /// [`PushError::PayloadTooLarge`], [`PushError::TooManyItems`], and [`PushError::NotSeeded`] for the queues of recipes, whose pushes
+    /// have to read; the transaction is as it was before.
+    pub fn push(&mut self, payload: &[u8]) -> Result<(), PushError> {
+        check_payload(payload.len(), MAX_PAYLOAD)?;
+        if self.space.kind != Kind::Fifo {
+            return Err(PushError::NotSeeded);
+        }
+        self.check_room(1)?;
+        self.add(&Entry { payload, item: None });
+        count_ready(&self.space, self.tr, 1);
+        Ok(())
+    }
+
+    /// Adds items, in this order, when the transaction commits.
+    ///
+    /// Reads only what it has to: unique keys and the operation id, which conflict with pushes of the same; and in the queue of a recipe,
+    /// the last index or count, which conflicts with nothing. What comes of each item is known once the transaction has committed;
+    /// see [`Placed::items`].
+    ///
+    /// # Errors
+    /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error.
+    pub async fn push_items(
+        &mut self,
+        items: &[NewItem],
+        options: &PushOptions,
+    ) -> Result<Placed, PushError> {
+        options.check()?;
+        items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        self.check_room(items.len())?;
+        if self.space.kind != Kind::Fifo && self.rng.is_none() {
+            return Err(PushError::NotSeeded);
+        }
+        let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
+        Ok(self.place(&entries, options.operation.as_deref()).await?)
+    }
+
+    /// How many items this pusher added.
+    pub fn pushed(&self) -> usize {
+        self.pushed
+    }
+
+    /// Whether so many more have room in the transaction.
+    fn check_room(&self, more: usize) -> Result<(), PushError> {
+        if self.pushed + more > MAX_PUSHES {
+            return Err(PushError::TooManyItems { limit: MAX_PUSHES });
+        }
+        Ok(())
+    }
+
+    /// Adds what has been checked.
+    pub(crate) async fn place(
+        &mut self,
+        entries: &[Entry<'_>],
+        operation: Option<&[u8]>,
+    ) -> Result<Placed, QueueError> {
+        if let Some(id) = operation
+            && let Some(earlier) = self.earlier(id).await?
+        {
+            return Ok(earlier);
+        }
+        let mut running = self.running(entries).await?;
+        if self.space.kind != Kind::Fifo {
+            let priorities = entries.iter().map(Entry::priority).collect();
+            self.numbers.read(&self.space, self.tr, priorities).await?;
+        }
+        // From here on nothing is read, and nothing can fail.
+        let first = self.pushed;
+        let (mut ready, mut later) = (0, 0);
+        let mut places = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if let Some(spot) = entry.unique().and_then(|key| running.get(key)) {
+                places.push((PushEffect::Duplicate, Some(spot.clone())));
+                continue;
+            }
+            let spot = self.add(entry);
+            if let Some(key) = entry.unique() {
+                running.insert(key, spot.clone());
+            }
+            match entry.item.and_then(|item| item.due) {
+                None => ready += 1,
+                Some(_) => later += 1,
+            }
+            places.push((PushEffect::Added, Some(spot)));
+        }
+        count_ready(&self.space, self.tr, ready);
+        if later > 0 {
+            self.tr.atomic_op(&self.space.nlater, &counters::increment(later), MutationType::Add);
+        }
+        let placed = Placed::new(places);
+        if let Some(id) = operation {
+            self.note_operation(id, first, &placed);
+        }
+        Ok(placed)
+    }
+
+    /// What an operation did, if it was done before.
+    async fn earlier(&self, id: &[u8]) -> Result<Option<Placed>, QueueError> {
+        match self.operations.get(id) {
+            Some(placed) => Ok(Some(placed.repeated())),
+            None => once::earlier(&self.space, self.tr, id).await,
+        }
+    }
+
+    fn note_operation(&mut self, id: &[u8], first: usize, placed: &Placed) {
+        let number = user_version(self.operations.len());
+        let added = u32::try_from(placed.added()).expect("a push is bounded far below 2^32 items");
+        let value = operations::pending(user_version(first), added);
+        self.tr.atomic_op(&self.space.operation_key(id), &value, MutationType::SetVersionstampedValue);
+        let log = items::pending_record(&self.space.oplog, number, &[]);
+        self.tr.atomic_op(&log, id, MutationType::SetVersionstampedKey);
+        self.operations.insert(id.to_vec(), placed.clone());
+    }
+
+    /// The items that there are already, by the unique keys of those to be pushed.
+    async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<HashMap<&'a [u8], Spot>, QueueError> {
+        let mut running = HashMap::new();
+        let mut asked = Vec::new();
+        for key in entries.iter().filter_map(Entry::unique) {
+            match self.unique.get(key) {
+                Some(spot) => drop(running.insert(key, spot.clone())),
+                None => asked.push(key),
+            }
+        }
+        asked.sort_unstable();
+        asked.dedup();
+        let found = asked.into_iter().map(async |key| {
+            let id = once::running(&self.space, self.tr, key).await?;
+            Ok::<_, QueueError>(id.map(|id| (key, Spot::Id(id))))
+        });
+        running.extend(try_join_all(found).await?.into_iter().flatten());
+        Ok(running)
+    }
+
+    /// Writes an item, for which there is room, without counting it.
+    fn add(&mut self, entry: &Entry<'_>) -> Spot {
+        let spot = match self.space.kind {
+            Kind::Fifo => Spot::User(user_version(self.pushed)),
+            Kind::Recipe(_) | Kind::Priority(..) => {
+                let random =
+                    self.rng.as_mut().map(Rng::bytes).expect("pushers to a recipe's queue are seeded");
+                Spot::Id(self.numbers.next_id(&self.space, entry.priority(), &random))
+            }
+        };
+        let meta = entry.item.map_or_else(Meta::default, NewItem::meta);
+        put::put(&self.space, self.tr, &spot, entry.payload, meta, entry.item.and_then(|item| item.due));
+        if let (Some(key), Spot::User(_)) = (entry.unique(), &spot) {
+            self.unique.insert(key.to_vec(), spot.clone());
+        }
+        self.pushed += 1;
+        spot
+    }
+}
+
+/// A number below [`MAX_PUSHES`].
+fn user_version(number: usize) -> u16 {
+    u16::try_from(number).expect("pushes of a transaction are bounded by the user versions")
+}

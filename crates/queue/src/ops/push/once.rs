@@ -1,0 +1,66 @@
+//! What is not to be pushed twice: items of one unique key at a time, and operations.
+
+use bytes::Bytes;
+use foundationdb::{FdbError, Transaction};
+use futures::future::try_join;
+
+use crate::MAX_PUSHES;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, chunks, operations};
+use crate::kind::Kind;
+use crate::pushed::{Placed, Spot};
+
+/// The database's error for a key whose value depends on the stamp of the reading transaction itself.
+const ACCESSED_UNREADABLE: i32 = 1036;
+
+/// What an operation did, if it was done before. Conflicts with whoever does it.
+pub(super) async fn earlier(
+    space: &Space,
+    tr: &Transaction,
+    id: &[u8],
+) -> Result<Option<Placed>, QueueError> {
+    let key = space.operation_key(id);
+    let Some(value) = tr.get(&key, false).await? else { return Ok(None) };
+    let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
+    let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
+    let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);
+    let spots = (0..items).map(|n| match space.kind {
+        Kind::Fifo => u16::try_from(n).ok().and_then(|n| first.checked_add(n)).map(Spot::User),
+        // Nobody keeps the random bytes in their keys.
+        Kind::Recipe(_) | Kind::Priority(..) => None,
+    });
+    Ok(Some(Placed::repetition(bytes.first_chunk().copied(), spots)))
+}
+
+/// The item that waits, is delayed, or is being handled under a unique key. Conflicts with whoever pushes or ends it.
+pub(super) async fn running(
+    space: &Space,
+    tr: &Transaction,
+    key: &[u8],
+) -> Result<Option<ItemId>, QueueError> {
+    let key = space.unique_key(key);
+    let Some(value) = tr.get(&key, false).await? else { return Ok(None) };
+    let id = ItemId::new(Bytes::copy_from_slice(&value));
+    if !is_orphan(space, tr, &id).await? {
+        return Ok(Some(id));
+    }
+    // Nobody else writes these: an item that is gone does not come back. The key itself the new item takes over.
+    tr.clear(&space.meta_key(&id));
+    let (begin, end) = chunks::range(&space.chunks, &id);
+    tr.clear_range(&begin, &end);
+    Ok(None)
+}
+
+/// Whether a program that knows nothing of unique keys has popped the item, so that it can no longer end.
+///
+/// Its side record is then still there, and it is not. We ourselves write and remove both together.
+async fn is_orphan(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+    let (meta, ready) = (space.meta_key(id), space.ready_key(id));
+    match try_join(tr.get(&meta, true), tr.get(&ready, true)).await {
+        Ok((meta, ready)) => Ok(meta.is_some() && ready.is_none()),
+        // This transaction pushes already, and the database does not tell whether it is this item that it pushes.
+        Err(error) if error.code() == ACCESSED_UNREADABLE => Ok(false),
+        Err(error) => Err(FdbError::into(error)),
+    }
+}

@@ -1,0 +1,85 @@
+//! The writes of one new item.
+
+use std::borrow::Cow;
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::MAX_VALUE;
+use crate::keys::{Space, chunks, items, later, meta, recipes};
+use crate::kind::Packing;
+use crate::meta::{Meta, Millis};
+use crate::pushed::Spot;
+
+/// Writes an item and what goes with it, ready or for a time. Counting it is the caller's.
+pub(super) fn put(
+    space: &Space,
+    tr: &Transaction,
+    spot: &Spot,
+    payload: &[u8],
+    mut meta: Meta,
+    due: Option<Millis>,
+) {
+    let (value, rest) = match packed(space.kind.packing(), payload) {
+        Some(value) => (value, None),
+        // Too long for a value: as it is, in parts.
+        None => {
+            let (value, chunks) = chunks::split(payload);
+            meta.payload_len = Some(payload.len() as u64);
+            (Cow::Borrowed(value), Some(chunks))
+        }
+    };
+    match due {
+        None => {
+            set(tr, spot, &space.ready, &[], &value);
+            if !meta.is_empty() {
+                set(tr, spot, &space.meta, &[], &meta::encode(&meta));
+            }
+        }
+        Some(due) => {
+            set(tr, spot, &later::at(&space.later, due), &[], &meta::encode(&meta));
+            set(tr, spot, &space.bodies, &[], &value);
+        }
+    }
+    for (n, chunk) in rest.into_iter().flatten() {
+        set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
+    }
+    if let Some(key) = &meta.unique {
+        set_id(tr, &space.unique_key(key), spot);
+    }
+}
+
+/// What a payload is stored as, unless it is too long for one value.
+fn packed(packing: Packing, payload: &[u8]) -> Option<Cow<'_, [u8]>> {
+    if payload.len() > MAX_VALUE {
+        return None;
+    }
+    match packing {
+        Packing::Raw => Some(payload.into()),
+        Packing::Tuple => Some(recipes::pack_value(packing, payload).into())
+            .filter(|value: &Cow<'_, _>| value.len() <= MAX_VALUE),
+    }
+}
+
+/// Sets a key of the item: `before`, its id, `after`.
+fn set(tr: &Transaction, spot: &Spot, before: &[u8], after: &[u8], value: &[u8]) {
+    match spot {
+        Spot::User(user) => {
+            let key = items::pending_record(before, *user, after);
+            tr.atomic_op(&key, value, MutationType::SetVersionstampedKey);
+        }
+        Spot::Id(id) => tr.set(&[before, id.as_bytes(), after].concat(), value),
+    }
+}
+
+/// Sets a key to the item's id.
+fn set_id(tr: &Transaction, key: &[u8], spot: &Spot) {
+    match spot {
+        // The same parameter serves for a value that is nothing but the id.
+        Spot::User(user) => {
+            let value = items::pending_record(&[], *user, &[]);
+            tr.atomic_op(key, &value, MutationType::SetVersionstampedValue);
+        }
+        Spot::Id(id) => tr.set(key, id.as_bytes()),
+    }
+}

@@ -1,0 +1,138 @@
+//! Serving those who wait in line: each gets a lease on what it asked for, in the order in which they asked.
+//!
+//! Everything is read at snapshot isolation; the transaction conflicts on the items that it hands out and on the requests that
+//! it serves, and on nothing else.
+
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use foundationdb::Transaction;
+
+use crate::MAX_TAKE_BYTES;
+use crate::error::QueueError;
+use crate::keys::Space;
+use crate::ops::claim::{take, together};
+use crate::ops::lease;
+use crate::ops::scan::Row;
+use crate::ops::want::{Line, remove};
+
+/// The most items that one transaction hands out, unless the first request asks for more.
+const MAX_ITEMS: usize = 1_000;
+
+/// How long the lease lasts that a take for good is served with, in versions: until it has been told.
+pub(crate) const PICK_UP: u64 = 10_000_000;
+
+/// How many items a transaction that serves this line has to read.
+pub(crate) fn demand(line: &Line) -> NonZeroUsize {
+    let asked = |want: NonZeroUsize| want.get();
+    let first = line.first.first().map_or(1, |waiting| asked(waiting.want.k));
+    let all = line.first.iter().map(|waiting| asked(waiting.want.k)).fold(0, usize::saturating_add);
+    NonZeroUsize::new(all.min(first.max(MAX_ITEMS))).unwrap_or(NonZeroUsize::MIN)
+}
+
+/// Hands the first rows to the first of the line, and takes those out of it. Returns the rows of the own request, if its turn has
+/// come; for these no lease is written yet.
+pub(crate) fn serve(
+    space: &Space,
+    tr: &Transaction,
+    line: &Line,
+    mut rows: Vec<Row>,
+    now: u64,
+) -> Result<Option<Vec<Row>>, QueueError> {
+    let shares = shares(space, &rows, line.first.iter().map(|waiting| waiting.want.k))?;
+    rows.truncate(shares.last().map_or(0, |share| share.end));
+    take(space, tr, &rows)?;
+    let mut rows = rows.into_iter();
+    let mut own = None;
+    for (waiting, share) in line.first.iter().zip(shares) {
+        remove(tr, &waiting.key)?;
+        let rows: Vec<Row> = rows.by_ref().take(share.len()).collect();
+        if Some(waiting) == line.own.as_ref() {
+            own = Some(rows);
+            continue;
+        }
+        let length = if waiting.want.length == 0 { PICK_UP } else { waiting.want.length };
+        let deadline = now.saturating_add(length);
+        lease::put(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
+    }
+    Ok(own)
+}
+
+/// Which rows each request gets: what a take of its own would have got, while there are rows and they fit into a transaction.
+fn shares(
+    space: &Space,
+    rows: &[Row],
+    wanted: impl Iterator<Item = NonZeroUsize>,
+) -> Result<Vec<Range<usize>>, QueueError> {
+    let (mut shares, mut begin, mut bytes) = (Vec::new(), 0, 0);
+    for k in wanted {
+        let share = begin..begin + together(space, &rows[begin..], k)?;
+        bytes += rows[share.clone()].iter().map(|row| row.value.len() + row.meta.len()).sum::<usize>();
+        if share.is_empty() || (begin > 0 && bytes > MAX_TAKE_BYTES) {
+            break;
+        }
+        begin = share.end;
+        shares.push(share);
+    }
+    Ok(shares)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::ItemId;
+    use crate::keys::meta;
+    use crate::kind::Kind;
+    use crate::meta::Meta;
+
+    fn row(number: u8, len: usize, crashes: u32) -> Row {
+        let meta = meta::encode(&Meta { crashes, ..Meta::default() });
+        Row { id: ItemId::new(vec![number].into()), value: vec![0; len].into(), meta: meta.into() }
+    }
+
+    fn shares_of(rows: &[Row], wanted: &[usize]) -> Vec<Range<usize>> {
+        let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+        shares(&space, rows, wanted.iter().map(|k| NonZeroUsize::new(*k).unwrap())).unwrap()
+    }
+
+    #[test]
+    fn who_asked_first_gets_the_first_items() {
+        let rows: Vec<Row> = (0..10).map(|number| row(number, 10, 0)).collect();
+        assert_eq!(shares_of(&rows, &[3, 1, 4]), [0..3, 3..4, 4..8]);
+        // Whoever is last of those for whom there is something gets what is left.
+        assert_eq!(shares_of(&rows, &[8, 5, 5]), [0..8, 8..10]);
+        assert!(shares_of(&[], &[1]).is_empty() && shares_of(&rows, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_suspect_is_alone() {
+        let rows = [row(0, 1, 0), row(1, 1, 1), row(2, 1, 0), row(3, 1, 0)];
+        assert_eq!(shares_of(&rows, &[3, 3, 3, 3]), [0..1, 1..2, 2..4]);
+    }
+
+    #[test]
+    fn what_is_handed_out_fits_into_a_transaction() {
+        let rows: Vec<Row> = (0..100).map(|number| row(number, 90_000, 0)).collect();
+        let shares = shares_of(&rows, &[20; 5]);
+        assert_eq!(shares, [0..20, 20..40]);
+        // One request alone gets as much as a take does.
+        assert_eq!(shares_of(&rows, &[100]), [0..46]);
+    }
+
+    #[test]
+    fn a_transaction_reads_what_it_can_hand_out() {
+        let line = |wanted: &[usize]| {
+            let first = wanted.iter().map(|k| waiting(NonZeroUsize::new(*k).unwrap())).collect();
+            Line { first, ..Line::default() }
+        };
+        assert_eq!(demand(&line(&[3, 4])).get(), 7);
+        assert_eq!(demand(&line(&[100; 100])).get(), MAX_ITEMS);
+        assert_eq!(demand(&line(&[5_000, 1])).get(), 5_000);
+    }
+
+    fn waiting(k: NonZeroUsize) -> crate::ops::want::Waiting {
+        let lease = crate::keys::leases::LeaseId { session: crate::session::SessionId([1; 16]), number: 1 };
+        let want = crate::keys::wants::Want { lease, k, length: 1, deadline: 1, last: false };
+        crate::ops::want::Waiting { key: Vec::new(), want }
+    }
+}

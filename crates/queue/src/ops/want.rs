@@ -1,0 +1,161 @@
+//! Requests of takes that ask to be served: asking, looking at the line of those who wait, leaving it.
+
+use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
+
+use crate::error::QueueError;
+use crate::keys::leases::LeaseId;
+use crate::keys::wants::Want;
+use crate::keys::{Space, items, range};
+
+/// The most requests that one transaction serves.
+pub(crate) const MAX_SERVED: usize = 100;
+
+/// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if it was dropped;
+/// what is served to somebody who died comes back only when its lease runs out.
+pub(crate) const LIFE: u64 = 5_000_000;
+
+/// A request that waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) key: Vec<u8>,
+    pub(crate) want: Want,
+}
+
+/// Those who wait for items from one end, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Line {
+    /// The first of them, at most [`MAX_SERVED`].
+    pub(crate) first: Vec<Waiting>,
+    /// The one that the caller asked about, wherever it stands.
+    pub(crate) own: Option<Waiting>,
+    /// Keys of requests that ran out.
+    pub(crate) expired: Vec<Vec<u8>>,
+}
+
+impl Line {
+    /// Whether the own request stands first.
+    pub(crate) fn is_next(&self) -> bool {
+        self.own.is_some() && self.first.first() == self.own.as_ref()
+    }
+
+    /// Sorts a request in.
+    fn add(&mut self, waiting: Waiting, own: &[LeaseId], last: bool, now: u64) {
+        let is_own = own.contains(&waiting.want.lease);
+        if is_own {
+            self.own = Some(waiting.clone());
+        }
+        if !is_own && waiting.want.deadline < now {
+            if self.expired.len() < MAX_SERVED {
+                self.expired.push(waiting.key);
+            }
+        } else if waiting.want.last == last && self.first.len() < MAX_SERVED {
+            self.first.push(waiting);
+        }
+    }
+}
+
+/// Asks. The request's place in the line is that of this transaction among all commits.
+pub(crate) fn ask(space: &Space, tr: &Transaction, want: &Want) {
+    tr.atomic_op(
+        &items::pending_record(&space.wants, 0, &[]),
+        &want.encode(),
+        MutationType::SetVersionstampedKey,
+    );
+}
+
+/// Whether anybody waits.
+pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
+    let range =
+        RangeOption { limit: Some(1), mode: StreamingMode::Exact, ..RangeOption::from(range(&space.wants)) };
+    Ok(!tr.get_range(&range, 1, true).await?.is_empty())
+}
+
+/// Reads the line, at snapshot isolation: as far as there are requests to serve, and on until one of `own` is found.
+///
+/// Requests of a layout that this version does not know are passed over.
+pub(crate) async fn line(
+    space: &Space,
+    tr: &Transaction,
+    own: &[LeaseId],
+    now: u64,
+) -> Result<Line, QueueError> {
+    let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.wants)) };
+    let mut pages = tr.get_ranges(range, true);
+    let mut line = Line::default();
+    while (line.own.is_none() || line.first.len() < MAX_SERVED)
+        && let Some(page) = pages.try_next().await?
+    {
+        for row in &page {
+            if let Some(want) = Want::decode(row.value()) {
+                let waiting = Waiting { key: row.key().to_vec(), want };
+                line.add(waiting, own, space.kind.takes_last(), now);
+            }
+        }
+    }
+    Ok(line)
+}
+
+/// Takes a request out of the line; fails at commit if another has.
+pub(crate) fn remove(tr: &Transaction, key: &[u8]) -> Result<(), QueueError> {
+    let after = [key, &[0x00]].concat();
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
+    tr.add_conflict_range(key, &after, ConflictRangeType::Read)?;
+    tr.clear(key);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::session::SessionId;
+
+    const NOW: u64 = 1_000;
+
+    fn waiting(session: u8, deadline: u64, last: bool) -> Waiting {
+        let lease = LeaseId { session: SessionId([session; 16]), number: 1 };
+        let want = Want { lease, k: NonZeroUsize::MIN, length: 0, deadline, last };
+        Waiting { key: vec![session], want }
+    }
+
+    fn line_of(requests: impl IntoIterator<Item = Waiting>, own: u8) -> Line {
+        let own = [waiting(own, 0, false).want.lease];
+        let mut line = Line::default();
+        requests.into_iter().for_each(|waiting| line.add(waiting, &own, false, NOW));
+        line
+    }
+
+    #[test]
+    fn only_the_living_at_this_end_are_in_the_line() {
+        let requests = [
+            waiting(1, NOW - 1, false),
+            waiting(2, NOW, true),
+            waiting(3, NOW, false),
+            waiting(4, NOW - 1, true),
+            waiting(5, NOW, false),
+        ];
+        let line = line_of(requests.clone(), 3);
+        assert_eq!(line.first, [requests[2].clone(), requests[4].clone()]);
+        assert_eq!(line.expired, [vec![1], vec![4]]);
+        assert!(line.is_next());
+        assert!(!line_of(requests.clone(), 5).is_next());
+        assert!(!line_of(requests, 6).is_next());
+    }
+
+    #[test]
+    fn the_own_request_does_not_run_out_while_its_session_looks() {
+        let line = line_of([waiting(1, 0, false), waiting(2, NOW, false)], 1);
+        assert!(line.is_next() && line.expired.is_empty());
+    }
+
+    #[test]
+    fn the_line_is_bounded_and_the_own_request_is_found_behind_it() {
+        let line = line_of((0..150).map(|n| waiting(n, NOW, false)), 140);
+        assert_eq!((line.first.len(), line.own), (MAX_SERVED, Some(waiting(140, NOW, false))));
+        let line = line_of((0..150).map(|n| waiting(n, 0, false)), 200);
+        assert_eq!((line.first.len(), line.expired.len()), (0, MAX_SERVED));
+    }
+}

@@ -1,0 +1,94 @@
+//! What came of a push, item by item.
+
+use crate::id::ItemId;
+use crate::item::Stamp;
+
+/// What came of one item of a push.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PushedItem {
+    /// What the push did.
+    pub effect: PushEffect,
+    /// The item that the queue has; `None` where that cannot be known: after a repetition in a recipe's queue.
+    pub id: Option<ItemId>,
+}
+
+/// What a push did about an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PushEffect {
+    /// It was added.
+    Added,
+    /// Nothing: an item of the same unique key waits, is delayed or is being handled.
+    Duplicate,
+    /// Nothing: the operation had been done before, and had added it then.
+    Repeated,
+}
+
+/// Where an item is, as far as is known before its transaction has committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// It is push number so many of its transaction, whose stamp will be its id.
+    User(u16),
+    /// This is its id.
+    Id(ItemId),
+}
+
+impl Spot {
+    /// The item's id; `None` if it needs the stamp of its transaction and there is none.
+    pub(crate) fn id(&self, transaction: Option<[u8; 10]>) -> Option<ItemId> {
+        match self {
+            Spot::User(user) => Some(Stamp::new(transaction?, *user).into()),
+            Spot::Id(id) => Some(id.clone()),
+        }
+    }
+}
+
+/// What a push does in its transaction, item by item, before that has committed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Placed {
+    places: Vec<(PushEffect, Option<Spot>)>,
+    repetition: bool,
+    /// The stamp of the transaction that did the same operation before; `None` if that is the same transaction.
+    earlier: Option<[u8; 10]>,
+}
+
+impl Placed {
+    /// What a push does.
+    pub(crate) fn new(places: Vec<(PushEffect, Option<Spot>)>) -> Placed {
+        Placed { places, repetition: false, earlier: None }
+    }
+
+    /// A push that was done before, and where its items went then.
+    pub(crate) fn repetition(
+        transaction: Option<[u8; 10]>,
+        spots: impl Iterator<Item = Option<Spot>>,
+    ) -> Placed {
+        let places = spots.map(|spot| (PushEffect::Repeated, spot)).collect();
+        Placed { places, repetition: true, earlier: transaction }
+    }
+
+    /// The same push done again.
+    pub(crate) fn repeated(&self) -> Placed {
+        let added = self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added);
+        Placed::repetition(self.earlier, added.map(|(_, spot)| spot.clone()))
+    }
+
+    /// Whether the operation was done before, so that it adds nothing.
+    pub fn is_repetition(&self) -> bool {
+        self.repetition
+    }
+
+    /// How many items it adds.
+    pub fn added(&self) -> usize {
+        self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added).count()
+    }
+
+    /// What comes of each item, once the transaction has committed with this stamp, as its `get_versionstamp` tells.
+    pub fn items(&self, transaction: Option<[u8; 10]>) -> impl Iterator<Item = PushedItem> + use<'_> {
+        let transaction = self.earlier.or(transaction);
+        let item = move |(effect, spot): &(PushEffect, Option<Spot>)| PushedItem {
+            effect: *effect,
+            id: spot.as_ref().and_then(|spot| spot.id(transaction)),
+        };
+        self.places.iter().map(item)
+    }
+}

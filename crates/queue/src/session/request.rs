@@ -1,0 +1,214 @@
+//! Asking to be served: a session's side of the recipe's high-contention dequeue.
+//!
+//! A take that lost against another asks: it registers a request in a line. Then it looks again and again whether it was served,
+//! and whether it is its turn to serve: whoever stands first serves the line, so that those behind do not conflict with it, and
+//! whoever has waited for long does too, since the first may be dead. Served means that a lease was written under the id that
+//! the request names. So this id tells what became of the request, whatever became of its session's commits:
+//!
+//! * There is such a lease: it was served. * There is such a request: it waits.
+//! * There is neither: it was not registered, or it was dropped, or its lease ran out; and as every attempt to ask is fenced
+//!   against the session's next one, it will not be registered later either once that has committed.
+
+use std::collections::VecDeque;
+
+use foundationdb::{Database, Transaction, TransactionCommitError};
+
+use super::{Session, Take};
+use crate::approach::Place;
+use crate::error::QueueError;
+use crate::keys::leases::{Header, LeaseId};
+use crate::keys::wants::Want;
+use crate::lease::Settlement;
+use crate::ops::claim::find;
+use crate::ops::scan::Row;
+use crate::ops::serve::{demand, serve};
+use crate::ops::settle::{now, settle};
+use crate::ops::{lease, want};
+use crate::retry::{Retry, RetryError, maybe_committed};
+
+/// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
+const MAX_ASKED: usize = 64;
+
+/// Requests that may have been registered, oldest first. At most one of them was.
+#[derive(Debug, Default)]
+pub(super) struct Asked(VecDeque<LeaseId>);
+
+impl Asked {
+    fn note(&mut self, id: LeaseId) {
+        if self.0.len() == MAX_ASKED {
+            self.0.pop_front();
+        }
+        self.0.push_back(id);
+    }
+
+    /// It is this one, so it is no other.
+    fn is_only(&mut self, id: LeaseId) {
+        self.0.clear();
+        self.0.push_back(id);
+    }
+
+    /// What they asked for is there, or they cannot get it any more.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// How a take goes on that may have asked.
+pub(super) enum Turn {
+    /// It has not: it takes for itself.
+    Free,
+    /// It was served: this is its lease.
+    Served(LeaseId, Header),
+    /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
+    /// serve the request with other rows, if this transaction does not commit.
+    Own(Vec<Row>),
+    /// It is not its turn.
+    Waits,
+    /// This transaction is to be committed, and then another one goes on.
+    Steps(Step),
+}
+
+/// What a transaction does that is not the last of its take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It asks.
+    Asks,
+    /// It serves others.
+    Serves,
+    /// It takes the own request back.
+    Leaves,
+}
+
+impl Session {
+    /// Looks what became of the session's request, if it may have made one, and goes on with it.
+    ///
+    /// A request that is not what this take wants is taken back, and so is one where there is nothing to take.
+    pub(super) async fn turn(
+        &mut self,
+        tr: &Transaction,
+        take: &mut Take<'_>,
+        length: u64,
+    ) -> Result<Turn, QueueError> {
+        if self.asked.0.is_empty() {
+            return Ok(Turn::Free);
+        }
+        let space = self.queue.space().clone();
+        if let Some((id, header)) = self.find_served(tr).await? {
+            return Ok(Turn::Served(id, header));
+        }
+        let now = now(tr).await?;
+        let line = want::line(&space, tr, self.asked.0.make_contiguous(), now).await?;
+        let Some(own) = &line.own else { return Ok(Turn::Free) };
+        self.asked.is_only(own.want.lease);
+        let serves = take.approach.serves(line.is_next());
+        let mut rows = Vec::new();
+        if take.approach.is_staged() && own.want.k <= take.k && own.want.length == length {
+            let limit = if serves { demand(&line) } else { std::num::NonZeroUsize::MIN };
+            rows = find(&space, tr, limit, &Place::default()).await?;
+        }
+        if rows.is_empty() {
+            want::remove(tr, &own.key)?;
+            return Ok(Turn::Steps(Step::Leaves));
+        }
+        if !serves {
+            return Ok(Turn::Waits);
+        }
+        line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
+        Ok(match serve(&space, tr, &line, rows, now)? {
+            Some(rows) => Turn::Own(rows),
+            None => Turn::Steps(Step::Serves),
+        })
+    }
+
+    /// Asks for what the take wants.
+    pub(super) async fn ask(
+        &mut self,
+        tr: &Transaction,
+        take: &Take<'_>,
+        length: u64,
+    ) -> Result<(), QueueError> {
+        let space = self.queue.space().clone();
+        let lease = LeaseId { session: self.id, number: self.next_attempt() };
+        let deadline = now(tr).await?.saturating_add(want::LIFE);
+        want::ask(&space, tr, &Want { lease, k: take.k, length, deadline, last: space.kind.takes_last() });
+        lease::fence(&space, tr, self.id)?;
+        self.asked.note(lease);
+        Ok(())
+    }
+
+    /// Commits a step; returns the transaction of the next.
+    pub(super) async fn commit_step(
+        &mut self,
+        retry: &mut Retry,
+        tr: Transaction,
+        step: Step,
+        take: &mut Take<'_>,
+    ) -> Result<Transaction, RetryError> {
+        match tr.commit().await {
+            Ok(committed) => {
+                match (step, self.asked.0.back()) {
+                    (Step::Asks, Some(id)) => self.asked.is_only(*id),
+                    (Step::Leaves, _) => {
+                        self.asked.clear();
+                        take.approach.left();
+                    }
+                    (Step::Asks | Step::Serves, _) => {}
+                }
+                retry.go_on(committed)
+            }
+            Err(error) => {
+                self.step_failed(step, &error);
+                retry.after_commit(error).await
+            }
+        }
+    }
+
+    fn step_failed(&mut self, step: Step, error: &TransactionCommitError) {
+        if step == Step::Asks && !maybe_committed(**error) {
+            self.asked.0.pop_back();
+        }
+    }
+
+    /// Gives back what a take that failed may have got and asked for. What cannot be given back now, the next take finds.
+    pub(super) async fn give_up(&mut self, db: &Database) {
+        if self.asked.0.is_empty() {
+            return;
+        }
+        let Ok((_, tr)) = Retry::begin(db, &self.policy) else { return };
+        if self.hand_back(&tr).await.is_ok() && lease::fence(self.queue.space(), &tr, self.id).is_ok() {
+            let committed = tr.commit().await.is_ok();
+            if committed {
+                self.asked.clear();
+                self.unsure.clear();
+            }
+        }
+    }
+
+    /// Releases what attempts of unknown outcome got, and takes the session's request back.
+    pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<(), QueueError> {
+        let space = self.queue.space().clone();
+        let ids: Vec<LeaseId> =
+            self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.0.iter().copied()).collect();
+        for id in ids {
+            if let Some(header) = lease::header(&space, tr, id).await? {
+                let held = lease::body(&space, tr, id, &header).await?;
+                let all: Vec<_> = header.settled.open().map(|index| (index, Settlement::Release)).collect();
+                settle(&space, tr, id, &held, &all).await?;
+            }
+        }
+        if !self.asked.0.is_empty() {
+            let line = want::line(&space, tr, self.asked.0.make_contiguous(), 0).await?;
+            line.own.iter().try_for_each(|own| want::remove(tr, &own.key))?;
+        }
+        Ok(())
+    }
+
+    async fn find_served(&self, tr: &Transaction) -> Result<Option<(LeaseId, Header)>, QueueError> {
+        for id in &self.asked.0 {
+            if let Some(header) = lease::header(self.queue.space(), tr, *id).await? {
+                return Ok(Some((*id, header)));
+            }
+        }
+        Ok(None)
+    }
+}

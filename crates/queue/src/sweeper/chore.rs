@@ -1,0 +1,165 @@
+//! One transaction of a sweep, seen through.
+
+use foundationdb::{Database, Transaction};
+
+use super::plan::Chore;
+use super::{Moved, Sweep, Sweeper};
+use crate::error::QueueError;
+use crate::keys::claims::Claim;
+use crate::keys::leases::LeaseId;
+use crate::ops::expire::{self, Terms};
+use crate::ops::orphans::{Part, clear_orphans};
+use crate::ops::settle::now;
+use crate::ops::sweep_right::{self, CLAIM, held_by_another};
+use crate::ops::{forget_operations, promote};
+use crate::retry::{Retry, RetryError, maybe_committed};
+
+/// What a transaction does.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Work {
+    Chore(Chore),
+    /// Clear orphans among the first side records.
+    RepairFront,
+    /// Clear orphans among the side records that are next.
+    RepairNext,
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// It moved something.
+    Moved,
+    /// There was nothing to move.
+    Nothing,
+    /// Another sweeper has the right.
+    Claimed,
+}
+
+/// What an attempt is about to commit.
+#[derive(Debug, Clone)]
+struct Attempt {
+    claim: Claim,
+    moved: Moved,
+    /// Where side records go on.
+    cursor: Option<Vec<u8>>,
+}
+
+/// How an attempt goes on.
+enum Step {
+    /// An earlier one had committed.
+    Earlier(Attempt),
+    /// There is nothing to commit.
+    Over(Ran),
+    Commit(Attempt),
+}
+
+impl Sweeper {
+    /// Runs a transaction until it has committed.
+    pub(super) async fn run(
+        &mut self,
+        db: &Database,
+        work: Work,
+        sweep: &mut Sweep<'_>,
+    ) -> Result<Ran, RetryError> {
+        let (mut retry, mut tr) = Retry::begin(db, &sweep.rules.policy)?;
+        // Attempts that may have committed; at most one did.
+        let mut unsure: Vec<Attempt> = Vec::new();
+        let attempt = loop {
+            let prepared = self.prepare(&tr, work, sweep, &unsure).await;
+            tr = match prepared {
+                Err(error) => retry.after_body(tr, error).await?,
+                Ok(Step::Earlier(attempt)) => break attempt,
+                Ok(Step::Over(ran)) => {
+                    sweep.count(retry.attempts);
+                    return Ok(ran);
+                }
+                Ok(Step::Commit(attempt)) => match tr.commit().await {
+                    Ok(_committed) => break attempt,
+                    Err(error) => {
+                        if maybe_committed(*error) {
+                            unsure.push(attempt);
+                        }
+                        retry.after_commit(error).await?
+                    }
+                },
+            };
+        };
+        sweep.count(retry.attempts);
+        sweep.moved += attempt.moved;
+        if let Some(cursor) = attempt.cursor {
+            self.cursor = cursor;
+        }
+        Ok(Ran::Moved)
+    }
+
+    async fn prepare(
+        &mut self,
+        tr: &Transaction,
+        work: Work,
+        sweep: &Sweep<'_>,
+        unsure: &[Attempt],
+    ) -> Result<Step, QueueError> {
+        let queue = self.queue.clone();
+        let (space, version) = (queue.space(), now(tr).await?);
+        let held = sweep_right::read(space, tr).await?;
+        if let Some(attempt) = unsure.iter().find(|attempt| held == Some(attempt.claim)) {
+            return Ok(Step::Earlier(attempt.clone()));
+        }
+        if held_by_another(held, self.id, version).is_some() {
+            return Ok(Step::Over(Ran::Claimed));
+        }
+        let (moved, cursor) = self.apply(tr, work, sweep).await?;
+        if moved.is_nothing() {
+            self.cursor = cursor.unwrap_or_else(|| std::mem::take(&mut self.cursor));
+            return Ok(Step::Over(Ran::Nothing));
+        }
+        self.until = version.saturating_add(CLAIM).max(self.until + 1);
+        let claim = Claim { sweeper: self.id, until: self.until };
+        sweep_right::write(space, tr, claim);
+        Ok(Step::Commit(Attempt { claim, moved, cursor }))
+    }
+
+    /// Puts the work into a transaction; says what it moves, and where side records go on.
+    async fn apply(
+        &mut self,
+        tr: &Transaction,
+        work: Work,
+        sweep: &Sweep<'_>,
+    ) -> Result<(Moved, Option<Vec<u8>>), QueueError> {
+        let space = self.queue.space();
+        let moved = match work {
+            Work::Chore(Chore::Promote) => {
+                Moved { promoted: promote::promote(space, tr, sweep.now).await?, ..Moved::default() }
+            }
+            Work::Chore(Chore::Forget) => {
+                let kept = sweep.rules.operations_kept;
+                let operations = forget_operations::forget_operations(space, tr, kept).await?;
+                Moved { operations, ..Moved::default() }
+            }
+            Work::Chore(Chore::Return(id)) => {
+                self.attempt += 1;
+                let spare = LeaseId { session: self.id, number: self.attempt * MAX_PARTS };
+                let terms = Terms { max_attempts: sweep.rules.max_attempts, at: sweep.now, spare };
+                let expired = expire::expire(space, tr, id, terms).await?;
+                expired.map_or_else(Moved::default, |expired| Moved {
+                    leases: 1,
+                    returned: expired.returned,
+                    dead: expired.dead,
+                    ..Moved::default()
+                })
+            }
+            Work::RepairFront => {
+                let page = clear_orphans(space, tr, Part::Front).await?;
+                Moved { orphans: page.cleared, ..Moved::default() }
+            }
+            Work::RepairNext => {
+                let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
+                return Ok((Moved { orphans: page.cleared, ..Moved::default() }, Some(page.next)));
+            }
+        };
+        Ok((moved, None))
+    }
+}
+
+/// More than a lease has items: so many numbers each attempt has for new leases.
+const MAX_PARTS: u64 = 1 << 32;

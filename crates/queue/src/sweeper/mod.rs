@@ -1,0 +1,250 @@
+//! What keeps a queue going: items whose time has come are made ready, those whose worker died are given back, and what nobody needs
+//! any more is cleared.
+//!
+//! | file | |
+//! |---|---|
+//! | `plan` | what to do about what was seen |
+//! | `chore` | one transaction of it, seen through |
+//!
+//! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
+//! it for two seconds from then.
+
+mod chore;
+mod plan;
+
+use std::ops::AddAssign;
+use std::time::Duration;
+
+use foundationdb::Database;
+
+use crate::meta::Millis;
+use crate::ops;
+use crate::ops::look::Seen;
+use crate::queue::Queue;
+use crate::retry::{Attempts, RetryError, RetryPolicy, run};
+use crate::session::SessionId;
+use crate::watch::Watch;
+use chore::Ran;
+use plan::{Chore, Plan, all_from_next, plan, versions};
+
+/// The most looks of one sweep; after so many it comes back, to be asked again at once.
+const MAX_LOOKS: usize = 20;
+
+/// The most pages of one kind between two looks.
+const MAX_PAGES: usize = 20;
+
+/// After a failure, it is not tried again sooner.
+const AFTER_TROUBLE: Duration = Duration::from_secs(5);
+
+/// By what rules a sweeper works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SweepRules {
+    /// The most attempts that an item has; one whose lease runs out on the last is a dead letter.
+    pub max_attempts: u32,
+    /// The length of the shortest leases, in versions (10^6 a second): so often leases are looked at, if none runs out sooner.
+    /// 0: at every sweep.
+    pub lease: u64,
+    /// How long operations are kept at least, in versions.
+    pub operations_kept: u64,
+    /// When to give a transaction up.
+    pub policy: RetryPolicy,
+}
+
+impl Default for SweepRules {
+    /// Twenty attempts, leases of thirty seconds, operations for a day, and retries without end.
+    fn default() -> SweepRules {
+        SweepRules {
+            max_attempts: 20,
+            lease: 30_000_000,
+            operations_kept: 86_400_000_000,
+            policy: RetryPolicy::default(),
+        }
+    }
+}
+
+/// What a sweep moved and cleared.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Items whose time had come.
+    pub promoted: usize,
+    /// Leases that had run out.
+    pub leases: usize,
+    /// Items of such leases that are ready again.
+    pub returned: usize,
+    /// Items of such leases that had no attempt left.
+    pub dead: usize,
+    /// Operations forgotten.
+    pub operations: usize,
+    /// Items that a foreign program took, whose side records and unique keys are cleared now.
+    pub orphans: usize,
+}
+
+impl Moved {
+    /// Whether it was nothing.
+    pub fn is_nothing(&self) -> bool {
+        *self == Moved::default()
+    }
+}
+
+impl AddAssign for Moved {
+    fn add_assign(&mut self, other: Moved) {
+        self.promoted += other.promoted;
+        self.leases += other.leases;
+        self.returned += other.returned;
+        self.dead += other.dead;
+        self.operations += other.operations;
+        self.orphans += other.orphans;
+    }
+}
+
+/// What a sweep came to.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Swept {
+    /// What it moved, also where some of it failed.
+    pub moved: Moved,
+    /// The first thing that failed. The rest was done all the same.
+    pub trouble: Option<RetryError>,
+    /// How long nothing is to be done, if nothing comes before.
+    pub next: Duration,
+    /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
+    pub watch: Watch,
+    /// What its transactions went through, all together.
+    pub attempts: Attempts,
+}
+
+/// One sweeper of a queue.
+///
+/// A sweep that is dropped half-way leaves nothing behind that another does not take up.
+#[derive(Debug)]
+pub struct Sweeper {
+    queue: Queue,
+    id: SessionId,
+    /// From this version on a look is at everything.
+    all_from: u64,
+    /// How far its last claim reached. Each reaches further, so that a claim tells which attempt wrote it.
+    until: u64,
+    /// The number of its last attempt to move something.
+    attempt: u64,
+    /// Where side records are to be looked at next.
+    cursor: Vec<u8>,
+}
+
+impl Sweeper {
+    /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has.
+    pub fn new(queue: Queue, id: SessionId) -> Sweeper {
+        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new() }
+    }
+
+    /// The queue it sweeps.
+    pub fn queue(&self) -> &Queue {
+        &self.queue
+    }
+
+    /// Does what there is to do at `now`, and says when to look again.
+    ///
+    /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
+    /// in each transaction; forgets old operations; and looks through some of the side records for those whose items foreign programs
+    /// took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
+    /// written.
+    ///
+    /// # Errors
+    /// If the database could not even be looked at. What fails after that is in [`Swept::trouble`].
+    pub async fn sweep(
+        &mut self,
+        db: &Database,
+        now: Millis,
+        rules: &SweepRules,
+    ) -> Result<Swept, RetryError> {
+        let mut sweep =
+            Sweep { rules, now, moved: Moved::default(), trouble: None, attempts: Attempts::default() };
+        let mut looks = 0;
+        let (next, watch) = loop {
+            let (seen, watch) = self.look(db, &mut sweep).await?;
+            looks += 1;
+            match plan(&seen, self.all_from, now, self.id, rules) {
+                Plan::Rest(next) => {
+                    if seen.seldom.is_some() {
+                        self.repair(db, &mut sweep).await;
+                    }
+                    self.all_from = all_from_next(&seen, self.all_from, rules);
+                    break (next, watch);
+                }
+                Plan::Wait(left) => break (versions(left), watch),
+                Plan::Work(_) if sweep.trouble.is_some() => break (AFTER_TROUBLE, watch),
+                Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
+                Plan::Work(chores) => self.work(db, &chores, &mut sweep).await,
+            }
+        };
+        let Sweep { moved, trouble, attempts, .. } = sweep;
+        Ok(Swept { moved, trouble, next, watch, attempts })
+    }
+
+    /// Looks, and watches from there on.
+    async fn look(&self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
+        let (space, all_from) = (self.queue.space(), self.all_from);
+        let done = run(db, &sweep.rules.policy, |tr| async move {
+            let seen = ops::look::look(space, &tr, all_from).await;
+            let watch = ops::watch::watch_later(space, &tr);
+            (tr, seen.map(|seen| (seen, watch)))
+        });
+        let done = done.await?;
+        sweep.count(done.attempts);
+        Ok(done.value)
+    }
+
+    /// Does chores, as many as it can.
+    async fn work(&mut self, db: &Database, chores: &[Chore], sweep: &mut Sweep<'_>) {
+        for chore in chores {
+            for _ in 0..MAX_PAGES {
+                let result = self.run(db, chore::Work::Chore(*chore), sweep).await;
+                match sweep.note(result) {
+                    // There may be more.
+                    Some(Ran::Moved) if !matches!(chore, Chore::Return(_)) => {}
+                    Some(Ran::Claimed) => return,
+                    Some(Ran::Moved | Ran::Nothing) | None => break,
+                }
+            }
+        }
+    }
+
+    /// Looks for orphans: at the front as long as there are any, and at one page of the rest.
+    async fn repair(&mut self, db: &Database, sweep: &mut Sweep<'_>) {
+        for work in [chore::Work::RepairFront, chore::Work::RepairNext] {
+            for _ in 0..MAX_PAGES {
+                let result = self.run(db, work, sweep).await;
+                if !matches!(sweep.note(result), Some(Ran::Moved)) {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A sweep under way.
+#[derive(Debug)]
+struct Sweep<'a> {
+    rules: &'a SweepRules,
+    now: Millis,
+    moved: Moved,
+    trouble: Option<RetryError>,
+    attempts: Attempts,
+}
+
+impl Sweep<'_> {
+    fn count(&mut self, attempts: Attempts) {
+        self.attempts.begun += attempts.begun;
+        self.attempts.conflicts += attempts.conflicts;
+        self.attempts.unknown += attempts.unknown;
+    }
+
+    /// Keeps the first failure.
+    fn note<T>(&mut self, result: Result<T, RetryError>) -> Option<T> {
+        result
+            .map_err(|error| {
+                self.count(error.attempts);
+                self.trouble.get_or_insert(error);
+            })
+            .ok()
+    }
+}

@@ -1,0 +1,139 @@
+//! What to do about what was seen. Pure.
+
+use std::time::Duration;
+
+use super::SweepRules;
+use crate::keys::leases::LeaseId;
+use crate::meta::Millis;
+use crate::ops::look::{Seen, Seldom};
+use crate::ops::sweep_right::held_by_another;
+use crate::session::SessionId;
+
+/// Something to do, in one transaction or a few.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Chore {
+    /// Give back the items of a lease that has run out.
+    Return(LeaseId),
+    /// Make items ready that are due.
+    Promote,
+    /// Forget old operations.
+    Forget,
+}
+
+/// What follows from a look.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Plan {
+    /// This is to be done, and then another look.
+    Work(Vec<Chore>),
+    /// Another sweeper is at it: look again in so many versions.
+    Wait(u64),
+    /// Nothing is to be done before this time has passed.
+    Rest(Duration),
+}
+
+/// What to do. `all_from` is the version from which on a look is at everything.
+pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules: &SweepRules) -> Plan {
+    let chores = chores(seen, now, rules);
+    if chores.is_empty() {
+        return Plan::Rest(rest(seen, all_from_next(seen, all_from, rules), now));
+    }
+    match held_by_another(seen.claim, me, seen.version) {
+        Some(versions) => Plan::Wait(versions),
+        None => Plan::Work(chores),
+    }
+}
+
+/// The version from which on the next look is to be at everything, if there is nothing to do now.
+pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
+    let Some(seldom) = &seen.seldom else { return all_from };
+    // A lease taken after this look runs out later than this.
+    let new = seen.version.saturating_add(rules.lease);
+    seldom.deadline.map_or(new, |deadline| deadline.saturating_add(1).min(new))
+}
+
+fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
+    let none = Seldom::default();
+    let seldom = seen.seldom.as_ref().unwrap_or(&none);
+    let mut chores: Vec<_> = seldom.expired.iter().map(|id| Chore::Return(*id)).collect();
+    if seen.due.is_some_and(|due| due <= now) {
+        chores.push(Chore::Promote);
+    }
+    if seldom.operation.is_some_and(|oldest| seen.version.saturating_sub(oldest) > rules.operations_kept) {
+        chores.push(Chore::Forget);
+    }
+    chores
+}
+
+/// How long nothing is to be done.
+fn rest(seen: &Seen, all_from: u64, now: Millis) -> Duration {
+    let look = versions(all_from.saturating_sub(seen.version));
+    let due = seen.due.map(|due| Duration::from_millis(due.saturating_sub(now)));
+    due.map_or(look, |due| due.min(look))
+}
+
+/// How long the database takes for so many versions.
+pub(super) fn versions(n: u64) -> Duration {
+    Duration::from_micros(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::claims::Claim;
+
+    const ME: SessionId = SessionId([1; 16]);
+    const OTHER: SessionId = SessionId([2; 16]);
+    const NOW: Millis = 5_000;
+    const LEASE: LeaseId = LeaseId { session: OTHER, number: 1 };
+
+    fn rules() -> SweepRules {
+        SweepRules { lease: 1_000_000, operations_kept: 500, ..SweepRules::default() }
+    }
+
+    fn seen() -> Seen {
+        Seen { version: 10_000_000, claim: None, due: None, seldom: Some(Seldom::default()) }
+    }
+
+    fn of(seen: &Seen) -> Plan {
+        plan(seen, 10_300_000, NOW, ME, &rules())
+    }
+
+    #[test]
+    fn with_nothing_waiting_it_rests_for_a_lease() {
+        assert_eq!(of(&seen()), Plan::Rest(Duration::from_secs(1)));
+        // Leases were looked at before; the time of the next look stands.
+        assert_eq!(of(&Seen { seldom: None, ..seen() }), Plan::Rest(Duration::from_millis(300)));
+    }
+
+    #[test]
+    fn it_rests_until_the_first_time_or_the_first_deadline() {
+        assert_eq!(of(&Seen { due: Some(NOW + 20), ..seen() }), Plan::Rest(Duration::from_millis(20)));
+        assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
+        let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
+        assert_eq!(of(&Seen { seldom, ..seen() }), Plan::Rest(Duration::from_micros(701)));
+    }
+
+    #[test]
+    fn what_is_due_is_done_leases_first() {
+        let seldom = Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499) };
+        let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
+        assert_eq!(of(&seen), Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget]));
+        // Its own claim does not stop it, another's does, one that ran out does not.
+        let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
+        assert!(matches!(of(&claimed(ME, 10_000_020)), Plan::Work(_)));
+        assert_eq!(of(&claimed(OTHER, 10_000_020)), Plan::Wait(20));
+        assert!(matches!(of(&claimed(OTHER, 10_000_000)), Plan::Work(_)));
+    }
+
+    #[test]
+    fn young_operations_are_kept() {
+        let seldom = Some(Seldom { operation: Some(9_999_500), ..Seldom::default() });
+        assert!(matches!(of(&Seen { seldom, ..seen() }), Plan::Rest(_)));
+    }
+
+    #[test]
+    fn a_claim_on_nothing_is_of_no_interest() {
+        let claim = Some(Claim { sweeper: OTHER, until: 10_000_020 });
+        assert!(matches!(of(&Seen { claim, ..seen() }), Plan::Rest(_)));
+    }
+}

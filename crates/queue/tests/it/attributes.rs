@@ -1,0 +1,68 @@
+//! What goes beside a payload, from the push to whoever gets the item.
+
+use kvqueue_queue::{Item, NewItem, Settlement};
+
+use crate::common::{KINDS, k, on_database, payloads};
+
+fn letter() -> NewItem {
+    NewItem {
+        content_type: Some("text/plain".to_owned()),
+        trace_parent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
+        enqueued_at: Some(1_700_000_000_123),
+        ..NewItem::new("letter").with_attribute("to", "ann").with_attribute("", "é")
+    }
+}
+
+#[track_caller]
+fn check(items: &[Item]) {
+    assert_eq!(payloads(items), ["plain", "letter"]);
+    assert_eq!(items[0].meta, None);
+    let (meta, pushed) = (items[1].meta.as_deref().unwrap(), letter());
+    assert_eq!(meta.attributes, pushed.attributes);
+    assert_eq!((&meta.content_type, &meta.trace_parent), (&pushed.content_type, &pushed.trace_parent));
+    assert_eq!(meta.enqueued_at, pushed.enqueued_at);
+    assert_eq!((items[1].attribute("to"), items[1].attribute("from")), (Some("ann"), None));
+    assert!(items.iter().all(|item| item.attempt == 1));
+}
+
+#[test]
+fn they_come_with_the_item_whoever_gets_it() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            for _ in 0..3 {
+                t.push_items(&q, &[NewItem::new("plain"), letter()]).await;
+            }
+            // The highest priority goes first, and among equals the last.
+            let last_first = matches!(kind, kvqueue_queue::Kind::Priority(kvqueue_queue::End::Max, _));
+            let check = |mut items: Vec<Item>| {
+                if last_first {
+                    items.reverse();
+                }
+                check(&items);
+            };
+            check(t.run(async |tr| q.peek_k(tr, k(2)).await).await);
+            check(t.run(async |tr| q.pop_k(tr, k(2)).await).await.items);
+            check(t.session(&q).take(&t.db, k(2)).await.unwrap().items);
+            let mut lease = t.lease(&q, 2).await.unwrap();
+            check(lease.items().to_vec());
+            t.settle(&mut lease, &Settlement::Release).await;
+            check(t.run(async |tr| q.list(tr).await).await);
+            let mut lease = t.lease(&q, 2).await.unwrap();
+            t.settle(&mut lease, &Settlement::Done).await;
+            assert!(t.records(&q, "meta").await.is_empty());
+        }
+    });
+}
+
+#[test]
+fn an_item_with_nothing_to_say_has_no_side_record() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push_items(&q, &[NewItem::new("a"), NewItem::new(vec![0; 100_000])]).await;
+        assert_eq!(t.records(&q, "val").await.len(), 2);
+        assert!(t.records(&q, "meta").await.is_empty());
+        t.push_items(&q, &[NewItem { enqueued_at: Some(0), ..NewItem::new("b") }]).await;
+        assert_eq!(t.records(&q, "meta").await.len(), 1);
+    });
+}

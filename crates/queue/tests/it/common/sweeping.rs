@@ -1,0 +1,64 @@
+//! Short ways to take on leases, to put aside, and to sweep.
+
+use kvqueue_queue::{
+    Approach, Failure, Lease, Millis, Moved, Queue, Settlement, SweepRules, Sweeper, Swept, Take,
+};
+
+use super::{TestDb, k, session_id};
+
+/// A sweep of leases this short may follow at once. Versions go on with the clock, so it comes to an end.
+pub(crate) const SHORT: u64 = 1;
+
+/// More looks than any lease of [`SHORT`] length needs to run out.
+const LOOKS: usize = 100_000;
+
+/// Rules that look at everything each time.
+pub(crate) fn rules() -> SweepRules {
+    SweepRules { lease: 0, ..SweepRules::default() }
+}
+
+/// Settles an item as one to be tried again at a time.
+pub(crate) fn later(due: Millis) -> Settlement {
+    Settlement::Retry { due: Some(due), failure: Failure::new(1, 1, "not yet") }
+}
+
+/// A new sweeper.
+pub(crate) fn sweeper(queue: &Queue) -> Sweeper {
+    Sweeper::new(queue.clone(), session_id())
+}
+
+impl TestDb {
+    /// Takes up to `n` items on a lease of this length, in versions.
+    pub(crate) async fn lease_for(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
+        let mut take = Take { k: k(n), length, approach: &mut Approach::Front, watch: false };
+        self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
+    }
+
+    /// Pushes items, and puts each aside until its time.
+    pub(crate) async fn put_aside(&self, queue: &Queue, items: &[(&str, Millis)]) {
+        for (payload, due) in items {
+            self.push(queue, &[payload]).await;
+            let mut lease = self.lease(queue, 1).await.unwrap();
+            self.settle(&mut lease, &later(*due)).await;
+        }
+    }
+
+    /// One sweep in which nothing fails.
+    pub(crate) async fn sweep(&self, sweeper: &mut Sweeper, now: Millis, rules: &SweepRules) -> Swept {
+        let swept = sweeper.sweep(&self.db, now, rules).await.unwrap();
+        assert!(swept.trouble.is_none(), "{:?}", swept.trouble);
+        swept
+    }
+
+    /// Sweeps until so many leases have run out; what was moved.
+    pub(crate) async fn sweep_leases(&self, queue: &Queue, n: usize, rules: &SweepRules) -> Moved {
+        let (mut sweeper, mut moved) = (sweeper(queue), Moved::default());
+        for _ in 0..LOOKS {
+            moved += self.sweep(&mut sweeper, 0, rules).await.moved;
+            if moved.leases >= n {
+                return moved;
+            }
+        }
+        panic!("after {LOOKS} sweeps {} of {n} leases had run out", moved.leases);
+    }
+}

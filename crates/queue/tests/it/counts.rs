@@ -1,0 +1,115 @@
+//! How many items there are in each state, and whether there are any.
+
+use foundationdb::tuple::{Bytes, pack};
+use kvqueue_queue::{Counts, End, Failure, Kind, Packing, Queue, Rest, Settlement, SweepRules, queues};
+
+use crate::common::{SHORT, TestDb, on_database, rules, sweeper};
+
+async fn counts(t: &TestDb, queue: &Queue) -> Counts {
+    t.run(async |tr| queue.counts(tr).await).await
+}
+
+async fn rest(t: &TestDb, queue: &Queue) -> Rest {
+    t.run(async |tr| queue.rest(tr).await).await
+}
+
+#[test]
+fn every_item_is_counted_in_its_state() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (Counts::default(), true));
+        t.push(&q, &["a", "b", "c", "d", "e", "f"]).await;
+        let state = async || (counts(t, &q).await, rest(t, &q).await);
+        assert_eq!(state().await.1, Rest { ready: true, leased: false, later: false });
+
+        let mut lease = t.lease(&q, 5).await.unwrap();
+        let later = Settlement::Retry { due: Some(10), failure: Failure::new(1, 1, "no") };
+        let dead = Settlement::Dead(Failure::new(1, 1, "never"));
+        let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
+        lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
+        let expected = Counts { ready: 1, leased: 2, later: 1, dead: 1, done: 1 };
+        assert_eq!(state().await, (expected, Rest { ready: true, leased: true, later: true }));
+
+        t.sweep(&mut sweeper(&q), 10, &SweepRules::default()).await;
+        let expected = Counts { ready: 2, later: 0, ..expected };
+        assert_eq!(state().await, (expected, Rest { ready: true, leased: true, later: false }));
+
+        t.settle(&mut lease, &Settlement::Done).await;
+        let mut lease = t.lease(&q, 5).await.unwrap();
+        t.settle(&mut lease, &Settlement::Done).await;
+        let expected = Counts { done: 5, dead: 1, ..Counts::default() };
+        assert_eq!(state().await, (expected, Rest::default()));
+    });
+}
+
+#[test]
+fn poison_is_counted_among_the_dead() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        t.lease_for(&q, 2, SHORT).await.unwrap();
+        t.sweep_leases(&q, 1, &SweepRules { max_attempts: 1, ..rules() }).await;
+        assert_eq!(counts(t, &q).await, Counts { dead: 2, ..Counts::default() });
+    });
+}
+
+/// Foreign programs count nothing in a recipe's queue: the items themselves are counted, and nothing around them.
+#[test]
+fn the_items_of_a_recipe_are_counted_themselves() {
+    on_database(async |t| {
+        let q = Queue::of_kind(&t.prefix, b"q", Kind::Priority(End::Max, Packing::Raw)).unwrap();
+        let mut stored = 0;
+        for n in [0, 1, 2, 3, 7, 8, 9, 1_000, 20_000] {
+            while stored < n {
+                let until = n.min(stored + 5_000);
+                t.run(async |tr| {
+                    for i in stored..until {
+                        let key = pack(&("q", i64::from(i), 0, Bytes::from([7; 20].as_slice())));
+                        tr.set(&[t.prefix.as_slice(), &key].concat(), b"x");
+                    }
+                    // A neighbour on each side.
+                    for name in ["p", "q\0", "r"] {
+                        tr.set(&[t.prefix.as_slice(), &pack(&(name, 1))].concat(), b"");
+                    }
+                    Ok(())
+                })
+                .await;
+                stored = until;
+            }
+            assert_eq!(t.len(&q).await, i64::from(n));
+        }
+        assert!(rest(t, &q).await.ready);
+    });
+}
+
+#[test]
+fn a_queue_that_only_has_items_of_other_states_is_listed() {
+    on_database(async |t| {
+        let records: [(&str, &[u8]); 8] = [
+            ("dead", b"\x01ndead\0"),
+            ("done", b"\x01ndone\0"),
+            ("due", b"\x01ndue\0"),
+            ("later", b"\x01nlater\0"),
+            ("its dead letters", b"\x01dead\0\x33id"),
+            ("its leases", b"\x01lease\0\x30id"),
+            ("no operation", b"\x01op\0\x01id\0"),
+            ("no sweep", b"\x01sweep\0"),
+        ];
+        t.run(async |tr| {
+            for (name, record) in records {
+                let base = t.queue(name).range().0;
+                tr.set(&[&base[..base.len() - 1], record].concat(), b"");
+            }
+            // A text names no queue, unless kvqueue has used it.
+            tr.set(
+                &[t.prefix.as_slice(), &pack(&("recipe", 1, Bytes::from([7; 20].as_slice())))].concat(),
+                b"",
+            );
+            Ok(())
+        })
+        .await;
+        let names = t.run(async |tr| queues(tr, &t.prefix).await).await;
+        let names: Vec<_> = names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        assert_eq!(names, ["dead", "done", "due", "its dead letters", "its leases", "later"]);
+    });
+}

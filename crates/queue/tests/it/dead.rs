@@ -1,0 +1,211 @@
+//! Dead letters: looked at, retried, purged, one and all.
+
+use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
+use fdb_embedded::Faults;
+use kvqueue_queue::{AllDead, Counts, DeadLetterError, Failure, ItemId, Queue, RetryPolicy, Settlement};
+
+use crate::common::{TestDb, id, k, on_database, payloads};
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+/// Lets all ready items die.
+async fn bury(t: &TestDb, queue: &Queue) {
+    while let Some(mut lease) = t.lease(queue, 1_000).await {
+        t.settle(&mut lease, &Settlement::Dead(Failure::new(7, 3, "will not work"))).await;
+    }
+}
+
+/// Dead letters of these payloads.
+async fn dead(t: &TestDb, name: &str, payloads: &[&str]) -> (Queue, Vec<ItemId>) {
+    let q = t.queue(name);
+    t.push(&q, payloads).await;
+    let ids = t.run(async |tr| q.list(tr).await).await.into_iter().map(|item| item.id).collect();
+    bury(t, &q).await;
+    (q, ids)
+}
+
+async fn counts(t: &TestDb, queue: &Queue) -> Counts {
+    t.run(async |tr| queue.counts(tr).await).await
+}
+
+async fn listed(t: &TestDb, queue: &Queue, after: Option<&ItemId>, n: usize) -> Vec<ItemId> {
+    let letters = t.run(async |tr| queue.dead_list(tr, after, k(n)).await).await;
+    assert!(letters.iter().all(|letter| letter.payload.is_none()));
+    letters.into_iter().map(|letter| letter.id).collect()
+}
+
+async fn retry(t: &TestDb, queue: &Queue, id: &ItemId) -> Result<bool, DeadLetterError> {
+    let tr = t.db.create_trx().unwrap();
+    let retried = queue.dead_retry(&tr, id).await?;
+    tr.commit().await.unwrap();
+    Ok(retried)
+}
+
+#[test]
+fn letters_are_listed_page_by_page_and_shown_whole() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a", "b", "c"]).await;
+        assert_eq!(listed(t, &q, None, 10).await, ids);
+        assert_eq!(listed(t, &q, None, 2).await, ids[..2]);
+        assert_eq!(listed(t, &q, Some(&ids[1]), 2).await, ids[2..]);
+        assert!(listed(t, &q, Some(&ids[2]), 2).await.is_empty());
+
+        let letter = t.run(async |tr| q.dead_get(tr, &ids[1]).await).await.unwrap();
+        assert_eq!((letter.id.clone(), letter.payload.as_deref()), (ids[1].clone(), Some(b"b".as_slice())));
+        assert_eq!((letter.died_at, letter.reason.as_str()), (7, "will not work"));
+        assert_eq!((letter.meta.attempts, letter.meta.failures.len()), (1, 1));
+        assert!(t.run(async |tr| q.dead_get(tr, &id(9)).await).await.is_none());
+    });
+}
+
+#[test]
+fn a_retried_letter_is_an_item_at_its_place_with_all_attempts_before_it() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a", "b"]).await;
+        t.push(&q, &["c"]).await;
+        assert!(retry(t, &q, &ids[0]).await.unwrap());
+        assert!(!retry(t, &q, &ids[0]).await.unwrap(), "it is no letter any more");
+        assert_eq!(t.list(&q).await, ["a", "c"]);
+        assert_eq!(counts(t, &q).await, Counts { ready: 2, dead: 1, ..Counts::default() });
+        let items = t.run(async |tr| q.list(tr).await).await;
+        let meta = items[0].meta.as_ref().unwrap();
+        assert_eq!((items[0].attempt, meta.attempts, meta.crashes), (1, 0, 0));
+        assert_eq!((meta.failures.len(), &meta.death), (1, &None));
+        assert_eq!(listed(t, &q, None, 10).await, ids[1..]);
+    });
+}
+
+#[test]
+fn a_purged_letter_leaves_nothing() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        bury(t, &q).await;
+        assert_eq!((t.records(&q, "chunk").await.len(), t.records(&q, "unique").await.len()), (1, 0));
+        let letter = t.run(async |tr| q.dead_get(tr, &id(1)).await).await.unwrap();
+        assert_eq!(letter.payload.unwrap().len(), 100_004);
+        let purged = async || {
+            let tr = t.db.create_trx().unwrap();
+            let purged = q.dead_purge(&tr, &id(1)).await.unwrap();
+            tr.commit().await.unwrap();
+            purged
+        };
+        assert_eq!((purged().await, purged().await), (true, false));
+        for kind in ["dead", "body", "chunk", "meta", "unique"] {
+            assert_eq!(t.records(&q, kind).await.len(), 0, "{kind}");
+        }
+        assert_eq!(counts(t, &q).await, Counts::default());
+    });
+}
+
+#[test]
+fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "first", "key").await;
+        bury(t, &q).await;
+        t.store(&q, &id(2), "second", "key").await;
+        let error = retry(t, &q, &id(1)).await.unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "dead letter 010101010101010101010101 has a unique key that item 020202020202020202020202 has now; retry it when that \
+             one is finished, or purge one of them"
+        );
+        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+        assert_eq!(all, AllDead { moved: 0, refused: 1 });
+        // Also while the other is in hand, and no longer when it has ended.
+        let mut lease = t.lease(&q, 1).await.unwrap();
+        assert!(retry(t, &q, &id(1)).await.is_err());
+        t.settle(&mut lease, &Settlement::Done).await;
+        assert!(retry(t, &q, &id(1)).await.unwrap());
+        assert_eq!((t.records(&q, "unique").await.len(), counts(t, &q).await.dead), (1, 0));
+    });
+}
+
+#[test]
+fn of_two_letters_of_one_unique_key_the_first_is_retried() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        for number in [1, 2] {
+            t.store(&q, &id(number), "long", "key").await;
+            bury(t, &q).await;
+        }
+        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+        assert_eq!(all, AllDead { moved: 1, refused: 1 });
+        assert_eq!(listed(t, &q, None, 10).await, [id(2)]);
+    });
+}
+
+#[test]
+fn all_letters_are_retried_or_purged_however_many() {
+    on_database(async |t| {
+        let names: Vec<String> = (0..1_300).map(|n| n.to_string()).collect();
+        let refs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let (q, _) = dead(t, "q", &refs).await;
+        assert_eq!(q.retry_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 1_300, refused: 0 });
+        assert_eq!((t.list(&q).await, t.len(&q).await), (names, 1_300));
+        bury(t, &q).await;
+        assert_eq!(q.purge_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 1_300, refused: 0 });
+        assert_eq!(counts(t, &q).await, Counts::default());
+        for kind in ["dead", "body", "meta"] {
+            assert_eq!(t.records(&q, kind).await.len(), 0, "{kind}");
+        }
+    });
+}
+
+#[test]
+fn large_letters_are_retried_a_few_at_a_time() {
+    on_database(async |t| {
+        let payload = "x".repeat(90_000);
+        let (q, _) = dead(t, "q", &[payload.as_str(); 45]).await;
+        assert_eq!(q.retry_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 45, refused: 0 });
+        assert_eq!(t.list(&q).await, vec![payload; 45]);
+    });
+}
+
+fn scripts() -> Vec<Vec<Fault>> {
+    vec![
+        vec![UnknownCommitted],
+        vec![UnknownNotCommitted],
+        vec![UnknownNotCommitted, UnknownCommitted],
+        vec![UnknownNotCommitted, TooOld, Conflict],
+    ]
+}
+
+#[test]
+fn all_letters_are_moved_and_counted_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for script in scripts() {
+            let (q, _) = dead(t, &format!("{script:?}"), &["a", "b", "c"]).await;
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+            t.end_faults();
+            assert_eq!(all, AllDead { moved: 3, refused: 0 }, "{script:?}");
+            assert_eq!(counts(t, &q).await, Counts { ready: 3, ..Counts::default() }, "{script:?}");
+            assert_eq!(payloads(&t.run(async |tr| q.list(tr).await).await), ["a", "b", "c"]);
+            bury(t, &q).await;
+            assert!(t.install(Faults::script(script.clone())));
+            let all = q.purge_all_dead(&t.db, &policy()).await.unwrap();
+            t.end_faults();
+            assert_eq!(all, AllDead { moved: 3, refused: 0 }, "{script:?}");
+            assert_eq!(counts(t, &q).await, Counts::default(), "{script:?}");
+        }
+    });
+}
+
+#[test]
+fn of_two_that_retry_a_letter_at_once_one_does() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a"]).await;
+        let (one, other) = (t.db.create_trx().unwrap(), t.db.create_trx().unwrap());
+        assert!(q.dead_retry(&one, &ids[0]).await.unwrap());
+        assert!(q.dead_purge(&other, &ids[0]).await.unwrap());
+        one.commit().await.unwrap();
+        assert_eq!(other.commit().await.unwrap_err().code(), 1020);
+        assert_eq!(counts(t, &q).await, Counts { ready: 1, ..Counts::default() });
+    });
+}

@@ -1,0 +1,43 @@
+//! Items pushed for a time.
+
+use foundationdb::tuple::{Element, unpack};
+use futures::FutureExt;
+use kvqueue_queue::{NewItem, PushEffect};
+
+use crate::common::{KINDS, on_database};
+
+#[test]
+fn they_wait_aside_and_wake_no_consumer() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let tr = t.db.create_trx().unwrap();
+            let mut watch = q.watch(&tr);
+            tr.commit().await.unwrap();
+            let later = NewItem { due: Some(5_000), ..NewItem::new("later") };
+            let items = [later.clone(), NewItem { due: Some(4_000), ..later.with_attribute("k", "v") }];
+            let pushed = t.push_items(&q, &items).await;
+            assert!((&mut watch).now_or_never().is_none());
+            assert_eq!((t.list(&q).await.len(), t.len(&q).await), (0, 0));
+            assert_eq!((t.counter(&q, "npush").await, t.counter(&q, "nlater").await), (0, 2));
+            assert!(t.records(&q, "meta").await.is_empty());
+
+            // By time, and each with its id.
+            let each: Vec<_> = pushed.each().collect();
+            assert!(each.iter().all(|item| item.effect == PushEffect::Added));
+            let ids: Vec<_> = each.into_iter().map(|item| item.id.unwrap().as_bytes().to_vec()).collect();
+            let expected = [(4_000, &ids[1]), (5_000, &ids[0])];
+            for ((suffix, meta), (due, id)) in t.records(&q, "later").await.iter().zip(expected) {
+                assert!(suffix.ends_with(id) && suffix.len() < id.len() + 4);
+                let time: Vec<Element<'_>> = unpack(&suffix[..suffix.len() - id.len()]).unwrap();
+                assert_eq!(time, [Element::Int(due)]);
+                assert_eq!(meta.is_empty(), due == 5_000);
+            }
+            let bodies = t.records(&q, "body").await;
+            assert!(bodies.iter().all(|(id, _)| ids.contains(id)) && bodies.len() == 2);
+            t.push(&q, &["now"]).await;
+            watch.await.unwrap();
+            assert_eq!(t.list(&q).await, ["now"]);
+        }
+    });
+}

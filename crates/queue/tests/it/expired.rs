@@ -1,0 +1,189 @@
+//! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
+
+use kvqueue_queue::{Failure, LeaseError, Moved, RetryPolicy, Settlement, SweepRules};
+
+use crate::common::{SHORT, TestDb, on_database, payloads, rules, sweeper};
+
+/// The length of the leases that [`TestDb::lease`] takes, in versions.
+const LONG: u64 = 30_000_000;
+
+const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+/// Versions go on with the clock; waits until they are past a lease's deadline.
+async fn until_past(t: &TestDb, deadline: u64) {
+    while t.run(async |tr| Ok(tr.get_read_version().await?)).await.cast_unsigned() <= deadline {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn items_of_an_expired_lease_come_back_at_their_place_with_an_attempt_more() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c"]).await;
+        let lease = t.lease_for(&q, 2, SHORT).await.unwrap();
+        assert_eq!(payloads(lease.items()), ["a", "b"]);
+        let moved = t.sweep_leases(&q, 1, &rules()).await;
+        assert_eq!(moved, Moved { leases: 1, returned: 2, ..Moved::default() });
+        assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".into(), "b".into(), "c".into()], 3));
+        let items = t.run(async |tr| q.list(tr).await).await;
+        assert_eq!(items.iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 2, 1]);
+        let meta = items[0].meta.as_ref().unwrap();
+        assert_eq!((meta.attempts, meta.crashes), (1, 1));
+        assert_eq!(meta.failures, [Failure::new(0, 1, RAN_OUT)]);
+        assert!(items[2].meta.is_none());
+    });
+}
+
+#[test]
+fn only_what_is_not_settled_comes_back() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b", "c"]).await;
+        let mut lease = t.lease_for(&q, 3, SHORT).await.unwrap();
+        lease.settle(&t.db, &policy(), &[(1, Settlement::Done)]).await.unwrap();
+        let moved = t.sweep_leases(&q, 1, &rules()).await;
+        assert_eq!((moved.returned, moved.dead), (2, 0));
+        assert_eq!(t.list(&q).await, ["a", "c"]);
+    });
+}
+
+#[test]
+fn a_lease_that_has_not_run_out_is_left_alone() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut lease = t.lease(&q, 1).await.unwrap();
+        let swept = t.sweep(&mut sweeper(&q), 0, &rules()).await;
+        assert!(swept.moved.is_nothing());
+        // Looked at again at once, since the rules say so; by others, when the lease may run out.
+        assert!(swept.next.is_zero());
+        let rules = SweepRules { lease: 10 * LONG, ..SweepRules::default() };
+        let next = t.sweep(&mut sweeper(&q), 0, &rules).await.next.as_micros();
+        assert!((20_000_000..=30_000_001).contains(&next), "{next}");
+        t.settle(&mut lease, &Settlement::Done).await;
+        let next = t.sweep(&mut sweeper(&q), 0, &rules).await.next.as_micros();
+        assert_eq!(next, 300_000_000);
+    });
+}
+
+#[test]
+fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
+        until_past(t, lease.deadline()).await;
+        lease.extend(&t.db, &policy()).await.unwrap();
+        until_past(t, lease.deadline()).await;
+        lease.settle(&t.db, &policy(), &[(0, Settlement::Done)]).await.unwrap();
+        until_past(t, lease.deadline()).await;
+        t.settle(&mut lease, &Settlement::Done).await;
+        assert!(lease.is_settled());
+        assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
+        assert!(t.list(&q).await.is_empty());
+    });
+}
+
+#[test]
+fn a_holder_whose_lease_was_swept_can_do_nothing_with_it() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut lost = t.lease_for(&q, 1, SHORT).await.unwrap();
+        t.sweep_leases(&q, 1, &rules()).await;
+        // Also while another holds the item.
+        for held in [false, true] {
+            let next = if held { t.lease(&q, 1).await } else { None };
+            assert!(matches!(lost.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
+            let failure = Failure::new(1, 1, "no");
+            let retry = Settlement::Retry { due: None, failure: failure.clone() };
+            for settlement in [Settlement::Done, Settlement::Release, retry, Settlement::Dead(failure)] {
+                let error = lost.settle(&t.db, &policy(), &[(0, settlement)]).await.unwrap_err();
+                assert!(error.is_lost(), "{error:?}");
+            }
+            let tr = t.db.create_trx().unwrap();
+            assert!(lost.settle_in(&tr, &[(0, Settlement::Done)]).await.unwrap().is_none());
+            assert_eq!(t.list(&q).await.len(), usize::from(!held));
+            if let Some(mut lease) = next {
+                t.settle(&mut lease, &Settlement::Done).await;
+            }
+        }
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn suspects_are_taken_alone() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        t.lease_for(&q, 2, SHORT).await.unwrap();
+        t.sweep_leases(&q, 1, &rules()).await;
+        t.push(&q, &["c", "d"]).await;
+        for expected in [vec!["a"], vec!["b"], vec!["c", "d"]] {
+            let mut lease = t.lease(&q, 10).await.unwrap();
+            assert_eq!(payloads(lease.items()), expected);
+            t.settle(&mut lease, &Settlement::Done).await;
+        }
+    });
+}
+
+#[test]
+fn neighbours_of_poison_are_taken_without_it() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "poison", "b", "c"]).await;
+        let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
+        lease.settle(&t.db, &policy(), &[(0, Settlement::Release)]).await.unwrap();
+        t.sweep_leases(&q, 1, &rules()).await;
+        for expected in [vec!["a"], vec!["poison"], vec!["b", "c"]] {
+            let lease = t.lease(&q, 10).await.unwrap();
+            assert_eq!(payloads(lease.items()), expected);
+        }
+    });
+}
+
+#[test]
+fn poison_ends_among_the_dead_letters() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["poison"]).await;
+        let rules = SweepRules { max_attempts: 3, ..rules() };
+        let mut moved = Moved::default();
+        for attempt in 1..=3 {
+            let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
+            assert_eq!(lease.items()[0].attempt, attempt);
+            moved += t.sweep_leases(&q, 1, &rules).await;
+        }
+        assert_eq!(moved, Moved { leases: 3, returned: 2, dead: 1, ..Moved::default() });
+        assert!(t.list(&q).await.is_empty() && t.lease(&q, 1).await.is_none());
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+/// What one transaction cannot give back goes to leases without a holder, and comes back with the next.
+#[test]
+fn a_lease_too_large_for_one_transaction_comes_back_in_parts() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let items: Vec<String> = (0..3_000).map(|n| format!("{n} {}", "x".repeat(1_200))).collect();
+        let refs: Vec<&str> = items.iter().map(String::as_str).collect();
+        t.push(&q, &refs[..1_500]).await;
+        t.push(&q, &refs[1_500..]).await;
+        let mut lease = t.lease_for(&q, 3_000, SHORT).await.unwrap();
+        let taken = lease.items().len();
+        lease.settle(&t.db, &policy(), &[(7, Settlement::Done)]).await.unwrap();
+        let moved = t.sweep_leases(&q, 1, &rules()).await;
+        assert!(moved.leases > 1, "{moved:?}");
+        assert_eq!(moved.returned, taken - 1);
+        assert!(matches!(lease.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
+        assert_eq!(t.list(&q).await, [&items[..7], &items[8..]].concat());
+        assert_eq!(t.len(&q).await, 2_999);
+        assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
+    });
+}

@@ -1,0 +1,196 @@
+//! What the layer does, with queues of every kind.
+
+use foundationdb::RangeOption;
+use kvqueue_queue::{Approach, Failure, Kind, Lease, Queue, RetryPolicy, Session, Settlement, Take};
+
+use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads};
+
+/// Thirty seconds in versions.
+const LONG: u64 = 30_000_000;
+
+/// Runs a test with a queue of every kind.
+fn of_every_kind(test: impl AsyncFn(&TestDb, Queue)) {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            println!("{kind:?}");
+            test(t, t.queue_of(format!("q{i}"), kind)).await;
+        }
+    });
+}
+
+async fn lease(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
+    let mut take = Take { k: k(n), length: LONG, approach: &mut Approach::Front, watch: false };
+    session.lease(&t.db, &mut take).await.unwrap().lease
+}
+
+async fn settle(t: &TestDb, lease: &mut Lease, settlements: &[(usize, Settlement)]) {
+    lease.settle(&t.db, &RetryPolicy::default(), settlements).await.unwrap();
+}
+
+/// All that this test has stored.
+async fn rows(t: &TestDb) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut end = t.prefix.clone();
+    end.push(0xff);
+    let range = RangeOption::from((t.prefix.clone(), end));
+    t.run(async |tr| {
+        let rows = tr.get_range(&range, 1, true).await?;
+        Ok(rows.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect())
+    })
+    .await
+}
+
+#[test]
+fn items_are_looked_at_and_taken_in_order() {
+    of_every_kind(async |t, q| {
+        t.fill(&q, &["a", "b", "c", "d"]).await;
+        assert_eq!(t.list(&q).await, ["a", "b", "c", "d"]);
+        assert_eq!(payloads(&t.run(async |tr| q.peek_k(tr, k(2)).await).await), ["a", "b"]);
+        let mut session = t.session(&q);
+        let taken = session.take(&t.db, k(2)).await.unwrap();
+        assert_eq!((payloads(&taken.items), taken.attempts.begun), (vec!["a".into(), "b".into()], 1));
+        assert_eq!(t.len(&q).await, 2);
+        let popped = t.run(async |tr| q.pop_k(tr, k(3)).await).await;
+        assert_eq!((payloads(&popped.items), popped.short), (vec!["c".into(), "d".into()], true));
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn an_idle_take_is_woken_by_a_push() {
+    of_every_kind(async |t, q| {
+        let mut session = t.session(&q);
+        let watch = session.take(&t.db, k(2)).await.unwrap().watch.unwrap();
+        t.push_by(&q, 1, "a").await;
+        watch.await.unwrap();
+        assert_eq!(payloads(&session.take(&t.db, k(2)).await.unwrap().items), ["a"]);
+    });
+}
+
+#[test]
+fn items_settle_each_in_its_way_and_those_given_back_keep_their_places() {
+    of_every_kind(async |t, q| {
+        t.fill(&q, &["a", "b", "c", "d", "e"]).await;
+        let mut session = t.session(&q);
+        let mut first = lease(t, &mut session, 4).await.unwrap();
+        assert_eq!(payloads(first.items()), ["a", "b", "c", "d"]);
+        assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["e".to_owned()], 1));
+        let failure = Failure::new(7, 1, "no");
+        let retry = Settlement::Retry { due: None, failure: failure.clone() };
+        let dead = Settlement::Dead(failure);
+        settle(t, &mut first, &[(0, retry), (1, Settlement::Done)]).await;
+        settle(t, &mut first, &[(2, Settlement::Release), (3, dead)]).await;
+        assert!(first.is_settled());
+        assert_eq!((t.list(&q).await, t.len(&q).await), (["a", "c", "e"].map(String::from).to_vec(), 3));
+        let again = lease(t, &mut session, 9).await.unwrap();
+        assert_eq!(payloads(again.items()), ["a", "c", "e"]);
+        assert_eq!(again.items().iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 1, 1]);
+    });
+}
+
+#[test]
+fn a_release_leaves_the_items_as_they_were() {
+    of_every_kind(async |t, q| {
+        t.fill(&q, &["a", "b", "c"]).await;
+        let items = async || t.run(async |tr| q.list(tr).await).await;
+        let before = (items().await, rows(t).await.len());
+        let mut session = t.session(&q);
+        let mut all = lease(t, &mut session, 9).await.unwrap();
+        assert_eq!(all.items(), before.0);
+        let back: Vec<_> = all.open().map(|index| (index, Settlement::Release)).collect();
+        settle(t, &mut all, &back).await;
+        // Nothing is left of it but the second counter.
+        assert_eq!((items().await, rows(t).await.len()), (before.0, before.1 + 1));
+    });
+}
+
+#[test]
+fn a_window_is_spread_from_the_end_that_is_taken_from() {
+    of_every_kind(async |t, q| {
+        let names: Vec<String> = (0..40).map(|n| format!("{n:02}")).collect();
+        t.fill(&q, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let mut approach = Approach::default();
+        let (mut session, mut all) = (t.session(&q), Vec::new());
+        let mut take = Take { k: k(4), length: 0, approach: &mut approach, watch: false };
+        let first = session.take_by(&t.db, &mut take).await.unwrap().items;
+        assert_eq!(payloads(&first), names[..4]);
+        // Two sessions that read before either commits: whoever loses spreads.
+        let mut other = t.session(&q);
+        let mut wide = Approach::default();
+        while all.len() < 36 {
+            let mut one = Take { k: k(4), length: 0, approach: &mut approach, watch: false };
+            let mut two = Take { k: k(4), length: 0, approach: &mut wide, watch: false };
+            let (one, two) = tokio::join!(session.take_by(&t.db, &mut one), other.take_by(&t.db, &mut two));
+            for items in [one.unwrap().items, two.unwrap().items] {
+                let run = payloads(&items);
+                assert!(run.is_sorted(), "{run:?}");
+                all.extend(run);
+            }
+        }
+        all.sort_unstable();
+        assert_eq!(all, names[4..]);
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+/// Pushes of the recipes land between others' items, not only behind them; that is no reason for a take to fail.
+#[test]
+fn pushes_make_no_take_conflict() {
+    of_every_kind(async |t, q| {
+        const ITEMS: usize = 60;
+        let mut rng = Rng::new(7);
+        let (mut session, mut conflicts, mut taken) = (t.session(&q), 0, 0);
+        let push = async |n: usize, priority: i64| {
+            t.push_by(&q, priority, &n.to_string()).await;
+        };
+        let produce = async {
+            for n in 0..ITEMS / 3 {
+                let priority = rng.below(5) as i64;
+                tokio::join!(push(n, priority), push(n, priority + 1), push(n, priority - 1));
+            }
+        };
+        let consume = async {
+            while taken < ITEMS {
+                let got = session.take(&t.db, k(50)).await.unwrap();
+                taken += got.items.len();
+                conflicts += got.attempts.conflicts;
+                if let Some(watch) = got.watch {
+                    watch.await.unwrap();
+                }
+            }
+        };
+        tokio::join!(produce, consume);
+        assert_eq!((taken, conflicts), (ITEMS, 0));
+    });
+}
+
+#[test]
+fn deleting_leaves_nothing() {
+    of_every_kind(async |t, q| {
+        t.fill(&q, &["a", "b", "c", "d"]).await;
+        let mut session = t.session(&q);
+        let mut held = lease(t, &mut session, 3).await.unwrap();
+        let failure = Failure::new(7, 1, "no");
+        let later = Settlement::Retry { due: Some(1 << 40), failure: failure.clone() };
+        settle(t, &mut held, &[(0, later), (1, Settlement::Dead(failure))]).await;
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        assert_eq!(rows(t).await, []);
+    });
+}
+
+#[test]
+fn queues_of_all_kinds_can_have_one_name() {
+    on_database(async |t| {
+        let (fifo, recipe) = (t.queue_of("q", Kind::Fifo), t.queue_of("q", KINDS[1]));
+        t.fill(&recipe, &["a"]).await;
+        assert!(t.list(&fifo).await.is_empty());
+        t.fill(&fifo, &["b"]).await;
+        assert_eq!(
+            (t.list(&recipe).await, t.list(&fifo).await),
+            (vec!["a".to_owned()], vec!["b".to_owned()])
+        );
+    });
+}

@@ -1,0 +1,122 @@
+//! Payloads that are longer than a value may be.
+
+use kvqueue_queue::{
+    Failure, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError, PushOptions,
+    Settlement,
+};
+
+use crate::common::{KINDS, TestDb, k, on_database};
+
+/// Bytes that differ wherever they are cut.
+fn payload(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8 ^ (i / 1_000) as u8).collect()
+}
+
+/// Compares without printing megabytes.
+#[track_caller]
+fn same(found: &[u8], expected: &[u8]) {
+    assert!(found == expected, "{} bytes instead of {}, or other ones", found.len(), expected.len());
+}
+
+/// The keys that are left of all items: what neither counts nor is a session's.
+async fn left(t: &TestDb) -> usize {
+    let records = ["npush", "npop", "ndone", "ndead", "token"].map(|name| [name.as_bytes(), &[0]].concat());
+    let own = |key: &[u8]| records.iter().any(|name| key.windows(name.len()).any(|part| part == name));
+    t.rows().await.iter().filter(|(key, _)| !own(key)).count()
+}
+
+#[test]
+fn they_come_whole_and_leave_no_key() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let lens: &[usize] = if i == 0 { &[MAX_VALUE + 1, 250_000, MAX_PAYLOAD] } else { &[250_000] };
+            for &len in lens {
+                let q = t.queue_of(format!("q{i} {len}"), kind);
+                let long = payload(len);
+                t.session(&q).push(&t.db, &[&long]).await.unwrap();
+                let chunks = t.records(&q, "chunk").await;
+                assert_eq!(chunks.len(), len.div_ceil(MAX_VALUE) - 1);
+                assert!(chunks.iter().all(|(_, chunk)| chunk.len() <= MAX_VALUE));
+                same(&t.run(async |tr| q.peek_k(tr, k(1)).await).await[0].payload, &long);
+
+                let mut lease = t.lease(&q, 1).await.unwrap();
+                same(&lease.items()[0].payload, &long);
+                t.settle(&mut lease, &Settlement::Release).await;
+                let mut lease = t.lease(&q, 1).await.unwrap();
+                let failure = Failure::new(0, 1, "no");
+                t.settle(&mut lease, &Settlement::Retry { due: None, failure }).await;
+                let mut lease = t.lease(&q, 1).await.unwrap();
+                same(&lease.items()[0].payload, &long);
+                assert_eq!(lease.items()[0].attempt, 2);
+                t.settle(&mut lease, &Settlement::Done).await;
+                assert_eq!(left(t).await, 0, "{kind:?} {len}");
+            }
+        }
+    });
+}
+
+#[test]
+fn pop_and_take_clear_them_too() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let long = payload(250_000);
+        t.session(&q).push(&t.db, &[&long, &long]).await.unwrap();
+        same(&t.run(async |tr| q.pop(tr).await).await.unwrap().payload, &long);
+        same(&t.session(&q).take(&t.db, k(1)).await.unwrap().items[0].payload, &long);
+        assert_eq!(left(t).await, 0);
+    });
+}
+
+#[test]
+fn a_pusher_takes_them_beside_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        let mut pusher = q.pusher(&tr);
+        let (one, other) = (payload(250_000), payload(300_000));
+        for bytes in [&b"first"[..], &one, b"between", &other] {
+            pusher.push(bytes).unwrap();
+        }
+        tr.commit().await.unwrap();
+        let items = t.run(async |tr| q.list(tr).await).await;
+        for (item, expected) in items.iter().zip([&b"first"[..], &one, b"between", &other]) {
+            same(&item.payload, expected);
+        }
+        assert_eq!(items.len(), 4);
+    });
+}
+
+/// A payload that would be too long for a value only once it is packed.
+#[test]
+fn packing_may_make_a_payload_long() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Recipe(Packing::Tuple));
+        for bytes in
+            [vec![b'x'; MAX_VALUE - 2], vec![b'x'; MAX_VALUE - 1], vec![0; MAX_VALUE / 2], vec![0; MAX_VALUE]]
+        {
+            t.session(&q).push(&t.db, &[&bytes]).await.unwrap();
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            same(&lease.items()[0].payload, &bytes);
+            t.settle(&mut lease, &Settlement::Done).await;
+        }
+        assert_eq!(left(t).await, 0);
+    });
+}
+
+#[test]
+fn the_limit_can_be_lowered_and_raised_a_little() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let push = async |len: usize, max_payload: usize| {
+            let options = PushOptions { max_payload, ..PushOptions::default() };
+            t.session(&q).push_items(&t.db, &[NewItem::new(payload(len))], &options).await
+        };
+        push(10, 10).await.unwrap();
+        let refused = push(11, 10).await.unwrap_err();
+        assert!(matches!(refused, PushError::PayloadTooLarge { len: 11, limit: 10 }));
+        push(PAYLOAD_CEILING, PAYLOAD_CEILING).await.unwrap();
+        let refused = push(0, PAYLOAD_CEILING + 1).await.unwrap_err();
+        assert!(matches!(refused, PushError::LimitTooHigh { .. }));
+        assert_eq!(t.len(&q).await, 2);
+    });
+}

@@ -1,0 +1,139 @@
+//! Pushes that may be repeated, by whomever.
+
+use fdb_embedded::Fault::{UnknownCommitted, UnknownNotCommitted};
+use fdb_embedded::Faults;
+use kvqueue_queue::{ItemId, Kind, NewItem, PushEffect, PushOptions, Pushed, Queue, RetryPolicy, Session};
+
+use crate::common::{KINDS, TestDb, on_database, payloads};
+use crate::unknown::scripts;
+
+fn operation(id: &str) -> PushOptions {
+    PushOptions { operation: Some(id.into()), ..PushOptions::default() }
+}
+
+/// One of everything.
+fn items() -> [NewItem; 6] {
+    let unique = NewItem { unique: Some(b"k".to_vec()), ..NewItem::new("unique") };
+    [
+        NewItem::new("plain"),
+        NewItem::new("attributes").with_attribute("k", "v"),
+        unique.clone(),
+        NewItem { payload: "duplicate".into(), ..unique },
+        NewItem { due: Some(9_000), ..NewItem::new("later") },
+        NewItem::new("long".repeat(60_000)),
+    ]
+}
+
+fn ids(pushed: &Pushed, effect: PushEffect) -> Vec<Option<ItemId>> {
+    pushed.each().filter(|item| item.effect == effect).map(|item| item.id).collect()
+}
+
+async fn push(t: &TestDb, session: &mut Session, id: &str) -> Pushed {
+    session.push_items(&t.db, &items(), &operation(id)).await.unwrap()
+}
+
+/// Another session does the operation again: nothing comes of it, and it is told what came of it before.
+async fn repeat(t: &TestDb, q: &Queue, id: &str, first: &Pushed) {
+    let before = t.rows().await;
+    let again = push(t, &mut t.session(q), id).await;
+    assert!(t.rows().await == before, "a repetition wrote something");
+    assert_eq!((again.items, again.repeated, again.each().count()), (0, true, first.items));
+    let added = ids(first, PushEffect::Added);
+    match q.kind() {
+        Kind::Fifo => {
+            assert_eq!(ids(&again, PushEffect::Repeated), added);
+            assert!(again.stamps().eq(first.stamps()));
+        }
+        _ => assert!(ids(&again, PushEffect::Repeated).iter().all(Option::is_none)),
+    }
+}
+
+#[test]
+fn an_operation_is_done_once_whoever_repeats_it() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let first = push(t, &mut t.session(&q), "op").await;
+            assert_eq!((first.items, first.repeated), (5, false));
+            assert_eq!((t.len(&q).await, t.records(&q, "op").await.len()), (4, 1));
+            repeat(t, &q, "op", &first).await;
+            // Also when all of it has been worked off.
+            t.run(async |tr| q.pop_k(tr, crate::common::k(9)).await).await;
+            repeat(t, &q, "op", &first).await;
+            assert!(!push(t, &mut t.session(&q), "another").await.repeated);
+            let log: Vec<_> = t.records(&q, "oplog").await.into_iter().map(|(_, id)| id).collect();
+            assert_eq!(log, [b"op".to_vec(), b"another".to_vec()]);
+        }
+    });
+}
+
+#[test]
+fn one_that_found_only_duplicates_is_done_too() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let item = NewItem { unique: Some(b"k".to_vec()), ..NewItem::new("a") };
+        t.push_items(&q, std::slice::from_ref(&item)).await;
+        let mut session = t.session(&q);
+        let first = session.push_items(&t.db, std::slice::from_ref(&item), &operation("op")).await.unwrap();
+        assert_eq!((first.items, first.repeated), (0, false));
+        t.run(async |tr| q.pop(tr).await).await;
+        let again = session.push_items(&t.db, &[item], &operation("op")).await.unwrap();
+        assert_eq!((again.items, again.repeated, again.each().count()), (0, true, 0));
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn a_push_of_no_items_uses_no_id() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let pushed = t.session(&q).push_items(&t.db, &[], &operation("op")).await.unwrap();
+        assert_eq!((pushed.items, pushed.repeated), (0, false));
+        assert!(t.rows().await.is_empty());
+    });
+}
+
+#[test]
+fn everything_happens_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), KINDS[i % KINDS.len()]);
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let first = push(t, &mut t.session(&q), "op").await;
+            t.end_faults();
+            assert_eq!((first.items, first.repeated), (5, false), "{script:?}");
+            let stored = t.run(async |tr| q.list(tr).await).await;
+            assert_eq!((stored.len(), t.len(&q).await), (4, 4), "{script:?}");
+            assert_eq!(t.records(&q, "later").await.len(), 1, "{script:?}");
+            assert_eq!(t.counter(&q, "nlater").await, 1, "{script:?}");
+            let added = ids(&first, PushEffect::Added);
+            assert!(stored.iter().all(|item| added.contains(&Some(item.id.clone()))), "{script:?}");
+            repeat(t, &q, "op", &first).await;
+        }
+    });
+}
+
+/// A session that gave up, and another process that takes over from it.
+#[test]
+fn one_that_was_given_up_can_be_repeated() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            for fault in [UnknownCommitted, UnknownNotCommitted] {
+                let q = t.queue_of(format!("q{i}{fault:?}"), kind);
+                let policy = RetryPolicy { max_attempts: Some(1), timeout: None };
+                let mut impatient = t.session(&q).with_policy(policy);
+                if !t.install(Faults::script([fault])) {
+                    return;
+                }
+                let error = impatient.push_items(&t.db, &items(), &operation("op")).await.unwrap_err();
+                assert!(error.is_maybe_committed());
+                let again = push(t, &mut t.session(&q), "op").await;
+                assert_eq!(again.repeated, fault == UnknownCommitted);
+                let stored = payloads(&t.run(async |tr| q.list(tr).await).await);
+                assert_eq!((stored.len(), t.len(&q).await), (4, 4));
+            }
+        }
+    });
+}

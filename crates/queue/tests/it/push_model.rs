@@ -1,0 +1,198 @@
+//! Random pushes of every sort, and what ends items, by several sessions under random faults, against a model.
+//!
+//! Steps follow one another, so after each the queue must be exactly what the model is. One seed decides everything; a
+//! failure prints the command that repeats it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+
+use fdb_embedded::Faults;
+use futures::FutureExt;
+use kvqueue_queue::{Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement};
+
+use crate::common::{KINDS, Rng, TestDb, k, on_database, records, seeds};
+
+/// Operations per seed.
+const STEPS: usize = 30;
+
+#[test]
+fn random_pushes_match_a_model() {
+    on_database(async |t| {
+        for seed in seeds(60) {
+            if let Err(panic) = AssertUnwindSafe(World::run(t, seed)).catch_unwind().await {
+                eprintln!(
+                    "seed {seed} failed; repeat it with\n  \
+                     KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it random_pushes"
+                );
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}
+
+/// Where an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Ready,
+    Later,
+    Dead,
+    Gone,
+}
+
+/// What the model knows of an item.
+#[derive(Debug)]
+struct Known {
+    item: NewItem,
+    place: Place,
+}
+
+struct World<'t> {
+    t: &'t TestDb,
+    rng: Rng,
+    queue: Queue,
+    items: BTreeMap<ItemId, Known>,
+    /// Items by the unique key that they hold.
+    unique: BTreeMap<Vec<u8>, ItemId>,
+    /// How many items each operation added.
+    operations: BTreeMap<Vec<u8>, usize>,
+    /// Number of the next payload; no two are alike.
+    next: u64,
+}
+
+impl<'t> World<'t> {
+    async fn run(t: &'t TestDb, seed: u64) {
+        let mut rng = Rng::new(seed);
+        let p = [0.0, 0.1, 0.3][rng.below(3)];
+        let plan = Faults::seeded(seed).unknown_committed(p).unknown_not_committed(p).conflict(p / 2.0);
+        if p > 0.0 && !t.install(plan) {
+            return;
+        }
+        let queue = t.queue_of(format!("pushes {seed}"), KINDS[rng.below(KINDS.len())]);
+        let (items, unique, operations) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut world = World { t, rng, queue, items, unique, operations, next: 0 };
+        for _ in 0..STEPS {
+            match world.rng.below(10) {
+                0..=5 => world.push().await,
+                6 => world.pop().await,
+                _ => world.lease().await,
+            }
+            world.check().await;
+        }
+        t.end_faults();
+        t.run(async |tr| {
+            world.queue.delete(tr);
+            Ok(())
+        })
+        .await;
+        assert!(t.rows().await.is_empty());
+    }
+
+    fn new_item(&mut self) -> NewItem {
+        self.next += 1;
+        let length = if self.rng.below(12) == 0 { 150_000 } else { 1 };
+        let mut item = NewItem::new(format!("{}{}", self.next, " ".repeat(length)));
+        item.unique = (self.rng.below(2) == 0).then(|| vec![b'a' + self.rng.below(4) as u8]);
+        item.due = (self.rng.below(5) == 0).then_some(1_000 + self.next);
+        if self.rng.below(4) == 0 {
+            item.attributes.insert("number".to_owned(), self.next.to_string());
+        }
+        if let Kind::Priority(..) = self.queue.kind() {
+            item.priority = self.rng.below(3) as i64 - 1;
+        }
+        item
+    }
+
+    async fn push(&mut self) {
+        let items: Vec<NewItem> = (0..=self.rng.below(4)).map(|_| self.new_item()).collect();
+        let operation = (self.rng.below(3) == 0).then(|| format!("op {}", self.rng.below(8)).into_bytes());
+        let options = PushOptions { operation: operation.clone(), ..PushOptions::default() };
+        let pushed = self.t.session(&self.queue).push_items(&self.t.db, &items, &options).await.unwrap();
+        let each: Vec<_> = pushed.each().collect();
+        let done = operation.as_ref().and_then(|id| self.operations.get(id));
+        assert_eq!(pushed.repeated, done.is_some());
+        if let Some(added) = done {
+            assert_eq!((pushed.items, each.len()), (0, *added));
+            return;
+        }
+        assert_eq!(each.len(), items.len());
+        for (item, came) in items.into_iter().zip(each) {
+            let id = came.id.unwrap();
+            if let Some(running) = item.unique.as_ref().and_then(|key| self.unique.get(key)) {
+                assert_eq!((came.effect, &id), (PushEffect::Duplicate, running));
+                continue;
+            }
+            assert_eq!(came.effect, PushEffect::Added);
+            if let Some(key) = &item.unique {
+                self.unique.insert(key.clone(), id.clone());
+            }
+            let place = if item.due.is_some() { Place::Later } else { Place::Ready };
+            assert!(self.items.insert(id, Known { item, place }).is_none());
+        }
+        if let Some(id) = operation {
+            self.operations.insert(id, pushed.items);
+        }
+    }
+
+    /// Takes note of where an item now is, and that its key is free if it has ended.
+    fn moved(&mut self, id: &ItemId, place: Place) {
+        let known = self.items.get_mut(id).expect("it was pushed");
+        assert_eq!(known.place, Place::Ready);
+        known.place = place;
+        if matches!(place, Place::Gone | Place::Dead)
+            && let Some(key) = &known.item.unique
+        {
+            self.unique.remove(key);
+        }
+    }
+
+    async fn pop(&mut self) {
+        let taken = self.t.session(&self.queue).take(&self.t.db, k(1)).await.unwrap().items;
+        taken.iter().for_each(|item| self.moved(&item.id, Place::Gone));
+    }
+
+    async fn lease(&mut self) {
+        let Some(mut lease) = self.t.lease(&self.queue, self.rng.below(4) + 1).await else { return };
+        let failure = Failure::new(0, 1, "no");
+        let (settlement, place) = match self.rng.below(5) {
+            0 => (Settlement::Release, Place::Ready),
+            1 => (Settlement::Retry { due: None, failure }, Place::Ready),
+            2 => (Settlement::Retry { due: Some(9), failure }, Place::Later),
+            3 => (Settlement::Dead(failure), Place::Dead),
+            _ => (Settlement::Done, Place::Gone),
+        };
+        for item in lease.items() {
+            let known = &self.items[&item.id].item;
+            assert!(item.payload == known.payload, "a payload changed");
+            assert_eq!(item.attribute("number"), known.attributes.get("number").map(String::as_str));
+            self.moved(&item.id, place);
+        }
+        self.t.settle(&mut lease, &settlement).await;
+    }
+
+    fn at(&self, place: Place) -> BTreeSet<Vec<u8>> {
+        let at = self.items.iter().filter(|(_, known)| known.place == place);
+        at.map(|(id, _)| id.as_bytes().to_vec()).collect()
+    }
+
+    async fn check(&self) {
+        let listed = self.t.run(async |tr| self.queue.list(tr).await).await;
+        let listed: BTreeSet<_> = listed.iter().map(|item| item.id.as_bytes().to_vec()).collect();
+        assert_eq!(listed, self.at(Place::Ready));
+        assert_eq!(self.t.len(&self.queue).await, listed.len() as i64);
+        let rows = self.t.rows().await;
+        let ids = |second| -> BTreeSet<Vec<u8>> {
+            records(&rows, &self.queue, second).into_iter().map(|(id, _)| id).collect()
+        };
+        assert_eq!(ids("dead"), self.at(Place::Dead));
+        assert_eq!(ids("body"), &self.at(Place::Dead) | &self.at(Place::Later));
+        assert!(ids("meta").is_subset(&listed));
+        let long = |known: &Known| known.place != Place::Gone && known.item.payload.len() > 100_000;
+        assert_eq!(ids("chunk").len(), self.items.values().filter(|known| long(known)).count());
+        let unique = records(&rows, &self.queue, "unique").into_iter().map(|(_, id)| id);
+        let held = self.unique.values().map(|id| id.as_bytes().to_vec());
+        assert_eq!(unique.collect::<BTreeSet<_>>(), held.collect());
+        assert_eq!(ids("op").len(), self.operations.len());
+        assert_eq!(ids("oplog").len(), self.operations.len());
+        assert!(ids("lease").is_empty() && ids("held").is_empty());
+    }
+}

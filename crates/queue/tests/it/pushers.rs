@@ -1,0 +1,88 @@
+//! Pushing into a transaction of the caller's.
+
+use kvqueue_queue::{Kind, NewItem, Packing, PushEffect, PushError, PushOptions};
+
+use crate::common::{KINDS, on_database, session_id};
+
+fn unique(payload: &'static str) -> NewItem {
+    NewItem { unique: Some(b"k".to_vec()), ..NewItem::new(payload) }
+}
+
+#[test]
+fn several_pushes_of_one_transaction_number_on() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let tr = t.db.create_trx().unwrap();
+            let mut pusher = q.pusher(&tr).seeded(session_id().0);
+            let options = PushOptions::default();
+            let first = pusher.push_items(&[NewItem::new("a"), unique("b")], &options).await.unwrap();
+            if kind == Kind::Fifo {
+                pusher.push(b"c").unwrap();
+            } else {
+                pusher.push_items(&[NewItem::new("c")], &options).await.unwrap();
+            }
+            let named = PushOptions { operation: Some(b"op".to_vec()), ..options };
+            let last = pusher.push_items(&[unique("twice"), NewItem::new("d")], &named).await.unwrap();
+            let again = pusher.push_items(&[NewItem::new("never")], &named).await.unwrap();
+            let other = PushOptions { operation: Some(b"other".to_vec()), ..PushOptions::default() };
+            pusher.push_items(&[unique("never")], &other).await.unwrap();
+            assert_eq!(pusher.pushed(), 4);
+            let stamp = tr.get_versionstamp();
+            tr.commit().await.unwrap();
+            let stamp: Option<[u8; 10]> = stamp.await.ok().and_then(|stamp| stamp[..].try_into().ok());
+
+            let mut stored = t.run(async |tr| q.list(tr).await).await;
+            stored.sort_by(|a, b| a.id.cmp(&b.id));
+            assert_eq!(crate::common::payloads(&stored), ["a", "b", "c", "d"], "{kind:?}");
+            let ids: Vec<_> = stored.into_iter().map(|item| Some(item.id)).collect();
+            let of =
+                |placed: &kvqueue_queue::Placed| placed.items(stamp).map(|item| item.id).collect::<Vec<_>>();
+            assert_eq!(of(&first), ids[..2]);
+            assert_eq!(of(&last), [ids[1].clone(), ids[3].clone()]);
+            assert_eq!((again.is_repetition(), again.added(), of(&again)), (true, 0, ids[3..].to_vec()));
+            assert_eq!((t.len(&q).await, t.records(&q, "oplog").await.len()), (4, 2));
+
+            let repeated = t.session(&q).push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap();
+            let known: Vec<_> = repeated.each().map(|item| (item.effect, item.id)).collect();
+            let id = ids[3].clone().filter(|_| kind == Kind::Fifo);
+            assert_eq!(known, [(PushEffect::Repeated, id)]);
+        }
+    });
+}
+
+#[test]
+fn what_is_not_committed_did_not_happen() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        q.pusher(&tr).push_items(&[unique("a")], &PushOptions::default()).await.unwrap();
+        drop(tr);
+        assert!(t.rows().await.is_empty());
+    });
+}
+
+#[test]
+fn what_is_refused_leaves_the_transaction_as_it_was() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        let mut pusher = q.pusher(&tr);
+        let items = [NewItem::new("fits"), NewItem { unique: Some(Vec::new()), ..NewItem::new("") }];
+        let refused = pusher.push_items(&items, &PushOptions::default()).await.unwrap_err();
+        assert!(matches!(refused, PushError::KeyLength { what: "unique key", len: 0, .. }));
+        tr.commit().await.unwrap();
+        assert!(t.rows().await.is_empty());
+    });
+}
+
+#[test]
+fn a_pusher_to_a_recipes_queue_wants_random_bytes() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
+        let tr = t.db.create_trx().unwrap();
+        let refused = q.pusher(&tr).push_items(&[NewItem::new("a")], &PushOptions::default()).await;
+        assert!(matches!(refused, Err(PushError::NotSeeded)));
+        assert!(matches!(q.pusher(&tr).push(b"a"), Err(PushError::NotSeeded)));
+    });
+}

@@ -1,0 +1,148 @@
+//! Unique keys: one item of a key at a time.
+
+use fdb_embedded::Faults;
+use kvqueue_queue::{Failure, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, Settlement};
+
+use crate::common::{KINDS, TestDb, k, on_database};
+use crate::unknown::scripts;
+
+fn item(payload: &str, key: &str) -> NewItem {
+    NewItem { unique: Some(key.into()), ..NewItem::new(payload.to_owned()) }
+}
+
+fn effects(pushed: &Pushed) -> Vec<PushEffect> {
+    pushed.each().map(|item| item.effect).collect()
+}
+
+/// Pushes an item of the key "k"; whether it was added.
+async fn push(t: &TestDb, q: &Queue) -> bool {
+    t.push_items(q, &[item("again", "k")]).await.items == 1
+}
+
+#[test]
+fn another_of_the_same_key_is_not_pushed() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let first = t.push_items(&q, &[item("a", "k"), item("b", "other"), item("c", "k")]).await;
+            assert_eq!(first.items, 2);
+            let each: Vec<_> = first.each().collect();
+            assert_eq!(effects(&first), [PushEffect::Added, PushEffect::Added, PushEffect::Duplicate]);
+            assert_eq!((&each[0].id, each[0].id != each[1].id), (&each[2].id, true));
+
+            let before = t.rows().await;
+            let second = t.push_items(&q, &[item("d", "k")]).await;
+            assert_eq!((second.items, effects(&second)), (0, vec![PushEffect::Duplicate]));
+            assert_eq!(second.each().next().unwrap().id, each[0].id);
+            assert!(t.rows().await == before, "a push that does nothing wrote something");
+
+            // What is not a duplicate goes in.
+            let third = t.push_items(&q, &[item("d", "k"), item("e", "third"), NewItem::new("f")]).await;
+            assert_eq!(effects(&third), [PushEffect::Duplicate, PushEffect::Added, PushEffect::Added]);
+            assert_eq!(t.list(&q).await.len(), 4);
+            let stored: Vec<_> =
+                t.run(async |tr| q.list(tr).await).await.into_iter().map(|item| item.id).collect();
+            assert!(each[..2].iter().all(|item| stored.contains(item.id.as_ref().unwrap())));
+        }
+    });
+}
+
+#[test]
+fn the_key_is_taken_until_the_item_has_ended() {
+    on_database(async |t| {
+        let failure = Failure::new(0, 1, "no");
+        let again = |due| Settlement::Retry { due, failure: failure.clone() };
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            assert!(push(t, &q).await);
+            for settlement in [Settlement::Release, again(None), Settlement::Done] {
+                let mut lease = t.lease(&q, 1).await.unwrap();
+                assert!(!push(t, &q).await, "while it is handled");
+                t.settle(&mut lease, &settlement).await;
+                assert_eq!(push(t, &q).await, settlement == Settlement::Done, "after {settlement:?}");
+            }
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            t.settle(&mut lease, &Settlement::Dead(failure.clone())).await;
+            assert!(push(t, &q).await, "after it died");
+            t.run(async |tr| q.pop(tr).await).await;
+            assert!(push(t, &q).await, "after it was popped");
+            t.session(&q).take(&t.db, k(1)).await.unwrap();
+            assert!(push(t, &q).await, "after it was taken at most once");
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            t.settle(&mut lease, &again(Some(9_000))).await;
+            assert!(!push(t, &q).await, "while it waits to be retried");
+            let later = NewItem { due: Some(9_000), ..item("later", "delayed") };
+            assert_eq!(t.push_items(&q, std::slice::from_ref(&later)).await.items, 1);
+            assert_eq!(
+                t.push_items(&q, &[later, item("now", "delayed")]).await.items,
+                0,
+                "while it is delayed"
+            );
+        }
+    });
+}
+
+/// What a program written from the recipe does: it knows of no key but the item's.
+#[test]
+fn a_key_whose_item_another_program_popped_is_free() {
+    on_database(async |t| {
+        for (i, kind) in [Kind::Fifo, Kind::Recipe(Packing::Raw)].into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let long = NewItem { payload: vec![7; 250_000].into(), ..item("", "k") };
+            let pushed = t.push_items(&q, &[long]).await;
+            let id = pushed.each().next().unwrap().id.unwrap();
+            let keys = t.rows().await.into_iter().map(|(key, _)| key);
+            let popped = keys.filter(|key| key.ends_with(id.as_bytes()) && !contains(key, b"meta"));
+            let popped: Vec<_> = popped.map(|key| [t.prefix.as_slice(), &key].concat()).collect();
+            assert_eq!(popped.len(), 1);
+            t.run(async |tr| {
+                tr.clear(&popped[0]);
+                Ok(())
+            })
+            .await;
+            assert!(push(t, &q).await);
+            assert!(!push(t, &q).await);
+            assert_eq!((t.list(&q).await, t.records(&q, "chunk").await.len()), (vec!["again".to_owned()], 0));
+            assert_eq!(t.records(&q, "meta").await.len(), 1);
+        }
+    });
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn of_two_pushes_at_a_time_one_goes_in() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut sessions: Vec<_> = (0..8).map(|_| t.session(&q)).collect();
+        let items = [item("a", "k")];
+        let options = PushOptions::default();
+        let pushes = sessions.iter_mut().map(|session| session.push_items(&t.db, &items, &options));
+        let added = futures::future::join_all(pushes).await.into_iter().map(|pushed| pushed.unwrap().items);
+        assert_eq!((added.sum::<usize>(), t.len(&q).await), (1, 1));
+    });
+}
+
+#[test]
+fn a_push_finds_itself_after_an_unknown_outcome() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), KINDS[i % KINDS.len()]);
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let pushed = t.push_items(&q, &[item("a", "k"), item("b", "k")]).await;
+            t.end_faults();
+            assert_eq!(effects(&pushed), [PushEffect::Added, PushEffect::Duplicate], "{script:?}");
+            let stored = t.run(async |tr| q.list(tr).await).await;
+            let ids: Vec<_> = pushed.each().map(|item| item.id.unwrap()).collect();
+            assert_eq!(
+                (ids.as_slice(), stored.len()),
+                (&[stored[0].id.clone(), stored[0].id.clone()][..], 1),
+                "{script:?}"
+            );
+        }
+    });
+}

@@ -1,0 +1,67 @@
+//! The daemon itself, run and stopped as it would be in earnest.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{process::Stdio, time::Duration};
+
+use futures::future::{join, join_all};
+use greeter::{key, number};
+use kvqueue::{
+    database::Store,
+    foundationdb::{Database, FdbResult},
+    queue::{Counts, NewItem, PushOptions, Queue, Session, SessionId},
+};
+use tokio::{process::Command, time::timeout};
+
+/// Far longer than anything takes; only a failure waits so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn push(db: &Database, queue: &Queue, items: &[NewItem]) {
+    let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+    session.push_items(db, items, &PushOptions::default()).await.unwrap();
+}
+
+/// Resolves once `name` has been greeted; to be called before.
+async fn watch(db: &Database, name: &str) -> impl Future<Output = FdbResult<()>> + use<> {
+    let tr = db.create_trx().unwrap();
+    let watch = tr.watch(&key(name));
+    tr.commit().await.unwrap();
+    watch
+}
+
+async fn greeted(db: &Database, name: &str) -> u64 {
+    let value = db.create_trx().unwrap().get(&key(name), true).await.unwrap();
+    value.as_deref().map_or(0, number)
+}
+
+#[tokio::test]
+async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
+    let directory = tempfile::tempdir().unwrap();
+    let url = format!("embedded:{}", directory.path().join("data").display());
+    let store = Store::open(&url).unwrap();
+    let queue = Queue::new(b"", b"greetings").unwrap();
+    let items = [NewItem::new("ann"), NewItem::new("bob").with_attribute("knocks", "2"), NewItem::new("")];
+    push(&store.db, &queue, &items).await;
+    let (ann, bob) = join(watch(&store.db, "ann"), watch(&store.db, "bob")).await;
+
+    let greeter = Command::new(env!("CARGO_BIN_EXE_greeter"))
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/greeter.toml"))
+        .env("KVQUEUE_DATABASE", &url)
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let pid = greeter.id().unwrap().to_string();
+    for result in timeout(PATIENCE, join_all([ann, bob])).await.unwrap() {
+        result.unwrap();
+    }
+    // A stop waits for what is in hand.
+    assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
+    let ended = timeout(PATIENCE, greeter.wait_with_output()).await.unwrap().unwrap();
+
+    assert_eq!(ended.status.code(), Some(0));
+    assert_eq!(String::from_utf8(ended.stdout).unwrap(), "Good morning, ann! (1)\nGood morning, bob! (1)\n");
+    assert_eq!((greeted(&store.db, "ann").await, greeted(&store.db, "bob").await), (1, 1));
+    let counts = queue.counts(&store.db.create_trx().unwrap()).await.unwrap();
+    assert_eq!(counts, Counts { done: 2, dead: 1, ..Counts::default() });
+}

@@ -1,0 +1,81 @@
+//! How a queue's items are laid out: `kind`, `values`, `end`.
+
+use kvqueue_queue::{End, Kind, Packing};
+use serde::{Deserialize, Serialize};
+
+use super::QueueConfig;
+
+/// The kinds of queues by name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KindName {
+    /// Items in the order of their commits.
+    #[default]
+    Fifo,
+    /// FoundationDB's queue recipe.
+    Recipe,
+    /// FoundationDB's priority queue recipe.
+    Priority,
+}
+
+/// What a recipe's values are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Values {
+    /// The payload, as the recipe's Python program has it.
+    #[default]
+    Raw,
+    /// A tuple with the payload as its element, as the recipe's Java program has it.
+    Tuple,
+}
+
+/// The end of a priority queue that items are taken from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TakeEnd {
+    /// The lowest priority first.
+    #[default]
+    Min,
+    /// The highest priority first.
+    Max,
+}
+
+impl QueueConfig {
+    /// The layout that `kind`, `values` and `end` describe.
+    pub fn layout(&self) -> Kind {
+        let packing = match self.values {
+            Values::Raw => Packing::Raw,
+            Values::Tuple => Packing::Tuple,
+        };
+        let end = match self.end {
+            TakeEnd::Min => End::Min,
+            TakeEnd::Max => End::Max,
+        };
+        match self.kind {
+            KindName::Fifo => Kind::Fifo,
+            KindName::Recipe => Kind::Recipe(packing),
+            KindName::Priority => Kind::Priority(end, packing),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(lines: &str) -> Kind {
+        toml::from_str::<QueueConfig>(&format!("handler = 'log'\n{lines}")).unwrap().layout()
+    }
+
+    #[test]
+    fn three_keys_make_a_layout() {
+        assert_eq!(layout(""), Kind::Fifo);
+        assert_eq!(layout("kind = 'recipe'"), Kind::Recipe(Packing::Raw));
+        assert_eq!(layout("kind = 'recipe'\nvalues = 'tuple'"), Kind::Recipe(Packing::Tuple));
+        assert_eq!(layout("kind = 'priority'"), Kind::Priority(End::Min, Packing::Raw));
+        assert_eq!(
+            layout("kind = 'priority'\nend = 'max'\nvalues = 'tuple'"),
+            Kind::Priority(End::Max, Packing::Tuple)
+        );
+    }
+}

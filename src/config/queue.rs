@@ -1,0 +1,117 @@
+//! One queue's keys and their defaults.
+
+use std::time::Duration;
+
+use kvqueue_queue::MAX_PAYLOAD;
+use serde::{Deserialize, Serialize};
+
+use super::{Delivery, KindName, Retry, TakeEnd, TakeStrategy, Values, duration, number, size};
+
+/// One queue and how it is worked off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct QueueConfig {
+    /// The name of a registered handler.
+    pub handler: String,
+    /// How the items are laid out.
+    #[serde(default)]
+    pub kind: KindName,
+    /// What a recipe's values are.
+    #[serde(default)]
+    pub values: Values,
+    /// The end of a priority queue that items are taken from.
+    #[serde(default)]
+    pub end: TakeEnd,
+    /// Consumers, in groups with the same K.
+    #[serde(default = "ConsumerGroup::defaults")]
+    pub consumers: Vec<ConsumerGroup>,
+    /// What is promised about how often an item is handled.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// How long items stay with a daemon that does not say that it lives.
+    #[serde(default = "QueueConfig::default_lease", with = "duration")]
+    pub lease: Duration,
+    /// Where a take looks for items.
+    #[serde(default)]
+    pub take: TakeStrategy,
+    /// How long a call of the handler may take; none: as long as it likes.
+    #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
+    pub handler_timeout: Option<Duration>,
+    /// How often an idle consumer looks although no push woke it.
+    #[serde(default = "QueueConfig::default_slow_look", with = "duration")]
+    pub slow_look: Duration,
+    /// The longest payload that may be pushed, in bytes.
+    #[serde(default = "QueueConfig::default_max_payload", with = "size")]
+    pub max_payload: u64,
+    /// How long a push's operation id is remembered.
+    #[serde(default = "QueueConfig::default_operations_kept", with = "duration")]
+    pub operations_kept: Duration,
+    /// When a failed item is tried again, and how often.
+    #[serde(default)]
+    pub retry: Retry,
+    /// Settings of the handler, in the handler's own form.
+    #[serde(default, skip_serializing_if = "toml::Table::is_empty")]
+    pub handler_config: toml::Table,
+}
+
+impl QueueConfig {
+    /// A queue worked off by one consumer, everything else by default.
+    pub fn new(handler: impl Into<String>) -> Self {
+        Self {
+            handler: handler.into(),
+            kind: KindName::default(),
+            values: Values::default(),
+            end: TakeEnd::default(),
+            consumers: ConsumerGroup::defaults(),
+            delivery: Delivery::default(),
+            lease: Self::default_lease(),
+            take: TakeStrategy::default(),
+            handler_timeout: None,
+            slow_look: Self::default_slow_look(),
+            max_payload: Self::default_max_payload(),
+            operations_kept: Self::default_operations_kept(),
+            retry: Retry::default(),
+            handler_config: toml::Table::new(),
+        }
+    }
+
+    fn default_lease() -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn default_slow_look() -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn default_max_payload() -> u64 {
+        MAX_PAYLOAD as u64
+    }
+
+    fn default_operations_kept() -> Duration {
+        Duration::from_hours(24)
+    }
+}
+
+/// Consumers that take the same number of items at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct ConsumerGroup {
+    /// Items taken in one transaction.
+    #[serde(deserialize_with = "number::deserialize")]
+    pub k: usize,
+    /// Consumers of this kind.
+    #[serde(deserialize_with = "number::deserialize")]
+    pub count: usize,
+}
+
+impl ConsumerGroup {
+    fn defaults() -> Vec<Self> {
+        vec![Self::default()]
+    }
+}
+
+impl Default for ConsumerGroup {
+    fn default() -> Self {
+        Self { k: 10, count: 1 }
+    }
+}

@@ -1,0 +1,81 @@
+//! What a type cannot say: ranges, and values that contradict each other.
+
+mod consumers;
+mod queue;
+
+use super::{Config, ConfigError};
+
+impl Config {
+    /// Checks every value and relation; the first fault is the error.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_database()?;
+        crate::telemetry::parse_level(&self.log.level)?;
+        self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.grace))
+    }
+
+    fn validate_database(&self) -> Result<(), ConfigError> {
+        let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
+            None if self.database.is_empty() => "no database is named",
+            Some("") => "no directory is named",
+            _ => return Ok(()),
+        };
+        Err(ConfigError::value(
+            "database",
+            format_args!("{:?}", self.database),
+            problem,
+            "write embedded:DIRECTORY or the path of a cluster file",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(text: &str) -> String {
+        let config: Config = toml::from_str(text).unwrap();
+        config.validate().expect_err("this configuration is wrong").to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_valid() {
+        assert!(Config::default().validate().is_ok());
+    }
+
+    #[test]
+    fn messages_name_key_value_and_fix() {
+        let queue = |line: &str| format!("[queues.emails]\nhandler = 'log'\n{line}");
+        insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
+        insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"queues.emails.consumers[0].count = 100000: a process may hold 1000 consumers of one queue; lower it");
+        insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"queues.emails.consumers = 1200 in all: a process may hold 1000 consumers of one queue; lower the counts");
+        insta::assert_snapshot!(problem(&queue("slow-look = '0s'")), @r#"queues.emails.slow-look = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
+        insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
+        insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (grace = "30s"), so with at-most-once delivery a stop would lose it; raise grace or lower the timeout"#);
+        insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
+        insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be worked off from either end; leave the key out, or set kind to "priority""#);
+        insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
+        insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
+        insta::assert_snapshot!(problem(&queue("operations-kept = '0s'")), @r#"queues.emails.operations-kept = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an operation id leave nothing behind in any case"#);
+        insta::assert_snapshot!(problem(&queue("operations-kept = '10000h'")), @r#"queues.emails.operations-kept = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
+        insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
+        insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);
+    }
+
+    #[test]
+    fn a_handler_may_take_longer_than_a_stop_waits_where_items_go_back() {
+        for delivery in ["at-least-once", "exactly-once"] {
+            let text =
+                format!("[queues.q]\nhandler = 'log'\nhandler-timeout = '1h'\ndelivery = '{delivery}'");
+            toml::from_str::<Config>(&text).unwrap().validate().unwrap();
+        }
+    }
+}

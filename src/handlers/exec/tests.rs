@@ -1,0 +1,79 @@
+//! Commands of all sorts, by the test kit.
+
+use std::path::Path;
+
+use futures::executor::block_on;
+
+use super::Exec;
+use crate::{
+    handlers::Outcome,
+    testing::{Kit, Sample},
+};
+
+/// A kit that runs a shell script per item, in `directory`.
+fn script(directory: &Path, script: &str, more: &str) -> Kit {
+    let script = format!("cd '{}'; {script}", directory.display());
+    let settings = format!("command = ['sh', '-c', '''{script}''']\n{more}");
+    Kit::new(Exec::from_config(&settings.parse().unwrap()).unwrap()).queue("emails")
+}
+
+#[test]
+fn the_command_gets_payload_and_circumstances() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(directory.path(), "cat > payload; env > environment", "");
+    let item = Sample::new("hello").attempt(2).attribute("to", "ann").content_type("text/plain\0");
+    assert_eq!(block_on(kit.handle(item)), Outcome::Done);
+    let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+    assert_eq!(read("payload"), "hello");
+    let environment = read("environment");
+    let said: Vec<_> = environment.lines().filter(|line| line.starts_with("KVQUEUE_A")).collect();
+    assert!(said.contains(&"KVQUEUE_ATTEMPT=2"), "{environment}");
+    assert!(said.contains(&r#"KVQUEUE_ATTRIBUTES={"to":"ann"}"#), "{environment}");
+    assert!(!environment.contains("KVQUEUE_CONTENT_TYPE"), "no variable can hold it: {environment}");
+}
+
+#[test]
+fn exit_codes_are_outcomes() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(directory.path(), "exit $(cat)", "release-exit-codes = [99]");
+    let outcome = |code: &str| block_on(kit.handle(code));
+    assert_eq!(outcome("0"), Outcome::Done);
+    assert_eq!(outcome("1"), Outcome::retry("sh failed with exit status: 1"));
+    assert_eq!(outcome("65"), Outcome::dead("sh failed with exit status: 65"));
+    assert_eq!(outcome("99"), Outcome::Release);
+}
+
+#[test]
+fn a_failing_command_says_why_and_not_for_ever() {
+    let directory = tempfile::tempdir().unwrap();
+    let kit = script(
+        directory.path(),
+        "yes 'no such mailbox' | head -n 100000 >&2; exit 3",
+        "stderr-limit = '15B'",
+    );
+    assert_eq!(block_on(kit.handle("")), Outcome::retry("sh failed with exit status: 3: no such mailbox"));
+}
+
+#[test]
+fn a_command_that_cannot_be_started_is_a_failed_item() {
+    let kit = Kit::new(Exec::from_config(&"command = ['./nowhere']".parse().unwrap()).unwrap());
+    let Outcome::Retry(reason) = block_on(kit.handle("")) else { panic!("that cannot be done") };
+    assert!(reason.starts_with("cannot start ./nowhere: "), "{reason}");
+}
+
+#[test]
+fn a_cancelled_command_is_killed_with_what_it_started() {
+    let directory = tempfile::tempdir().unwrap();
+    let fifo = directory.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let kit = script(directory.path(), "sleep 1000 > fifo & wait", "");
+    let token = kit.cancelled();
+    let watching = std::thread::spawn(move || {
+        // Opened once the sleeper has it; at its end once the sleeper is gone.
+        let mut fifo = std::fs::File::open(fifo).unwrap();
+        token.cancel();
+        std::io::Read::read(&mut fifo, &mut [0]).unwrap()
+    });
+    assert_eq!(block_on(kit.handle("")), Outcome::Release);
+    assert_eq!(watching.join().unwrap(), 0);
+}

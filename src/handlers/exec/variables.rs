@@ -1,0 +1,92 @@
+//! What a command is told about its item, in variables of its environment.
+
+use std::collections::BTreeMap;
+
+use kvqueue_queue::{Item, Meta};
+use tokio::process::Command;
+
+/// Names the item's trace in the way that tracing tools read it from an environment.
+const TRACE_PARENT: &str = "TRACEPARENT";
+
+/// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
+/// started with is about something else.
+pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)> {
+    let nothing = Meta::default();
+    let meta = item.meta.as_deref().unwrap_or(&nothing);
+    vec![
+        ("KVQUEUE_QUEUE", Some(queue.to_owned())),
+        ("KVQUEUE_ITEM", Some(item.id.to_string())),
+        ("KVQUEUE_ATTEMPT", Some(item.attempt.to_string())),
+        ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
+        ("KVQUEUE_CONTENT_TYPE", meta.content_type.clone()),
+        ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.map(|millis| millis.to_string())),
+        (TRACE_PARENT, meta.trace_parent.clone()),
+    ]
+}
+
+/// Puts them into a command's environment.
+pub(super) fn set(command: &mut Command, queue: &str, item: &Item) {
+    for (name, value) in of(queue, item) {
+        match value {
+            // No variable can hold a NUL, and no content type or trace has one that is any good.
+            Some(value) if !value.contains('\0') => command.env(name, value),
+            _ => command.env_remove(name),
+        };
+    }
+}
+
+/// One JSON object, since a producer may name its attributes as no variable can be named.
+fn json(attributes: &BTreeMap<String, String>) -> String {
+    serde_json::to_string(attributes).expect("a map of texts is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::is_reserved;
+    use crate::testing::Sample;
+
+    fn values(item: &Item) -> Vec<String> {
+        of("emails", item)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={}", value.unwrap_or_default()))
+            .collect()
+    }
+
+    #[test]
+    fn an_item_is_described_in_full() {
+        let item = Sample::new("hello")
+            .attempt(3)
+            .attribute("to", "ann")
+            .attribute("odd name", "a \"b\"\0")
+            .content_type("text/plain")
+            .trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+            .enqueued_at(1_700_000_000_000)
+            .build();
+        insta::assert_snapshot!(values(&item).join("\n"), @r#"
+        KVQUEUE_QUEUE=emails
+        KVQUEUE_ITEM=000000000000000000000000
+        KVQUEUE_ATTEMPT=3
+        KVQUEUE_ATTRIBUTES={"odd name":"a \"b\"\u0000","to":"ann"}
+        KVQUEUE_CONTENT_TYPE=text/plain
+        KVQUEUE_ENQUEUED_AT=1700000000000
+        TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
+        "#);
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_said() {
+        let said = of("emails", &Sample::new("").build());
+        let absent: Vec<_> =
+            said.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
+        assert_eq!(absent, ["KVQUEUE_CONTENT_TYPE", "KVQUEUE_ENQUEUED_AT", TRACE_PARENT]);
+        assert!(said.contains(&("KVQUEUE_ATTRIBUTES", Some("{}".to_owned()))));
+    }
+
+    #[test]
+    fn a_command_may_run_kvqueue_itself() {
+        for (name, _) in of("q", &Sample::new("").build()) {
+            assert!(name == TRACE_PARENT || is_reserved(name), "{name} would be taken for a setting");
+        }
+    }
+}

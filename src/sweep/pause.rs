@@ -1,0 +1,67 @@
+//! When a sweeper acts after something woke it: never in step with the others, and never without end. Pure.
+
+use std::time::Duration;
+
+/// Daemons that wait for the same time, or the same item, act within this of each other. Whoever is first does the work.
+const SPREAD: Duration = Duration::from_millis(50);
+
+/// The least pause after an item was put aside. Producers that put many aside wake no sweeper more often.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// The pause after a failure; doubled with each one more in a row.
+const FIRST: Duration = Duration::from_secs(1);
+
+/// The longest pause after failures.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What ended a wait for something to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Woken {
+    /// The time has come.
+    Time,
+    /// An item was put aside; perhaps for an earlier time.
+    Item,
+    /// There was no wait: the last sweep failed, or the watch was lost. So many failures in a row.
+    Failure {
+        /// From 1.
+        failures: u32,
+    },
+}
+
+/// How long to wait before looking; `random` is any number.
+pub(super) fn pause(woken: Woken, random: u64) -> Duration {
+    match woken {
+        Woken::Time => part(SPREAD, random),
+        Woken::Item => GATHER + part(SPREAD, random),
+        Woken::Failure { failures } => {
+            let doublings = failures.saturating_sub(1).min(16);
+            let whole = FIRST.saturating_mul(1 << doublings).min(LONGEST);
+            whole / 2 + part(whole / 2, random)
+        }
+    }
+}
+
+/// A part of a time, as `random` says.
+fn part(whole: Duration, random: u64) -> Duration {
+    whole.mul_f64((random >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn range(woken: Woken) -> (u128, u128) {
+        (pause(woken, 0).as_millis(), pause(woken, u64::MAX).as_millis())
+    }
+
+    #[test]
+    fn each_cause_has_its_range() {
+        assert_eq!(range(Woken::Time), (0, 49));
+        assert_eq!(range(Woken::Item), (20, 69));
+        let failures = [1, 2, 6, 7, u32::MAX].map(|failures| range(Woken::Failure { failures }));
+        assert_eq!(
+            failures,
+            [(500, 999), (1_000, 1_999), (16_000, 31_999), (30_000, 59_999), (30_000, 59_999)]
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! A handler in a test.
+
+use std::{
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use foundationdb::Transaction;
+use kvqueue_queue::Item;
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
+
+use super::{Sample, TestDatabase, exactly_once};
+use crate::{
+    daemon::handler_pool,
+    handlers::{BatchHandler, Context, Handler, Handling, Outcome, StopRequest, call},
+};
+
+/// Where handlers of tests run, as the daemon's do: not on the test's own runtime, which may have one thread only.
+static POOL: LazyLock<Runtime> =
+    LazyLock::new(|| handler_pool().expect("a machine that runs tests has room for some threads"));
+
+/// A handler, and how it is called.
+///
+/// Its calls can be awaited on any runtime.
+#[derive(Clone, Debug)]
+pub struct Kit {
+    handling: Handling,
+    queue: Arc<str>,
+    timeout: Option<Duration>,
+    cancelled: CancellationToken,
+    stop: StopRequest,
+    database: Option<TestDatabase>,
+    pub(super) conflicts: u32,
+}
+
+impl Kit {
+    /// Of a handler of single items. To look into the handler after a call, give an `Arc` of it.
+    pub fn new(handler: impl Handler) -> Self {
+        Self::of(Handling::Each(Arc::new(handler)))
+    }
+
+    /// Of a handler of whole takes.
+    pub fn batch(handler: impl BatchHandler) -> Self {
+        Self::of(Handling::Batch(Arc::new(handler)))
+    }
+
+    fn of(handling: Handling) -> Self {
+        Self {
+            handling,
+            queue: "test".into(),
+            timeout: None,
+            cancelled: CancellationToken::new(),
+            stop: StopRequest::default(),
+            database: None,
+            conflicts: 0,
+        }
+    }
+
+    /// The queue's name; `test` without.
+    #[must_use]
+    pub fn queue(mut self, name: &str) -> Self {
+        self.queue = name.into();
+        self
+    }
+
+    /// How long a call may take (`handler-timeout`); without, as long as it likes.
+    #[must_use]
+    pub fn handler_timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
+        self
+    }
+
+    /// Gives the handler transactions on this database. They are committed as the daemon does it: if the handler says of an item
+    /// that it is done. A call whose transaction does not commit for a reason that passes is made again.
+    #[must_use]
+    pub fn exactly_once(mut self, database: &TestDatabase) -> Self {
+        self.database = Some(database.clone());
+        self
+    }
+
+    /// Lets so many transactions of each exactly-once call end with a conflict, so that it is made as often again.
+    #[must_use]
+    pub fn conflicts(mut self, conflicts: u32) -> Self {
+        self.conflicts = conflicts;
+        self
+    }
+
+    /// The token above those of the calls: cancelling it is what the daemon does when the grace of a stop is over. An item that is
+    /// not done then is released.
+    pub fn cancelled(&self) -> CancellationToken {
+        self.cancelled.clone()
+    }
+
+    /// Cancels calls that have not ended after this time.
+    #[must_use]
+    pub fn cancel_after(self, time: Duration) -> Self {
+        let token = self.cancelled();
+        POOL.spawn(async move {
+            tokio::time::sleep(time).await;
+            token.cancel();
+        });
+        self
+    }
+
+    /// What the handler gave as a reason to stop the daemon, if it did.
+    pub fn stop_requested(&self) -> Option<&str> {
+        self.stop.reason()
+    }
+
+    /// Has one item handled.
+    pub async fn handle(&self, item: impl Into<Sample>) -> Outcome {
+        let outcome = self.run(vec![item.into().build()]).await.pop();
+        outcome.expect("a call gives one outcome per item")
+    }
+
+    /// Has items handled: by a handler of whole takes in one call, by one of single items one after the other.
+    pub async fn handle_all<S: Into<Sample>>(&self, items: impl IntoIterator<Item = S>) -> Vec<Outcome> {
+        let items =
+            (0..=u16::MAX).zip(items).map(|(index, item)| item.into().build_at(index)).collect::<Vec<_>>();
+        match self.handling {
+            Handling::Batch(_) => self.run(items).await,
+            Handling::Each(_) => {
+                let mut outcomes = Vec::with_capacity(items.len());
+                for item in items {
+                    outcomes.extend(self.run(vec![item]).await);
+                }
+                outcomes
+            }
+        }
+    }
+
+    /// One call, and what becomes of each of its items.
+    async fn run(&self, items: Vec<Item>) -> Vec<Outcome> {
+        let (kit, items): (_, Arc<[Item]>) = (self.clone(), items.into());
+        let running = POOL.spawn(async move {
+            match kit.database.clone() {
+                None => kit.call(&items, None).await,
+                Some(database) => exactly_once::run(&kit, &database, &items).await,
+            }
+        });
+        running.await.expect("the handler's panics are contained")
+    }
+
+    /// Calls the handler once.
+    pub(super) async fn call(
+        &self,
+        items: &Arc<[Item]>,
+        transaction: Option<Arc<Transaction>>,
+    ) -> Vec<Outcome> {
+        let context = Context {
+            queue: self.queue.clone(),
+            consumer: 1,
+            deadline: None,
+            cancelled: self.cancelled.child_token(),
+            transaction,
+            stop: self.stop.clone(),
+        };
+        let ended = call(&self.handling, items.clone(), context, self.timeout).await;
+        ended.outcomes(items.len(), &Outcome::Release)
+    }
+}

@@ -1,0 +1,87 @@
+//! Items for tests.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use kvqueue_queue::{Item, Meta, Millis, Stamp};
+
+/// An item to be handled in a test: a payload and, where that matters, what is known beside it.
+///
+/// A text or bytes alone are a sample, too, wherever one is asked for.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    payload: Bytes,
+    attempt: u32,
+    place: Option<u16>,
+    meta: Meta,
+}
+
+impl Sample {
+    /// An item with this payload, at its first attempt.
+    pub fn new(payload: impl AsRef<[u8]>) -> Self {
+        let payload = Bytes::copy_from_slice(payload.as_ref());
+        Self { payload, attempt: 1, place: None, meta: Meta::default() }
+    }
+
+    /// Which attempt it is, from 1.
+    #[must_use]
+    pub fn attempt(mut self, attempt: u32) -> Self {
+        self.attempt = attempt;
+        self.meta.attempts = attempt.saturating_sub(1);
+        self
+    }
+
+    /// Its place in the queue, from which its id is made. Without one it is its place in the call, from 0.
+    #[must_use]
+    pub fn place(mut self, place: u16) -> Self {
+        self.place = Some(place);
+        self
+    }
+
+    /// Adds one of the producer's attributes.
+    #[must_use]
+    pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.meta.attributes.insert(name.into(), value.into());
+        self
+    }
+
+    /// The payload's media type.
+    #[must_use]
+    pub fn content_type(mut self, media_type: impl Into<String>) -> Self {
+        self.meta.content_type = Some(media_type.into());
+        self
+    }
+
+    /// The W3C `traceparent` of what it was pushed for.
+    #[must_use]
+    pub fn trace_parent(mut self, trace_parent: impl Into<String>) -> Self {
+        self.meta.trace_parent = Some(trace_parent.into());
+        self
+    }
+
+    /// When it was pushed, in milliseconds since 1970.
+    #[must_use]
+    pub fn enqueued_at(mut self, millis: Millis) -> Self {
+        self.meta.enqueued_at = Some(millis);
+        self
+    }
+
+    /// The item, as a take would return it.
+    pub fn build(self) -> Item {
+        self.build_at(0)
+    }
+
+    /// The item of a call that has others before it.
+    pub(super) fn build_at(self, index: u16) -> Item {
+        let mut stamp = [0; Stamp::LEN];
+        stamp[Stamp::LEN - 2..].copy_from_slice(&self.place.unwrap_or(index).to_be_bytes());
+        let meta = (!self.meta.is_empty()).then(|| Arc::new(self.meta));
+        Item { id: Stamp::from(stamp).into(), payload: self.payload, attempt: self.attempt, meta }
+    }
+}
+
+impl<P: AsRef<[u8]> + ?Sized> From<&P> for Sample {
+    fn from(payload: &P) -> Self {
+        Self::new(payload)
+    }
+}
