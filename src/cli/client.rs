@@ -1,6 +1,6 @@
 //! What a command that does one thing to a queue needs.
 
-use std::{ffi::OsStr, future::Future, os::unix::ffi::OsStrExt};
+use std::future::Future;
 
 use anyhow::Context;
 use foundationdb::{Database, Transaction};
@@ -8,21 +8,24 @@ use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, SessionId, retry};
 use tokio::runtime;
 use uuid::Uuid;
 
-use super::{UsageError, globals::Globals};
-use crate::database::{Store, patiently};
+use super::globals::Globals;
+use crate::{
+    config::Config,
+    database::{Store, patiently},
+};
 
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
-    prefix: String,
+    config: Config,
 }
 
 impl Client {
     pub(super) fn open(globals: &Globals) -> anyhow::Result<Self> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { store: Store::open(&config.database)?, runtime, prefix: config.prefix })
+        Ok(Self { store: Store::open(&config.database)?, runtime, config })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -30,12 +33,11 @@ impl Client {
     }
 
     pub(super) fn prefix(&self) -> &[u8] {
-        self.prefix.as_bytes()
+        self.config.prefix.as_bytes()
     }
 
-    /// The queue of this name, any bytes.
-    pub(super) fn queue(&self, name: &OsStr) -> Result<Queue, UsageError> {
-        Queue::new(self.prefix(), name.as_bytes()).map_err(|error| UsageError(error.to_string()))
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
     /// A session of this process's own.

@@ -1,15 +1,15 @@
 //! `kvqueue delete`
 
-use std::{ffi::OsString, future::ready};
+use std::future::ready;
 
-use super::{UsageError, client::Client, globals::Globals, output};
+use super::{UsageError, client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
 /// Delete a queue: its items and its counters
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The queue
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
     /// Yes, delete every item for good
     #[arg(long)]
     yes: bool,
@@ -18,13 +18,13 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if !self.yes {
-            let name = self.queue.display();
+            let name = self.target.queue.display();
             return Err(
                 UsageError(format!("this deletes queue {name:?} for good; repeat it with --yes")).into()
             );
         }
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
         client.transact(|tr| {
             queue.delete(&tr);
             ready((tr, Ok(())))

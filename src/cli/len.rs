@@ -1,26 +1,55 @@
 //! `kvqueue len`
 
-use std::ffi::OsString;
+use kvqueue_queue::{Counts, Queue};
+use serde_json::json;
 
-use super::{client::Client, globals::Globals, output};
+use super::{client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
-/// Print how many items a queue holds
+/// Print how many items of a queue are ready
 #[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Print how many items of a queue are ready: a number. With --json, an object that also says how \
+    many are leased (in hand), later (waiting for their time), dead (dead letters) and done (finished so far)."
+)]
 pub(super) struct Args {
-    /// The queue; one that was never pushed to is empty
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
-        let len = client.transact(|tr| async {
-            let len = queue.len(&tr).await;
-            (tr, len)
-        })?;
-        output::line(globals.json, len.to_string().as_bytes(), &output::about(queue.name(), "len", len))?;
+        let queue = self.target.open(&client)?;
+        if globals.json {
+            Self::counts(&client, &queue)?;
+        } else {
+            let len = client.transact(|tr| async {
+                let len = queue.len(&tr).await;
+                (tr, len)
+            })?;
+            output::line(false, len.to_string().as_bytes(), &json!(len))?;
+        }
         Ok(Exit::Done)
+    }
+
+    fn counts(client: &Client, queue: &Queue) -> anyhow::Result<()> {
+        let counts = client.transact(|tr| async {
+            let counts = queue.counts(&tr).await;
+            (tr, counts)
+        })?;
+        let Counts { ready, leased, later, dead, done } = counts;
+        let mut object = output::about(queue.name(), "len", ready);
+        for (state, items) in [
+            ("ready", json!(ready)),
+            ("leased", json!(leased)),
+            ("later", json!(later)),
+            ("dead", json!(dead)),
+            ("done", json!(done)),
+        ] {
+            object[state] = items;
+        }
+        output::line(true, b"", &object)?;
+        Ok(())
     }
 }

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `run` | the daemon |
 //! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
+//! | `dead` | dead letters: look, retry, purge |
 //! | `config` | check and show the configuration |
 //! | `doctor` | check a database |
 //! | `demo` | the tutorial, live |
-//! | `globals`, `client`, `output` | what they share |
+//! | `globals`, `target`, `client`, `output` | what they share |
 
 mod client;
 mod config;
+mod dead;
 mod delete;
 mod demo;
 mod doctor;
@@ -22,6 +24,7 @@ mod peek;
 mod pop;
 mod push;
 mod run;
+mod target;
 
 use std::io::ErrorKind;
 
@@ -60,6 +63,8 @@ enum Command {
     Len(len::Args),
     List(list::Args),
     Delete(delete::Args),
+    #[command(subcommand)]
+    Dead(dead::Command),
     #[command(subcommand)]
     Config(config::Command),
     Doctor(doctor::Args),
@@ -100,6 +105,7 @@ impl Cli {
             Command::Len(args) => args.run(globals),
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),
+            Command::Dead(command) => command.run(globals),
             Command::Config(command) => command.run(globals),
             Command::Doctor(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),

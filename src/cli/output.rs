@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kvqueue_queue::Item;
+use jiff::Timestamp;
+use kvqueue_queue::{Item, Meta, Millis};
 use serde_json::{Map, Value, json};
 
 /// Prints `text` and a newline, or `object` as JSON.
@@ -13,16 +14,55 @@ pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints items in one go: payload and newline each, or objects with `id` and `payload`.
+/// Prints items in one go: payload and newline each, or objects as [`item`] makes them.
 pub(super) fn items(json: bool, items: &[Item]) -> io::Result<()> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     for item in items {
-        let mut object = Map::new();
-        object.insert("id".to_owned(), json!(item.id.to_string()));
-        insert_bytes(&mut object, "payload", &item.payload);
-        write_line(&mut out, json, &item.payload, &Value::Object(object))?;
+        let object = if json { self::item(item) } else { Value::Null };
+        write_line(&mut out, json, &item.payload, &object)?;
     }
     out.flush()
+}
+
+/// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
+pub(super) fn item(item: &Item) -> Value {
+    let mut object = Map::new();
+    object.insert("id".to_owned(), json!(item.id.to_string()));
+    insert_bytes(&mut object, "payload", &item.payload);
+    if item.attempt > 1 {
+        object.insert("attempt".to_owned(), item.attempt.into());
+    }
+    if let Some(meta) = &item.meta {
+        insert_meta(&mut object, meta);
+    }
+    Value::Object(object)
+}
+
+/// Adds what a producer gave an item beside its payload.
+pub(super) fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
+    if !meta.attributes.is_empty() {
+        object.insert("attributes".to_owned(), json!(meta.attributes));
+    }
+    let enqueued_at = meta.enqueued_at.map(time);
+    let texts = [
+        ("content_type", &meta.content_type),
+        ("trace_parent", &meta.trace_parent),
+        ("enqueued_at", &enqueued_at),
+    ];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            object.insert(key.to_owned(), json!(text));
+        }
+    }
+    if let Some(key) = &meta.unique {
+        insert_bytes(object, "unique", key);
+    }
+}
+
+/// A time in RFC 3339, or the number itself if it is beyond the calendar.
+pub(super) fn time(millis: Millis) -> String {
+    let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    time.map_or_else(|| millis.to_string(), |time| time.to_string())
 }
 
 /// Prints a message on stderr. Without a stderr there is nobody to tell.
@@ -57,7 +97,31 @@ fn write_line(out: &mut impl Write, json: bool, text: &[u8], object: &Value) -> 
 
 #[cfg(test)]
 mod tests {
+    use kvqueue_queue::ItemId;
+
     use super::*;
+
+    #[test]
+    fn an_item_shows_what_there_is_of_it() {
+        let id: ItemId = "x01".parse().unwrap();
+        let item = Item { id, payload: "a".into(), attempt: 1, meta: None };
+        assert_eq!(super::item(&item), json!({"id": "x01", "payload": "a"}));
+        let mut meta = Meta::default();
+        meta.attributes.insert("k".to_owned(), "v".to_owned());
+        meta.enqueued_at = Some(1_700_000_000_500);
+        meta.unique = Some(b"\xff".to_vec());
+        let item = Item { payload: b"\xff".as_slice().into(), attempt: 2, meta: Some(meta.into()), ..item };
+        let expected = json!({
+            "id": "x01",
+            "payload_base64": "/w==",
+            "attempt": 2,
+            "attributes": {"k": "v"},
+            "enqueued_at": "2023-11-14T22:13:20.5Z",
+            "unique_base64": "/w==",
+        });
+        assert_eq!(super::item(&item), expected);
+        assert_eq!(time(u64::MAX), u64::MAX.to_string());
+    }
 
     #[test]
     fn bytes_that_are_not_text_are_encoded() {

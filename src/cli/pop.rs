@@ -1,11 +1,11 @@
 //! `kvqueue pop`
 
-use std::{ffi::OsString, num::NonZeroUsize};
+use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow};
 use kvqueue_queue::{Item, Session};
 
-use super::{client::Client, globals::Globals, output};
+use super::{client::Client, globals::Globals, output, target::Target};
 use crate::{database::patiently, exit::Exit};
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
@@ -17,8 +17,8 @@ const GROUP: usize = 250;
     Prints each payload and a newline, with --json an object each. An empty queue gives nothing, and is no error. More \
     than 250 items are taken in groups, each in a transaction of its own.")]
 pub(super) struct Args {
-    /// The queue
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
     /// So many items, or fewer if there are fewer
     #[arg(short, default_value = "1")]
     k: NonZeroUsize,
@@ -27,7 +27,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let mut session = Client::session(client.queue(&self.queue)?);
+        let mut session = Client::session(self.target.open(&client)?);
         let popped = self.pop(&client, &mut session, globals.json);
         let closed = client.wait(session.close(client.db()));
         if let Ok(left) = &closed {

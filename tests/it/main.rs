@@ -8,6 +8,7 @@
 mod blocked;
 mod config_errors;
 mod crash;
+mod dead;
 mod demo;
 mod doctor;
 mod exec;
@@ -17,6 +18,7 @@ mod items;
 mod output;
 mod panics;
 mod push;
+mod push_options;
 mod signals;
 mod support;
 mod systemd;

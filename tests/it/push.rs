@@ -2,7 +2,15 @@
 
 use crate::support::{Database, Ran, kvqueue, run, run_with_input};
 
+/// What [`limited`] allows.
 const LIMIT: usize = 100_000;
+
+/// A configuration with a limit that an argument can exceed.
+fn limited(db: &Database) -> String {
+    let file = db.file("limited.toml");
+    std::fs::write(&file, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
+    file.to_str().unwrap().to_owned()
+}
 
 fn items(db: &Database) -> Vec<String> {
     let out = run(db, &["peek", "q", "-k", "1000"]).ok();
@@ -34,7 +42,7 @@ fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
     let db = Database::new();
     let long = "x".repeat(LIMIT + 1);
     let input = format!("before\n{long}\nafter\n");
-    let ran = run_with_input(&db, &["push", "q", "--lines", "-"], input);
+    let ran = run_with_input(&db, &["push", "q", "--lines", "-", "--config", &limited(&db)], input);
     assert_eq!(ran.stdout, "2 acknowledged\n");
     insta::assert_snapshot!(ran.failed(65), @r"
         kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
@@ -49,22 +57,33 @@ fn so_is_an_argument_and_a_file() {
     let file = db.file("long");
     std::fs::write(&file, "x".repeat(3 * LIMIT)).unwrap();
     let long = "x".repeat(LIMIT + 1);
-    let ran = run(&db, &["push", "q", "ok", &long, "--file", file.to_str().unwrap(), "--json"]);
-    assert_eq!(ran.stdout, "{\"acknowledged\":1,\"queue\":\"q\",\"refused\":2}\n");
+    let file = ["--file", file.to_str().unwrap(), "--config", &limited(&db)];
+    let ran = run(&db, &[&["push", "q", "ok", "too", &long], &file[..], &["--json"]].concat());
+    let object = r#"{"acknowledged":2,"duplicates":0,"queue":"q","refused":2,"repeated":false}"#;
+    assert_eq!(ran.stdout.trim_end(), object);
     let error = ran.failed(65).replace(&db.directory.path().display().to_string(), "DIR");
     insta::assert_snapshot!(error, @r"
-        kvqueue: argument 2 not pushed: it has 100001 bytes, an item at most 100000
+        kvqueue: argument 3 not pushed: it has 100001 bytes, an item at most 100000
         kvqueue: DIR/long not pushed: it has 300000 bytes, an item at most 100000
         kvqueue: items refused: 2; everything else was pushed
         ");
 }
 
 #[test]
-fn the_longest_item_goes_in() {
+fn the_longest_items_go_in_by_line_and_by_file() {
     let db = Database::new();
-    let longest = "x".repeat(LIMIT);
-    assert_eq!(run(&db, &["push", "q", &longest, "after"]).ok(), "2 acknowledged\n");
-    assert_eq!(items(&db), [longest.as_str(), "after"]);
+    let longest = "x".repeat(kvqueue_queue::MAX_PAYLOAD);
+    let file = db.file("longest");
+    std::fs::write(&file, &longest).unwrap();
+    let input = format!("{longest}\n{longest}x\nafter\n");
+    let ran = run_with_input(&db, &["push", "q", "--lines", "-", "--file", file.to_str().unwrap()], input);
+    assert_eq!(ran.stdout, "3 acknowledged\n");
+    insta::assert_snapshot!(ran.failed(65), @r"
+    kvqueue: line 2 of stdin not pushed: it has 8388609 bytes, an item at most 8388608
+    kvqueue: items refused: 1; everything else was pushed
+    ");
+    let popped = run(&db, &["pop", "q", "-k", "3"]).ok();
+    assert!(popped == format!("{longest}\nafter\n{longest}\n"), "{} bytes", popped.len());
 }
 
 #[test]

@@ -39,7 +39,10 @@
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
 //!   it work on the same queue. What is ours lies beside them.
 //! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
-//! * Pushes conflict with nothing but their own retries, so any number of producers push in parallel.
+//! * Pushes conflict with nothing but their own retries, and those of a unique key or an operation id with others of the same, so any
+//!   number of producers push in parallel.
+//! * Of a unique key at most one item waits, is delayed or is being handled. What is pushed under an operation id is pushed once, by
+//!   whomever, as long as the id is kept.
 //! * [`Session::push`] stores each payload exactly once and [`Session::take`] hands out each item at most once,
 //!   under `commit_unknown_result` too. A session that keeps being used loses nothing: what an interrupted take had
 //!   already removed, the next one returns.
@@ -80,7 +83,7 @@ mod watch;
 pub use approach::{Approach, Spread, Staged};
 pub use batch::{BatchLimits, Batches, batches, batches_by};
 pub use counts::{Counts, Rest};
-pub use dead::{AllDead, DeadLetter};
+pub use dead::{AllDead, DeadFate, DeadLetter};
 pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
 pub use item::{Item, Stamp};

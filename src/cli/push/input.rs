@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use kvqueue_queue::MAX_PAYLOAD;
 use tokio::sync::mpsc;
 
 use super::lines::{Line, next_line};
@@ -16,7 +15,7 @@ use super::lines::{Line, next_line};
 pub(super) const STDIN: &str = "-";
 
 /// Chunks read ahead.
-const AHEAD: usize = 8;
+const AHEAD: usize = 4;
 
 /// A chunk is handed on when it holds this many items or bytes, or when the input pauses.
 const CHUNK_ITEMS: usize = 1_000;
@@ -43,6 +42,8 @@ pub(super) struct Input {
     pub(super) payloads: Vec<Bytes>,
     pub(super) lines: Option<PathBuf>,
     pub(super) file: Option<PathBuf>,
+    /// The longest item in bytes.
+    pub(super) limit: usize,
 }
 
 impl Input {
@@ -51,7 +52,7 @@ impl Input {
         let (sender, receiver) = mpsc::channel(AHEAD);
         // Not joined: a read of stdin cannot be interrupted, and nothing depends on its end.
         std::thread::spawn(move || {
-            let mut sink = Sink { sender, chunk: Vec::new(), bytes: 0 };
+            let mut sink = Sink { sender, chunk: Vec::new(), bytes: 0, limit: self.limit };
             let read = self.read(&mut sink);
             // A receiver that is gone wants no more.
             let _ = sink.flush();
@@ -90,7 +91,7 @@ fn read_lines(from: impl Read, name: &str, sink: &mut Sink) -> io::Result<()> {
     let mut reader = BufReader::with_capacity(BUFFER, from);
     for number in 1_u64.. {
         let place = || format!("line {number} of {name}");
-        match next_line(&mut reader, MAX_PAYLOAD).map_err(|error| about(place(), &error))? {
+        match next_line(&mut reader, sink.limit).map_err(|error| about(place(), &error))? {
             None => break,
             Some(Line::Whole(payload)) => sink.add(payload.into(), place)?,
             Some(Line::TooLong(bytes)) => sink.push(Found::TooLong { what: place(), bytes }, 0)?,
@@ -107,10 +108,10 @@ fn read_whole(path: &Path, sink: &mut Sink) -> io::Result<()> {
     let error = |error| about(path.display(), &error);
     let mut file = open(path)?;
     let mut payload = Vec::new();
-    let limit = MAX_PAYLOAD as u64 + 1;
-    (&mut file).take(limit).read_to_end(&mut payload).map_err(error)?;
-    if payload.len() > MAX_PAYLOAD {
-        let bytes = file.metadata().map_err(error)?.len().max(limit);
+    let more = sink.limit as u64 + 1;
+    (&mut file).take(more).read_to_end(&mut payload).map_err(error)?;
+    if payload.len() > sink.limit {
+        let bytes = file.metadata().map_err(error)?.len().max(more);
         return sink.push(Found::TooLong { what: path.display().to_string(), bytes }, 0);
     }
     sink.add(payload.into(), || path.display().to_string())
@@ -121,12 +122,14 @@ struct Sink {
     sender: mpsc::Sender<io::Result<Chunk>>,
     chunk: Chunk,
     bytes: usize,
+    /// The longest item in bytes.
+    limit: usize,
 }
 
 impl Sink {
     fn add(&mut self, payload: Bytes, what: impl FnOnce() -> String) -> io::Result<()> {
         let bytes = payload.len();
-        if bytes > MAX_PAYLOAD {
+        if bytes > self.limit {
             return self.push(Found::TooLong { what: what(), bytes: bytes as u64 }, 0);
         }
         self.push(Found::Item(payload), bytes)

@@ -2,31 +2,43 @@
 //!
 //! A thread reads the input; the command groups what has arrived and pushes it, one transaction after the other, since
 //! their order is the order of the items. While a transaction is under way, the next group gathers.
+//!
+//! | file | |
+//! |---|---|
+//! | `beside`, `when` | the options for what goes with each item |
+//! | `input`, `lines` | reading items |
+//! | `stream` | pushing them as they come |
+//! | `whole` | pushing them all at once, or not at all |
+//! | `account`, `refusals`, `progress` | what is told about it |
 
+mod account;
+mod beside;
 mod input;
 mod lines;
 mod progress;
 mod refusals;
+mod stream;
+mod when;
+mod whole;
 
 use std::{
-    collections::VecDeque,
     ffi::OsString,
-    io,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use bytes::Bytes;
-use kvqueue_queue::{BatchLimits, PushError, Session, batches};
-use tokio::sync::mpsc;
+use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 
 use self::{
-    input::{Chunk, Found, Input},
+    account::Account,
+    beside::Beside,
+    input::{Found, Input},
     progress::Progress,
     refusals::Refusals,
 };
-use super::{client::Client, globals::Globals, output};
+use super::{UsageError, client::Client, globals::Globals, output, target::Target};
 use crate::{database::patiently, exit::Exit};
 
 /// Push items onto a queue
@@ -35,12 +47,14 @@ use crate::{database::patiently, exit::Exit};
     long_about = "Push items onto a queue and print how many were acknowledged: these are stored durably.\n\n\
     Items go in in this order: arguments, lines, file. They are grouped into transactions, so a failure in the middle \
     leaves the acknowledged ones in the queue, and at most one transaction's worth beyond.\n\n\
-    An item over FoundationDB's limit of 100000 bytes is refused and named on stderr; the rest of the input still goes \
-    in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total."
+    An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
+    goes in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total.\n\n\
+    With --op-id, all of it goes in at once, and only if nothing was pushed under this id before: a push whose end you did not \
+    see may be repeated. An item over the limit then keeps all of it out."
 )]
 pub(super) struct Args {
-    /// The queue; it comes into being with its first item
-    queue: OsString,
+    #[command(flatten)]
+    target: Target,
     /// Items
     payload: Vec<OsString>,
     /// Push each line of FILE, - for stdin, without its newline; an empty line is an empty item
@@ -49,37 +63,51 @@ pub(super) struct Args {
     /// Push the whole of FILE as one item
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Push only if nothing was pushed under this id before; the id is kept for the queue's operations-kept
+    #[arg(long, value_name = "ID")]
+    op_id: Option<OsString>,
+    #[command(flatten)]
+    beside: Beside,
 }
 
 impl Args {
     pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
         if self.payload.is_empty() && self.lines.is_none() && self.file.is_none() {
             let help = "nothing to push: give items as arguments, or --lines FILE, or --file FILE";
-            return Err(super::UsageError(help.to_owned()).into());
+            return Err(UsageError(help.to_owned()).into());
         }
         let client = Client::open(globals)?;
-        let queue = client.queue(&self.queue)?;
+        let queue = self.target.open(&client)?;
+        let limit = self.target.max_payload(&client);
         let size = self.size();
         let input = Input {
             payloads: self.payload.into_iter().map(|payload| Bytes::from(payload.into_vec())).collect(),
             lines: self.lines,
             file: self.file,
+            limit,
         };
+        let whole = self.op_id.is_some() || self.beside.is_unique();
+        let ids = whole || self.beside.is_delayed();
         let mut push = Push {
             client: &client,
             session: Client::session(queue.clone()),
-            acknowledged: 0,
-            refusals: Refusals::default(),
+            options: PushOptions { operation: self.op_id.map(OsString::into_vec), max_payload: limit },
+            template: self.beside.template(when::now()),
+            account: Account::default(),
+            refusals: Refusals::new(limit),
             progress: Progress::new(globals, size),
         };
-        let pushed = client.wait(push.all(input.start()));
+        let input = input.start();
+        let pushed =
+            client.wait(async { if whole { push.whole(input).await } else { push.stream(input).await } });
         push.progress.finish();
-        let mut object = output::about(queue.name(), "acknowledged", push.acknowledged);
-        object["refused"] = push.refusals.count().into();
-        output::line(globals.json, format!("{} acknowledged", push.acknowledged).as_bytes(), &object)?;
+        if !pushed.as_ref().is_err_and(|error| error.is::<UsageError>()) {
+            let object = push.account.object(queue.name(), push.refusals.count(), ids);
+            output::line(globals.json, push.account.text().as_bytes(), &object)?;
+        }
         pushed?;
         client.wait(push.session.close(client.db())).context("pushed, but the session is not closed")?;
-        Ok(push.refusals.exit())
+        Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 
     /// How much there is to read, where that can be known.
@@ -92,66 +120,51 @@ impl Args {
 struct Push<'a> {
     client: &'a Client,
     session: Session,
-    acknowledged: u64,
+    options: PushOptions,
+    /// What each item is but for its payload.
+    template: NewItem,
+    account: Account,
     refusals: Refusals,
     progress: Progress,
 }
 
 impl Push<'_> {
-    /// Pushes the input to its end. Where it ends in an error, what came before goes in first.
-    async fn all(&mut self, mut input: mpsc::Receiver<io::Result<Chunk>>) -> anyhow::Result<()> {
-        let limits = BatchLimits::default();
-        let mut waiting = VecDeque::new();
-        let mut broken = None;
-        loop {
-            if waiting.is_empty() {
-                match (broken.take(), input.recv().await) {
-                    (Some(error), _) => return Err(anyhow!("{error}")),
-                    (None, None) => return Ok(()),
-                    (None, Some(chunk)) => broken = self.sort(chunk, &mut waiting).err(),
-                }
-            }
-            while waiting.len() < limits.max_items
-                && let Ok(chunk) = input.try_recv()
-            {
-                broken = self.sort(chunk, &mut waiting).err();
-            }
-            if let Some(batch) = batches(&waiting, limits).next() {
-                let pushed = self.push(&batch).await?;
-                let bytes = waiting.drain(..pushed).map(|payload: Bytes| payload.len() + 1).sum();
-                self.progress.acknowledged(self.acknowledged, bytes);
+    fn item(&self, payload: &Bytes) -> NewItem {
+        NewItem { payload: payload.clone(), ..self.template.clone() }
+    }
+
+    /// The payload that was found, unless it is refused.
+    fn accept(&mut self, found: Found) -> Option<Bytes> {
+        match found {
+            Found::Item(payload) => Some(payload),
+            Found::TooLong { what, bytes } => {
+                self.progress.suspend(|| self.refusals.refuse(&what, bytes));
+                None
             }
         }
     }
 
     /// One transaction.
-    async fn push(&mut self, batch: &[&Bytes]) -> anyhow::Result<usize> {
-        match patiently(self.session.push(self.client.db(), batch)).await {
-            Ok(pushed) => {
-                self.acknowledged += pushed.items as u64;
-                Ok(pushed.items)
-            }
-            Err(error) => Err(self.failure(error, batch.len())),
-        }
-    }
-
-    fn sort(&mut self, chunk: io::Result<Chunk>, waiting: &mut VecDeque<Bytes>) -> io::Result<()> {
-        for found in chunk? {
-            match found {
-                Found::Item(payload) => waiting.push_back(payload),
-                Found::TooLong { what, bytes } => {
-                    self.progress.suspend(|| self.refusals.refuse(&what, bytes));
-                }
-            }
+    async fn push(&mut self, items: &[NewItem]) -> anyhow::Result<()> {
+        match patiently(self.session.push_items(self.client.db(), items, &self.options)).await {
+            Ok(pushed) => self.account.add(&pushed),
+            Err(error) => return Err(self.failure(error, items.len())),
         }
         Ok(())
     }
 
-    fn failure(&self, error: PushError, pushed: usize) -> anyhow::Error {
-        let maybe = if error.is_maybe_committed() { "; these may be in the queue all the same" } else { "" };
-        anyhow::Error::new(error).context(format!(
-            "the push of {pushed} items after the {} acknowledged ones failed{maybe}",
-            self.acknowledged
-        ))
+    fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
+        let done = self.account.acknowledged;
+        match error {
+            PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
+                let maybe =
+                    if error.is_maybe_committed() { "; these may be in the queue all the same" } else { "" };
+                let context =
+                    format!("the push of {items} items after the {done} acknowledged ones failed{maybe}");
+                anyhow::Error::new(error).context(context)
+            }
+            // What goes with all items is over a limit.
+            refused => UsageError(refused.to_string()).into(),
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! Dead letters: items that are not tried any more, kept until somebody decides about them.
 //!
-//! One at a time they are looked at, retried and purged in transactions of the caller's ([`Queue::dead_list`] and its neighbours); `all`
-//! does so with a whole queue.
+//! Here are the operations in a transaction of the caller's; `whole` has those that run transactions of their own, for one letter or all of
+//! a queue.
 
-mod all;
+mod whole;
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-pub use all::AllDead;
+pub use whole::{AllDead, DeadFate};
 
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;

@@ -27,6 +27,17 @@ pub(crate) enum Fate {
     Purge,
 }
 
+/// Which letters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which<'a> {
+    /// The first, as many as go into a transaction.
+    First,
+    /// Those behind this one.
+    Behind(&'a ItemId),
+    /// This one.
+    One(&'a ItemId),
+}
+
 /// What became of a page of letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Page {
@@ -45,14 +56,21 @@ pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Res
     Ok(tr.get(&space.dead_key(id), true).await?.is_some())
 }
 
-/// Retries or purges the letters behind `after`, as many as go into a transaction.
+/// Retries or purges letters.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
     fate: Fate,
-    after: Option<&ItemId>,
+    which: Which<'_>,
 ) -> Result<Page, QueueError> {
-    let letters = records(space, tr, after, PAGE).await?;
+    let letters = match which {
+        Which::First => records(space, tr, None, PAGE).await?,
+        Which::Behind(id) => records(space, tr, Some(id), PAGE).await?,
+        Which::One(id) => {
+            let record = tr.get(&space.dead_key(id), true).await?;
+            record.map(|record| (id.clone(), Bytes::copy_from_slice(&record))).into_iter().collect()
+        }
+    };
     let page = match fate {
         Fate::Retry => retry(space, tr, &letters).await?,
         Fate::Purge => purge(space, tr, &letters)?,

@@ -2,7 +2,9 @@
 
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{AllDead, Counts, DeadLetterError, Failure, ItemId, Queue, RetryPolicy, Settlement};
+use kvqueue_queue::{
+    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, Queue, RetryPolicy, Settlement,
+};
 
 use crate::common::{TestDb, id, k, on_database, payloads};
 
@@ -113,6 +115,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
             "dead letter 010101010101010101010101 has a unique key that item 020202020202020202020202 has now; retry it when that \
              one is finished, or purge one of them"
         );
+        assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadFate::Refused);
         let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
         assert_eq!(all, AllDead { moved: 0, refused: 1 });
         // Also while the other is in hand, and no longer when it has ended.
@@ -193,6 +196,28 @@ fn all_letters_are_moved_and_counted_once_under_unknown_outcomes() {
             t.end_faults();
             assert_eq!(all, AllDead { moved: 3, refused: 0 }, "{script:?}");
             assert_eq!(counts(t, &q).await, Counts::default(), "{script:?}");
+        }
+    });
+}
+
+#[test]
+fn one_letter_is_moved_once_under_unknown_outcomes() {
+    on_database(async |t| {
+        for script in scripts() {
+            let (q, ids) = dead(t, &format!("{script:?}"), &["a", "b"]).await;
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            let fate = q.retry_dead(&t.db, &policy(), &ids[0]).await.unwrap();
+            assert!(t.install(Faults::script(script.clone())));
+            let purged = q.purge_dead(&t.db, &policy(), &ids[1]).await.unwrap();
+            t.end_faults();
+            assert_eq!((fate, purged), (DeadFate::Moved, DeadFate::Moved), "{script:?}");
+            assert_eq!(counts(t, &q).await, Counts { ready: 1, ..Counts::default() }, "{script:?}");
+            for id in &ids {
+                assert_eq!(q.retry_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Gone);
+                assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Gone);
+            }
         }
     });
 }

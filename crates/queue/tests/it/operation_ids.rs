@@ -137,3 +137,19 @@ fn one_that_was_given_up_can_be_repeated() {
         }
     });
 }
+
+#[test]
+fn of_several_at_a_time_one_is_done() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let mut sessions: Vec<_> = (0..8).map(|_| t.session(&q)).collect();
+            let (items, options) = ([NewItem::new("a")], operation("op"));
+            let pushes = sessions.iter_mut().map(|session| session.push_items(&t.db, &items, &options));
+            let pushed: Vec<_> =
+                futures::future::join_all(pushes).await.into_iter().map(Result::unwrap).collect();
+            assert_eq!(pushed.iter().filter(|pushed| !pushed.repeated).count(), 1);
+            assert_eq!((t.len(&q).await, t.records(&q, "oplog").await.len()), (1, 1));
+        }
+    });
+}

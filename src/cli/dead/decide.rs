@@ -1,0 +1,143 @@
+//! `kvqueue dead retry` and `kvqueue dead purge`
+
+use anyhow::{Context, bail};
+use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
+use serde_json::json;
+
+use crate::{
+    cli::{UsageError, client::Client, globals::Globals, output, target::Target},
+    database::patiently,
+    exit::Exit,
+};
+
+/// Make dead letters items again, each at its own place, with all its attempts before it
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Retry {
+    #[command(flatten)]
+    which: Which,
+}
+
+/// Delete dead letters for good
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Purge {
+    #[command(flatten)]
+    which: Which,
+    /// Yes, delete them for good
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Which letters.
+#[derive(Debug, clap::Args)]
+struct Which {
+    #[command(flatten)]
+    target: Target,
+    /// The letters
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    ids: Vec<ItemId>,
+    /// All letters of the queue
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+}
+
+/// What is to become of letters.
+#[derive(Clone, Copy)]
+enum Decision {
+    Retry,
+    Purge,
+}
+
+impl Decision {
+    fn past(self) -> &'static str {
+        match self {
+            Self::Retry => "retried",
+            Self::Purge => "purged",
+        }
+    }
+}
+
+impl Retry {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        self.which.run(globals, Decision::Retry)
+    }
+}
+
+impl Purge {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        if !self.yes {
+            let name = self.which.target.queue.display();
+            let error = format!("this deletes dead letters of queue {name:?} for good; repeat it with --yes");
+            return Err(UsageError(error).into());
+        }
+        self.which.run(globals, Decision::Purge)
+    }
+}
+
+impl Which {
+    fn run(&self, globals: &Globals, decision: Decision) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = self.target.open(&client)?;
+        if self.all {
+            all(&client, &queue, decision, globals.json)
+        } else {
+            self.some(&client, &queue, decision, globals.json)
+        }
+    }
+
+    /// Each by itself; those that cannot be moved keep no others from it.
+    fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
+        let mut left = 0;
+        for id in &self.ids {
+            let fate = one(client, queue, decision, id)?;
+            let moved = fate == DeadFate::Moved;
+            left += usize::from(!moved);
+            let mut object = json!({ "id": id.to_string(), decision.past(): moved });
+            match fate {
+                DeadFate::Moved => {}
+                DeadFate::Gone => object["why"] = json!("there is no such dead letter"),
+                DeadFate::Refused => object["why"] = json!("another item has its unique key"),
+            }
+            match object["why"].as_str() {
+                Some(why) if !json => {
+                    output::note(format_args!("kvqueue: {id} is not {}: {why}", decision.past()));
+                }
+                _ => output::line(json, format!("{} {id}", decision.past()).as_bytes(), &object)?,
+            }
+        }
+        match left {
+            0 => Ok(Exit::Done),
+            _ => bail!("dead letters not {}: {left} of {}", decision.past(), self.ids.len()),
+        }
+    }
+}
+
+fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
+    let (db, policy) = (client.db(), RetryPolicy::default());
+    let fate = client.wait(patiently(async {
+        match decision {
+            Decision::Retry => queue.retry_dead(db, &policy, id).await,
+            Decision::Purge => queue.purge_dead(db, &policy, id).await,
+        }
+    }));
+    fate.context("the database refused")
+}
+
+fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
+    let (db, policy) = (client.db(), RetryPolicy::default());
+    let all = client.wait(patiently(async {
+        match decision {
+            Decision::Retry => queue.retry_all_dead(db, &policy).await,
+            Decision::Purge => queue.purge_all_dead(db, &policy).await,
+        }
+    }));
+    let all = all.context("the database refused; some of them may be done")?;
+    let mut object = output::about(queue.name(), decision.past(), all.moved);
+    object["refused"] = json!(all.refused);
+    output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)?;
+    match all.refused {
+        0 => Ok(Exit::Done),
+        refused => {
+            bail!("dead letters not {}, since other items have their unique keys: {refused}", decision.past())
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A dead letter as it is printed.
+
+use kvqueue_queue::{DeadLetter, Failure};
+use serde_json::{Value, json};
+
+use crate::cli::output::{insert_bytes, insert_meta, time};
+
+/// The first line of a text.
+pub(super) fn one_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// All that is known, as an object; what a letter does not have is left out.
+pub(super) fn object(letter: &DeadLetter) -> Value {
+    let meta = &letter.meta;
+    let failure = |it: &Failure| json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason });
+    let known = json!({
+        "id": letter.id.to_string(),
+        "died_at": time(letter.died_at),
+        "reason": letter.reason,
+        "attempts": meta.attempts,
+        "crashes": meta.crashes,
+        "failures": meta.failures.iter().map(failure).collect::<Vec<_>>(),
+    });
+    let Value::Object(mut object) = known else { return known };
+    insert_meta(&mut object, meta);
+    if let Some(payload) = &letter.payload {
+        insert_bytes(&mut object, "payload", payload);
+    }
+    Value::Object(object)
+}
+
+/// All that is known, as lines, and the payload behind an empty one.
+pub(super) fn text(letter: &DeadLetter) -> Vec<u8> {
+    let meta = &letter.meta;
+    let mut lines = vec![
+        ("id", letter.id.to_string()),
+        ("died", time(letter.died_at)),
+        ("reason", letter.reason.clone()),
+        ("attempts", meta.attempts.to_string()),
+    ];
+    if meta.crashes > 0 {
+        lines.push(("crashes", meta.crashes.to_string()));
+    }
+    for failure in &meta.failures {
+        let text = format!("attempt {} at {}: {}", failure.attempt, time(failure.at), failure.reason);
+        lines.push(("failure", text));
+    }
+    lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));
+    lines.extend(meta.enqueued_at.map(|at| ("pushed", time(at))));
+    lines.extend(meta.content_type.clone().map(|text| ("content type", text)));
+    lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
+    lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
+    let payload = letter.payload.as_deref().unwrap_or_default();
+    lines.push(("payload", format!("{} bytes", payload.len())));
+    let mut text: Vec<u8> =
+        lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
+    text.push(b'\n');
+    text.extend_from_slice(payload);
+    text
+}

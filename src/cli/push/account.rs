@@ -1,0 +1,62 @@
+//! What became of the items, for stdout.
+
+use kvqueue_queue::{ItemId, PushEffect, Pushed};
+use serde_json::{Value, json};
+
+use crate::cli::output;
+
+/// The most ids that are told.
+const MAX_IDS: usize = 10_000;
+
+/// Counts what was pushed.
+#[derive(Debug, Default)]
+pub(super) struct Account {
+    /// Items that are stored by this command.
+    pub(super) acknowledged: u64,
+    /// Items that were not pushed since one of their unique key was there.
+    duplicates: u64,
+    /// The number of items that the same operation had pushed before, if it had.
+    repeated: Option<usize>,
+    /// The first ids, of duplicates too.
+    ids: Vec<ItemId>,
+}
+
+impl Account {
+    pub(super) fn add(&mut self, pushed: &Pushed) {
+        self.acknowledged += pushed.items as u64;
+        let each = || pushed.each();
+        self.duplicates += each().filter(|item| item.effect == PushEffect::Duplicate).count() as u64;
+        if pushed.repeated {
+            self.repeated = Some(each().count());
+        }
+        let room = MAX_IDS - self.ids.len();
+        self.ids.extend(each().filter_map(|item| item.id).take(room));
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{} acknowledged", self.acknowledged);
+        if self.duplicates > 0 {
+            text += &format!(", {} not pushed: an item with this key is there", self.duplicates);
+        }
+        if let Some(items) = self.repeated {
+            text += &format!(", the operation was done before: {items} items");
+        }
+        text
+    }
+
+    /// For programs. `ids`: whether they are asked for; a single item's is told in any case.
+    pub(super) fn object(&self, queue: &[u8], refused: u64, ids: bool) -> Value {
+        let mut object = output::about(queue, "acknowledged", self.acknowledged);
+        object["duplicates"] = self.duplicates.into();
+        object["refused"] = refused.into();
+        object["repeated"] = self.repeated.is_some().into();
+        if let Some(items) = self.repeated {
+            object["acknowledged_before"] = items.into();
+        }
+        if ids || self.acknowledged + self.duplicates == 1 {
+            object["ids"] = json!(self.ids.iter().map(ItemId::to_string).collect::<Vec<_>>());
+        }
+        object
+    }
+}

@@ -1,0 +1,77 @@
+//! Options for what goes with each item beside its payload.
+
+use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt};
+
+use bytes::Bytes;
+use kvqueue_queue::{Millis, NewItem};
+
+use super::when::{self, When};
+
+const HEADING: &str = "What goes with each item";
+
+/// What goes with each item.
+#[derive(Debug, clap::Args)]
+pub(super) struct Beside {
+    /// Not before this delay is over, as in 5s or "1h 30m"
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = when::delay, conflicts_with = "at")]
+    delay: Option<When>,
+    /// Not before this time: RFC 3339, or seconds since 1970
+    #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = when::at)]
+    at: Option<When>,
+    /// Not if an item with this key waits, is delayed or is being handled; for a single item
+    #[arg(long, help_heading = HEADING, value_name = "KEY")]
+    unique: Option<OsString>,
+    /// An attribute; repeat for more
+    #[arg(long = "attr", help_heading = HEADING, value_name = "NAME=VALUE", value_parser = attribute)]
+    attributes: Vec<(String, String)>,
+    /// The payload's media type
+    #[arg(long, help_heading = HEADING, value_name = "TYPE")]
+    content_type: Option<String>,
+    /// The W3C traceparent of what the item is for
+    #[arg(long, help_heading = HEADING, value_name = "TRACEPARENT")]
+    trace_parent: Option<String>,
+    /// The item's priority, in a priority queue
+    #[arg(long, help_heading = HEADING, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i64,
+}
+
+impl Beside {
+    pub(super) fn is_unique(&self) -> bool {
+        self.unique.is_some()
+    }
+
+    pub(super) fn is_delayed(&self) -> bool {
+        self.delay.or(self.at).is_some()
+    }
+
+    /// An item without a payload that has all this, made at `now`.
+    pub(super) fn template(self, now: Millis) -> NewItem {
+        let attributes: BTreeMap<String, String> = self.attributes.into_iter().collect();
+        let (content_type, trace_parent) = (self.content_type, self.trace_parent);
+        let when = self.delay.or(self.at);
+        let unique = self.unique.map(OsString::into_vec);
+        // An item with nothing to say needs no record beside it, and so tells no time.
+        let says = !attributes.is_empty()
+            || content_type.is_some()
+            || trace_parent.is_some()
+            || unique.is_some()
+            || when.is_some();
+        NewItem {
+            payload: Bytes::new(),
+            attributes,
+            content_type,
+            trace_parent,
+            enqueued_at: says.then_some(now),
+            unique,
+            due: when.and_then(|when| when.due(now)),
+            priority: self.priority,
+        }
+    }
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("{text:?} is not an attribute; write it as in \"customer=ann\"")),
+    }
+}

@@ -1,0 +1,195 @@
+//! `kvqueue dead`, and what `kvqueue len` knows of other states than ready.
+
+use kvqueue_queue::{
+    Approach, Failure, NewItem, PushOptions, Queue, RetryPolicy, Session, SessionId, Settlement, Take,
+};
+use serde_json::Value;
+
+use crate::support::{Background, Database, database_of_helper, helper, run};
+
+/// Pushes a few items to the queue `q` and lets them die. Items without a reason stay.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_bury() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(bury(&store.db, &mut session));
+    std::process::exit(0);
+}
+
+async fn bury(db: &foundationdb::Database, session: &mut Session) {
+    let item =
+        NewItem { unique: Some(b"order 1".to_vec()), ..NewItem::new("first").with_attribute("to", "ann") };
+    let items = [item, NewItem::new(b"\xff".as_slice()), NewItem::new("third")];
+    session.push_items(db, &items, &PushOptions::default()).await.unwrap();
+    for reason in ["no such address", "it is\nno text", "gone"] {
+        let k = std::num::NonZeroUsize::MIN;
+        let mut take = Take { k, length: 30_000_000, approach: &mut Approach::Front, watch: false };
+        let mut lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+        let dead = Settlement::Dead(Failure::new(1_800_000_000_010, 1, reason));
+        lease.settle(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
+    }
+}
+
+/// A database whose queue `q` has three dead letters; and their ids.
+fn buried() -> (Database, Vec<String>) {
+    let db = Database::new();
+    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    let ids = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
+    (db, ids.iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect())
+}
+
+fn objects(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Ids differ from run to run.
+fn without(text: &str, ids: &[String]) -> String {
+    ids.iter().enumerate().fold(text.to_owned(), |text, (n, id)| text.replace(id, &format!("[id {}]", n + 1)))
+}
+
+#[test]
+fn list_prints_a_table_or_objects() {
+    let (db, ids) = buried();
+    assert_eq!(ids.len(), 3);
+    let table = without(&run(&db, &["dead", "list", "q"]).ok(), &ids);
+    for part in ["[id 1]", "2027-01-15T08:00:00.01Z", "no such address", "it is ", "gone"] {
+        assert!(table.contains(part), "{part} is not in\n{table}");
+    }
+    assert!(!table.contains("no text"), "a reason has one line in a table:\n{table}");
+
+    let listed = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
+    assert_eq!(listed[1]["reason"], "it is\nno text");
+    assert_eq!((&listed[0]["attempts"], &listed[0]["crashes"]), (&1.into(), &0.into()));
+    assert!(listed.iter().all(|object| object.get("payload").is_none()));
+    assert_eq!(run(&db, &["dead", "list", "other"]).ok(), "");
+}
+
+#[test]
+fn list_goes_on_where_it_ended() {
+    let (db, ids) = buried();
+    let list = |args: &[&str]| {
+        let ran = run(&db, &[&["dead", "list", "q", "--json"], args].concat());
+        let listed = objects(&ran.stdout)
+            .iter()
+            .map(|object| object["id"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>();
+        (listed, without(&ran.stderr, &ids))
+    };
+    let (page, note) = list(&["-n", "2"]);
+    assert_eq!(
+        (page.as_slice(), note.as_str()),
+        (&ids[..2], "there are more; see them with --after [id 2]\n")
+    );
+    let (page, note) = list(&["-n", "2", "--after", &ids[1]]);
+    assert_eq!((page.as_slice(), note.as_str()), (&ids[2..], ""));
+}
+
+#[test]
+fn show_prints_all_that_is_known() {
+    let (db, ids) = buried();
+    insta::assert_snapshot!(without(&run(&db, &["dead", "show", "q", &ids[0]]).ok(), &ids), @r"
+    id           [id 1]
+    died         2027-01-15T08:00:00.01Z
+    reason       no such address
+    attempts     1
+    failure      attempt 1 at 2027-01-15T08:00:00.01Z: no such address
+    attribute    to=ann
+    unique key   order 1
+    payload      5 bytes
+
+    first
+    ");
+    let shown = objects(&run(&db, &["dead", "show", "q", &ids[0], "--json"]).ok()).remove(0);
+    assert_eq!(
+        (&shown["payload"], &shown["unique"], &shown["attributes"]["to"]),
+        (&"first".into(), &"order 1".into(), &"ann".into())
+    );
+    assert_eq!(shown["failures"][0]["reason"], "no such address");
+    let shown = objects(&run(&db, &["dead", "show", "q", &ids[1], "--json"]).ok()).remove(0);
+    assert_eq!(shown["payload_base64"], "/w==");
+    let none = "000000000000000000000000";
+    insta::assert_snapshot!(run(&db, &["dead", "show", "q", none]).failed(1), @r#"kvqueue: queue "q" has no dead letter 000000000000000000000000"#);
+    insta::assert_snapshot!(run(&db, &["dead", "show", "q", "x"]).failed(2), @r#"
+    error: invalid value 'x' for '<ID>': item id "x" is neither a stamp of 24 hexadecimal digits nor an x and an even number of them
+
+    For more information, try '--help'.
+    "#);
+}
+
+#[test]
+fn retry_makes_letters_items_again() {
+    let (db, ids) = buried();
+    assert_eq!(
+        without(&run(&db, &["dead", "retry", "q", &ids[2], &ids[0]]).ok(), &ids),
+        "retried [id 3]\nretried [id 1]\n"
+    );
+    assert_eq!(run(&db, &["peek", "q", "-k", "5"]).ok(), "first\nthird\n");
+    let again = run(&db, &["dead", "retry", "q", &ids[0], &ids[1]]);
+    assert_eq!((again.code, without(&again.stdout, &ids)), (Some(1), "retried [id 2]\n".into()));
+    insta::assert_snapshot!(without(&again.stderr, &ids), @r"
+    kvqueue: [id 1] is not retried: there is no such dead letter
+    kvqueue: dead letters not retried: 1 of 2
+    ");
+    assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
+}
+
+#[test]
+fn retry_is_refused_while_another_item_has_the_unique_key() {
+    let (db, ids) = buried();
+    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    let second = objects(&run(&db, &["dead", "list", "q", "--json", "--after", &ids[2]]).ok()).remove(0);
+    let second = second["id"].as_str().unwrap();
+    run(&db, &["dead", "retry", "q", &ids[0]]).ok();
+    let refused = run(&db, &["dead", "retry", "q", second]).failed(1);
+    assert!(
+        refused.contains(&format!("{second} is not retried: another item has its unique key")),
+        "{refused}"
+    );
+    let ran = run(&db, &["dead", "retry", "q", "--all", "--json"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "{\"queue\":\"q\",\"refused\":1,\"retried\":4}\n"));
+    insta::assert_snapshot!(ran.stderr, @"kvqueue: dead letters not retried, since other items have their unique keys: 1");
+    run(&db, &["pop", "q"]).ok();
+    run(&db, &["dead", "retry", "q", second]).ok();
+}
+
+#[test]
+fn all_letters_are_retried_or_purged() {
+    let (db, _) = buried();
+    assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "dead letters retried: 3\n");
+    assert_eq!(
+        run(&db, &["dead", "retry", "q", "--all", "--json"]).ok(),
+        "{\"queue\":\"q\",\"refused\":0,\"retried\":0}\n"
+    );
+    assert_eq!(run(&db, &["len", "q"]).ok(), "3\n");
+    let (db, _) = buried();
+    assert_eq!(run(&db, &["dead", "purge", "q", "--all", "--yes"]).ok(), "dead letters purged: 3\n");
+    assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
+}
+
+#[test]
+fn purge_needs_a_yes() {
+    let (db, ids) = buried();
+    insta::assert_snapshot!(run(&db, &["dead", "purge", "q", "--all"]).failed(2), @r#"kvqueue: this deletes dead letters of queue "q" for good; repeat it with --yes"#);
+    let purged = objects(&run(&db, &["dead", "purge", "q", &ids[1], "--yes", "--json"]).ok());
+    assert_eq!(purged, [serde_json::json!({ "id": ids[1], "purged": true })]);
+    assert_eq!(run(&db, &["dead", "list", "q", "--json"]).ok().lines().count(), 2);
+    // Ids or all, and one of them.
+    assert!(run(&db, &["dead", "retry", "q"]).failed(2).contains("<ID>"));
+    assert!(run(&db, &["dead", "retry", "q", "--all", &ids[0]]).failed(2).contains("cannot be used with"));
+}
+
+#[test]
+fn len_counts_every_state() {
+    let (db, _) = buried();
+    run(&db, &["push", "q", "a", "b"]).ok();
+    assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
+    let len = run(&db, &["len", "q", "--json"]).ok();
+    assert_eq!(
+        len,
+        "{\"dead\":3,\"done\":0,\"later\":0,\"leased\":0,\"len\":2,\"queue\":\"q\",\"ready\":2}\n"
+    );
+}

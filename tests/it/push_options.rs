@@ -1,0 +1,170 @@
+//! `kvqueue push`: what goes with items, and pushes that are not to be repeated.
+
+use serde_json::{Value, json};
+
+use crate::support::{Database, run, run_with_input};
+
+/// What a command prints, as JSON.
+fn object(db: &Database, args: &[&str]) -> Value {
+    serde_json::from_str(&run(db, &[args, &["--json"]].concat()).ok()).unwrap()
+}
+
+/// The first item of a queue, without what differs from run to run.
+fn first(db: &Database, args: &[&str]) -> Value {
+    let mut item = object(db, &[&["peek"], args].concat());
+    item.as_object_mut().unwrap().remove("id");
+    item
+}
+
+fn len(db: &Database, queue: &str) -> String {
+    run(db, &["len", queue]).ok().trim_end().to_owned()
+}
+
+#[test]
+fn attributes_are_shown_with_the_item() {
+    let db = Database::new();
+    let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let args =
+        ["--attr", "to=ann", "--attr", "sum=1=1", "--content-type", "text/plain", "--trace-parent", trace];
+    assert_eq!(run(&db, &[&["push", "q", "letter"], &args[..]].concat()).ok(), "1 acknowledged\n");
+    let mut item = first(&db, &["q"]);
+    let at = item.as_object_mut().unwrap().remove("enqueued_at").unwrap();
+    assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
+    let attributes = json!({"to": "ann", "sum": "1=1"});
+    let expected = json!({"payload": "letter", "attributes": attributes, "content_type": "text/plain", "trace_parent": trace});
+    assert_eq!(item, expected);
+    // Each item of a push has them, and one without has no more than its payload.
+    run(&db, &["push", "many", "a", "b", "--attr", "k=v"]).ok();
+    let many = run(&db, &["pop", "many", "-k", "2", "--json"]).ok();
+    assert_eq!(many.matches(r#""attributes":{"k":"v"}"#).count(), 2);
+    run(&db, &["push", "plain", "a"]).ok();
+    assert_eq!(first(&db, &["plain"]), json!({"payload": "a"}));
+}
+
+#[test]
+fn an_item_for_later_is_not_there_yet() {
+    let db = Database::new();
+    let pushed = object(&db, &["push", "q", "later", "too", "--delay", "1h"]);
+    assert_eq!((&pushed["acknowledged"], pushed["ids"].as_array().unwrap().len()), (&json!(2), 2));
+    run(&db, &["push", "q", "later", "--at", "2100-01-01T00:00:00Z"]).ok();
+    run(&db, &["push", "q", "later", "--at", "4102444800"]).ok();
+    assert_eq!((run(&db, &["peek", "q"]).ok().as_str(), len(&db, "q").as_str()), ("", "0"));
+    // What is due already is.
+    run(&db, &["push", "q", "now", "--delay", "0s"]).ok();
+    run(&db, &["push", "q", "past", "--at", "2000-01-01T00:00:00Z"]).ok();
+    assert_eq!(run(&db, &["peek", "q", "-k", "9"]).ok(), "now\npast\n");
+}
+
+#[test]
+fn an_item_of_a_key_that_is_there_is_not_pushed() {
+    let db = Database::new();
+    let pushed = object(&db, &["push", "q", "first", "--unique", "k"]);
+    assert_eq!(
+        run(&db, &["push", "q", "second", "--unique", "k"]).ok(),
+        "0 acknowledged, 1 not pushed: an item with this key is there\n"
+    );
+    let again = object(&db, &["push", "q", "second", "--unique", "k"]);
+    let expected = json!({
+        "queue": "q", "acknowledged": 0, "duplicates": 1, "refused": 0, "repeated": false, "ids": pushed["ids"],
+    });
+    assert_eq!(again, expected);
+    assert_eq!(first(&db, &["q"])["unique"], "k");
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "first\n");
+    assert_eq!(run(&db, &["push", "q", "second", "--unique", "k"]).ok(), "1 acknowledged\n");
+}
+
+#[test]
+fn an_operation_is_done_once() {
+    let db = Database::new();
+    let args = ["push", "q", "a", "--lines", "-", "--op-id", "op"];
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "3 acknowledged\n");
+    let again = "0 acknowledged, the operation was done before: 3 items\n";
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
+    assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "a\nb\nc\n");
+    assert_eq!(run_with_input(&db, &args, "").ok(), again);
+    let again = object(&db, &["push", "q", "a", "--op-id", "op"]);
+    assert_eq!((&again["acknowledged"], &again["acknowledged_before"]), (&json!(0), &json!(3)));
+    assert_eq!((&again["repeated"], again["ids"].as_array().unwrap().len()), (&json!(true), 3));
+    assert_eq!(object(&db, &["push", "q", "a", "--op-id", "other"])["repeated"], json!(false));
+    assert_eq!(len(&db, "q"), "1");
+}
+
+#[test]
+fn an_operation_is_done_whole_or_not_at_all() {
+    let db = Database::new();
+    let config = db.file("limited.toml");
+    std::fs::write(&config, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
+    let args = ["push", "q", "--lines", "-", "--op-id", "op", "--config", config.to_str().unwrap()];
+    let ran = run_with_input(&db, &args, format!("a\n{}\n", "x".repeat(100_001)));
+    assert_eq!(ran.stdout, "0 acknowledged\n");
+    insta::assert_snapshot!(ran.failed(65), @r"
+    kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
+    kvqueue: items refused: 1; nothing was pushed
+    ");
+    let ran = run(&db, &["push", "q", "a", "--file", "/nowhere", "--op-id", "op"]);
+    assert_eq!(ran.stdout, "0 acknowledged\n");
+    ran.failed(1);
+    let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(100));
+    insta::assert_snapshot!(ran.failed(2), @"kvqueue: --op-id is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
+    assert_eq!((run(&db, &args[..2]).code, len(&db, "q").as_str()), (Some(2), "0"));
+    let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(98));
+    assert_eq!(ran.ok(), "98 acknowledged\n");
+}
+
+#[test]
+fn options_that_cannot_be_are_usage_errors() {
+    let db = Database::new();
+    let error = |args: &[&str]| run(&db, &[&["push", "q"], args].concat()).failed(2);
+    insta::assert_snapshot!(error(&["a", "b", "--unique", "k"]), @"kvqueue: --unique is for a single item; push several one by one, each with a key of its own");
+    insta::assert_snapshot!(error(&["a", "--unique", ""]), @"kvqueue: unique key has 0 bytes, 1 to 1024 are possible; give it another");
+    insta::assert_snapshot!(error(&["a", "--op-id", ""]), @"kvqueue: operation id has 0 bytes, 1 to 1024 are possible; give it another");
+    insta::assert_snapshot!(error(&["a", "--priority", "-1"]), @"kvqueue: priority -1 is for priority queues, this queue has none; leave it at 0");
+    insta::assert_snapshot!(error(&["a", "--values", "tuple"]), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");
+    let long = format!("k={}", "x".repeat(20_000));
+    insta::assert_snapshot!(error(&["a", "--attr", &long]), @"kvqueue: attributes have 20009 bytes with 8 added for each, at most 16384 are possible; put what is long into the payload");
+    insta::assert_snapshot!(error(&["a", "--attr", "k"]), @r#"
+    error: invalid value 'k' for '--attr <NAME=VALUE>': "k" is not an attribute; write it as in "customer=ann"
+
+    For more information, try '--help'.
+    "#);
+    insta::assert_snapshot!(error(&["a", "--delay", "5"]), @r#"
+    error: invalid value '5' for '--delay <DURATION>': "5" is not a duration; write it as in "30s" or "500ms"
+
+    For more information, try '--help'.
+    "#);
+    insta::assert_snapshot!(error(&["a", "--at", "noon"]), @r#"
+    error: invalid value 'noon' for '--at <TIME>': "noon" is not a time; write it as in "2030-01-31T08:00:00Z", or in seconds since 1970
+
+    For more information, try '--help'.
+    "#);
+    assert_eq!(run(&db, &["list"]).ok(), "");
+}
+
+#[test]
+fn queues_of_the_recipes_are_used_by_their_options() {
+    let db = Database::new();
+    let recipe = ["--kind", "recipe", "--values", "tuple"];
+    run(&db, &[&["push", "q", "a", "b"], &recipe[..]].concat()).ok();
+    assert_eq!(run(&db, &[&["peek", "q", "-k", "9"], &recipe[..]].concat()).ok(), "a\nb\n");
+    // A queue of another kind may have the same name.
+    assert_eq!(run(&db, &["peek", "q"]).ok(), "");
+    assert_eq!(run(&db, &[&["pop", "q"], &recipe[..]].concat()).ok(), "a\n");
+    assert_eq!(run(&db, &[&["len", "q"], &recipe[..]].concat()).ok(), "1\n");
+    run(&db, &[&["delete", "q", "--yes"], &recipe[..]].concat()).ok();
+    assert_eq!(run(&db, &[&["len", "q"], &recipe[..]].concat()).ok(), "0\n");
+}
+
+#[test]
+fn the_configuration_knows_the_kind_of_a_queue() {
+    let db = Database::new();
+    let config = db.file("priority.toml");
+    std::fs::write(&config, "[queues.p]\nhandler = 'log'\nkind = 'priority'\nend = 'max'").unwrap();
+    let with_config =
+        |args: &[&str]| run(&db, &[args, &["--config", config.to_str().unwrap()]].concat()).ok();
+    for (payload, priority) in [("low", "-5"), ("high", "7"), ("middle", "0")] {
+        with_config(&["push", "p", payload, "--priority", priority]);
+    }
+    assert_eq!(with_config(&["peek", "p", "-k", "9"]), "high\nmiddle\nlow\n");
+    assert_eq!(with_config(&["pop", "p", "--end", "min"]), "low\n");
+    assert_eq!(run(&db, &["len", "p", "--kind", "priority"]).ok(), "2\n");
+}
