@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -202,6 +202,11 @@ impl Engine {
         self.shared.faults.set(faults);
     }
 
+    /// How long a client waits before it tries again that was to wait for `delay`.
+    pub fn delay(&self, delay: Duration) -> Duration {
+        self.shared.gate.delay(delay)
+    }
+
     fn gate(&self) -> &faults::Queued {
         &self.shared.gate
     }
@@ -236,7 +241,6 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     fn blind_write(answer: Answer) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };

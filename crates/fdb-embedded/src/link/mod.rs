@@ -194,6 +194,14 @@ impl Link {
         }
     }
 
+    /// How long a client waits before it tries again that was to wait for `delay`.
+    pub fn delay(&self, delay: Duration) -> Duration {
+        match self.now() {
+            Now::Host(engine) => engine.delay(delay),
+            Now::Guest(_) | Now::Unsettled | Now::Failed(_) => delay,
+        }
+    }
+
     /// Calls `then` when there is a host, or it is known that there will be none.
     pub fn when_settled(&self, then: Then) {
         if let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read() {

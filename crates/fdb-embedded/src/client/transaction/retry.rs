@@ -28,7 +28,7 @@ impl Transaction {
                 ended.fail();
                 let waiting = Arc::clone(&future);
                 network::schedule(
-                    Instant::now() + delay,
+                    Instant::now() + self.database.link().delay(delay),
                     Box::new(move || {
                         waiting.complete(Ok(Output::Void));
                     }),

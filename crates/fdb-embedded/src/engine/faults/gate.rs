@@ -4,8 +4,9 @@
 //! has the same run again from the same decisions, however many clients there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -20,6 +21,8 @@ pub(in crate::engine) struct Queued {
     waiting: Mutex<Option<Vec<CommitRequest>>>,
     /// Spares the lock as long as it is open.
     is_closed: AtomicBool,
+    /// How often a client was to wait before it tries again.
+    backoffs: AtomicU64,
 }
 
 impl Queued {
@@ -33,6 +36,15 @@ impl Queued {
             None => return Some(request),
         }
         None
+    }
+
+    /// How long a client waits before it tries again that was to wait for `delay`.
+    pub fn delay(&self, delay: Duration) -> Duration {
+        if !self.is_closed.load(Ordering::Acquire) {
+            return delay;
+        }
+        self.backoffs.fetch_add(1, Ordering::AcqRel);
+        Duration::ZERO
     }
 
     fn close(&self) {
@@ -54,7 +66,8 @@ impl Queued {
 /// A closed gate before the commits of an open embedded database. Dropping it opens it.
 ///
 /// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
-/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well.
+/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. No client waits before it tries
+/// again, whatever the options say.
 pub struct Gate {
     engine: Arc<Engine>,
 }
@@ -70,6 +83,12 @@ impl Gate {
     pub fn arrived(&self) -> Vec<HeldCommit> {
         let held = |request| HeldCommit { request, engine: Arc::clone(&self.engine) };
         self.engine.gate().take().into_iter().map(held).collect()
+    }
+
+    /// How often clients of this process have come to where they would wait before they try again (`on_error`).
+    #[must_use]
+    pub fn backoffs(&self) -> u64 {
+        self.engine.gate().backoffs.load(Ordering::Acquire)
     }
 
     /// Lets versions jump ahead, as the recovery of a cluster does. Transactions that have begun are too old
