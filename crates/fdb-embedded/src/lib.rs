@@ -50,7 +50,7 @@ mod url;
 pub use capi::testing;
 pub use capi::{Network, embedded_directory, open_error};
 pub use engine::OpenError;
-pub use engine::faults::{Fault, Faults, Gate, HeldCommit};
+pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 pub use error::{Code, Result};
 pub use future::{Future, Output};
 pub use url::SCHEME;

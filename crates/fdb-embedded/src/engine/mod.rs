@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -202,9 +202,9 @@ impl Engine {
         self.shared.faults.set(faults);
     }
 
-    /// How long a client waits before it tries again that was to wait for `delay`.
-    pub fn delay(&self, delay: Duration) -> Duration {
-        self.shared.gate.delay(delay)
+    /// Keeps a client at the gate that is to wait before it tries again; `false` if that is open.
+    pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
+        self.shared.gate.stop_backoff(future)
     }
 
     fn gate(&self) -> &faults::Queued {
@@ -241,6 +241,7 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use super::*;
     use std::sync::mpsc;
+    use std::time::Duration;
 
     fn blind_write(answer: Answer) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };

@@ -194,12 +194,9 @@ impl Link {
         }
     }
 
-    /// How long a client waits before it tries again that was to wait for `delay`.
-    pub fn delay(&self, delay: Duration) -> Duration {
-        match self.now() {
-            Now::Host(engine) => engine.delay(delay),
-            Now::Guest(_) | Now::Unsettled | Now::Failed(_) => delay,
-        }
+    /// Whether a test keeps a client, which is to wait before it tries again, at its gate.
+    pub fn stops_backoff(&self, future: &Arc<Future>) -> bool {
+        matches!(self.now(), Now::Host(engine) if engine.stop_backoff(future))
     }
 
     /// Calls `then` when there is a host, or it is known that there will be none.

@@ -75,9 +75,10 @@ async fn versions_jump_ahead_and_what_has_begun_is_too_old() {
     gate.advance(3_600_000_000);
     assert_eq!(held.pass(Fault::None).unwrap_err().raw(), 1007);
     assert_eq!(client.await, 1007);
-    // Who is to wait before it tries again does not.
-    let tr = scratch.db.create_trx().unwrap();
-    let tr = tr.on_error(FdbError::from_code(1007)).await.unwrap();
-    assert_eq!(gate.backoffs(), 1);
+    // Who is to wait before it tries again waits for the test.
+    let mut again = Box::pin(scratch.db.create_trx().unwrap().on_error(FdbError::from_code(1007)));
+    assert!((&mut again).now_or_never().is_none());
+    assert_eq!(gate.backoffs().len(), 1);
+    let tr = again.await.unwrap();
     assert!(tr.get_read_version().await.unwrap() >= before + 3_600_000_000);
 }

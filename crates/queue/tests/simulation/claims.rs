@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+use kvqueue_queue::{Item, ItemId, LeaseId, Moved, PushEffect, PushedItem, SessionId};
 
 use crate::intent::{Intent, Operation};
 use crate::model::{Event, Model, Verdict, promise};
@@ -10,18 +10,22 @@ use crate::model::{Event, Model, Verdict, promise};
 /// What a worker was told.
 #[derive(Debug)]
 pub(crate) enum Claim {
-    /// These items are in the queue.
-    Pushed(Vec<ItemId>),
+    /// This came of the items of a push.
+    Pushed(Vec<PushedItem>),
     /// These items are held, on this lease.
     Leased(LeaseId, Vec<Item>),
     /// These items are the worker's; `short`: there were no more than that.
     Took { items: Vec<Item>, short: bool },
     /// There was nothing to take.
     Nothing,
-    /// The settlement happened.
-    Settled,
+    /// Somebody else took what there was.
+    LostRace,
+    /// It is done, whatever was to be done.
+    Done,
+    /// A sweep moved this; `whole`: and nothing that it does not know of.
+    Swept { moved: Moved, whole: bool },
     /// The lease is lost.
-    Lost,
+    LostLease,
     /// It came to nothing, for certain or perhaps.
     Failed { perhaps: bool },
 }
@@ -29,9 +33,13 @@ pub(crate) enum Claim {
 /// What committed, by operation and session.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    /// How often an operation committed that did something.
-    commits: BTreeMap<(String, u64), Vec<Event>>,
-    /// Leases that a session took and was not told of yet.
+    /// How often an operation committed.
+    commits: BTreeMap<(String, u64), usize>,
+    /// What an operation did that may be done once.
+    effects: BTreeMap<(String, u64), Vec<Event>>,
+    /// What a sweep moved: leases, items whose time had come, operations.
+    swept: BTreeMap<(String, u64), [usize; 3]>,
+    /// Leases that a session has and was not told of yet.
     leases: BTreeMap<SessionId, BTreeSet<LeaseId>>,
     /// Items that a session took for good and was not told of yet.
     items: BTreeMap<SessionId, BTreeSet<ItemId>>,
@@ -39,63 +47,82 @@ pub(crate) struct Claims {
 
 impl Claims {
     /// An operation committed.
-    pub(crate) fn committed(&mut self, operation: &Operation, event: &Event) -> Verdict {
-        let session = match operation.intent {
-            Intent::Lease { session, .. } | Intent::Take { session, .. } => Some(session),
-            _ => None,
-        };
-        match (event, session) {
-            (Event::Leased { lease, .. }, Some(session)) => {
-                self.leases.entry(session).or_default().insert(*lease);
+    pub(crate) fn committed(&mut self, operation: &Operation, events: &[Event], model: &Model) -> Verdict {
+        for event in events {
+            match (event, operation.intent.session()) {
+                (Event::Leased { lease, .. }, _) => {
+                    drop(self.leases.entry(lease.session).or_default().insert(*lease))
+                }
+                (Event::Taken { items, .. }, Some(session)) => {
+                    self.items.entry(session).or_default().extend(items.iter().cloned());
+                }
+                (Event::PickedUp(lease), Some(session)) => {
+                    self.items.entry(session).or_default().extend(model.handed_on(*lease).cloned());
+                }
+                (Event::Expired { .. }, _) => self.swept.entry(key(operation)).or_default()[0] += 1,
+                (Event::Promoted { items, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[1] += items.len();
+                }
+                (Event::Forgotten { operations, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[2] += operations.len();
+                }
+                _ => {}
             }
-            (Event::Taken { items, .. }, Some(session)) => {
-                self.items.entry(session).or_default().extend(items.iter().cloned());
-            }
-            _ => {}
         }
-        let commits = self.commits.entry(key(operation)).or_default();
-        commits.push(event.clone());
-        let may_repeat = matches!(event, Event::Settled { settlements, .. } if settlements.is_empty());
-        promise!(commits.len() == 1 || may_repeat || *event == Event::Nothing, "{operation} happened twice");
+        *self.commits.entry(key(operation)).or_default() += 1;
+        let own = events.iter().filter(|event| is_effect(event, operation)).cloned();
+        let effects = self.effects.entry(key(operation)).or_default();
+        effects.extend(own);
+        promise!(effects.len() <= 1, "{operation} happened twice");
         Ok(())
     }
 
     /// A worker was told something.
     pub(crate) fn check(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
-        let commits = self.commits.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
+        let effects = self.effects.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
         match claim {
-            Claim::Pushed(ids) => {
-                let [Event::Pushed(items)] = commits else {
-                    return Err(format!("{operation}: nothing was pushed"));
-                };
-                promise!(
-                    items.iter().map(|(id, _)| id).eq(ids),
-                    "{operation}: told {ids:?}, pushed {items:?}"
-                );
-            }
+            Claim::Pushed(items) => check_push(operation, items, effects, model)?,
             Claim::Failed { perhaps } => {
-                promise!(*perhaps || commits.is_empty(), "{operation} failed, and happened")
+                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened")
             }
-            Claim::Settled => {
-                promise!(settled(operation, model), "{operation}: told it was settled, and it was not")
+            Claim::Done => {
+                promise!(self.is_done(operation, model), "{operation}: told that it was done, and it was not")
             }
-            Claim::Lost => {
+            Claim::Swept { moved, whole } => {
+                let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
+                let told = [moved.leases, moved.promoted, moved.operations];
+                let is_right =
+                    if *whole { told == did } else { told.iter().zip(did).all(|(told, did)| *told <= did) };
+                promise!(is_right, "{operation}: told {moved:?}, and did {did:?}");
+            }
+            Claim::LostLease => {
                 let Intent::Settle { lease, .. } = &operation.intent else { return Ok(()) };
                 promise!(!model.is_held(*lease), "{operation}: told that the lease was lost, and it is held");
-                let may_have = operation.unknown.get() > 0 || commits.is_empty();
+                let may_have = operation.unknown.get() > 0 || effects.is_empty();
                 promise!(may_have, "{operation}: told that the lease was lost, and settled it");
             }
-            Claim::Leased(..) | Claim::Took { .. } | Claim::Nothing => self.took(operation, claim, model)?,
+            Claim::Leased(..) | Claim::Took { .. } | Claim::Nothing | Claim::LostRace => {
+                self.check_take(operation, claim, model)?;
+            }
         }
         Ok(())
     }
 
-    fn took(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
-        let (Intent::Lease { session, .. } | Intent::Take { session, .. } | Intent::Close { session }) =
-            operation.intent
-        else {
-            return Ok(());
-        };
+    /// Whether what the operation was to settle is settled, and what was to be extended was.
+    fn is_done(&self, operation: &Operation, model: &Model) -> bool {
+        match &operation.intent {
+            Intent::Settle { settlements, .. } if settlements.is_empty() => {
+                self.commits.contains_key(&key(operation))
+            }
+            Intent::Settle { lease, settlements, .. } => {
+                settlements.iter().all(|(index, _)| model.is_settled(*lease, *index))
+            }
+            _ => true,
+        }
+    }
+
+    fn check_take(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
+        let Some(session) = operation.intent.session() else { return Ok(()) };
         let leases = self.leases.entry(session).or_default();
         let items = self.items.entry(session).or_default();
         let mut is_short = true;
@@ -115,17 +142,19 @@ impl Claims {
                     model.check_content(item)?;
                 }
             }
-            _ => promise!(
-                model.was_empty_since(operation.begun),
-                "{operation} found nothing where there was something"
-            ),
+            Claim::Nothing => {
+                promise!(
+                    model.was_empty_since(operation.begun),
+                    "{operation} found nothing, and there was something"
+                );
+            }
+            // Whoever lost against another looks again, and then learns the rest.
+            _ => return Ok(()),
         }
         let stranded = leases.iter().find(|lease| model.is_held(**lease));
-        promise!(
-            stranded.is_none() || matches!(operation.intent, Intent::Close { .. }),
-            "{operation}: its session has {stranded:?} and was not told"
-        );
+        promise!(stranded.is_none(), "{operation}: its session has {stranded:?} and was not told");
         promise!(!is_short || items.is_empty(), "{operation}: its session has {items:?} and was not told");
+        promise!(!model.asks(session), "{operation}: its session still stands in the line");
         Ok(())
     }
 }
@@ -134,13 +163,55 @@ fn key(operation: &Operation) -> (String, u64) {
     (operation.worker.clone(), operation.number)
 }
 
-/// Whether what the operation was to settle is settled.
-fn settled(operation: &Operation, model: &Model) -> bool {
-    let Intent::Settle { lease, settlements, .. } = &operation.intent else { return false };
-    let is_held = model.is_held(*lease);
-    if settlements.is_empty() {
-        is_held
-    } else {
-        settlements.iter().all(|(index, _)| model.is_settled(*lease, *index))
+/// Whether this is what the operation was for, and not a step on the way or something done for others.
+fn is_effect(event: &Event, operation: &Operation) -> bool {
+    match event {
+        Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) => true,
+        Event::Revived(items) | Event::Purged(items) => {
+            matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_))) && !items.is_empty()
+        }
+        Event::Leased { lease, .. } => {
+            matches!(&operation.intent, Intent::Lease { session, .. } if lease.session == *session)
+        }
+        // An extension may be repeated.
+        Event::Settled { settlements, .. } => {
+            matches!(operation.intent, Intent::Settle { .. }) && !settlements.is_empty()
+        }
+        _ => false,
     }
+}
+
+/// An item of a push was added, or there was one of its unique key, or its operation had been done before.
+fn check_push(operation: &Operation, items: &[PushedItem], effects: &[Event], model: &Model) -> Verdict {
+    let Intent::Push { items: wanted, operation: name } = &operation.intent else { return Ok(()) };
+    if items.iter().any(|item| item.effect == PushEffect::Repeated) {
+        let earlier = name.as_ref().and_then(|name| model.operation(name));
+        let Some(earlier) = earlier else { return Err(format!("{operation}: told that it was repeated")) };
+        let told = items.iter().map(|item| item.id.as_ref());
+        let is_right = items.len() == earlier.len()
+            && told.zip(earlier).all(|(told, id)| told.is_none_or(|told| told == id));
+        promise!(
+            is_right && effects.is_empty(),
+            "{operation}: told it was repeated: {items:?}, and did {effects:?}"
+        );
+        return Ok(());
+    }
+    promise!(items.len() == wanted.len(), "{operation}: told of {} items of {}", items.len(), wanted.len());
+    let added: Vec<&ItemId> = match effects {
+        [Event::Pushed { items, .. }] => items.iter().map(|(id, _)| id).collect(),
+        _ => Vec::new(),
+    };
+    let told = items.iter().filter(|item| item.effect == PushEffect::Added).map(|item| item.id.as_ref());
+    promise!(
+        told.clone().eq(added.iter().map(|id| Some(*id))),
+        "{operation}: told {items:?}, pushed {added:?}"
+    );
+    for (item, wanted) in items.iter().zip(wanted).filter(|(item, _)| item.effect == PushEffect::Duplicate) {
+        let has = item.id.as_ref().and_then(|id| model.unique_key(id));
+        promise!(
+            has.is_some() && has == wanted.unique.as_deref(),
+            "{operation}: {item:?} has not the key of {wanted:?}"
+        );
+    }
+    Ok(())
 }

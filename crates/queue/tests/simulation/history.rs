@@ -24,9 +24,35 @@ impl History {
         self.lines.push(line.into());
     }
 
-    pub(crate) fn committed(&mut self, operation: &Operation, event: &Event) {
-        let what = match event {
-            Event::Pushed(items) => {
+    pub(crate) fn committed(&mut self, operation: &Operation, events: &[Event]) {
+        let what: Vec<String> = events.iter().map(|event| self.event(event)).collect();
+        self.commits.push(operation.to_string());
+        self.lines.push(format!("{operation}: {}", what.join("; ")));
+    }
+
+    pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) {
+        let what = match claim {
+            Claim::Pushed(items) => {
+                let item =
+                    |item: &kvqueue_queue::PushedItem| format!("{:?} {}", item.effect, self.names(&item.id));
+                items.iter().map(item).collect::<Vec<_>>().join(", ")
+            }
+            Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
+            Claim::Took { items, .. } => format!("has {}", self.handed(items)),
+            Claim::Swept { moved, .. } if moved.is_nothing() => "there was nothing to do".to_owned(),
+            other => format!("{other:?}"),
+        };
+        self.lines.push(format!("{operation}: told {what}"));
+    }
+
+    /// Everything that happened.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    fn event(&mut self, event: &Event) -> String {
+        match event {
+            Event::Pushed { items, .. } => {
                 for (id, _) in items {
                     let number = self.items.len() + 1;
                     self.items.entry(id.clone()).or_insert(number);
@@ -37,28 +63,20 @@ impl History {
                 format!("took {} on {}", self.names(items), self.lease(*lease))
             }
             Event::Taken { items, .. } => format!("took {} for good", self.names(items)),
+            Event::Asked(_, want) => format!("asked for {}", self.lease(want.lease)),
+            Event::Left(_) => "took a request back".to_owned(),
+            Event::PickedUp(lease) => format!("picked {} up", self.lease(*lease)),
             Event::Settled { lease, settlements, .. } => {
                 format!("settled {}: {settlements:?}", self.lease(*lease))
             }
-            Event::Nothing => "did nothing to items".to_owned(),
-        };
-        self.commits.push(operation.to_string());
-        self.lines.push(format!("{operation}: {what}"));
-    }
-
-    pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) {
-        let what = match claim {
-            Claim::Pushed(ids) => format!("pushed {}", self.names(ids)),
-            Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
-            Claim::Took { items, .. } => format!("has {}", self.handed(items)),
-            other => format!("{other:?}"),
-        };
-        self.lines.push(format!("{operation}: told {what}"));
-    }
-
-    /// Everything that happened.
-    pub(crate) fn lines(&self) -> &[String] {
-        &self.lines
+            Event::Expired { lease, .. } => format!("took {} away", self.lease(*lease)),
+            Event::Promoted { items, .. } => {
+                format!("made {} ready", self.names(items.iter().map(|(_, id)| id)))
+            }
+            Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
+            Event::Revived(items) => format!("revived {}", self.names(items)),
+            Event::Purged(items) => format!("purged {}", self.names(items)),
+        }
     }
 
     fn names<'i>(&self, ids: impl IntoIterator<Item = &'i ItemId>) -> String {

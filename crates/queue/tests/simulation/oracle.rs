@@ -12,6 +12,7 @@ use crate::history::History;
 use crate::image::{self, Image, Row, Rows};
 use crate::intent::Operation;
 use crate::model::{At, Model, Verdict, promise};
+use crate::world::Counter;
 
 /// The judge of one run.
 pub(crate) struct Oracle {
@@ -40,9 +41,9 @@ impl Oracle {
     /// An operation committed, and left these rows.
     pub(crate) fn committed(&mut self, operation: &Operation, at: At, rows: &Rows) -> Verdict {
         let after = image::read(self.kind, rows)?;
-        let event = operation.intent.event(&self.image, &after)?;
-        self.history.committed(operation, &event);
-        self.model.on(&event, at)?;
+        let events = operation.intent.events(&self.image, &after)?;
+        self.history.committed(operation, &events);
+        self.model.on(&events, at)?;
         let expected = self.model.image();
         promise!(expected == after, "the queue is not what it should be:\n  {}", expected.difference(&after));
         let counted = after.counters.npush.wrapping_sub(after.counters.npop);
@@ -51,7 +52,7 @@ impl Oracle {
             "{counted} items are counted, {} are ready",
             after.ready.len()
         );
-        self.claims.committed(operation, &event)?;
+        self.claims.committed(operation, &events, &self.model)?;
         (self.image, self.version) = (after, at.commit);
         Ok(())
     }
@@ -62,9 +63,12 @@ impl Oracle {
         self.claims.check(operation, claim, &self.model)
     }
 
-    /// The counter that a watch of the queue looks at.
-    pub(crate) fn npush(&self) -> u64 {
-        self.image.counters.npush
+    /// What a counter says.
+    pub(crate) fn counted(&self, counter: Counter) -> u64 {
+        match counter {
+            Counter::Ready => self.image.counters.npush,
+            Counter::Later => self.image.counters.nlater,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use fdb_embedded::{Fault, Faults, Gate, HeldCommit};
+use fdb_embedded::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 
 use crate::intent::Operation;
 use crate::model::At;
@@ -13,7 +13,7 @@ use crate::workers::{self, Role};
 use crate::world::{Desk, Stop, World};
 
 /// How much happens in a run before it becomes calm.
-const STEPS: usize = 250;
+const STEPS: usize = 200;
 /// How much may have to happen until all is done.
 const CALM_STEPS: usize = 2_000;
 
@@ -41,6 +41,8 @@ struct Seat {
     worker: Worker,
     /// How many steps long it is suspended.
     suspended: usize,
+    /// It waits before it tries again.
+    backoff: Option<HeldBackoff>,
     /// What it saw of the queue when it began to watch.
     seen: u64,
 }
@@ -120,13 +122,12 @@ impl Simulation {
         let name = format!("{}{}", role.name(), self.workers);
         let desk = Rc::new(Desk::new(Rc::clone(&self.world), name, Rng::new(self.rng.next())));
         let worker = Worker::new(role.work(Rc::clone(&desk)));
-        Seat { role, desk, worker, suspended: 0, seen: 0 }
+        Seat { role, desk, worker, suspended: 0, backoff: None, seen: 0 }
     }
 
     /// What can happen next.
     fn choices(&self) -> Choices {
         let mut choices = Choices::default();
-        let npush = self.world.oracle.borrow().npush();
         for (at, seat) in self.seats.iter().enumerate() {
             if self.weather.crash > 0 {
                 choices.add(self.weather.crash, Step::Crash(at));
@@ -135,9 +136,11 @@ impl Simulation {
                 continue;
             }
             choices.add(self.weather.suspend, Step::Suspend(at));
-            if self.is_committing(seat) {
+            let is_committing = self.is_committing(seat);
+            if is_committing || seat.backoff.is_some() {
                 choices.add(self.weather.cancel, Step::Cancel(at));
-            } else if seat.desk.stopped() != Stop::Watching || seat.seen != npush {
+            }
+            if !is_committing && self.has_news(seat) {
                 choices.add(20, Step::Poll(at));
             }
         }
@@ -153,6 +156,14 @@ impl Simulation {
     fn is_committing(&self, seat: &Seat) -> bool {
         let current = seat.desk.current();
         current.is_some_and(|current| self.under_way.iter().any(|sent| Rc::ptr_eq(&sent.operation, &current)))
+    }
+
+    /// Whether there is something new for a worker, if it waits for that.
+    fn has_news(&self, seat: &Seat) -> bool {
+        match seat.desk.stopped() {
+            Stop::Watching(counter, _) => seat.seen != self.world.oracle.borrow().counted(counter),
+            _ => true,
+        }
     }
 
     fn step(&mut self, step: Step) {
@@ -182,7 +193,7 @@ impl Simulation {
                 self.count("a worker is suspended");
             }
             Step::Advance => {
-                let ages = 1 + self.rng.below(3) as u64;
+                let ages = if self.world.is_calm.get() { 60 } else { 1 + self.rng.below(3) as u64 };
                 self.gate.advance(ages * AGE);
                 self.note(format!("versions advance {ages}"));
             }
@@ -191,7 +202,11 @@ impl Simulation {
     }
 
     fn turn_clock(&mut self) {
-        let by = [1_000, 60_000, 600_000, -60_000][self.rng.below(4)];
+        let by = if self.world.is_calm.get() {
+            600_000
+        } else {
+            [1_000, 60_000, 600_000, -60_000][self.rng.below(4)]
+        };
         let clock = &self.world.clock;
         clock.set(clock.get().saturating_add_signed(by));
         self.note(format!("the clock goes on by {by}"));
@@ -201,8 +216,10 @@ impl Simulation {
     fn go_on(&mut self, at: usize) {
         loop {
             let seat = &mut self.seats[at];
-            let was_watching = seat.desk.stopped() == Stop::Watching;
+            let before = seat.desk.stopped();
+            seat.backoff = None;
             let has_ended = seat.worker.poll();
+            seat.backoff = self.gate.backoffs().pop();
             let arrived = self.gate.arrived();
             let is_sent = !arrived.is_empty();
             for commit in arrived {
@@ -214,14 +231,14 @@ impl Simulation {
                 return;
             }
             match seat.desk.stopped() {
-                _ if is_sent => return,
+                _ if is_sent || seat.backoff.is_some() => return,
                 Stop::Pausing => return,
                 Stop::Dying => return self.crash(at),
-                Stop::Watching if !was_watching => {
-                    seat.seen = self.world.oracle.borrow().npush();
+                stopped @ Stop::Watching(counter, _) if stopped != before => {
+                    seat.seen = self.world.oracle.borrow().counted(counter);
                     return;
                 }
-                Stop::Working | Stop::Watching => seat.worker.wait(&seat.desk),
+                Stop::Working | Stop::Watching(..) => seat.worker.wait(&seat.desk),
             }
         }
     }

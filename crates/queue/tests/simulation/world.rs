@@ -37,10 +37,19 @@ pub(crate) enum Stop {
     Working,
     /// It lets others go first.
     Pausing,
-    /// It waits on a watch.
-    Watching,
+    /// It waits on a watch of this counter; they are numbered.
+    Watching(Counter, u64),
     /// It wants to die.
     Dying,
+}
+
+/// What a watch looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// Items that became ready.
+    Ready,
+    /// Items that were put aside.
+    Later,
 }
 
 /// A worker's place in the world: all that it does goes through here.
@@ -51,6 +60,7 @@ pub(crate) struct Desk {
     /// How far its clock is wrong, in milliseconds.
     skew: i64,
     operations: Cell<u64>,
+    watches: Cell<u64>,
     /// What it is doing.
     current: RefCell<Option<Rc<Operation>>>,
     stop: Cell<Stop>,
@@ -66,6 +76,7 @@ impl Desk {
             rng: RefCell::new(rng),
             skew,
             operations: Cell::new(0),
+            watches: Cell::new(0),
             current: RefCell::default(),
             stop: Cell::new(Stop::Working),
             is_cancelled: Cell::new(false),
@@ -91,14 +102,19 @@ impl Desk {
         self.world.clock.get().saturating_add_signed(self.skew)
     }
 
-    /// A session that is nobody else's.
-    pub(crate) fn session(&self) -> Session {
+    /// An id that is nobody else's.
+    pub(crate) fn id(&self) -> SessionId {
         let number = self.world.sessions.get() + 1;
         self.world.sessions.set(number);
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.rng.borrow_mut().next().to_be_bytes());
         id[8..].copy_from_slice(&number.to_be_bytes());
-        Session::new(self.world.queue.clone(), SessionId(id)).with_policy(self.policy())
+        SessionId(id)
+    }
+
+    /// A session of its own.
+    pub(crate) fn session(&self) -> Session {
+        Session::new(self.world.queue.clone(), self.id()).with_policy(self.policy())
     }
 
     /// How patient it is.
@@ -148,10 +164,11 @@ impl Desk {
     }
 
     /// Waits until there is something new.
-    pub(crate) async fn watch(&self, watch: Watch) {
+    pub(crate) async fn watch(&self, counter: Counter, watch: Watch) {
+        self.watches.update(|n| n + 1);
         let (mut watch, mut is_lost) = (pin!(watch), false);
         poll_fn(|cx| {
-            self.stop.set(Stop::Watching);
+            self.stop.set(Stop::Watching(counter, self.watches.get()));
             if !is_lost && ready!(watch.as_mut().poll(cx)).is_err() {
                 // The database says so at once or a little later. So that it makes no difference, the worker goes on when
                 // there is something new.

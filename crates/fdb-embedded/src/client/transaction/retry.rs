@@ -26,9 +26,12 @@ impl Transaction {
                 self.start_timer(&mut state);
                 drop(state);
                 ended.fail();
+                if self.database.link().stops_backoff(&future) {
+                    return future;
+                }
                 let waiting = Arc::clone(&future);
                 network::schedule(
-                    Instant::now() + self.database.link().delay(delay),
+                    Instant::now() + delay,
                     Box::new(move || {
                         waiting.complete(Ok(Output::Void));
                     }),

@@ -4,9 +4,8 @@
 //! has the same run again from the same decisions, however many clients there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -14,15 +13,20 @@ use super::Fault;
 use crate::engine::mutation::Mutation;
 use crate::engine::{Answer, CommitRequest, Engine};
 use crate::error::Code;
+use crate::future::Future;
 
-/// The commits that have come to a gate, if it is closed.
+/// What has come to a gate, if it is closed.
 #[derive(Default)]
 pub(in crate::engine) struct Queued {
-    waiting: Mutex<Option<Vec<CommitRequest>>>,
+    waiting: Mutex<Option<Waiting>>,
     /// Spares the lock as long as it is open.
     is_closed: AtomicBool,
-    /// How often a client was to wait before it tries again.
-    backoffs: AtomicU64,
+}
+
+#[derive(Default)]
+struct Waiting {
+    commits: Vec<CommitRequest>,
+    backoffs: Vec<HeldBackoff>,
 }
 
 impl Queued {
@@ -32,19 +36,19 @@ impl Queued {
             return Some(request);
         }
         match &mut *self.waiting.lock() {
-            Some(waiting) => waiting.push(request),
+            Some(waiting) => waiting.commits.push(request),
             None => return Some(request),
         }
         None
     }
 
-    /// How long a client waits before it tries again that was to wait for `delay`.
-    pub fn delay(&self, delay: Duration) -> Duration {
+    /// Keeps a client at the gate that is to wait before it tries again, and completes `future` then; `false` if it is open.
+    pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
         if !self.is_closed.load(Ordering::Acquire) {
-            return delay;
+            return false;
         }
-        self.backoffs.fetch_add(1, Ordering::AcqRel);
-        Duration::ZERO
+        let mut waiting = self.waiting.lock();
+        waiting.as_mut().map(|waiting| waiting.backoffs.push(HeldBackoff(Arc::clone(future)))).is_some()
     }
 
     fn close(&self) {
@@ -53,21 +57,21 @@ impl Queued {
     }
 
     /// Opens it; what has come meanwhile.
-    fn open(&self) -> Vec<CommitRequest> {
+    fn open(&self) -> Waiting {
         self.is_closed.store(false, Ordering::Release);
         self.waiting.lock().take().unwrap_or_default()
     }
 
-    fn take(&self) -> Vec<CommitRequest> {
-        self.waiting.lock().as_mut().map(std::mem::take).unwrap_or_default()
+    fn take<T>(&self, part: impl FnOnce(&mut Waiting) -> &mut Vec<T>) -> Vec<T> {
+        self.waiting.lock().as_mut().map(|waiting| std::mem::take(part(waiting))).unwrap_or_default()
     }
 }
 
 /// A closed gate before the commits of an open embedded database. Dropping it opens it.
 ///
 /// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
-/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. No client waits before it tries
-/// again, whatever the options say.
+/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. A client that would wait a
+/// while before it tries again (`on_error`) waits there for as long as the test lets it.
 pub struct Gate {
     engine: Arc<Engine>,
 }
@@ -82,13 +86,13 @@ impl Gate {
     #[must_use]
     pub fn arrived(&self) -> Vec<HeldCommit> {
         let held = |request| HeldCommit { request, engine: Arc::clone(&self.engine) };
-        self.engine.gate().take().into_iter().map(held).collect()
+        self.engine.gate().take(|waiting| &mut waiting.commits).into_iter().map(held).collect()
     }
 
-    /// How often clients of this process have come to where they would wait before they try again (`on_error`).
+    /// The clients of this process that have come since the last call and wait before they try again.
     #[must_use]
-    pub fn backoffs(&self) -> u64 {
-        self.engine.gate().backoffs.load(Ordering::Acquire)
+    pub fn backoffs(&self) -> Vec<HeldBackoff> {
+        self.engine.gate().take(|waiting| &mut waiting.backoffs)
     }
 
     /// Lets versions jump ahead, as the recovery of a cluster does. Transactions that have begun are too old
@@ -114,7 +118,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
-        for request in self.engine.gate().open() {
+        for request in self.engine.gate().open().commits {
             self.engine.admit(request);
         }
     }
@@ -123,6 +127,21 @@ impl Drop for Gate {
 impl std::fmt::Debug for Gate {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Gate")
+    }
+}
+
+/// A client that waits at a [`Gate`] before it tries again. It goes on when this is dropped.
+pub struct HeldBackoff(Arc<Future>);
+
+impl Drop for HeldBackoff {
+    fn drop(&mut self) {
+        self.0.succeed();
+    }
+}
+
+impl std::fmt::Debug for HeldBackoff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("HeldBackoff")
     }
 }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::error::Code;
 
 pub(super) use gate::Queued;
-pub use gate::{Gate, HeldCommit};
+pub use gate::{Gate, HeldBackoff, HeldCommit};
 pub(super) use switch::Switch;
 pub use text::{BadFaults, VARIABLE};
 

@@ -74,13 +74,34 @@ pub(super) fn split_last(key: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
+/// Splits a stamp off.
+pub(super) fn split_stamp(key: &[u8]) -> Option<(Stamp, &[u8])> {
+    let (element, rest) = split(key).filter(|(element, _)| element[0] == 0x33)?;
+    Some((Stamp::from(<[u8; Stamp::LEN]>::try_from(&element[1..]).ok()?), rest))
+}
+
+/// The integers that a recipe's id begins with.
+pub(crate) fn integers(id: &ItemId) -> Vec<i64> {
+    let (mut integers, mut rest) = (Vec::new(), id.as_bytes());
+    while let Some((element, after)) = split(rest).filter(|(element, _)| matches!(element[0], 0x0c..=0x1c)) {
+        let size = element[1..].iter().fold(0, |number: i64, byte| number << 8 | i64::from(*byte));
+        // A negative number is written as the largest one of its length less its absolute value.
+        let most = (1_i64 << (8 * (element.len() - 1))) - 1;
+        integers.push(if element[0] < 0x14 { size - most } else { size });
+        rest = after;
+    }
+    integers
+}
+
 /// The id that stands in keys as these bytes.
 pub(super) fn id(bytes: &[u8]) -> Option<ItemId> {
     match bytes.split_first()? {
         (0x33, stamp) => Some(Stamp::from(<[u8; Stamp::LEN]>::try_from(stamp).ok()?).into()),
         _ => {
-            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("x{digits}").parse().ok()
+            let digit = |half: u8| char::from_digit(u32::from(half), 16);
+            let digits: Option<String> =
+                bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
+            format!("x{}", digits?).parse().ok()
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Leases, read by hand.
 
-use kvqueue_queue::{ItemId, LeaseId};
+use kvqueue_queue::{ItemId, LeaseId, Meta, SessionId};
 
-use super::element;
+use super::{Want, element};
 
 /// What a header says.
 pub(super) struct Header {
@@ -32,6 +32,22 @@ impl Header {
     }
 }
 
+/// A request to be served.
+pub(super) fn want(value: &[u8]) -> Option<Want> {
+    let (&1, rest) = value.split_first()? else { return None };
+    let (session, rest) = rest.split_first_chunk::<16>()?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    let (k, rest) = rest.split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let (deadline, [0 | 1]) = rest.split_first_chunk::<8>()? else { return None };
+    Some(Want {
+        lease: LeaseId { session: SessionId(*session), number: u64::from_le_bytes(*number) },
+        k: u32::from_le_bytes(*k) as usize,
+        length: u64::from_le_bytes(*length),
+        deadline: u64::from_le_bytes(*deadline),
+    })
+}
+
 /// The lease that a key names behind its second element.
 pub(super) fn id(key: &[u8]) -> Option<LeaseId> {
     let (session, rest) = element::split_session(key)?;
@@ -40,7 +56,7 @@ pub(super) fn id(key: &[u8]) -> Option<LeaseId> {
 }
 
 /// The items of a body: id, side record, value.
-pub(super) fn body(mut body: &[u8]) -> Option<Vec<(ItemId, kvqueue_queue::Meta, Vec<u8>)>> {
+pub(super) fn body(mut body: &[u8]) -> Option<Vec<(ItemId, Meta, Vec<u8>)>> {
     let mut items = Vec::new();
     while !body.is_empty() {
         let id = element::id(part(&mut body)?)?;

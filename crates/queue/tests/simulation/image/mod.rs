@@ -9,9 +9,11 @@ mod side;
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, LeaseId, Meta, Millis};
+use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
+pub(crate) use element::integers;
 pub(crate) use reader::{Row, Rows, read};
+pub(crate) use side::essence;
 
 /// Everything that is stored for a queue and means something.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub(crate) struct Image {
     pub(crate) unique: BTreeMap<Vec<u8>, ItemId>,
     /// How many items an operation pushed.
     pub(crate) operations: BTreeMap<Vec<u8>, u32>,
+    /// Those who ask to be served.
+    pub(crate) line: BTreeMap<Stamp, Want>,
     /// How often an item's effect was written, by handlers whose delivery is exactly-once.
     pub(crate) effects: BTreeMap<ItemId, u64>,
     pub(crate) counters: Counters,
@@ -55,6 +59,19 @@ pub(crate) struct HeldItem {
     pub(crate) stored: Option<Stored>,
 }
 
+/// What somebody asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// The lease that it is to be served with.
+    pub(crate) lease: LeaseId,
+    /// The most items.
+    pub(crate) k: usize,
+    /// The length of the lease in versions; 0: for good.
+    pub(crate) length: u64,
+    /// It means nothing after this version.
+    pub(crate) deadline: u64,
+}
+
 /// What has been counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -62,6 +79,7 @@ pub(crate) struct Counters {
     pub(crate) npop: u64,
     pub(crate) ndone: u64,
     pub(crate) nlater: u64,
+    pub(crate) ndue: u64,
     pub(crate) ndead: u64,
 }
 
@@ -80,6 +98,7 @@ impl Image {
         part("dead", format!("{:?}", self.dead), format!("{:?}", other.dead));
         part("unique", format!("{:?}", self.unique), format!("{:?}", other.unique));
         part("operations", format!("{:?}", self.operations), format!("{:?}", other.operations));
+        part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
         part("counters", format!("{:?}", self.counters), format!("{:?}", other.counters));
         lines.join("\n  ")

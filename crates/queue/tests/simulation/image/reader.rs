@@ -1,10 +1,10 @@
 //! Reading an image from the rows of a queue.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
-use super::element::{id, split_bytes, split_last, split_number, unpacked};
+use super::element::{id, split_bytes, split_last, split_number, split_stamp, unpacked};
 use super::{Held, HeldItem, Image, Stored, lease, side};
 
 /// A key and its value.
@@ -32,6 +32,8 @@ struct Parts {
     headers: Vec<(LeaseId, Vec<u8>)>,
     later: Vec<(u64, ItemId, Meta)>,
     dead: Vec<(ItemId, Meta)>,
+    /// Operations in the log by which they are forgotten.
+    logged: BTreeSet<Vec<u8>>,
 }
 
 /// What the rows say; the error names a record that nobody should have written.
@@ -64,6 +66,7 @@ impl Parts {
             (b"npop", []) => counters.npop = number(value),
             (b"ndone", []) => counters.ndone = number(value),
             (b"nlater", []) => counters.nlater = number(value),
+            (b"ndue", []) => counters.ndue = number(value),
             (b"ndead", []) => counters.ndead = number(value),
             (b"val", _) => drop(self.values.insert(id(rest)?, value.to_vec())),
             (b"meta", _) => drop(self.metas.insert(id(rest)?, side::decode(value)?)),
@@ -81,11 +84,13 @@ impl Parts {
             (b"body", _) => drop(self.bodies.insert(id(rest)?, value.to_vec())),
             (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, id(value)?)),
             (b"op", _) => {
-                let items = u32::from_le_bytes(value.get(10..)?.try_into().ok()?);
+                let items = u32::from_le_bytes(value.get(12..)?.try_into().ok()?);
                 self.image.operations.insert(split_bytes(rest)?.0, items);
             }
-            // What sessions, sweepers and takers say to themselves.
-            (b"oplog" | b"token" | b"sweep", _) => {}
+            (b"oplog", _) => drop(self.logged.insert(value.to_vec())),
+            (b"want", _) => drop(self.image.line.insert(split_stamp(rest)?.0, lease::want(value)?)),
+            // What sessions and sweepers say to themselves.
+            (b"token" | b"sweep", _) => {}
             _ => return None,
         }
         Some(())
@@ -110,6 +115,9 @@ impl Parts {
                 self.held(kind, id, &header)?.ok_or_else(|| format!("lease {id:?} is not understood"))?;
             self.image.leases.insert(id, held);
         }
+        if !self.image.operations.keys().eq(&self.logged) {
+            return Err(format!("the log of operations has {:?}", self.logged));
+        }
         let left = [
             ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
             ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),
@@ -123,20 +131,22 @@ impl Parts {
     }
 
     /// An item in one piece; what it is made of belongs to nothing else.
-    fn stored(&mut self, kind: Kind, id: &ItemId, value: Vec<u8>, mut meta: Meta) -> Result<Stored, String> {
+    fn stored(&mut self, kind: Kind, id: &ItemId, value: Vec<u8>, meta: Meta) -> Result<Stored, String> {
         let mut payload = match kind {
-            Kind::Recipe(Packing::Tuple) | Kind::Priority(_, Packing::Tuple) => {
+            // One that is too long for a value is stored as it is.
+            Kind::Recipe(Packing::Tuple) | Kind::Priority(_, Packing::Tuple)
+                if meta.payload_len.is_none() =>
+            {
                 unpacked(&value).ok_or_else(|| format!("the value of {id:?} is no tuple"))?
             }
             _ => value,
         };
         payload.extend(self.chunks.remove(id).unwrap_or_default());
-        // How it is stored is not what it is.
-        match meta.payload_len.take() {
+        match meta.payload_len {
             Some(len) if len != payload.len() as u64 => {
                 Err(format!("{id:?} has {} bytes of {len}", payload.len()))
             }
-            _ => Ok(Stored { payload, meta }),
+            _ => Ok(Stored { payload, meta: side::essence(meta) }),
         }
     }
 

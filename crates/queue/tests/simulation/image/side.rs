@@ -2,6 +2,17 @@
 
 use kvqueue_queue::{Failure, Meta};
 
+/// What a side record comes to: how the payload is stored is not what it is, and the layer's own words are for people.
+pub(crate) fn essence(mut meta: Meta) -> Meta {
+    meta.payload_len = None;
+    for failure in meta.failures.iter_mut().chain(&mut meta.death) {
+        if failure.reason.contains("the lease ran out") {
+            failure.reason.clear();
+        }
+    }
+    meta
+}
+
 /// Reads a side record; `None` if it is none.
 pub(super) fn decode(mut value: &[u8]) -> Option<Meta> {
     let mut meta = Meta::default();

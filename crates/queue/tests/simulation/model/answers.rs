@@ -1,16 +1,11 @@
 //! What the model says to those who ask.
 
-use kvqueue_queue::{Item, ItemId, LeaseId};
+use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
 
 use super::{Model, Place, Verdict, promise};
-use crate::image::Stored;
+use crate::image::{Stored, essence};
 
 impl Model {
-    /// Where an item is.
-    pub(crate) fn place(&self, id: &ItemId) -> Option<&Place> {
-        self.items.get(id).map(|item| &item.place)
-    }
-
     /// Whether a lease is held.
     pub(crate) fn is_held(&self, lease: LeaseId) -> bool {
         self.leases.contains_key(&lease)
@@ -19,13 +14,33 @@ impl Model {
     /// Whether there was a moment since a version when nothing was ready.
     pub(crate) fn was_empty_since(&self, version: u64) -> bool {
         let since = self.past.iter().rposition(|(commit, _)| *commit <= version).unwrap_or(0);
-        self.past[since..].iter().any(|(_, waiting)| waiting.is_empty())
+        self.past[since..].iter().any(|(_, seen)| seen.waiting.is_empty())
     }
 
     /// The items that have not come to an end.
     pub(crate) fn open(&self) -> impl Iterator<Item = (&ItemId, &Place)> {
-        let open = self.items.iter().filter(|(_, item)| !item.place.is_end() && item.place == Place::Ready);
+        let open = self.items.iter().filter(|(_, item)| !item.place.is_end());
         open.map(|(id, item)| (id, &item.place))
+    }
+
+    /// Whether a session stands in the line.
+    pub(crate) fn asks(&self, session: SessionId) -> bool {
+        self.line.values().any(|want| want.lease.session == session)
+    }
+
+    /// What an operation added that is remembered.
+    pub(crate) fn operation(&self, name: &[u8]) -> Option<&[ItemId]> {
+        self.operations.get(name).map(|(_, items)| items.as_slice())
+    }
+
+    /// The unique key of an item.
+    pub(crate) fn unique_key(&self, id: &ItemId) -> Option<&[u8]> {
+        self.items.get(id)?.meta.unique.as_deref()
+    }
+
+    /// The dead letters.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = &ItemId> {
+        self.items.iter().filter(|(_, item)| item.place == Place::Dead).map(|(id, _)| id)
     }
 
     /// Whether an item of a lease was settled by its holder.
@@ -35,6 +50,11 @@ impl Model {
             (None, Some(settled)) => settled[index],
             (None, None) => self.handed.contains_key(&lease),
         }
+    }
+
+    /// The items that were handed out on a lease.
+    pub(crate) fn handed_on(&self, lease: LeaseId) -> impl Iterator<Item = &ItemId> {
+        self.handed.get(&lease).into_iter().flatten().map(|(id, _)| id)
     }
 
     /// Whether a taker was given what its lease holds.
@@ -59,9 +79,7 @@ impl Model {
 fn check_item(id: &ItemId, stored: &Stored, item: &Item) -> Verdict {
     promise!(*id == item.id, "{} was given in place of {id}", item.id);
     promise!(item.payload[..] == stored.payload[..], "{id} has another payload: {:?}", item.payload);
-    let mut meta = item.meta.as_deref().cloned().unwrap_or_default();
-    // How it is stored is not what it is.
-    meta.payload_len = None;
+    let meta = essence(item.meta.as_deref().cloned().unwrap_or_default());
     promise!(meta == stored.meta, "{id} has {:?}, and was given with {meta:?}", stored.meta);
     let attempt = stored.meta.attempts + 1;
     promise!(item.attempt == attempt, "{id} was given for attempt {}, and it is {attempt}", item.attempt);

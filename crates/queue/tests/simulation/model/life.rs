@@ -5,20 +5,21 @@
 //!          │                                   │
 //!          ▼          its time comes           ▼
 //!   ┌──► ready ◄─────────────────────────── later
-//!   │      │  └───── take for good ──► taken   ▲
-//!   │      │ take on a lease                   │
-//!   │      ▼                                   │
-//!   ├── leased ────────── retry at a time ─────┘
-//!   │      │  └───── finish ──► done
+//!   │      │  └────── take for good ──► taken  ▲
+//!   │      │ take on a lease              ▲    │
+//!   │      ▼                              │    │
+//!   ├── leased ──── for one who asked ────┘    │
+//!   │      │ ├──────── retry at a time ────────┘
+//!   │      │ └──────── finish ──► done
 //!   │      │ dead
 //!   │      ▼
 //!   └─── dead ──── purge ──► purged
 //! ```
-//! From leased to ready leads a release, a retry at once, and the end of the lease; from dead to ready an operator.
+//! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator.
 
-use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis};
+use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem};
 
-use super::{NewItem, Verdict, promise};
+use super::{Verdict, promise};
 use crate::image::Stored;
 
 /// Where an item is.
@@ -32,12 +33,14 @@ pub(crate) enum Place {
     Done,
     /// Handed to a taker that owes nobody an answer.
     Taken,
+    /// Deleted by an operator.
+    Purged,
 }
 
 impl Place {
-    /// Whether nothing more can become of it.
+    /// Whether nothing more becomes of it by itself.
     pub(crate) fn is_end(&self) -> bool {
-        matches!(self, Place::Done | Place::Taken)
+        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Dead)
     }
 
     /// Whether an item there is the only one of its unique key.
@@ -48,9 +51,10 @@ impl Place {
     fn leads_to(&self, next: &Place) -> bool {
         match self {
             Place::Ready => matches!(next, Place::Leased(_) | Place::Taken),
-            Place::Leased(_) => matches!(next, Place::Ready | Place::Later(_) | Place::Done | Place::Dead),
-            Place::Later(_) | Place::Dead => *next == Place::Ready,
-            Place::Done | Place::Taken => false,
+            Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
+            Place::Later(_) => *next == Place::Ready,
+            Place::Dead => matches!(next, Place::Ready | Place::Purged),
+            Place::Done | Place::Taken | Place::Purged => false,
         }
     }
 }
@@ -67,7 +71,14 @@ pub(super) struct Item {
 
 impl Item {
     pub(super) fn new(new: &NewItem) -> Item {
-        Item { payload: new.payload.clone(), place: Place::Ready, meta: Meta::default(), effects: 0 }
+        let mut meta = Meta::default();
+        meta.attributes.clone_from(&new.attributes);
+        meta.content_type.clone_from(&new.content_type);
+        meta.trace_parent.clone_from(&new.trace_parent);
+        meta.enqueued_at = new.enqueued_at;
+        meta.unique.clone_from(&new.unique);
+        let place = new.due.map_or(Place::Ready, Place::Later);
+        Item { payload: new.payload.to_vec(), place, meta, effects: 0 }
     }
 
     /// Moves it along the diagram.

@@ -7,25 +7,32 @@
 //! |---|---|
 //! | `event` | what can happen |
 //! | `life` | the life of an item, and its record |
+//! | `push` | what producers may do |
 //! | `take` | which items a take may have |
+//! | `line` | who asks, and is served |
 //! | `settle` | what holders of leases may do |
+//! | `sweep` | what sweepers and operators may do |
 //! | `answers` | what it says to those who ask |
 
 mod answers;
 mod event;
 mod life;
+mod line;
+mod push;
 mod settle;
+mod sweep;
 mod take;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, Kind, LeaseId};
+use kvqueue_queue::{ItemId, Kind, LeaseId, SessionId, Stamp};
 
-pub(crate) use event::{At, Event, NewItem, Terms};
+pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
 
-use crate::image::{Counters, Held, HeldItem, Image, Stored};
+use crate::image::{Counters, Held, HeldItem, Image, Stored, Want};
 use life::Item;
+use take::Waiting;
 
 /// Whether a promise was kept; if not, which, and how.
 pub(crate) type Verdict = Result<(), String>;
@@ -52,17 +59,28 @@ pub(crate) struct Model {
     handed: BTreeMap<LeaseId, Vec<(ItemId, Stored)>>,
     /// Which items of a lease were settled when it was taken away.
     lost: BTreeMap<LeaseId, Vec<bool>>,
+    /// Which item there is under a unique key.
+    unique: BTreeMap<Vec<u8>, ItemId>,
+    /// Operations that are remembered, with the version of their commit.
+    operations: BTreeMap<Vec<u8>, (u64, Vec<ItemId>)>,
+    /// Those who ask to be served, in their order.
+    line: BTreeMap<Stamp, Want>,
+    /// The last attempt of each session that took or asked.
+    attempts: BTreeMap<SessionId, u64>,
     counters: Counters,
-    /// The ready items after each commit, in the order in which they are taken, with the version of the commit.
-    past: Vec<(u64, Vec<Waiting>)>,
+    /// What takes saw after each commit, with its version.
+    past: Vec<(u64, Seen)>,
+    /// What the transaction took whose events are coming.
+    taken: BTreeSet<ItemId>,
 }
 
-/// A ready item, as takes see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Waiting {
-    id: ItemId,
-    /// A worker may have died of it.
-    suspect: bool,
+/// What takes see of a queue.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The ready items, in the order in which they are taken.
+    waiting: Vec<Waiting>,
+    /// Those who ask to be served.
+    line: Vec<Stamp>,
 }
 
 /// A lease that is held.
@@ -70,6 +88,7 @@ struct Waiting {
 struct Lease {
     deadline: u64,
     length: u64,
+    /// What is not settled yet is stored with the lease.
     items: Vec<(ItemId, Option<Stored>)>,
 }
 
@@ -81,49 +100,72 @@ impl Model {
             leases: BTreeMap::new(),
             handed: BTreeMap::new(),
             lost: BTreeMap::new(),
+            unique: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            line: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             counters: Counters::default(),
-            past: vec![(0, Vec::new())],
+            past: vec![(0, Seen::default())],
+            taken: BTreeSet::new(),
         }
     }
 
-    /// What an event makes of the queue; an error if it breaks a promise.
-    pub(crate) fn on(&mut self, event: &Event, at: At) -> Verdict {
+    /// What the events of a transaction make of the queue; an error if they break a promise.
+    pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
+        self.taken.clear();
+        events.iter().try_for_each(|event| self.apply(event, at))?;
+        self.past
+            .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
+        Ok(())
+    }
+
+    fn apply(&mut self, event: &Event, at: At) -> Verdict {
         match event {
-            Event::Pushed(items) => self.pushed(items)?,
-            Event::Leased { lease, items, terms } => self.leased(*lease, items, *terms, at)?,
-            Event::Taken { items, terms } => self.taken(items, *terms, at)?,
+            Event::Pushed { items, operation } => self.pushed(items, operation.as_deref(), at),
+            Event::Leased { lease, items, terms, served } => self.leased(*lease, items, *terms, *served, at),
+            Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
+            Event::Asked(stamp, want) => self.asked(*stamp, *want, at),
+            Event::Left(stamp) => self.left(*stamp),
+            Event::PickedUp(lease) => self.picked_up(*lease),
             Event::Settled { lease, settlements, with_effects } => {
-                self.settled(*lease, settlements, *with_effects, at)?;
+                self.settled(*lease, settlements, *with_effects, at)
             }
-            Event::Nothing => {}
+            Event::Expired { lease, by } => self.expired(*lease, *by, at),
+            Event::Promoted { items, by } => self.promoted(items, *by),
+            Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
+            Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
+            Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
-        self.past.push((at.commit, self.waiting()));
-        Ok(())
     }
 
-    fn pushed(&mut self, items: &[(ItemId, NewItem)]) -> Verdict {
-        for (id, new) in items {
-            promise!(!self.items.contains_key(id), "{id} was pushed twice");
-            let last = self.items.keys().next_back();
-            promise!(
-                self.kind != Kind::Fifo || last < Some(id),
-                "{id} was pushed before {last:?}, which is older"
-            );
-            self.items.insert(id.clone(), Item::new(new));
-            self.counters.npush += 1;
+    /// Moves an item along the diagram of its life.
+    fn moved(&mut self, id: &ItemId, next: Place) -> Result<&mut Item, String> {
+        let item = self.items.get_mut(id).ok_or_else(|| format!("{id} was invented"))?;
+        let from = item.place.clone();
+        item.becomes(next).map_err(|how| format!("{id}: {how}"))?;
+        match (&from, &item.place) {
+            (_, Place::Ready) => self.counters.npush += 1,
+            (Place::Ready, _) => self.counters.npop += 1,
+            _ => {}
         }
-        Ok(())
-    }
-
-    /// The ready items in the order in which they are taken.
-    fn waiting(&self) -> Vec<Waiting> {
-        let ready = self.items.iter().filter(|(_, item)| item.place == Place::Ready);
-        ready.map(|(id, item)| Waiting { id: id.clone(), suspect: item.meta.crashes > 0 }).collect()
+        match item.place {
+            Place::Done => self.counters.ndone += 1,
+            Place::Later(_) => self.counters.nlater += 1,
+            _ => {}
+        }
+        self.counters.ndue += u64::from(matches!(from, Place::Later(_)));
+        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique()) {
+            // Once it is gone from there, the key is another's.
+            if self.unique.get(key) == Some(id) {
+                self.unique.remove(key);
+            }
+        }
+        Ok(item)
     }
 
     /// What the database must hold.
     pub(crate) fn image(&self) -> Image {
-        let mut image = Image { counters: self.counters, ..Image::default() };
+        let mut image = Image { counters: self.counters, unique: self.unique.clone(), ..Image::default() };
         for (id, item) in &self.items {
             let stored = || item.stored();
             match &item.place {
@@ -133,16 +175,16 @@ impl Model {
                     image.counters.ndead += 1;
                     image.dead.insert(id.clone(), stored());
                 }
-                Place::Leased(_) | Place::Done | Place::Taken => {}
+                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged => {}
             }
             if item.effects > 0 {
                 image.effects.insert(id.clone(), item.effects);
             }
-            if let Some(key) = item.meta.unique.as_ref().filter(|_| item.place.is_unique()) {
-                image.unique.insert(key.clone(), id.clone());
-            }
         }
         image.leases = self.leases.iter().map(|(id, lease)| (*id, lease.held())).collect();
+        let added = |(name, (_, items)): (&Vec<u8>, &(u64, Vec<ItemId>))| (name.clone(), items.len() as u32);
+        image.operations = self.operations.iter().map(added).collect();
+        image.line = self.line.clone();
         image
     }
 }

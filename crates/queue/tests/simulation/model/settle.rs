@@ -35,19 +35,12 @@ impl Model {
                 let item = self.moved(id, Place::Done)?;
                 item.effects += u64::from(with_effects);
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
-                self.counters.ndone += 1;
             }
-            Settlement::Release => {
-                self.moved(id, Place::Ready)?;
-                self.counters.npush += 1;
-            }
-            Settlement::Retry { due: None, failure } => {
-                self.moved(id, Place::Ready)?.failed(failure);
-                self.counters.npush += 1;
-            }
+            // As it was: the attempt does not count.
+            Settlement::Release => drop(self.moved(id, Place::Ready)?),
+            Settlement::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             Settlement::Retry { due: Some(due), failure } => {
-                self.moved(id, Place::Later(*due))?.failed(failure);
-                self.counters.nlater += 1;
+                self.moved(id, Place::Later(*due))?.failed(failure)
             }
             Settlement::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;

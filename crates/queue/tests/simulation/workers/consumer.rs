@@ -4,19 +4,16 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use kvqueue_queue::{
-    Approach, Failure, Item, Lease, LeaseError, Session, Settlement, Spread, Take, TakeError, Watch,
+    Approach, Failure, Item, Lease, LeaseError, Session, Settlement, Spread, Staged, Take, TakeError, Watch,
 };
 
-use super::once;
 use super::producer::failed;
+use super::{MAX_ATTEMPTS, once};
 use crate::claims::Claim;
 use crate::intent::Intent;
 use crate::model::Terms;
 use crate::simulation::AGE;
-use crate::world::Desk;
-
-/// How often a consumer has an item tried.
-const MAX_ATTEMPTS: u32 = 4;
+use crate::world::{Counter, Desk};
 
 /// Takes on leases a few times, and handles what it has.
 pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
@@ -42,7 +39,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         let (operation, taken) = desk.run(intent, session.take_by(&desk.world.db, &mut take)).await;
         match taken {
             Some(Ok(taken)) if taken.items.is_empty() => {
-                desk.told(&operation, &Claim::Nothing);
+                desk.told(&operation, if taken.lost { &Claim::LostRace } else { &Claim::Nothing });
                 wait(&desk, taken.watch).await;
             }
             Some(Ok(taken)) => {
@@ -59,12 +56,16 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
 }
 
 fn approach(desk: &Desk) -> Approach {
-    if desk.chance(50) { Approach::Front } else { Approach::Spread(Spread::default()) }
+    match desk.below(3) {
+        0 => Approach::Front,
+        1 => Approach::Spread(Spread::default()),
+        _ => Approach::Staged(Staged::default()),
+    }
 }
 
 fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64) -> (Take<'a>, Terms) {
     let k = 1 + desk.below(5);
-    let terms = Terms { k, length, front: *approach == Approach::Front };
+    let terms = Terms { k, length, front: !matches!(approach, Approach::Spread(_)) };
     (Take { k: NonZeroUsize::new(k).unwrap(), length, approach, watch: desk.chance(50) }, terms)
 }
 
@@ -78,6 +79,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> O
         Ok(leased) => {
             let claim = match &leased.lease {
                 Some(lease) => Claim::Leased(lease.id(), lease.items().to_vec()),
+                None if leased.lost => Claim::LostRace,
                 None => Claim::Nothing,
             };
             desk.told(&operation, &claim);
@@ -95,7 +97,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> O
 async fn wait(desk: &Desk, watch: Option<Watch>) {
     if let Some(watch) = watch {
         desk.count("a worker goes idle");
-        desk.watch(watch).await;
+        desk.watch(Counter::Ready, watch).await;
     }
 }
 
@@ -122,10 +124,10 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             false => desk.run(intent, lease.settle(&desk.world.db, &policy, &settlements)).await,
         };
         match settled {
-            Some(Ok(())) => desk.told(&operation, &Claim::Settled),
+            Some(Ok(())) => desk.told(&operation, &Claim::Done),
             Some(Err(LeaseError::Lost)) => {
                 desk.count("a holder is told that its lease is lost");
-                desk.told(&operation, &Claim::Lost);
+                desk.told(&operation, &Claim::LostLease);
                 return;
             }
             Some(Err(LeaseError::Retry(error))) => desk.told(&operation, &failed(&error)),

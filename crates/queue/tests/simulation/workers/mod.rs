@@ -2,7 +2,9 @@
 
 mod consumer;
 mod once;
+mod operator;
 mod producer;
+mod sweeper;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -21,7 +23,13 @@ pub(crate) enum Role {
     ConsumerOnce,
     /// Takes for good.
     Taker,
+    Sweeper,
+    /// Decides about dead letters.
+    Operator,
 }
+
+/// How often an item is tried.
+const MAX_ATTEMPTS: u32 = 4;
 
 impl Role {
     pub(crate) fn name(self) -> &'static str {
@@ -30,6 +38,8 @@ impl Role {
             Role::Consumer => "consumer",
             Role::ConsumerOnce => "once",
             Role::Taker => "taker",
+            Role::Sweeper => "sweeper",
+            Role::Operator => "operator",
         }
     }
 
@@ -40,6 +50,8 @@ impl Role {
             Role::Consumer => Box::pin(consumer::work(desk, false)),
             Role::ConsumerOnce => Box::pin(consumer::work(desk, true)),
             Role::Taker => Box::pin(consumer::take_for_good(desk)),
+            Role::Sweeper => Box::pin(sweeper::work(desk)),
+            Role::Operator => Box::pin(operator::work(desk)),
         }
     }
 }
@@ -49,10 +61,12 @@ pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
     let mut staff = vec![Role::Producer; 1 + rng.below(2)];
     let consumers = [Role::Consumer, Role::Consumer, Role::ConsumerOnce, Role::Taker];
     staff.extend((0..1 + rng.below(4)).map(|_| consumers[rng.below(4)]));
+    staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
+    staff.push(Role::Operator);
     staff
 }
 
 /// Who finishes what there is.
 pub(crate) fn finishers() -> Vec<Role> {
-    vec![Role::Consumer, Role::ConsumerOnce]
+    vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper]
 }
