@@ -1,5 +1,6 @@
 //! The database on which runs take place, one after the other.
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
@@ -46,6 +47,14 @@ pub(crate) struct Run {
     pub(crate) coverage: Coverage,
 }
 
+/// A run in which a promise was broken.
+pub(crate) struct Failed {
+    seed: u64,
+    kind: Kind,
+    history: Vec<String>,
+    panic: Box<dyn Any + Send>,
+}
+
 impl Ground {
     pub(crate) fn new() -> Ground {
         static NETWORK: OnceLock<Network> = OnceLock::new();
@@ -59,8 +68,8 @@ impl Ground {
         Ground { db: Rc::new(db), url, _dir: dir }
     }
 
-    /// Runs a seed. If that fails, prints what happened and how to repeat it, and panics on.
-    pub(crate) fn run(&self, seed: u64) -> Run {
+    /// Runs a seed.
+    pub(crate) fn run(&self, seed: u64) -> Result<Run, Failed> {
         let mut rng = Rng::new(seed);
         let kind = KINDS[rng.below(KINDS.len())];
         let place = Place::new(seed);
@@ -70,24 +79,17 @@ impl Ground {
             place,
             oracle: RefCell::new(Oracle::new(kind)),
             coverage: RefCell::default(),
+            approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
             clock: Cell::new(EPOCH),
             is_calm: Cell::new(false),
             sessions: Cell::new(0),
         });
         let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
         let ended = catch_unwind(AssertUnwindSafe(simulation));
-        let oracle = world.oracle.borrow();
-        let history = oracle.history.lines();
-        if let Err(panic) = ended {
-            let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
-            eprintln!(
-                "seed {seed} failed:\n  {last}\nrepeat it with\n  \
-                 KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation"
-            );
-            resume_unwind(panic);
-        }
+        let history = world.oracle.borrow().history.lines().to_vec();
+        ended.map_err(|panic| Failed { seed, kind, history: history.clone(), panic })?;
         self.clear(&world.place);
-        Run { history: history.to_vec(), coverage: world.coverage.borrow().clone() }
+        Ok(Run { history, coverage: world.coverage.take() })
     }
 
     fn clear(&self, place: &Place) {
@@ -100,5 +102,18 @@ impl Ground {
                 Err(error) => assert!(error.is_retryable(), "{error}"),
             }
         }
+    }
+}
+
+impl Failed {
+    /// Prints what happened and how to repeat it, and panics on.
+    pub(crate) fn report(self) -> ! {
+        let Failed { seed, kind, history, panic } = self;
+        let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
+        eprintln!(
+            "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
+             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation every_seed"
+        );
+        resume_unwind(panic)
     }
 }

@@ -32,7 +32,7 @@ impl History {
 
     pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) {
         let what = match claim {
-            Claim::Pushed(items) => {
+            Claim::Pushed { items, .. } => {
                 let item =
                     |item: &kvqueue_queue::PushedItem| format!("{:?} {}", item.effect, self.names(&item.id));
                 items.iter().map(item).collect::<Vec<_>>().join(", ")

@@ -9,14 +9,16 @@ use kvqueue_queue::{Kind, Queue};
 
 use crate::claims::{Claim, Claims};
 use crate::history::History;
-use crate::image::{self, Image, Row, Rows};
+use crate::image::{self, Ids, Image, Row, Rows};
 use crate::intent::Operation;
-use crate::model::{At, Model, Verdict, promise};
+
+use crate::model::{At, Event, Model, Verdict, promise};
 use crate::world::Counter;
 
 /// The judge of one run.
 pub(crate) struct Oracle {
     kind: Kind,
+    ids: Ids,
     pub(crate) model: Model,
     claims: Claims,
     /// The queue as the last commit has left it.
@@ -30,6 +32,7 @@ impl Oracle {
     pub(crate) fn new(kind: Kind) -> Oracle {
         Oracle {
             kind,
+            ids: Ids::default(),
             model: Model::new(kind),
             claims: Claims::default(),
             image: Image::default(),
@@ -37,10 +40,14 @@ impl Oracle {
             version: 0,
         }
     }
-
-    /// An operation committed, and left these rows.
-    pub(crate) fn committed(&mut self, operation: &Operation, at: At, rows: &Rows) -> Verdict {
-        let after = image::read(self.kind, rows)?;
+    /// An operation committed, and left these rows. Returns what it did.
+    pub(crate) fn committed(
+        &mut self,
+        operation: &Operation,
+        at: At,
+        rows: &Rows,
+    ) -> Result<Vec<Event>, String> {
+        let after = image::read(self.kind, &mut self.ids, rows)?;
         let events = operation.intent.events(&self.image, &after)?;
         self.history.committed(operation, &events);
         self.model.on(&events, at)?;
@@ -54,9 +61,8 @@ impl Oracle {
         );
         self.claims.committed(operation, &events, &self.model)?;
         (self.image, self.version) = (after, at.commit);
-        Ok(())
+        Ok(events)
     }
-
     /// A worker was told something.
     pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) -> Verdict {
         self.history.told(operation, claim);

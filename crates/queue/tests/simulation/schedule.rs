@@ -25,17 +25,17 @@ impl Weather {
         Weather {
             faults: pick([0, 10, 30]),
             read_faults: pick([0, 0, 10]),
-            crash: pick([0, 1, 3]),
-            cancel: pick([0, 2, 5]),
-            suspend: pick([0, 1, 3]),
-            advance: pick([0, 3, 8]),
-            turn: pick([0, 2, 4]),
+            crash: pick([0, 3, 10]),
+            cancel: pick([0, 20, 50]),
+            suspend: pick([0, 4, 12]),
+            advance: pick([0, 30, 80]),
+            turn: pick([0, 10, 30]),
         }
     }
 
     /// Nothing goes wrong any more, and time goes on.
     pub(crate) fn calm() -> Weather {
-        Weather { faults: 0, read_faults: 0, crash: 0, cancel: 0, suspend: 0, advance: 2, turn: 2 }
+        Weather { faults: 0, read_faults: 0, crash: 0, cancel: 0, suspend: 0, advance: 20, turn: 20 }
     }
 }
 

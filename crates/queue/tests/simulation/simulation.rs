@@ -141,12 +141,12 @@ impl Simulation {
                 choices.add(self.weather.cancel, Step::Cancel(at));
             }
             if !is_committing && self.has_news(seat) {
-                choices.add(20, Step::Poll(at));
+                choices.add(seat.role.haste(), Step::Poll(at));
             }
         }
         for at in 0..self.under_way.len() {
-            choices.add(20, Step::Commit(at));
-            choices.add(self.weather.faults / 10, Step::Lose(at));
+            choices.add(200, Step::Commit(at));
+            choices.add(self.weather.faults, Step::Lose(at));
         }
         choices.add(self.weather.advance, Step::Advance);
         choices.add(self.weather.turn, Step::Turn);
@@ -188,7 +188,7 @@ impl Simulation {
                 self.go_on(at);
             }
             Step::Suspend(at) => {
-                self.seats[at].suspended = 10 + self.rng.below(60);
+                self.seats[at].suspended = 5 + self.rng.below(40);
                 self.note(format!("{} is suspended", self.seats[at].desk.name()));
                 self.count("a worker is suspended");
             }
@@ -261,8 +261,13 @@ impl Simulation {
         let told = commit.pass(fault).map_err(fdb_embedded::Code::raw);
         let logged = self.world.place.last_logged(&self.world.db).filter(|(_, last)| *last == entry);
         match (told, fault) {
-            (Err(1021), Fault::UnknownCommitted) => self.count("a commit whose outcome is unknown happens"),
-            (Err(1020), Fault::None) => self.count("a commit conflicts"),
+            (Err(1021), Fault::UnknownCommitted) => {
+                self.count(format!("outcome unknown, and it happened: {}", operation.intent.name()));
+            }
+            (Err(1021), _) => {
+                self.count(format!("outcome unknown, and it did not: {}", operation.intent.name()))
+            }
+            (Err(1020), Fault::None) => self.count(format!("conflict: {}", operation.intent.name())),
             (Err(1007), Fault::None) => self.count("a commit is too old"),
             _ => {}
         }
@@ -278,7 +283,8 @@ impl Simulation {
             let rows = self.world.place.rows(&self.world.db);
             let judged =
                 self.world.oracle.borrow_mut().committed(&operation, At { read, commit: version }, &rows);
-            judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
+            let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
+            events.iter().for_each(|event| self.count(event.name()));
         }
     }
 
@@ -302,8 +308,7 @@ impl Simulation {
     fn note(&self, line: impl Into<String>) {
         self.world.oracle.borrow_mut().history.note(line);
     }
-
-    fn count(&self, what: &'static str) {
+    fn count(&self, what: impl Into<String>) {
         self.world.coverage.borrow_mut().count(what);
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct World {
     pub(crate) queue: Queue,
     pub(crate) oracle: RefCell<Oracle>,
     pub(crate) coverage: RefCell<Coverage>,
+    /// By which approach all consumers take, if they agree.
+    pub(crate) approach: Option<usize>,
     /// What a right clock says.
     pub(crate) clock: Cell<Millis>,
     /// No more faults and no more crashes: what there is to do is to be done.
@@ -154,7 +156,7 @@ impl Desk {
     }
 
     /// Counts something that happened.
-    pub(crate) fn count(&self, what: &'static str) {
+    pub(crate) fn count(&self, what: impl Into<String>) {
         self.world.coverage.borrow_mut().count(what);
     }
 

@@ -1,5 +1,7 @@
 //! The tuple encoding, read by hand: the simulation shares no code with the layer that it judges.
 
+use std::collections::HashMap;
+
 use kvqueue_queue::{ItemId, SessionId, Stamp};
 
 /// Splits the first element off: its bytes, type code included, and the rest.
@@ -93,15 +95,25 @@ pub(crate) fn integers(id: &ItemId) -> Vec<i64> {
     integers
 }
 
-/// The id that stands in keys as these bytes.
-pub(super) fn id(bytes: &[u8]) -> Option<ItemId> {
+/// Ids by the bytes that stand in keys. Reading one is slow, and they are read again after every commit.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(HashMap<Vec<u8>, ItemId>);
+
+impl Ids {
+    pub(super) fn get(&mut self, bytes: &[u8]) -> Option<ItemId> {
+        if !self.0.contains_key(bytes) {
+            self.0.insert(bytes.to_vec(), read_id(bytes)?);
+        }
+        self.0.get(bytes).cloned()
+    }
+}
+
+fn read_id(bytes: &[u8]) -> Option<ItemId> {
     match bytes.split_first()? {
         (0x33, stamp) => Some(Stamp::from(<[u8; Stamp::LEN]>::try_from(stamp).ok()?).into()),
         _ => {
-            let digit = |half: u8| char::from_digit(u32::from(half), 16);
-            let digits: Option<String> =
-                bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
-            format!("x{}", digits?).parse().ok()
+            let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("x{digits}").parse().ok()
         }
     }
 }

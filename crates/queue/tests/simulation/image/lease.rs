@@ -2,6 +2,7 @@
 
 use kvqueue_queue::{ItemId, LeaseId, Meta, SessionId};
 
+use super::element::Ids;
 use super::{Want, element};
 
 /// What a header says.
@@ -56,10 +57,10 @@ pub(super) fn id(key: &[u8]) -> Option<LeaseId> {
 }
 
 /// The items of a body: id, side record, value.
-pub(super) fn body(mut body: &[u8]) -> Option<Vec<(ItemId, Meta, Vec<u8>)>> {
+pub(super) fn body(ids: &mut Ids, mut body: &[u8]) -> Option<Vec<(ItemId, Meta, Vec<u8>)>> {
     let mut items = Vec::new();
     while !body.is_empty() {
-        let id = element::id(part(&mut body)?)?;
+        let id = ids.get(part(&mut body)?)?;
         items.push((id, super::side::decode(part(&mut body)?)?, part(&mut body)?.to_vec()));
     }
     Some(items)

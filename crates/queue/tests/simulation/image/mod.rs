@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
 
-pub(crate) use element::integers;
+pub(crate) use element::{Ids, integers};
 pub(crate) use reader::{Row, Rows, read};
 pub(crate) use side::essence;
 

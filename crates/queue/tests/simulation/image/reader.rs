@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
 
-use super::element::{id, split_bytes, split_last, split_number, split_stamp, unpacked};
+use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
 use super::{Held, HeldItem, Image, Stored, lease, side};
 
 /// A key and its value.
@@ -21,8 +21,8 @@ pub(crate) struct Rows {
 }
 
 /// The records, sorted by their second element; what is only part of an item is put together at the end.
-#[derive(Default)]
-struct Parts {
+struct Parts<'i> {
+    ids: &'i mut Ids,
     image: Image,
     values: BTreeMap<ItemId, Vec<u8>>,
     metas: BTreeMap<ItemId, Meta>,
@@ -37,17 +37,18 @@ struct Parts {
 }
 
 /// What the rows say; the error names a record that nobody should have written.
-pub(crate) fn read(kind: Kind, rows: &Rows) -> Result<Image, String> {
-    let mut parts = Parts::default();
+pub(crate) fn read(kind: Kind, ids: &mut Ids, rows: &Rows) -> Result<Image, String> {
+    let mut parts = Parts::new(ids);
     for (key, value) in &rows.records {
         parts.record(key, value).ok_or_else(|| format!("record {} is not understood", key.escape_ascii()))?;
     }
     for (key, value) in &rows.items {
-        let id = id(key).ok_or_else(|| format!("item key {} is not understood", key.escape_ascii()))?;
+        let id =
+            parts.ids.get(key).ok_or_else(|| format!("item key {} is not understood", key.escape_ascii()))?;
         parts.values.insert(id, value.clone());
     }
     for (key, value) in &rows.effects {
-        let id = id(key).ok_or("an effect of no item")?;
+        let id = parts.ids.get(key).ok_or("an effect of no item")?;
         parts.image.effects.insert(id, number(value));
     }
     parts.image(kind)
@@ -57,7 +58,23 @@ fn number(value: &[u8]) -> u64 {
     value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-impl Parts {
+impl Parts<'_> {
+    fn new(ids: &mut Ids) -> Parts<'_> {
+        Parts {
+            ids,
+            image: Image::default(),
+            values: BTreeMap::new(),
+            metas: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            bodies: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            headers: Vec::new(),
+            later: Vec::new(),
+            dead: Vec::new(),
+            logged: BTreeSet::new(),
+        }
+    }
+
     fn record(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
         let (name, rest) = split_bytes(key)?;
         let counters = &mut self.image.counters;
@@ -68,21 +85,21 @@ impl Parts {
             (b"nlater", []) => counters.nlater = number(value),
             (b"ndue", []) => counters.ndue = number(value),
             (b"ndead", []) => counters.ndead = number(value),
-            (b"val", _) => drop(self.values.insert(id(rest)?, value.to_vec())),
-            (b"meta", _) => drop(self.metas.insert(id(rest)?, side::decode(value)?)),
+            (b"val", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),
             // In the order of their numbers, since that is how rows come.
             (b"chunk", _) => {
-                self.chunks.entry(id(split_last(rest)?.0)?).or_default().extend_from_slice(value)
+                self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value)
             }
             (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
             (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),
             (b"later", _) => {
                 let (due, rest) = split_number(rest)?;
-                self.later.push((due, id(rest)?, side::decode(value)?));
+                self.later.push((due, self.ids.get(rest)?, side::decode(value)?));
             }
-            (b"dead", _) => self.dead.push((id(rest)?, side::decode(value)?)),
-            (b"body", _) => drop(self.bodies.insert(id(rest)?, value.to_vec())),
-            (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, id(value)?)),
+            (b"dead", _) => self.dead.push((self.ids.get(rest)?, side::decode(value)?)),
+            (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, self.ids.get(value)?)),
             (b"op", _) => {
                 let items = u32::from_le_bytes(value.get(12..)?.try_into().ok()?);
                 self.image.operations.insert(split_bytes(rest)?.0, items);
@@ -158,7 +175,7 @@ impl Parts {
     fn held(&mut self, kind: Kind, lease: LeaseId, header: &[u8]) -> Result<Option<Held>, String> {
         let Some(header) = lease::Header::decode(header) else { return Ok(None) };
         let body = self.pieces.remove(&lease).unwrap_or(header.inline);
-        let Some(rows) = lease::body(&body) else { return Ok(None) };
+        let Some(rows) = lease::body(self.ids, &body) else { return Ok(None) };
         let mut items = Vec::new();
         for ((id, meta, value), settled) in rows.into_iter().zip(header.settled) {
             let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };

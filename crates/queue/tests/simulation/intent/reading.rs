@@ -111,5 +111,12 @@ pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
 pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {
     let gone = before.dead.keys().filter(|id| !after.dead.contains_key(id)).cloned();
     let (revived, purged): (Vec<ItemId>, _) = gone.partition(|id| after.ready.contains_key(id));
-    vec![Event::Revived(revived), Event::Purged(purged)]
+    let mut events = Vec::new();
+    if !revived.is_empty() {
+        events.push(Event::Revived(revived));
+    }
+    if !purged.is_empty() {
+        events.push(Event::Purged(purged));
+    }
+    events
 }

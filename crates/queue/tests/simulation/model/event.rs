@@ -42,6 +42,35 @@ pub(crate) enum Event {
     Purged(Vec<ItemId>),
 }
 
+impl Event {
+    /// What it is called where events are counted.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Event::Pushed { .. } => "items are pushed",
+            Event::Leased { served: None, .. } => "items are leased",
+            Event::Leased { served: Some(_), .. } => "a request is served with a lease",
+            Event::Taken { served: None, .. } => "items are taken for good",
+            Event::Taken { served: Some(_), .. } => "a session serves its own request for good",
+            Event::Asked(..) => "a request is made",
+            Event::Left(_) => "a request leaves the line",
+            Event::PickedUp(_) => "a session picks up what it was served with for good",
+            Event::Settled { settlements, .. } => match settlements.first() {
+                None => "a lease is extended",
+                Some((_, Settlement::Done)) => "an item is finished",
+                Some((_, Settlement::Release)) => "an item is released",
+                Some((_, Settlement::Retry { due: None, .. })) => "an item is retried at once",
+                Some((_, Settlement::Retry { due: Some(_), .. })) => "an item is retried later",
+                Some((_, Settlement::Dead(_))) => "an item is declared dead",
+            },
+            Event::Expired { .. } => "a lease runs out",
+            Event::Promoted { .. } => "items become due",
+            Event::Forgotten { .. } => "operations are forgotten",
+            Event::Revived(_) => "dead letters are revived",
+            Event::Purged(_) => "dead letters are purged",
+        }
+    }
+}
+
 /// What a taker asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {

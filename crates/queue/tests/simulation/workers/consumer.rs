@@ -56,11 +56,9 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
 }
 
 fn approach(desk: &Desk) -> Approach {
-    match desk.below(3) {
-        0 => Approach::Front,
-        1 => Approach::Spread(Spread::default()),
-        _ => Approach::Staged(Staged::default()),
-    }
+    let all = [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())];
+    // In some runs everybody has the same.
+    all[desk.world.approach.unwrap_or_else(|| desk.below(3))].clone()
 }
 
 fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64) -> (Take<'a>, Terms) {
@@ -109,7 +107,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
     }
     let mut is_unknown = false;
     while !lease.is_settled() {
-        for _ in 0..desk.below(6) {
+        for _ in 0..desk.below(4) {
             desk.pause().await;
         }
         if !desk.world.is_calm.get() && desk.chance(8) {

@@ -29,7 +29,7 @@ pub(crate) enum Role {
 }
 
 /// How often an item is tried.
-const MAX_ATTEMPTS: u32 = 4;
+const MAX_ATTEMPTS: u32 = 3;
 
 impl Role {
     pub(crate) fn name(self) -> &'static str {
@@ -40,6 +40,15 @@ impl Role {
             Role::Taker => "taker",
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
+        }
+    }
+    /// How soon it goes on, in comparison.
+    pub(crate) fn haste(self) -> usize {
+        match self {
+            Role::Producer => 150,
+            Role::Consumer | Role::ConsumerOnce | Role::Taker => 200,
+            Role::Sweeper => 70,
+            Role::Operator => 60,
         }
     }
 
@@ -58,9 +67,9 @@ impl Role {
 
 /// Who works in a run.
 pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
-    let mut staff = vec![Role::Producer; 1 + rng.below(2)];
+    let mut staff = vec![Role::Producer; 1 + rng.below(3)];
     let consumers = [Role::Consumer, Role::Consumer, Role::ConsumerOnce, Role::Taker];
-    staff.extend((0..1 + rng.below(4)).map(|_| consumers[rng.below(4)]));
+    staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(4)]));
     staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
     staff.push(Role::Operator);
     staff

@@ -12,9 +12,6 @@ use crate::world::Desk;
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
-        for _ in 0..desk.below(20) {
-            desk.pause().await;
-        }
         let dead: Vec<ItemId> = desk.world.oracle.borrow().model.dead().cloned().collect();
         if dead.is_empty() {
             desk.pause().await;

@@ -28,7 +28,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             count(&desk, &claim);
             desk.told(&operation, &claim);
         }
-        for _ in 0..desk.below(8) {
+        for _ in 0..desk.below(3) {
             desk.pause().await;
         }
     }
@@ -63,7 +63,7 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
 /// Pushes in a session, which sees it through.
 async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &PushOptions) -> Claim {
     match session.push_items(&desk.world.db, items, options).await {
-        Ok(pushed) => Claim::Pushed(pushed.each().collect()),
+        Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
         Err(PushError::Retry(error)) => failed(&error),
         Err(error) => panic!("{error}"),
     }
@@ -85,14 +85,14 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
         // There is none where nothing was written.
         Ok(_committed) => {
             let stamp = stamp.await.ok().map(|stamp| stamp[..].try_into().unwrap());
-            Claim::Pushed(placed.items(stamp).collect())
+            Claim::Pushed { items: placed.items(stamp).collect(), repeated: placed.is_repetition() }
         }
         Err(error) => Claim::Failed { perhaps: error.is_maybe_committed() },
     }
 }
 
 fn count(desk: &Desk, claim: &Claim) {
-    let Claim::Pushed(items) = claim else { return };
+    let Claim::Pushed { items, .. } = claim else { return };
     for PushedItem { effect, .. } in items {
         desk.count(match effect {
             kvqueue_queue::PushEffect::Added => "an item is added",
