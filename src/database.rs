@@ -8,6 +8,9 @@ use tokio::time::timeout;
 /// How long an answer of the database may take without a word about it.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// FoundationDB's `io_error`: an embedded database says it from its first failed write until it is opened again.
+pub(crate) const STORAGE_FAILED: i32 = 1510;
+
 /// An open database, and the client network under it. One per process.
 pub struct Store {
     /// The database.

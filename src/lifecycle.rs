@@ -3,6 +3,7 @@
 use std::{
     io,
     os::unix::net::UnixStream,
+    pin::pin,
     sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
@@ -26,13 +27,24 @@ pub enum RunError {
     /// The signals cannot be watched.
     #[error("cannot watch for signals")]
     Signals(#[source] io::Error),
-    /// Consumers were still at work when the grace was over.
-    #[error("consumers still at work after the grace of {} ms: {consumers}; their items are lost, raise grace", grace.as_millis())]
+    /// Items were neither finished nor given back in time.
+    #[error(
+        "consumers still at work after the grace of {} ms: {consumers}, and not all of their items could be given back; \
+         raise grace", grace.as_millis()
+    )]
     GraceOver {
-        /// So many.
+        /// Consumers at work when the grace was over.
         consumers: usize,
         /// The configured grace.
         grace: Duration,
+    },
+    /// All consumers have stopped, and yet items were not given back.
+    #[error(
+        "items neither finished nor given back: {items}; the log says why, and those on a lease come again when it runs out"
+    )]
+    LeftBehind {
+        /// So many.
+        items: usize,
     },
     /// A handler could not go on, or the database cannot.
     #[error("cannot go on: {0}")]
@@ -101,9 +113,9 @@ pub(crate) async fn serve(
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
         signal = signals.received() => signal.map_err(RunError::Signals),
-        reason = shared.stop.wait() => Err(RunError::CannotGoOn(reason)),
+        reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
         end = crew.ended() => match end {
-            End::Finished => return Ok(()),
+            End::Finished => Ok(()),
             end => Err(end.into()),
         },
     };
@@ -116,21 +128,33 @@ pub(crate) async fn serve(
 
 /// Lets the consumers finish; when the grace is over, cancels what they have in hand.
 async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), RunError> {
+    shared.signals.draining.cancel();
     crew.drain();
-    if timeout(grace, finished(crew)).await.is_ok() {
-        tracing::info!("drained");
-        return Ok(());
+    let mut finished = pin!(finished(crew, shared));
+    if timeout(grace, &mut finished).await.is_err() {
+        let consumers = shared.consumers();
+        tracing::warn!(consumers, "the grace is over, handlers are cancelled");
+        shared.signals.grace_over.cancel();
+        // Handlers get their last moment, and as long is left to give back what they had.
+        let ended = timeout(2 * LAST_MOMENT, &mut finished).await.is_ok();
+        if !ended || shared.signals.left_behind() > 0 {
+            return Err(RunError::GraceOver { consumers, grace });
+        }
     }
-    let consumers = shared.consumers();
-    shared.cancelled.cancel();
-    // Handlers get their last moment, consumers as long to note it.
-    let _ = timeout(2 * LAST_MOMENT, finished(crew)).await;
-    Err(RunError::GraceOver { consumers, grace })
+    match shared.signals.left_behind() {
+        0 => {
+            tracing::info!("drained");
+            Ok(())
+        }
+        items => Err(RunError::LeftBehind { items }),
+    }
 }
 
-/// Waits until no consumer is left. Failures no longer matter.
-async fn finished(crew: &mut Crew) {
+/// Waits until no consumer is left, and nothing of what consumers have begun. Failures no longer matter.
+async fn finished(crew: &mut Crew, shared: &Shared) {
     while let End::TooManyFailures { .. } = crew.ended().await {}
+    shared.work.close();
+    shared.work.wait().await;
 }
 
 impl From<End> for RunError {

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
 };
-use kvqueue_queue::{Item, Session, Watch};
+use kvqueue_queue::Session;
+use tokio::{
+    sync::oneshot,
+    task::{JoinError, JoinHandle},
+};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,18 +17,21 @@ use super::{
     messages::{Drain, Spec},
     obituary::Obituary,
 };
-use crate::consumer::{
-    backoff,
-    batch::Batch,
-    dispatch::Dispatcher,
-    state::{Effect, Event, Found, State},
-    take::{self, Attempt},
+use crate::{
+    consumer::{
+        backoff,
+        batch::InHand,
+        dispatch::Dispatcher,
+        holder::Holder,
+        idle::Place,
+        state::{Effect, Event, Found, State},
+        take::{self, Attempt},
+    },
+    database::STORAGE_FAILED,
 };
 
-/// FoundationDB's `io_error`: an embedded database says it from its first failed write until it is opened again.
-const STORAGE_FAILED: i32 = 1510;
-
-/// The actor. Only one thing is under way at a time: a take, a batch, or a wait.
+/// The actor. Only one thing is under way at a time: a take, a batch, or a wait; and beside it what is left to be settled of the batch
+/// before.
 pub(super) struct Consumer {
     id: u64,
     spec: Spec,
@@ -33,11 +40,15 @@ pub(super) struct Consumer {
     /// Absent while a take has it, and once it is closed.
     session: Option<Session>,
     /// What the last take gave: items to dispatch...
-    batch: Option<Batch>,
-    /// ...or a watch to wait on.
-    watch: Option<Watch>,
+    in_hand: Option<InHand>,
+    /// ...or what wakes.
+    woken: Option<oneshot::Receiver<()>>,
     waiting: Option<SpawnHandle>,
-    /// Fires on drain: no take may begin any more.
+    /// The holder of the batch that was dispatched last.
+    settling: Option<JoinHandle<()>>,
+    /// Among the queue's idle consumers.
+    place: Place,
+    /// Fires on drain: no take may begin any more, and items that are not begun are given back.
     stop: CancellationToken,
     obituary: Obituary,
 }
@@ -45,9 +56,22 @@ pub(super) struct Consumer {
 impl Consumer {
     pub(super) fn new(id: u64, spec: Spec, shared: Arc<Shared>, obituary: Obituary) -> Self {
         let session = Some(take::session(&spec.source));
-        let state = State::new(spec.until_empty);
-        let stop = CancellationToken::new();
-        Self { id, spec, shared, state, session, batch: None, watch: None, waiting: None, stop, obituary }
+        let place = spec.source.idle.join();
+        let stop = shared.signals.draining.child_token();
+        Self {
+            id,
+            spec,
+            shared,
+            state: State::new(),
+            session,
+            in_hand: None,
+            woken: None,
+            waiting: None,
+            settling: None,
+            place,
+            stop,
+            obituary,
+        }
     }
 
     fn on(&mut self, event: Event, context: &mut Context<Self>) {
@@ -71,7 +95,6 @@ impl Consumer {
                 self.waiting = Some(context.spawn(pause));
             }
             Effect::StopWaiting => {
-                self.watch = None;
                 if let Some(waiting) = self.waiting.take() {
                     context.cancel_future(waiting);
                 }
@@ -86,7 +109,8 @@ impl Consumer {
 
     fn take(&mut self, context: &mut Context<Self>) {
         let session = self.session.take().expect("a consumer takes one batch at a time");
-        take::take(self.spec.source.clone(), session, self.spec.k, self.stop.clone())
+        let Spec { source, k } = self.spec.clone();
+        take::take(source, session, k, self.place.member, self.stop.clone())
             .into_actor(self)
             .map(|(session, attempt), actor, context| {
                 actor.session = Some(session);
@@ -101,104 +125,105 @@ impl Consumer {
         match attempt {
             Attempt::GivenUp => Event::NotTaken,
             Attempt::Failed(error) => {
-                if error.code() == Some(STORAGE_FAILED) {
-                    self.shared.stop.request(
-                        "the database's storage failed and takes no more commits; a restart opens it again"
-                            .to_owned(),
-                    );
-                }
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(%queue, consumer = self.id, error, "take failed, trying again");
+                self.note(&error, error.code(), "take failed, trying again");
                 Event::TakeFailed
             }
-            Attempt::Taken(taken) => {
-                let items = taken.items.len();
-                self.watch = taken.watch;
-                if items > 0 {
-                    tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items, "took items");
-                }
-                Event::Took(self.hold(taken.items))
+            Attempt::AtRest => Event::Took(Found::Rest),
+            Attempt::Nothing(woken) => {
+                self.woken = Some(woken);
+                Event::Took(Found::Nothing)
+            }
+            Attempt::Items(items) => {
+                let count = items.len();
+                tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items = count, "took items");
+                self.in_hand = Some(items);
+                Event::Took(Found::Items(count))
             }
         }
     }
 
-    /// Hands the batch to the pool. A panic there is not the handler's, for that one is contained: it is ours, and
-    /// becomes this actor's.
+    fn note(&self, error: &(dyn std::error::Error + 'static), code: Option<i32>, what: &'static str) {
+        if code == Some(STORAGE_FAILED) {
+            self.shared.signals.storage_failed();
+        }
+        tracing::warn!(queue = %self.spec.source.name, consumer = self.id, error, "{what}");
+    }
+
+    /// Hands the batch to the pool, and its lease to a holder. A panic in either is not the handler's, for that one is contained: it is
+    /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
-        let batch = self.batch.take().expect("a dispatch follows a take");
-        let dispatcher = Dispatcher {
-            source: self.spec.source.clone(),
-            consumer: self.id,
-            cancelled: self.shared.cancelled.clone(),
-            stop: self.shared.stop.clone(),
-        };
-        self.shared
-            .pool
-            .spawn(dispatcher.run(batch))
-            .into_actor(self)
-            .map(|done, actor, context| {
-                if let Err(error) = done
-                    && let Ok(panic) = error.try_into_panic()
-                {
-                    std::panic::resume_unwind(panic);
-                }
-                actor.on(Event::Dispatched, context);
-            })
-            .spawn(context);
-    }
-
-    fn wait(&mut self, context: &mut Context<Self>) {
-        let (queue, id) = (self.spec.source.name.clone(), self.id);
-        tracing::debug!(%queue, consumer = id, "waiting for push");
-        let watch = self.watch.take();
-        let slow_look = tokio::time::sleep(self.spec.source.slow_look);
-        let woken = async move {
-            let pushed = async {
-                match watch {
-                    // The watch is gone, not the queue. The slow look bounds how often this can happen.
-                    Some(watch) => watch.await.inspect_err(|error| {
-                        tracing::debug!(%queue, consumer = id, %error, "watch lost");
-                    }),
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                _ = pushed => {}
-                () = slow_look => {}
-            }
-        };
-        let woken = woken.into_actor(self).map(|(), actor, context| actor.on(Event::Woken, context));
-        self.waiting = Some(context.spawn(woken));
-    }
-
-    fn close(&mut self, context: &mut Context<Self>) {
-        let session = self.session.take();
-        let source = self.spec.source.clone();
+        let in_hand = self.in_hand.take().expect("a dispatch follows a take");
+        let before = self.settling.take();
+        let handled = self.start(in_hand);
         async move {
-            let Some(session) = session else { return Vec::new() };
-            session.close(&source.db).await.unwrap_or_else(|error| {
-                let error = &error as &dyn std::error::Error;
-                tracing::warn!(queue = %source.name, error, "session not closed, a later sweep removes its token");
-                Vec::new()
-            })
+            handled.await?;
+            match before {
+                Some(settling) => settling.await,
+                None => Ok(()),
+            }
         }
         .into_actor(self)
-        .map(|left, actor, context| {
-            let found = actor.hold(left);
-            actor.on(Event::Closed(found), context);
+        .map(|done, actor, context| {
+            resume_panic(done);
+            actor.on(Event::Dispatched, context);
         })
         .spawn(context);
     }
 
-    /// Keeps items for the dispatch that follows.
-    fn hold(&mut self, items: Vec<Item>) -> Found {
-        match items.len() {
-            0 => Found::Nothing,
-            count => {
-                self.batch = Some(Batch::new(self.spec.source.name.clone(), items));
-                Found::Items(count)
+    fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
+        let Shared { pool, signals, work, .. } = &*self.shared;
+        let (source, consumer) = (self.spec.source.clone(), self.id);
+        let dispatcher = Dispatcher { source, consumer, signals: signals.clone(), stop: self.stop.clone() };
+        match in_hand {
+            InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
+            InHand::Leased(leased) => {
+                let items = leased.lease.items().to_vec();
+                let source = self.spec.source.clone();
+                let (holder, holding) = Holder::new(source, signals.clone(), consumer, leased);
+                self.settling = Some(work.spawn(holder.run()));
+                work.spawn_on(dispatcher.leased(items, holding), pool)
             }
         }
+    }
+
+    fn wait(&mut self, context: &mut Context<Self>) {
+        tracing::debug!(queue = %self.spec.source.name, consumer = self.id, "waiting for push");
+        let woken = self.woken.take().expect("a wait follows a take that found nothing");
+        let woken = woken.into_actor(self).map(|_, actor, context| actor.on(Event::Woken, context));
+        self.waiting = Some(context.spawn(woken));
+    }
+
+    fn close(&mut self, context: &mut Context<Self>) {
+        let session = self.session.take().expect("a consumer closes its session once");
+        let source = self.spec.source.clone();
+        let settling = self.settling.take();
+        async move {
+            let settled = match settling {
+                Some(settling) => settling.await,
+                None => Ok(()),
+            };
+            (settled, take::close(&source, session).await)
+        }
+        .into_actor(self)
+        .map(|(settled, left), actor, context| {
+            resume_panic(settled);
+            let left = left.unwrap_or_else(|error| {
+                actor.note(&error, error.code(), "session not closed, a later sweep removes what it leaves");
+                None
+            });
+            let found = left.as_ref().map_or(Found::Nothing, |left| Found::Items(left.len()));
+            actor.in_hand = left;
+            actor.on(Event::Closed(found), context);
+        })
+        .spawn(context);
+    }
+}
+
+fn resume_panic(done: Result<(), JoinError>) {
+    if let Err(error) = done
+        && let Ok(panic) = error.try_into_panic()
+    {
+        std::panic::resume_unwind(panic);
     }
 }
 

@@ -7,22 +7,21 @@ use std::sync::{
 
 use actix::{Actor, Addr};
 use tokio::{runtime::Handle, sync::mpsc};
-use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::{
     messages::{Drain, End, Observer, Spec, Start, Stop},
     supervisor::Supervisor,
 };
-use crate::handlers::StopRequest;
+use crate::consumer::signals::Signals;
 
 /// What all consumers of a process share.
 pub(crate) struct Shared {
     /// Where handlers run.
     pub(crate) pool: Handle,
-    /// Fires when the grace is over: handlers are to give up.
-    pub(crate) cancelled: CancellationToken,
-    /// Fires when a handler wants the daemon to stop.
-    pub(crate) stop: StopRequest,
+    pub(crate) signals: Arc<Signals>,
+    /// Batches that are being handled or settled. They go on when their consumer panics.
+    pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     consumers: AtomicUsize,
 }
@@ -31,8 +30,8 @@ impl Shared {
     pub(crate) fn new(pool: Handle, observer: Option<Observer>) -> Arc<Self> {
         Arc::new(Self {
             pool,
-            cancelled: CancellationToken::new(),
-            stop: StopRequest::default(),
+            signals: Arc::default(),
+            work: TaskTracker::new(),
             observer,
             consumers: AtomicUsize::new(0),
         })
@@ -62,9 +61,10 @@ impl Crew {
         Self { supervisor: Supervisor::new(shared, tell).start(), ends }
     }
 
-    /// Starts a consumer and returns its id.
-    pub(crate) async fn start(&self, spec: Spec) -> Result<u64, End> {
-        self.supervisor.send(Start(spec)).await.map_err(|_| End::SupervisorDied)
+    /// Starts consumers and returns their ids. Those that run dry at once do not end a crew whose others have yet to begin, so
+    /// start all of them in one go.
+    pub(crate) async fn start(&self, specs: Vec<Spec>) -> Result<Vec<u64>, End> {
+        self.supervisor.send(Start(specs)).await.map_err(|_| End::SupervisorDied)
     }
 
     /// Lets one consumer finish what it has in hand and stop; false if there is none of that id.
@@ -72,7 +72,7 @@ impl Crew {
         self.supervisor.send(Stop(id)).await.map_err(|_| End::SupervisorDied)
     }
 
-    /// Lets all consumers finish what they have in hand and stop.
+    /// Lets all consumers finish what they have in hand and stop, and no new ones take.
     pub(crate) fn drain(&self) {
         self.supervisor.do_send(Drain);
     }

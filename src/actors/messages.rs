@@ -15,14 +15,12 @@ pub(crate) struct Spec {
     pub(crate) source: Arc<Source>,
     /// Items per take.
     pub(crate) k: NonZeroUsize,
-    /// Stop once a take finds nothing.
-    pub(crate) until_empty: bool,
 }
 
-/// To the supervisor: start a consumer. The answer is its id.
+/// To the supervisor: start consumers. The answer is their ids.
 #[derive(Debug, Message)]
-#[rtype(result = "u64")]
-pub(super) struct Start(pub(super) Spec);
+#[rtype(result = "Vec<u64>")]
+pub(super) struct Start(pub(super) Vec<Spec>);
 
 /// To the supervisor: let this consumer finish and stop. The answer is whether there is one.
 #[derive(Debug, Message)]

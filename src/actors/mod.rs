@@ -25,14 +25,17 @@
 //!
 //! Hence: a consumer holds an `Obituary`, whose `Drop` reports the end to the supervisor and says whether it was a
 //! panic; the supervisor makes a new consumer, with a new session, rather than reviving the value that broke. Nothing
-//! that must not be lost waits in a mailbox: items in hand are in a task on the handlers' pool, which outlives the actor,
-//! or in a `Batch`, which logs its loss.
+//! that must not be lost waits in a mailbox: items in hand are in tasks that outlive the actor, one that hands them to the
+//! handler and one that holds their lease; or on a lease that runs out; or, with at-most-once delivery, in a `Batch`, which logs
+//! its loss. A drain waits for these tasks too.
 //!
 //! # Threads
 //!
-//! The actors share one thread with a runtime of its own, timers and signals included; takes run there as well. Handlers
-//! run on a multi-threaded pool beside it. A handler that blocks its thread, or all of the pool's, delays
-//! other handlers and nothing else: drains still end when the grace does.
+//! The actors share one thread with a runtime of its own, timers and signals included; takes, and the holders of leases, run there as
+//! well. Handlers run on a multi-threaded pool beside it, and so do the dispatchers, so that handing over an item does not
+//! cross threads. A handler that blocks its thread, or all of the pool's, delays other handlers and nothing else: leases are still
+//! extended, what is done is settled, and drains end when the grace does. What it delays is also its own time limit: nobody can
+//! stop a thread.
 //!
 //! # Mailboxes
 //!

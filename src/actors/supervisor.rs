@@ -94,14 +94,17 @@ impl Actor for Supervisor {
 }
 
 impl Handler<Start> for Supervisor {
-    type Result = u64;
+    type Result = Vec<u64>;
 
-    fn handle(&mut self, Start(spec): Start, context: &mut Context<Self>) -> u64 {
-        let id = self.next_id;
-        self.next_id += 1;
-        self.start_consumer(id, spec, context);
+    fn handle(&mut self, Start(specs): Start, context: &mut Context<Self>) -> Self::Result {
+        let ids = (self.next_id..).zip(specs).map(|(id, spec)| {
+            self.next_id = id + 1;
+            self.start_consumer(id, spec, context);
+            id
+        });
+        let ids = ids.collect();
         self.shared.left(self.consumers.len());
-        id
+        ids
     }
 }
 

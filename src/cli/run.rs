@@ -15,7 +15,10 @@ use crate::{
 #[command(
     long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
     With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
-    INT lets the items in hand finish, for as long as `grace` says; a second one ends the daemon at once."
+    INT lets the handlers at work finish, for as long as `grace` says, and gives other items back; a second one ends the \
+    daemon at once.\n\n\
+    With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is leased, by this daemon or \
+    another, and nothing waits for its time, such as items that are to be tried again."
 )]
 pub(super) struct Args {
     /// Only this queue
@@ -30,7 +33,7 @@ pub(super) struct Args {
     /// Items per take
     #[arg(short, requires = "queue")]
     k: Option<NonZeroUsize>,
-    /// Stop when the queues are empty
+    /// Stop when nothing is left to be done
     #[arg(long)]
     until_empty: bool,
 }

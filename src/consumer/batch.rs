@@ -1,34 +1,66 @@
 //! Items in hand.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::sync::Arc;
 
 use kvqueue_queue::Item;
 
-/// Items that have left the queue and are not handled yet. With at-most-once delivery they exist nowhere else, so
-/// dropping a batch before it is empty is logged as the loss it is.
+use super::holder::Leased;
+
+/// What a take has brought.
+#[derive(Debug)]
+pub(crate) enum InHand {
+    /// Items on a lease: if they are dropped, the lease runs out.
+    Leased(Leased),
+    /// Items that have left the queue.
+    Taken(Batch),
+}
+
+impl InHand {
+    /// How many items there are.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Leased(leased) => leased.lease.items().len(),
+            Self::Taken(batch) => batch.items().len(),
+        }
+    }
+}
+
+/// Items that have left the queue. With at-most-once delivery they exist nowhere else, so dropping a batch of which not everything
+/// was begun is logged as the loss it is.
 #[derive(Debug)]
 pub(crate) struct Batch {
     queue: Arc<str>,
-    items: VecDeque<Item>,
+    items: Vec<Item>,
+    begun: usize,
 }
 
 impl Batch {
     pub(crate) fn new(queue: Arc<str>, items: Vec<Item>) -> Self {
-        Self { queue, items: items.into() }
+        Self { queue, items, begun: 0 }
     }
 
-    /// The next item, in queue order.
-    pub(crate) fn next(&mut self) -> Option<Item> {
-        self.items.pop_front()
+    /// All of them, in queue order.
+    pub(crate) fn items(&self) -> &[Item] {
+        &self.items
+    }
+
+    /// The first so many go to the handler, or have done so.
+    pub(crate) fn begin(&mut self, items: usize) {
+        self.begun = items;
+    }
+
+    /// How many have not.
+    pub(crate) fn not_begun(&self) -> usize {
+        self.items.len() - self.begun
     }
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        if let (Some(first), Some(last)) = (self.items.front(), self.items.back()) {
+        if let [first, .., last] | [first @ last] = &self.items[self.begun..] {
             tracing::error!(
                 queue = %self.queue,
-                items = self.items.len(),
+                items = self.not_begun(),
                 first = %first.id,
                 last = %last.id,
                 "items lost: taken and never handled"

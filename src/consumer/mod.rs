@@ -1,12 +1,15 @@
-//! A consumer without its actor: what it decides, how it takes, how it hands items to a handler.
+//! A consumer without its actor: what it decides, how it takes, how it hands items to a handler, how it keeps its leases.
 //!
 //! | file | role |
 //! |---|---|
 //! | `state` | the state machine: events in, effects out, nothing else |
 //! | `take` | one take, in turn with the queue's other consumers |
-//! | `dispatch` | a batch to the handler: order, time limit, panic boundary |
-//! | `batch` | items in hand, which never vanish without a word |
+//! | `dispatch` | a batch to the handler, in order |
+//! | `holder` | the lease of a batch: heartbeats, settling, its loss |
+//! | `idle` | waiting for items: one watch for all consumers of a queue |
+//! | `batch` | items in hand |
 //! | `source` | a queue as its consumers share it |
+//! | `signals` | what all that works on items is told, and tells |
 //! | `backoff` | pauses between failed takes |
 //! | `ambient` | the clock on the wall, and chance |
 //!
@@ -16,6 +19,9 @@ pub(crate) mod ambient;
 pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod dispatch;
+pub(crate) mod holder;
+pub(crate) mod idle;
+pub(crate) mod signals;
 pub(crate) mod source;
 pub(crate) mod state;
 pub(crate) mod take;

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::Queue;
+use kvqueue_queue::{Approach, Queue, RetryRules};
 use tokio::sync::Mutex;
 
-use crate::handlers::Handling;
+use super::idle::Idle;
+use crate::{config::Delivery, handlers::Handling};
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -15,13 +16,25 @@ pub(crate) struct Source {
     pub(crate) queue: Queue,
     pub(crate) db: Arc<Database>,
     pub(crate) handling: Handling,
-    /// How long one item may take.
+    pub(crate) delivery: Delivery,
+    /// How long items stay with a daemon that does not say that it lives.
+    pub(crate) lease: Duration,
+    pub(crate) retry: RetryRules,
+    /// How long a call of the handler may take.
     pub(crate) timeout: Option<Duration>,
-    /// How long an idle consumer relies on its watch alone.
-    pub(crate) slow_look: Duration,
-    /// Held during a take. Consumers of one process would only conflict on the same first items; the lock is fair,
-    /// so they take turns.
-    pub(crate) turn: Mutex<()>,
+    /// Whether consumers stop once there is nothing left to wait for.
+    pub(crate) until_empty: bool,
+    /// Held during a take. Consumers of one process would only conflict with each other; the lock is fair, so they take turns. What
+    /// it guards is what all of them learn from conflicts with other processes.
+    pub(crate) turn: Mutex<Approach>,
+    pub(crate) idle: Idle,
+}
+
+impl Source {
+    /// The lease's length in database versions, 10^6 a second.
+    pub(crate) fn lease_versions(&self) -> u64 {
+        u64::try_from(self.lease.as_micros()).unwrap_or(u64::MAX)
+    }
 }
 
 impl std::fmt::Debug for Source {

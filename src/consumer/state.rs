@@ -9,12 +9,16 @@
 //!     │ │ │ └── pause over ── pausing
 //!     │ │ └──── failed ─────▶ pausing
 //!     │ └────── woken ─────── idle
-//!     └──────── took none ──▶ idle
+//!     ├──────── took none ──▶ idle
+//!     └─ at rest, given up ─▶ closing
 //!
 //!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ items done ─▶ closing ─▶ (stopped)
-//!           closing ─ items were left in the session ─▶ finishing ─ items done ─▶ (stopped)
+//!           taking, dispatching ─▶ draining ─ dispatched ─▶ closing ─▶ (stopped)
+//!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
+//!
+//! *Dispatched* means that the handler is done with the batch, or that what it had not begun was given back, as after a drain. What the
+//! handler has said of the batch may still be on its way to the database while the next one is taken, but no two batches are.
 
 /// What happened to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,13 +33,13 @@ pub enum Event {
     TakeFailed,
     /// The pause after a failed take is over.
     PauseOver,
-    /// The batch in hand is finished.
+    /// The batch in hand is handled, and the one before it settled.
     Dispatched,
-    /// The watch fired, or it is time for a slow look.
+    /// There may be items again.
     Woken,
     /// Finish what is in hand and stop.
     Drain,
-    /// The session is closed. It may give items that a take without an answer had removed.
+    /// The session is closed and all is settled. It may give items that a take without an answer had removed.
     Closed(Found),
 }
 
@@ -44,6 +48,8 @@ pub enum Event {
 pub enum Found {
     /// Nothing; a push after this wakes the consumer.
     Nothing,
+    /// Nothing, and nothing will come of itself: the end, for a consumer that is to work until then.
+    Rest,
     /// So many items, up to K. There may be more.
     Items(usize),
 }
@@ -55,16 +61,16 @@ pub(crate) enum Effect {
     Take,
     /// Hand the items just taken to the handler.
     Dispatch,
-    /// Wait for a push, or for the slow look.
+    /// Wait to be woken.
     Wait,
-    /// Stop waiting, for a push or for a pause to end.
+    /// Stop waiting, to be woken or for a pause to end.
     StopWaiting,
     /// Wait before the next take; this many failed in a row.
     Pause {
         /// Failed takes in a row, from 1.
         failures: u32,
     },
-    /// Close the session.
+    /// Close the session, once all is settled.
     Close,
     /// End the actor.
     Stop,
@@ -85,14 +91,13 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     phase: Phase,
-    until_empty: bool,
     failures: u32,
 }
 
 impl State {
-    /// A consumer about to start; with `until_empty` it stops once a take finds nothing.
-    pub(crate) fn new(until_empty: bool) -> Self {
-        Self { phase: Phase::Taking, until_empty, failures: 0 }
+    /// A consumer about to start.
+    pub(crate) fn new() -> Self {
+        Self { phase: Phase::Taking, failures: 0 }
     }
 
     /// Takes an event into account. Events that come too late for the phase change nothing.
@@ -101,17 +106,18 @@ impl State {
             (Phase::Taking, Event::Started) => vec![Effect::Take],
             (Phase::Taking, Event::Took(found)) => self.took(found),
             (Phase::Taking, Event::TakeFailed) => self.take_failed(),
+            // The drain that made it give up is still on its way.
+            (Phase::Taking, Event::NotTaken) => self.close(),
             (Phase::Dispatching, Event::Dispatched)
             | (Phase::Idle, Event::Woken)
             | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
             (_, Event::Drain) => self.drain(),
             (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
-            (Phase::Draining, Event::Took(Found::Nothing) | Event::NotTaken | Event::TakeFailed)
-            | (Phase::Draining, Event::Dispatched) => self.close(),
-            (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
-            (Phase::Closing, Event::Closed(Found::Nothing)) | (Phase::Finishing, Event::Dispatched) => {
-                vec![Effect::Stop]
+            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched) => {
+                self.close()
             }
+            (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
+            (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched) => vec![Effect::Stop],
             _ => Vec::new(),
         }
     }
@@ -119,7 +125,7 @@ impl State {
     fn took(&mut self, found: Found) -> Vec<Effect> {
         self.failures = 0;
         match found {
-            Found::Nothing if self.until_empty => self.close(),
+            Found::Rest => self.close(),
             Found::Nothing => self.go(Phase::Idle, Effect::Wait),
             Found::Items(_) => self.go(Phase::Dispatching, Effect::Dispatch),
         }
@@ -159,31 +165,27 @@ mod tests {
     use super::{Effect::*, Event::*, *};
 
     /// Feeds the events to a fresh consumer and returns the effects of the last one.
-    fn last(until_empty: bool, events: &[Event]) -> Vec<Effect> {
-        let mut state = State::new(until_empty);
+    fn last(events: &[Event]) -> Vec<Effect> {
+        let mut state = State::new();
         events.iter().map(|event| state.on(*event)).last().unwrap_or_default()
-    }
-
-    fn serving(events: &[Event]) -> Vec<Effect> {
-        last(false, events)
     }
 
     #[test]
     fn it_takes_as_long_as_it_finds_items() {
-        assert_eq!(serving(&[Started]), [Take]);
-        assert_eq!(serving(&[Started, Took(Found::Items(3))]), [Dispatch]);
-        assert_eq!(serving(&[Started, Took(Found::Items(3)), Dispatched]), [Take]);
+        assert_eq!(last(&[Started]), [Take]);
+        assert_eq!(last(&[Started, Took(Found::Items(3))]), [Dispatch]);
+        assert_eq!(last(&[Started, Took(Found::Items(3)), Dispatched]), [Take]);
     }
 
     #[test]
     fn with_nothing_to_take_it_waits_until_woken() {
-        assert_eq!(serving(&[Started, Took(Found::Nothing)]), [Wait]);
-        assert_eq!(serving(&[Started, Took(Found::Nothing), Woken]), [Take]);
+        assert_eq!(last(&[Started, Took(Found::Nothing)]), [Wait]);
+        assert_eq!(last(&[Started, Took(Found::Nothing), Woken]), [Take]);
     }
 
     #[test]
     fn failed_takes_are_counted_until_one_succeeds() {
-        let mut state = State::new(false);
+        let mut state = State::new();
         state.on(Started);
         for failures in 1..4 {
             assert_eq!(state.on(TakeFailed), [Pause { failures }]);
@@ -195,18 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn until_empty_stops_only_when_a_take_finds_nothing() {
-        assert_eq!(last(true, &[Started, Took(Found::Items(1)), Dispatched]), [Take]);
-        assert_eq!(last(true, &[Started, Took(Found::Nothing)]), [Close]);
-        assert_eq!(last(true, &[Started, Took(Found::Nothing), Closed(Found::Nothing)]), [Stop]);
+    fn a_queue_at_rest_is_the_end() {
+        assert_eq!(last(&[Started, Took(Found::Rest)]), [Close]);
+        assert_eq!(last(&[Started, Took(Found::Rest), Closed(Found::Nothing)]), [Stop]);
     }
 
     #[test]
     fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
-        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain]), []);
-        assert_eq!(serving(&[Started, Took(Found::Items(1)), Drain, Dispatched]), [Close]);
+        assert_eq!(last(&[Started, Took(Found::Items(1)), Drain]), []);
+        assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, Dispatched]), [Close]);
         assert_eq!(
-            serving(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed(Found::Nothing)]),
+            last(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed(Found::Nothing)]),
             [Stop]
         );
     }
@@ -214,39 +215,47 @@ mod tests {
     #[test]
     fn items_left_in_the_session_are_handled_before_the_end() {
         let closed = [Started, TakeFailed, Drain, Closed(Found::Items(2))];
-        assert_eq!(serving(&closed), [Dispatch]);
-        assert_eq!(serving(&[&closed[..], &[Dispatched]].concat()), [Stop]);
+        assert_eq!(last(&closed), [Dispatch]);
+        assert_eq!(last(&[&closed[..], &[Dispatched]].concat()), [Stop]);
     }
 
     #[test]
     fn a_take_under_way_when_a_drain_comes_is_waited_for() {
-        assert_eq!(serving(&[Started, Drain]), []);
-        assert_eq!(serving(&[Started, Drain, NotTaken]), [Close]);
-        assert_eq!(serving(&[Started, Drain, TakeFailed]), [Close]);
-        assert_eq!(serving(&[Started, Drain, Took(Found::Nothing)]), [Close]);
-        assert_eq!(serving(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
-        assert_eq!(serving(&[Started, Drain, Took(Found::Items(1)), Dispatched]), [Close]);
+        assert_eq!(last(&[Started, Drain]), []);
+        assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
+        assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
+        assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
+        assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
+        assert_eq!(last(&[Started, Drain, Took(Found::Items(1)), Dispatched]), [Close]);
+    }
+
+    #[test]
+    fn a_take_may_hear_of_a_drain_before_the_consumer_does() {
+        assert_eq!(last(&[Started, NotTaken]), [Close]);
+        assert_eq!(last(&[Started, NotTaken, Drain]), []);
+        assert_eq!(last(&[Started, NotTaken, Drain, Closed(Found::Nothing)]), [Stop]);
     }
 
     #[test]
     fn a_drain_ends_waiting_and_pausing() {
-        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
-        assert_eq!(serving(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
+        assert_eq!(last(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
+        assert_eq!(last(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
     }
 
     #[test]
     fn events_that_come_too_late_change_nothing() {
-        assert_eq!(serving(&[Started, Woken]), []);
-        assert_eq!(serving(&[Started, Took(Found::Items(1)), Woken]), []);
-        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Woken]), []);
-        assert_eq!(serving(&[Started, Took(Found::Nothing), Drain, Drain]), []);
+        assert_eq!(last(&[Started, Woken]), []);
+        assert_eq!(last(&[Started, Took(Found::Items(1)), Woken]), []);
+        assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Woken]), []);
+        assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Drain]), []);
     }
 
     /// What can happen next to an actor that has `under_way` to finish.
-    fn possible(under_way: Effect, drained: bool) -> Vec<Event> {
+    fn possible(under_way: Effect) -> Vec<Event> {
         let mut events = match under_way {
-            Take if drained => vec![Took(Found::Nothing), Took(Found::Items(1)), TakeFailed, NotTaken],
-            Take => vec![Took(Found::Nothing), Took(Found::Items(1)), TakeFailed],
+            Take => {
+                vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed, NotTaken]
+            }
             Dispatch => vec![Dispatched],
             Wait => vec![Woken],
             Pause { .. } => vec![PauseOver],
@@ -259,7 +268,7 @@ mod tests {
 
     /// Follows every course of events for so many steps.
     fn explore(state: &State, under_way: Effect, drained: bool, steps: u32) {
-        for event in possible(under_way, drained) {
+        for event in possible(under_way) {
             let mut next = state.clone();
             let mut effects = next.on(event);
             let drained = drained || event == Drain;
@@ -281,10 +290,8 @@ mod tests {
 
     #[test]
     fn one_thing_is_always_under_way_and_nothing_new_after_a_drain() {
-        for until_empty in [false, true] {
-            let mut state = State::new(until_empty);
-            assert_eq!(state.on(Started), [Take]);
-            explore(&state, Take, false, 10);
-        }
+        let mut state = State::new();
+        assert_eq!(state.on(Started), [Take]);
+        explore(&state, Take, false, 10);
     }
 }

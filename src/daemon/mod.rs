@@ -67,7 +67,8 @@ impl Daemon {
         self
     }
 
-    /// Makes each consumer stop once it finds its queue empty; when all have, [`run`](Self::run) returns.
+    /// Makes consumers stop once there is nothing left to do in their queue: nothing is ready, nothing is leased, by whomever, and nothing
+    /// waits for its time. When all have, [`run`](Self::run) returns.
     #[must_use]
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
@@ -139,13 +140,11 @@ impl Daemon {
         parts: &[Part],
         crew: &Crew,
     ) -> Result<(), DaemonError> {
-        for part in parts {
-            let source = part.source(db);
-            for k in part.ks() {
-                let spec = Spec { source: source.clone(), k, until_empty: self.until_empty };
-                crew.start(spec).await.map_err(RunError::from)?;
-            }
-        }
+        let specs = parts.iter().flat_map(|part| {
+            let source = part.source(db, self.until_empty);
+            part.ks().map(move |k| Spec { source: source.clone(), k })
+        });
+        crew.start(specs.collect()).await.map_err(RunError::from)?;
         Ok(())
     }
 }

@@ -1,17 +1,21 @@
 //! What a configured queue is made of, as far as no database is needed.
 
-use std::{num::NonZeroUsize, sync::Arc};
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::Queue;
+use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged};
 use tokio::sync::Mutex;
 
 use crate::{
-    config::{Config, ConfigError, QueueConfig},
-    consumer::source::Source,
+    config::{Config, ConfigError, QueueConfig, Retry, TakeStrategy},
+    consumer::{idle::Idle, source::Source},
     handlers::{Handling, Registry},
     sweep::Sweeping,
 };
+
+/// How often a queue is looked at that is to be worked off until it is empty, and that holds back items: nothing tells when
+/// another process is done with them.
+const RELOOK: Duration = Duration::from_millis(200);
 
 /// One configured queue.
 pub(super) struct Part {
@@ -29,7 +33,7 @@ pub(super) fn parts(config: &Config, registry: &Registry) -> Result<Vec<Part>, C
 
 impl Part {
     fn new(prefix: &str, name: &str, config: &QueueConfig, registry: &Registry) -> Result<Self, ConfigError> {
-        let queue = Queue::new(prefix.as_bytes(), name.as_bytes()).map_err(|error| {
+        let queue = Queue::of_kind(prefix.as_bytes(), name.as_bytes(), config.layout()).map_err(|error| {
             let key = format!("queues.{name}");
             ConfigError::value(
                 key,
@@ -43,15 +47,21 @@ impl Part {
     }
 
     /// What the queue's consumers share.
-    pub(super) fn source(&self, db: &Arc<Database>) -> Arc<Source> {
+    pub(super) fn source(&self, db: &Arc<Database>, until_empty: bool) -> Arc<Source> {
+        let config = &self.config;
+        let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
         Arc::new(Source {
             name: self.name.clone(),
             queue: self.queue.clone(),
             db: db.clone(),
             handling: self.handling.clone(),
-            timeout: self.config.handler_timeout,
-            slow_look: self.config.slow_look,
-            turn: Mutex::new(()),
+            delivery: config.delivery,
+            lease: config.lease,
+            retry: rules(&config.retry),
+            timeout: config.handler_timeout,
+            until_empty,
+            turn: Mutex::new(approach(config.take)),
+            idle: Idle::new(self.name.clone(), slow_look),
         })
     }
 
@@ -64,5 +74,20 @@ impl Part {
     pub(super) fn ks(&self) -> impl Iterator<Item = NonZeroUsize> {
         let groups = self.config.consumers.iter();
         groups.flat_map(|group| std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten())
+    }
+}
+
+/// When failed items are tried again.
+fn rules(retry: &Retry) -> RetryRules {
+    let Retry { max_attempts, base, max, jitter } = *retry;
+    RetryRules { max_attempts, base, max, jitter }
+}
+
+/// Where takes look for items.
+fn approach(take: TakeStrategy) -> Approach {
+    match take {
+        TakeStrategy::Front => Approach::Front,
+        TakeStrategy::Spread => Approach::Spread(Spread::default()),
+        TakeStrategy::Staged => Approach::Staged(Staged::default()),
     }
 }

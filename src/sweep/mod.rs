@@ -77,6 +77,11 @@ async fn sweep(db: &Database, Sweeping { queue, rules }: &Sweeping) -> Infallibl
 
 /// Waits until there may be something to do.
 async fn wait(swept: Swept) -> Woken {
+    if swept.trouble.is_some() {
+        // However many items are put aside: it would fail again, and say so again.
+        sleep(swept.next).await;
+        return Woken::Time;
+    }
     tokio::select! {
         woken = swept.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
         () = sleep(swept.next) => Woken::Time,

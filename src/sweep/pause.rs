@@ -56,12 +56,12 @@ mod tests {
 
     #[test]
     fn each_cause_has_its_range() {
-        assert_eq!(range(Woken::Time), (0, 49));
-        assert_eq!(range(Woken::Item), (20, 69));
+        assert_eq!(range(Woken::Time), (0, 50));
+        assert_eq!(range(Woken::Item), (20, 70));
         let failures = [1, 2, 6, 7, u32::MAX].map(|failures| range(Woken::Failure { failures }));
         assert_eq!(
             failures,
-            [(500, 999), (1_000, 1_999), (16_000, 31_999), (30_000, 59_999), (30_000, 59_999)]
+            [(500, 1_000), (1_000, 2_000), (16_000, 32_000), (30_000, 60_000), (30_000, 60_000)]
         );
     }
 }

@@ -15,7 +15,8 @@ static NETWORK: LazyLock<Option<fdb_embedded::Network>> =
 
 /// An embedded database in a temporary directory, empty, and gone with its last clone.
 ///
-/// It derefs to the `foundationdb` crate's `Database`, for what [`get`](Self::get) and [`set`](Self::set) do not do.
+/// The process's client network runs from the first one on, to the end of the process, so a [`Store`](crate::database::Store) can be
+/// opened before it and not after. It derefs to the `foundationdb` crate's `Database`, for what [`get`](Self::get) and [`set`](Self::set) do not do.
 #[derive(Clone)]
 pub struct TestDatabase {
     open: Arc<Open>,

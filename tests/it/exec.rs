@@ -2,11 +2,11 @@
 
 use crate::support::{Database, Ran, kvqueue, run};
 
-/// Works off queue `q` with a shell script per item.
+/// Works off queue `q` with a shell script per item, which it tries once.
 fn with_script(db: &Database, script: &str, more: &str) -> Ran {
     let config = db.file("kvqueue.toml");
     let text = format!(
-        "[queues.q]\nhandler = 'exec'\n{more}\n[queues.q.handler-config]\ncommand = ['sh', '-c', '''{script}''']\n"
+        "[queues.q]\nhandler = 'exec'\nretry.max-attempts = 1\n{more}\n[queues.q.handler-config]\ncommand = ['sh', '-c', '''{script}''']\n"
     );
     std::fs::write(&config, text).unwrap();
     let mut command = kvqueue(db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
@@ -78,8 +78,9 @@ fn a_command_that_does_not_exist_is_a_failed_item() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let config = db.file("kvqueue.toml");
-    std::fs::write(&config, "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['./nowhere'] }")
-        .unwrap();
+    let text =
+        "[queues.q]\nhandler = 'exec'\nretry.max-attempts = 1\nhandler-config = { command = ['./nowhere'] }";
+    std::fs::write(&config, text).unwrap();
     let ran = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
     assert!(ran.stderr.contains("cannot start ./nowhere"), "{ran:?}");
     ran.ok();

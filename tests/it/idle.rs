@@ -7,11 +7,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue::{Config, Context, Daemon, Event, Found, Handler, Item, Outcome, SettingsError};
+use kvqueue::{Config, Context, Daemon, Event, Found, Handler, Item, Outcome, Settings, SettingsError};
 use kvqueue_queue::{Queue, Session, SessionId};
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, PATIENCE, database_of_helper, helper, kvqueue};
+use crate::support::{
+    Background, Database, PATIENCE, daemon_of_helper, database_of_helper, helper, kvqueue, run,
+    run_to_the_end,
+};
 
 /// How long an idle daemon is looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -42,6 +45,65 @@ fn it_uses_no_cpu() {
     let used = cpu_time(daemon.pid()) - before;
     println!("an idle daemon used {used:?} of CPU in {LOOK:?}");
     assert!(used <= NOTHING, "{used:?} in {LOOK:?}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+/// Consumers that are idle together.
+const CONSUMERS: usize = 8;
+
+#[test]
+fn one_watch_serves_all_and_misses_no_push() {
+    let db = Database::new();
+    let consumers = CONSUMERS.to_string();
+    let args = ["run", "--queue", "q", "--handler", "log", "--consumers", &consumers, "-v"];
+    let mut command = kvqueue(&db, &args);
+    // A push that no watch tells of is not found in the time that a test has.
+    command.env("KVQUEUE_QUEUES__Q__SLOW_LOOK", "1h").env("KVQUEUE_QUEUES__Q__HANDLER", "log");
+    let mut daemon = Background::start(command);
+    (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("waiting for push")));
+    assert_eq!(daemon.said("watching for pushes"), 1);
+    for number in 0..20 {
+        run(&db, &["push", "q", &format!("item-{number}-")]).ok();
+        daemon.wait_for(&format!("item-{number}-"));
+    }
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+/// Handles an item when as many are being handled as there are consumers.
+struct Together(tokio::sync::Barrier);
+
+#[kvqueue::async_trait]
+impl Handler for Together {
+    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
+        self.0.wait().await;
+        eprintln!("handled together");
+        Outcome::Done
+    }
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_together() {
+    let queue = format!(
+        "log.level = 'debug'\n[queues.q]\nhandler = 'together'\nslow-look = '1h'\n\
+         consumers = [ {{ k = 1, count = {CONSUMERS} }} ]"
+    );
+    let Some(daemon) = daemon_of_helper(&queue) else { return };
+    let together = |_: &Settings| Ok::<_, SettingsError>(Together(tokio::sync::Barrier::new(CONSUMERS)));
+    run_to_the_end(daemon.handler("together", together));
+}
+
+#[test]
+fn as_many_wake_as_there_are_items() {
+    let db = Database::new();
+    let mut daemon = Background::start(helper(&db, "idle::helper_together"));
+    for _ in 0..3 {
+        (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("waiting for push")));
+        run(&db, &[&["push", "q"], &["item"; CONSUMERS][..]].concat()).ok();
+        (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("handled together")));
+    }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));
 }

@@ -6,21 +6,27 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod blocked;
+mod chaos;
 mod config_errors;
 mod crash;
 mod dead;
 mod demo;
 mod doctor;
+mod exactly_once;
 mod exec;
 mod faults;
+mod guarantees;
 mod idle;
 mod items;
+mod leases;
 mod output;
 mod panics;
 mod push;
 mod push_options;
+mod retries;
 mod signals;
 mod support;
+mod sweeping;
 mod systemd;
 mod together;
 mod unavailable;

@@ -1,8 +1,12 @@
 //! Panics: a handler's is contained, a consumer's is survived, and a consumer that keeps panicking ends the daemon.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
 use kvqueue::{Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
+use rustix::process::Signal;
 
 use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
 
@@ -19,6 +23,10 @@ impl Touchy {
 impl Handler for Touchy {
     async fn handle(&self, item: &Item, _: &Context) -> Outcome {
         assert_ne!(&item.payload[..], b"panic", "panic on purpose");
+        if &item.payload[..] == b"slow" {
+            eprintln!("slow begins");
+            tokio::time::sleep(Duration::from_millis(500)).await;
+        }
         println!("handled {}", String::from_utf8_lossy(&item.payload));
         Outcome::Done
     }
@@ -26,7 +34,7 @@ impl Handler for Touchy {
 
 /// A daemon on queue `q`, for a helper to run to its end.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]";
+    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]\nretry = { max-attempts = 1 }";
     let Some(daemon) = daemon_of_helper(config) else { return };
     run_to_the_end(with(daemon.handler("touchy", Touchy::from_config).until_empty(true)));
 }
@@ -54,6 +62,12 @@ fn helper_consumer_panics_twice() {
 #[ignore = "a helper, run by other tests"]
 fn helper_consumer_keeps_panicking() {
     run_daemon(|daemon| daemon.observe(|_, event| assert!(event != Event::Started, "panic on purpose")));
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_consumer_panics_in_drain() {
+    run_daemon(|daemon| daemon.observe(|_, event| assert!(event != Event::Drain, "panic on purpose")));
 }
 
 fn handled(stdout: &str) -> Vec<&str> {
@@ -90,5 +104,19 @@ fn a_consumer_that_keeps_panicking_ends_the_daemon() {
     let message = "ended: consumers of queue \"q\" failed more than 5 times within 30 s; the log says how";
     assert!(ran.stderr.contains(message), "{ran:?}");
     assert_eq!(ran.code, Some(70));
+    assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
+}
+
+#[test]
+fn a_stop_waits_for_the_batch_of_a_consumer_that_panicked() {
+    let db = Database::new();
+    run(&db, &["push", "q", "slow", "rest"]).ok();
+    let mut daemon = Background::start(helper(&db, "panics::helper_consumer_panics_in_drain"));
+    daemon.wait_for("slow begins");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert!(ran.stderr.contains("consumer failed"), "{ran:?}");
+    assert_eq!(handled(&ran.stdout), ["slow"]);
+    assert_eq!(ran.code, Some(0));
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
 }

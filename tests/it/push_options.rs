@@ -1,8 +1,9 @@
 //! `kvqueue push`: what goes with items, and pushes that are not to be repeated.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Database, run, run_with_input};
+use crate::support::{Background, Database, kvqueue, run, run_with_input};
 
 /// What a command prints, as JSON.
 fn object(db: &Database, args: &[&str]) -> Value {
@@ -53,6 +54,21 @@ fn an_item_for_later_is_not_there_yet() {
     run(&db, &["push", "q", "now", "--delay", "0s"]).ok();
     run(&db, &["push", "q", "past", "--at", "2000-01-01T00:00:00Z"]).ok();
     assert_eq!(run(&db, &["peek", "q", "-k", "9"]).ok(), "now\npast\n");
+}
+
+#[test]
+fn a_daemon_gets_it_when_its_time_has_come() {
+    let db = Database::new();
+    let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
+    run(&db, &["push", "q", "for later", "--delay", "300ms"]).ok();
+    daemon.wait_for("for later");
+    run(&db, &["push", "q", "never", "--delay", "1h"]).ok();
+    run(&db, &["push", "q", "for now"]).ok();
+    daemon.wait_for("for now");
+    daemon.signal(Signal::TERM);
+    let ended = daemon.end();
+    assert!(!ended.stderr.contains("never"), "{ended:?}");
+    ended.ok();
 }
 
 #[test]

@@ -1,10 +1,15 @@
 //! TERM and INT: the first drains, the second ends it at once.
 
-use std::{fs, io::Write, process::Command};
+use std::{
+    fs,
+    io::Write,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, kvqueue, run};
+use crate::support::{Background, Database, Ran, kvqueue, run, run_with_input};
 
 /// A daemon with an item in hand: its command has begun, and ends when [`InHand::let_go`] is called.
 struct InHand {
@@ -13,7 +18,8 @@ struct InHand {
 }
 
 impl InHand {
-    fn start(grace: &str) -> Self {
+    /// With these lines in the configuration of its queue.
+    fn start(grace: &str, queue: &str) -> Self {
         let db = Database::new();
         run(&db, &["push", "q", "one", "two", "three"]).ok();
         for pipe in ["begun", "go"] {
@@ -21,7 +27,7 @@ impl InHand {
         }
         let config = db.file("kvqueue.toml");
         let text = format!(
-            "grace = '{grace}'\n[queues.q]\nhandler = 'exec'\nconsumers = [ {{ k = 1 }} ]\n[queues.q.handler-config]\n\
+            "grace = '{grace}'\n[queues.q]\nhandler = 'exec'\n{queue}\n[queues.q.handler-config]\n\
              command = ['sh', '-c', 'echo $$ > begun; read word < go; cat >> done; echo >> done']"
         );
         fs::write(&config, text).unwrap();
@@ -44,8 +50,20 @@ impl InHand {
     }
 }
 
+/// The items that are ready, each with the number of its next attempt.
+fn attempts(db: &Database) -> Vec<String> {
+    let config = db.file("attempts.toml");
+    let text = "[queues.q]\nhandler = 'exec'\nconsumers = [ { k = 1 } ]\n[queues.q.handler-config]\n\
+                command = ['sh', '-c', 'echo $(cat) $KVQUEUE_ATTEMPT >> attempts']";
+    fs::write(&config, text).unwrap();
+    let mut command = kvqueue(db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
+    let ran: Ran = command.current_dir(db.directory.path()).output().unwrap().into();
+    ran.ok();
+    fs::read_to_string(db.file("attempts")).unwrap().lines().map(str::to_owned).collect()
+}
+
 fn drains_on(signal: Signal) {
-    let mut test = InHand::start("30s");
+    let mut test = InHand::start("30s", "consumers = [ { k = 2 } ]");
     test.begun();
     test.daemon.signal(signal);
     test.daemon.wait_for("draining");
@@ -54,7 +72,8 @@ fn drains_on(signal: Signal) {
     let ran = test.daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(fs::read_to_string(done).unwrap(), "one\n", "the item in hand is finished");
-    assert_eq!(run(&test.db, &["len", "q"]).ok(), "2\n", "and no other is taken");
+    assert_eq!(run(&test.db, &["len", "q"]).ok(), "2\n", "the other is given back, and no more are taken");
+    assert_eq!(attempts(&test.db), ["two 1", "three 1"]);
 }
 
 #[test]
@@ -69,7 +88,7 @@ fn int_drains() {
 
 #[test]
 fn a_second_signal_ends_it_at_once() {
-    let mut test = InHand::start("30s");
+    let mut test = InHand::start("30s", "");
     test.begun();
     test.daemon.signal(Signal::TERM);
     test.daemon.wait_for("draining");
@@ -81,16 +100,67 @@ fn a_second_signal_ends_it_at_once() {
     fs::OpenOptions::new().write(true).open(command).unwrap().write_all(b"go\n").unwrap();
 }
 
+fn is_killed(command: u32) {
+    let state = fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
+    assert!(state.is_empty() || state.contains(") Z "), "still alive: {state}");
+}
+
 #[test]
-fn when_the_grace_is_over_commands_are_killed_and_the_exit_code_says_so() {
-    let test = InHand::start("100ms");
+fn when_the_grace_is_over_commands_are_killed_and_their_items_given_back() {
+    let test = InHand::start("100ms", "");
+    let command = test.begun();
+    test.daemon.signal(Signal::TERM);
+    let ran = test.daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    is_killed(command);
+    assert_eq!(attempts(&test.db), ["one 1", "two 1", "three 1"], "no attempt is spent");
+}
+
+#[test]
+fn items_that_cannot_be_given_back_are_lost_with_the_grace_and_the_exit_code_says_so() {
+    let test = InHand::start("100ms", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
     let ran = test.daemon.end();
     assert!(ran.stderr.contains("consumers still at work after the grace of 100 ms: 1"), "{ran:?}");
+    assert!(ran.stderr.contains("items lost: taken and never handled"), "{ran:?}");
     assert_eq!(ran.code, Some(1));
-    let state = fs::read_to_string(format!("/proc/{command}/stat")).unwrap_or_default();
-    assert!(state.is_empty() || state.contains(") Z "), "still alive: {state}");
+    is_killed(command);
+    assert_eq!(run(&test.db, &["len", "q"]).ok(), "1\n");
+}
+
+#[test]
+fn with_at_most_once_delivery_all_items_in_hand_are_handled() {
+    let mut test = InHand::start("30s", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
+    test.begun();
+    test.daemon.signal(Signal::TERM);
+    test.daemon.wait_for("draining");
+    test.let_go();
+    test.begun();
+    test.let_go();
+    let done = test.db.file("done");
+    assert_eq!(test.daemon.end().code, Some(0));
+    assert_eq!(fs::read_to_string(done).unwrap(), "one\ntwo\n");
+}
+
+#[test]
+fn many_items_are_given_back_quickly() {
+    let db = Database::new();
+    let items: String = (0..2_000).map(|number| format!("{number}\n")).collect();
+    run_with_input(&db, &["push", "q", "--lines", "-"], items).ok();
+    let config = db.file("kvqueue.toml");
+    let text = "[queues.q]\nhandler = 'exec'\nconsumers = [ { k = 1000 } ]\n[queues.q.handler-config]\n\
+                command = ['sh', '-c', 'echo begun >&2; sleep 0.1; exit 1']";
+    fs::write(&config, text).unwrap();
+    let mut daemon = Background::start(kvqueue(&db, &["run", "--config", config.to_str().unwrap()]));
+    daemon.wait_for("item failed");
+    daemon.signal(Signal::TERM);
+    let signalled = Instant::now();
+    assert_eq!(daemon.end().code, Some(0));
+    // Handling them all would take longer than a minute and a half.
+    assert!(signalled.elapsed() < Duration::from_secs(20), "{:?}", signalled.elapsed());
+    let left: usize = run(&db, &["len", "q"]).ok().trim().parse().unwrap();
+    assert!(left >= 1_900, "{left} of 2000 are left");
 }
 
 #[test]

@@ -53,3 +53,15 @@ fn several_queues_with_their_own_consumers() {
     lines.sort_unstable();
     assert_eq!(lines, ["1", "2", "3", "4", "5"]);
 }
+
+#[test]
+fn queues_that_are_empty_from_the_start_do_not_end_the_others() {
+    let db = Database::new();
+    let numbers = numbers(1_000);
+    run_with_input(&db, &["push", "z", "--lines", "-"], numbers.as_str()).ok();
+    let config = db.file("kvqueue.toml");
+    let queues = ["a", "b", "c", "z"].map(|name| format!("[queues.{name}]\nhandler = 'stdout'\n"));
+    std::fs::write(&config, queues.concat()).unwrap();
+    let out = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
+    assert!(out == numbers, "not all numbers in order");
+}

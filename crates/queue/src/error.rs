@@ -3,6 +3,7 @@
 use foundationdb::FdbError;
 
 use crate::id::ItemId;
+use crate::kind::Kind;
 use crate::retry::RetryError;
 use crate::{MAX_NAME, MAX_PREFIX};
 
@@ -60,6 +61,16 @@ pub enum QueueError {
         /// The longest possible value in bytes.
         limit: usize,
     },
+    /// An item is one of a queue of another kind. No retry helps.
+    #[error(
+        "item {id} is in this queue, and no queue of kind {kind} has such items; open it with the `kind` that its items were pushed with"
+    )]
+    WrongKind {
+        /// The item.
+        id: ItemId,
+        /// The kind that the queue was opened with.
+        kind: Kind,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
@@ -75,7 +86,10 @@ impl QueueError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Database(error) => Some(*error),
-            Self::ForeignKey { .. } | Self::ValueTooLarge { .. } | Self::Unreadable { .. } => None,
+            Self::ForeignKey { .. }
+            | Self::ValueTooLarge { .. }
+            | Self::WrongKind { .. }
+            | Self::Unreadable { .. } => None,
         }
     }
 

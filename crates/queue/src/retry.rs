@@ -4,10 +4,13 @@
 //! distinction that matters here, between a commit that failed and one whose outcome is unknown.
 
 use std::fmt;
+use std::future::pending;
+use std::pin::pin;
 use std::time::Duration;
 
 use foundationdb::options::TransactionOption;
 use foundationdb::{Database, FdbError, Transaction, TransactionCommitError, TransactionCommitted};
+use futures::future::{Either, select};
 
 use crate::error::QueueError;
 
@@ -17,7 +20,7 @@ pub struct RetryPolicy {
     /// The most attempts; `None` is no limit, 0 counts as 1.
     pub max_attempts: Option<u32>,
     /// The longest time for all attempts together, kept by the database client; `None` is no limit. Rounded up to
-    /// milliseconds.
+    /// milliseconds. A staged take that asks to be served needs several transactions, each of which has this time.
     pub timeout: Option<Duration>,
 }
 
@@ -119,6 +122,8 @@ where
 pub(crate) struct Retry {
     max_attempts: Option<u32>,
     timeout: Option<Duration>,
+    /// Grows patient with each wait.
+    pacer: Option<Transaction>,
     pub(crate) attempts: Attempts,
 }
 
@@ -128,6 +133,7 @@ impl Retry {
         let retry = Retry {
             max_attempts: policy.max_attempts,
             timeout: policy.timeout,
+            pacer: None,
             attempts: Attempts { begun: 1, ..Attempts::default() },
         };
         let tr = db.create_trx().map_err(|error| retry.give_up(error.into()))?;
@@ -146,24 +152,60 @@ impl Retry {
 
     /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
+        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
+        self.begin_again(committed)
+    }
+
+    fn begin_again(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         let tr = committed.reset();
         self.limit(&tr)?;
         self.attempts.begun += 1;
-        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
         Ok(tr)
     }
 
-    /// The transaction of the next attempt of an operation that has to wait for others, after a while: the database's back-off.
-    pub(crate) async fn wait(&mut self, tr: Transaction) -> Result<Transaction, RetryError> {
+    /// The transaction of the next attempt of an operation that has to wait for others: once `key` has changed from what `tr` saw,
+    /// or after a while, by the database's back-off. `tr` may have read, and not written.
+    pub(crate) async fn wait(
+        &mut self,
+        db: &Database,
+        tr: Transaction,
+        key: &[u8],
+    ) -> Result<Transaction, RetryError> {
         let conflict = FdbError::from_code(NOT_COMMITTED);
         if !self.may_go_on() {
             return Err(self.give_up(conflict.into()));
         }
-        let refused = |error: FdbError| self.give_up(error.into());
-        tr.set_option(TransactionOption::MaxRetryDelay(MAX_WAIT_MILLIS)).map_err(refused)?;
-        let tr = tr.on_error(conflict).await.map_err(refused)?;
-        self.attempts.begun += 1;
+        let watch = tr.watch(key);
+        let tr = match tr.commit().await {
+            Ok(committed) => self.begin_again(committed)?,
+            Err(error) => return self.after_commit(error).await,
+        };
+        let changed = async {
+            // A watch that fails tells nothing; then it takes a while.
+            if watch.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        let pacer = match self.pacer.take() {
+            Some(pacer) => pacer,
+            None => self.pacer(db)?,
+        };
+        match select(pin!(changed), pacer.on_error(conflict)).await {
+            Either::Left(_) => {}
+            Either::Right((pacer, _)) => {
+                self.pacer = Some(pacer.map_err(|error| self.give_up(error.into()))?);
+            }
+        }
         Ok(tr)
+    }
+
+    /// A transaction whose back-off is what an operation waits for.
+    fn pacer(&self, db: &Database) -> Result<Transaction, RetryError> {
+        let refused = |error: FdbError| self.give_up(error.into());
+        let pacer = db.create_trx().map_err(refused)?;
+        self.limit(&pacer)?;
+        pacer.set_option(TransactionOption::MaxRetryDelay(MAX_WAIT_MILLIS)).map_err(refused)?;
+        Ok(pacer)
     }
 
     /// The transaction of the next attempt after a body failed.
@@ -201,12 +243,6 @@ impl Retry {
         Ok(tr)
     }
 
-    /// A commit lost against another, and the operation ends with that.
-    pub(crate) fn lost(mut self, error: FdbError) -> Attempts {
-        self.count(error);
-        self.attempts
-    }
-
     fn may_go_on(&self) -> bool {
         self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
@@ -222,8 +258,8 @@ impl Retry {
     }
 }
 
-/// The longest that an operation waits before it looks again whether others have done their part. The first wait is at most a
-/// tenth of that, each following one at most twice as long as the one before.
+/// The longest that an operation waits before it looks again whether others have done their part. The first wait is up to a tenth
+/// of that, each following one up to twice as long as the one before.
 const MAX_WAIT_MILLIS: i32 = 100;
 
 /// The transaction lost against a concurrent one.
@@ -233,7 +269,7 @@ pub(crate) const NOT_COMMITTED: i32 = 1020;
 ///
 /// Wider than the error predicate of that name, which covers 1021 and 1039 only: a commit that timed out, was cancelled
 /// or lost its disk is as uncertain. Errors in the 2000s mean that the request was refused.
-pub(crate) fn maybe_committed(error: FdbError) -> bool {
+pub fn maybe_committed(error: FdbError) -> bool {
     !error.is_retryable_not_committed() && !(2_000..3_000).contains(&error.code())
 }
 

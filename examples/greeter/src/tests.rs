@@ -1,7 +1,5 @@
 //! The handler, tried out without a daemon.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use kvqueue::testing::{Kit, Sample, TestDatabase};
 
 use super::*;

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use foundationdb::Database;
 use futures::future::try_join_all;
-use kvqueue_queue::{Queue, RetryPolicy, retry};
+use kvqueue_queue::{Approach, Queue, RetryPolicy, RetryRules, retry};
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
@@ -19,7 +19,8 @@ use super::{
 use crate::{
     actors::{Crew, Shared, Spec},
     cli::client::Client,
-    consumer::source::Source,
+    config::Delivery,
+    consumer::{idle::Idle, source::Source},
     database::Store,
     handlers::Handling,
 };
@@ -77,15 +78,21 @@ fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
         queue: queue.clone(),
         db: store.db.clone(),
         handling: Handling::Each(Arc::new(ledger.clone())),
+        delivery: Delivery::default(),
+        lease: PATIENCE,
+        retry: RetryRules::default(),
         timeout: None,
-        slow_look: PATIENCE,
-        turn: Mutex::new(()),
+        until_empty: false,
+        turn: Mutex::new(Approach::default()),
+        idle: Idle::new(QUEUE.into(), PATIENCE),
     }
 }
 
 async fn start(crew: &Crew, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
-    let spec = Spec { source: source.clone(), k, until_empty: false };
-    crew.start(spec).await.map_err(|end| anyhow!("no consumer can be started: {end:?}"))
+    let spec = Spec { source: source.clone(), k };
+    let ids = crew.start(vec![spec]).await;
+    let ids = ids.map_err(|end| anyhow!("no consumer can be started: {end:?}"))?;
+    ids.first().copied().context("no consumer was started")
 }
 
 async fn until(ledger: &Ledger, what: &str, wanted: impl FnMut(&Page) -> bool) -> anyhow::Result<Page> {

@@ -57,6 +57,11 @@ impl Background {
         }
     }
 
+    /// How many lines of what has been waited for contain `text`.
+    pub(crate) fn said(&self, text: &str) -> usize {
+        self.said.lines().filter(|line| line.contains(text)).count()
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }

@@ -14,6 +14,31 @@ impl Random {
         Self(seed)
     }
 
+    /// From a seed.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Numbers of its own for something that goes on beside.
+    pub(crate) fn branch(&mut self) -> Self {
+        Self(self.below(u64::MAX))
+    }
+
+    /// With this chance in a thousand.
+    pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
+        self.below(1_000) < per_mille
+    }
+
+    /// One of these.
+    pub(crate) fn choose<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// From `low` up to `high`.
+    pub(crate) fn time_between(&mut self, low: Duration, high: Duration) -> Duration {
+        low + self.time_below(high - low)
+    }
+
     /// Below `end`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -95,9 +95,8 @@ async fn consume(
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
-        let Leased { lease, watch, attempts, lost } = {
+        let Leased { lease, watch, attempts, .. } = {
             let mut approach = turn.lock().await;
-            tokio::time::sleep(approach.wait(uuid::Uuid::now_v7().as_u64_pair().1)).await;
             let k = NonZeroUsize::new(cell.k).unwrap();
             let mut take = Take { k, length: LEASE, approach: &mut approach, watch: cell.producer };
             session.lease(&db, &mut take).await.unwrap()
@@ -111,7 +110,6 @@ async fn consume(
                 lease.settle(&db, &RetryPolicy::default(), &done).await.unwrap();
                 tally.seconds = began.elapsed().as_secs_f64();
             }
-            None if lost => {}
             None if !cell.producer => break,
             None => {
                 let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));

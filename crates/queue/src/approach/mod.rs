@@ -3,14 +3,10 @@
 //! | file | role |
 //! |---|---|
 //! | `spread` | each process a stretch of its own |
-//! | `patience` | holding back where the queue is too short for that |
-//! | `staged` | one take for all that conflict |
+//! | `staged` | one take for all that conflict; also where a queue is too short to spread |
 
-mod patience;
 mod spread;
 mod staged;
-
-use std::time::Duration;
 
 pub use spread::Spread;
 pub use staged::Staged;
@@ -21,13 +17,24 @@ use crate::rng::Rng;
 /// How a take chooses among the ready items.
 ///
 /// Shared by the takes of one process that take turns; each process has its own.
+///
+/// | | order | conflicts | right for |
+/// |---|---|---|---|
+/// | `Front` | strict | all takes at a time but one, of several processes | one process; takes so rare that they do not meet |
+/// | `Spread` | strict, until takes meet | few | throughput: the most items a second, however many processes |
+/// | `Staged` | strict | few | strict order with several processes, where a take may cost more |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
-    /// Each process a stretch of its own, as far apart as conflicts demand.
+    /// Each process a stretch of its own, as far apart as conflicts demand; staged where the queue is too short for that.
     Spread(Spread),
-    /// From the front, one take for all that conflict: the recipe's high-contention dequeue.
+    /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
+    ///
+    /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
+    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, of which one
+    /// often is another's. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what was served to a session that died meanwhile
+    /// comes back when its lease runs out, with an attempt spent.
     Staged(Staged),
 }
 
@@ -53,14 +60,6 @@ impl Place {
 }
 
 impl Approach {
-    /// How long to wait before the next take, so as not to lose a race for the last few items. `random` is any number.
-    pub fn wait(&self, random: u64) -> Duration {
-        match self {
-            Approach::Spread(spread) => spread.wait(random),
-            Approach::Front | Approach::Staged(_) => Duration::ZERO,
-        }
-    }
-
     /// Where a take of `k` items looks for them.
     pub(crate) fn place(&self, k: usize, rng: &mut Rng) -> Place {
         match self {
@@ -69,15 +68,12 @@ impl Approach {
         }
     }
 
-    /// A take that had found as many items as it asked for, or not, lost against another. Says whether it leaves them to that one.
-    pub(crate) fn conflicted(&mut self, full: bool) -> bool {
+    /// A take that had found as many items as it asked for, or not, lost against another.
+    pub(crate) fn conflicted(&mut self, full: bool) {
         match self {
-            Approach::Front => false,
+            Approach::Front => {}
             Approach::Spread(spread) => spread.conflicted(full),
-            Approach::Staged(staged) => {
-                staged.conflicted();
-                false
-            }
+            Approach::Staged(staged) => staged.conflicted(),
         }
     }
 
@@ -86,7 +82,7 @@ impl Approach {
         match self {
             Approach::Front => {}
             Approach::Spread(spread) => spread.committed(full, last),
-            Approach::Staged(staged) => *staged = Staged::default(),
+            Approach::Staged(staged) => staged.done(),
         }
     }
 
@@ -99,30 +95,28 @@ impl Approach {
 
     /// Whether takes ask to be served where they conflict.
     pub(crate) fn is_staged(&self) -> bool {
-        matches!(self, Approach::Staged(_))
-    }
-
-    /// Whether the take under way lost and is to ask.
-    pub(crate) fn has_lost(&self) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.has_lost())
-    }
-
-    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
-    pub(crate) fn serves(&self, is_next: bool) -> bool {
-        matches!(self, Approach::Staged(staged) if staged.serves(is_next))
-    }
-
-    /// The take under way waits for its turn.
-    pub(crate) fn waited(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.waited();
+        match self {
+            Approach::Front => false,
+            Approach::Spread(spread) => spread.is_staged(),
+            Approach::Staged(_) => true,
         }
     }
 
-    /// The take under way has taken its request back, and begins anew.
+    /// Whether the take under way asks without trying the front: it, or one shortly before it, has lost.
+    pub(crate) fn asks(&self) -> bool {
+        match self {
+            Approach::Front => false,
+            Approach::Spread(spread) => spread.is_staged(),
+            Approach::Staged(staged) => staged.asks(),
+        }
+    }
+
+    /// The take under way was served by another, or has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
-        if let Approach::Staged(staged) = self {
-            staged.left();
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => spread.done(),
+            Approach::Staged(staged) => staged.done(),
         }
     }
 }
@@ -136,9 +130,8 @@ mod tests {
     #[test]
     fn the_front_stays_the_front() {
         let (mut approach, mut rng) = (Approach::Front, Rng::of(SessionId([7; 16])));
-        assert!(!approach.conflicted(false));
+        approach.conflicted(false);
         approach.committed(true, &Stamp::from([1; 12]).into());
         assert!(approach.place(1, &mut rng).is_front());
-        assert_eq!(approach.wait(1), Duration::ZERO);
     }
 }

@@ -1,9 +1,6 @@
 //! Each process a stretch of its own, as far apart as conflicts demand.
 
-use std::time::Duration;
-
-use super::Place;
-use super::patience::Patience;
+use super::{Place, Staged};
 use crate::id::ItemId;
 use crate::rng::Rng;
 
@@ -15,9 +12,8 @@ use crate::rng::Rng;
 /// take without one narrows it a little: it settles where one or two takes in a hundred conflict, however many processes take,
 /// and closes again for one that is alone.
 ///
-/// Where the queue is too short to spread, a take that loses leaves the items to the winner, and its process waits before it takes
-/// again ([`Approach::wait`](super::Approach::wait)): longer each time it loses, and less when it wins. Soon one process takes at once and the others come
-/// to look now and then.
+/// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are
+/// staged, with those that follow for a while, until the queue is long again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
     /// The window in runs of K items. Below two it is closed.
@@ -25,9 +21,9 @@ pub struct Spread {
     /// The last item of the take before, and how many takes may still go on behind it.
     stretch: Option<(ItemId, u32)>,
     /// How many takes in a row must find all they ask for before the queue counts as long enough to spread. While it is not 0, takes
-    /// begin at the front, and those that lose hold back.
+    /// begin at the front.
     cramped: u32,
-    patience: Patience,
+    staged: Staged,
 }
 
 /// What a take without a conflict leaves of the window. With doubling, 1 - this is about the share of conflicts that remains.
@@ -40,17 +36,23 @@ const MAX_SKIP: usize = 10_000;
 const STRETCH: u32 = 32;
 
 /// After so many takes that found all they asked for, a queue that was short counts as long.
-const LONG_AGAIN: u32 = 8;
+const LONG_AGAIN: u32 = 64;
 
 impl Default for Spread {
     fn default() -> Spread {
-        Spread { runs: 1.0, stretch: None, cramped: 0, patience: Patience::default() }
+        Spread { runs: 1.0, stretch: None, cramped: 0, staged: Staged::default() }
     }
 }
 
 impl Spread {
-    pub(super) fn wait(&self, random: u64) -> Duration {
-        if self.cramped > 0 { self.patience.wait(random) } else { Duration::ZERO }
+    /// Whether takes are staged for now.
+    pub(super) fn is_staged(&self) -> bool {
+        self.cramped > 0 && self.staged.asks()
+    }
+
+    /// The take under way is through, however it got its items.
+    pub(super) fn done(&mut self) {
+        self.staged.done();
     }
 
     pub(super) fn place(&self, k: usize, rng: &mut Rng) -> Place {
@@ -66,20 +68,21 @@ impl Spread {
         }
     }
 
-    pub(super) fn conflicted(&mut self, full: bool) -> bool {
-        self.note(full);
+    pub(super) fn conflicted(&mut self, full: bool) {
         self.stretch = None;
-        if self.cramped > 0 {
-            self.patience.lost();
-            return true;
+        if !full {
+            self.cramped = LONG_AGAIN;
         }
-        self.runs = (self.runs * 2.0).min(MAX_SKIP as f64);
-        false
+        if self.cramped > 0 {
+            self.staged.conflicted();
+        } else {
+            self.runs = (self.runs * 2.0).min(MAX_SKIP as f64);
+        }
     }
 
     pub(super) fn committed(&mut self, full: bool, last: &ItemId) {
         self.note(full);
-        self.patience.won();
+        self.staged.done();
         self.runs = (self.runs * NARROWER).max(1.0);
         let left = self.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
         self.stretch = (self.runs >= 2.0 && left > 0).then(|| (last.clone(), left));
@@ -119,7 +122,7 @@ mod tests {
     #[test]
     fn a_conflict_leads_to_jumps_within_the_window() {
         let (mut spread, mut rng, _) = fresh();
-        (0..5).for_each(|_| _ = spread.conflicted(true));
+        (0..5).for_each(|_| spread.conflicted(true));
         let places: Vec<_> = (0..1_000).map(|_| spread.place(10, &mut rng)).collect();
         assert!(
             places.iter().all(|place| place.behind.is_none() && place.skip % 10 == 0 && place.skip < 320)
@@ -130,7 +133,7 @@ mod tests {
     #[test]
     fn it_goes_on_behind_its_last_take_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
-        (0..8).for_each(|_| _ = spread.conflicted(true));
+        (0..8).for_each(|_| spread.conflicted(true));
         for _ in 0..STRETCH {
             spread.committed(true, &last);
             assert_eq!(spread.place(1, &mut rng), Place { behind: Some(last.clone()), skip: 0 });
@@ -142,10 +145,10 @@ mod tests {
     #[test]
     fn peace_and_a_short_queue_close_the_window() {
         let (mut spread, mut rng, last) = fresh();
-        (0..5).for_each(|_| _ = spread.conflicted(true));
+        (0..5).for_each(|_| spread.conflicted(true));
         (0..500).for_each(|_| spread.committed(true, &last));
         assert!(spread.place(1, &mut rng).is_front());
-        (0..5).for_each(|_| _ = spread.conflicted(true));
+        (0..5).for_each(|_| spread.conflicted(true));
         (0..5).for_each(|_| spread.short());
         (0..LONG_AGAIN).for_each(|_| spread.committed(true, &last));
         assert_eq!(spread, Spread::default());
@@ -154,7 +157,7 @@ mod tests {
     #[test]
     fn the_window_is_bounded_in_items() {
         let (mut spread, mut rng, _) = fresh();
-        (0..100).for_each(|_| _ = spread.conflicted(true));
+        (0..100).for_each(|_| spread.conflicted(true));
         for k in [1, 100, 10_000, 100_000] {
             assert!((0..100).all(|_| spread.place(k, &mut rng).skip < MAX_SKIP.max(k)));
         }
@@ -162,14 +165,17 @@ mod tests {
     }
 
     #[test]
-    fn where_the_queue_is_short_the_loser_leaves_it_to_the_winner_and_waits() {
+    fn where_the_queue_is_short_takes_that_conflict_are_staged_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
-        assert!(!spread.conflicted(true), "a long queue has room for both");
-        assert_eq!(spread.wait(1), Duration::ZERO);
-        assert!(spread.conflicted(false));
-        assert!(spread.wait(1) > Duration::ZERO);
+        spread.conflicted(true);
+        assert!(!spread.is_staged(), "a long queue has room for both");
+        spread.conflicted(false);
+        assert!(spread.is_staged());
         assert!(spread.place(1, &mut rng).is_front());
+        (0..LONG_AGAIN).for_each(|_| spread.committed(true, &last));
+        assert!(!spread.is_staged(), "the queue is long again");
+        spread.conflicted(false);
         (0..100).for_each(|_| spread.committed(false, &last));
-        assert_eq!(spread.wait(1), Duration::ZERO);
+        assert!(!spread.is_staged(), "nobody else takes");
     }
 }

@@ -1,40 +1,29 @@
 //! One take for all that conflict.
 
-/// How often a take waits before it serves others, though it does not stand first: who does may be dead.
-const PATIENCE: u32 = 4;
+/// How many takes ask at once after one that lost. Where takes lose, the next ones do too; one that is alone again soon stops.
+const ASKS: u32 = 64;
 
 /// The state of [`Approach::Staged`](super::Approach::Staged).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Staged {
-    /// Whether the take under way has lost against another, so that it asks.
-    lost: bool,
-    /// How often it has waited for its turn.
-    waits: u32,
+    /// How many takes from now on ask at once.
+    asks: u32,
 }
 
 impl Staged {
+    /// The take under way has lost against another, and is to ask, like those after it.
     pub(super) fn conflicted(&mut self) {
-        self.lost = true;
+        self.asks = ASKS;
     }
 
-    /// Whether the take under way lost and is to ask.
-    pub(super) fn has_lost(&self) -> bool {
-        self.lost
+    /// Whether the take under way asks without trying the front.
+    pub(super) fn asks(&self) -> bool {
+        self.asks > 0
     }
 
-    /// Whether the take under way, which has asked, serves the line; `is_next` if it stands first.
-    pub(super) fn serves(&self, is_next: bool) -> bool {
-        is_next || self.waits >= PATIENCE
-    }
-
-    /// The take under way waits for its turn.
-    pub(super) fn waited(&mut self) {
-        self.waits += 1;
-    }
-
-    /// The take under way has taken its request back, and begins anew.
-    pub(super) fn left(&mut self) {
-        *self = Staged::default();
+    /// The take under way is through.
+    pub(super) fn done(&mut self) {
+        self.asks = self.asks.saturating_sub(1);
     }
 }
 
@@ -43,14 +32,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_take_asks_once_it_has_lost_and_serves_in_its_turn_or_when_it_has_waited_long() {
+    fn takes_ask_for_a_while_after_one_that_lost() {
         let mut staged = Staged::default();
-        assert!(!staged.has_lost());
+        assert!(!staged.asks());
         staged.conflicted();
-        assert!(staged.has_lost() && staged.serves(true) && !staged.serves(false));
-        (0..PATIENCE).for_each(|_| staged.waited());
-        assert!(staged.serves(false));
-        staged.left();
+        for _ in 0..ASKS {
+            assert!(staged.asks());
+            staged.done();
+        }
+        assert!(!staged.asks());
+        staged.done();
         assert_eq!(staged, Staged::default());
     }
 }

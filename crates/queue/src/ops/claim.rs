@@ -13,9 +13,10 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::{Space, chunks, counters};
+use crate::keys::{Space, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
+use crate::ops::parts;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 
 /// Reads up to `k` ready items at a place, and removes them and their side records.
@@ -53,22 +54,16 @@ pub(crate) async fn find(
 /// pushes may come, so there every item is for itself.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
+    let end = after(&space.ready_key(high));
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
     if space.kind == Kind::Fifo {
-        let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
-        // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-        remove(space, tr, rows, &begin, &end);
-        return Ok(());
-    }
-    for row in rows {
-        let key = space.ready_key(&row.id);
-        tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
-        tr.clear(&key);
-        if !row.meta.is_empty() {
-            tr.clear(&space.meta_key(&row.id));
+        tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
+    } else {
+        for key in rows.iter().map(|row| space.ready_key(&row.id)) {
+            tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
         }
     }
-    count_taken(space, tr, rows.len());
+    remove(space, tr, rows, &end);
     Ok(())
 }
 
@@ -77,17 +72,19 @@ fn after(key: &[u8]) -> Vec<u8> {
     [key, &[0x00]].concat()
 }
 
-/// Clears the range that holds these rows, and their side records, and counts them as taken.
-pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], begin: &[u8], end: &[u8]) {
-    tr.clear_range(begin, end);
-    if let Some((low, high)) = ends(space, rows).filter(|_| rows.iter().any(|row| !row.meta.is_empty())) {
-        tr.clear_range(&space.meta_key(low), &after(&space.meta_key(high)));
+/// Clears rows, in a FIFO queue all up to `end`, and their side records, and counts them as taken.
+///
+/// Each side record for itself: between them may be those of items that foreign programs took. With such a record alone would go what
+/// tells a sweep of that item's unique key and of the rest of its payload.
+pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], end: &[u8]) {
+    match (space.kind, ends(space, rows)) {
+        (Kind::Fifo, Some((low, _))) => tr.clear_range(&space.ready_key(low), end),
+        _ => rows.iter().for_each(|row| tr.clear(&space.ready_key(&row.id))),
     }
-    count_taken(space, tr, rows.len());
-}
-
-fn count_taken(space: &Space, tr: &Transaction, n: usize) {
-    tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
+    for row in rows.iter().filter(|row| !row.meta.is_empty()) {
+        tr.clear(&space.meta_key(&row.id));
+    }
+    tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
 }
 
 /// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.
@@ -96,10 +93,7 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
         return Ok(());
     }
     let meta = decode_meta(space, row)?;
-    if meta.payload_len.is_some() {
-        let (begin, end) = chunks::range(&space.chunks, &row.id);
-        tr.clear_range(&begin, &end);
-    }
+    parts::clear(space, tr, &row.id, meta.payload_len);
     if let Some(key) = &meta.unique {
         tr.clear(&space.unique_key(key));
     }

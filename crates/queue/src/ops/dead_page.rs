@@ -81,9 +81,9 @@ pub(crate) async fn page(
 
 fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
     let mut page = Page::default();
-    for (id, _) in letters {
+    for (id, record) in letters {
         page.moves(space, tr, id)?;
-        bury(space, tr, id);
+        bury(space, tr, id, record);
     }
     Ok(page)
 }
@@ -96,6 +96,7 @@ async fn retry(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> 
             if bytes >= PAGE_BYTES {
                 break;
             }
+            place::check_kind(space, id)?;
             bytes += place::cost(space, id, &value, record);
             let meta = decode(space, id, record)?;
             // One after the other: two letters may have had the same key, and then the first has it again.

@@ -60,6 +60,7 @@ pub(crate) async fn expire(
         return Ok(None);
     };
     let items = lease::body(space, tr, id, &header).await?;
+    items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.settled.open().map(|index| items[index].clone()).collect();
     let mut parts = parts(space, open).into_iter();
     let mut expired = Expired::default();

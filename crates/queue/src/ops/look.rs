@@ -40,6 +40,18 @@ pub(crate) struct Seldom {
     pub(crate) operation: Option<u64>,
 }
 
+impl Seen {
+    /// Passes over the leases that have run out, until a version.
+    pub(crate) fn leave_leases(&mut self, until: u64) {
+        if let Some(seldom) = &mut self.seldom
+            && !seldom.expired.is_empty()
+        {
+            seldom.expired.clear();
+            seldom.deadline = Some(seldom.deadline.map_or(until, |deadline| deadline.min(until)));
+        }
+    }
+}
+
 /// Looks; at everything if the version is `all_from` or later.
 pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Result<Seen, QueueError> {
     let version = now(tr).await?;

@@ -16,6 +16,7 @@ pub(crate) mod len;
 pub(crate) mod list;
 pub(crate) mod look;
 pub(crate) mod orphans;
+pub(crate) mod parts;
 pub(crate) mod place;
 pub(crate) mod pop;
 pub(crate) mod promote;

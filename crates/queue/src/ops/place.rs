@@ -29,6 +29,12 @@ pub(crate) async fn body(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     Ok(Bytes::copy_from_slice(&value))
 }
 
+/// Makes sure that an item belongs to a queue of this kind, before it is moved.
+pub(crate) fn check_kind(space: &Space, id: &ItemId) -> Result<(), QueueError> {
+    let kind = space.kind;
+    if kind.owns(id) { Ok(()) } else { Err(QueueError::WrongKind { id: id.clone(), kind }) }
+}
+
 /// Makes an item ready, at its own place.
 pub(crate) fn ready(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &[u8]) {
     tr.set(&space.ready_key(id), value);

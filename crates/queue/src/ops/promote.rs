@@ -65,6 +65,7 @@ async fn page(space: &Space, tr: &Transaction, now: Millis) -> Result<Vec<Due>, 
     let due = rows.iter().map(|row| {
         let (_, id) =
             later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
+        place::check_kind(space, &id)?;
         Ok(Due { key: row.key().to_vec(), id, meta: Bytes::copy_from_slice(row.value()) })
     });
     due.collect()

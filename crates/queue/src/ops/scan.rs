@@ -185,7 +185,8 @@ async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> 
     let mut pages = tr.get_ranges(range, true);
     let mut payload = row.value.to_vec();
     while let Some(page) = pages.try_next().await? {
-        page.iter().for_each(|chunk| payload.extend_from_slice(chunk.value()));
+        let own = page.iter().filter(|chunk| chunks::is_of(&space.chunks, &row.id, chunk.key()));
+        own.for_each(|chunk| payload.extend_from_slice(chunk.value()));
     }
     if payload.len() as u64 != len {
         return Err(QueueError::unreadable(&[&space.chunks, row.id.as_bytes()].concat()));

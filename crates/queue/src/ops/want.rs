@@ -12,14 +12,19 @@ use crate::keys::{Space, items, range};
 /// The most requests that one transaction serves.
 pub(crate) const MAX_SERVED: usize = 100;
 
-/// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if it was dropped;
-/// what is served to somebody who died comes back only when its lease runs out.
+/// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if its request was
+/// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
 pub(crate) const LIFE: u64 = 5_000_000;
+
+/// How long a request that stands first is left to serve itself and the line, in versions. Whoever asked may be dead.
+pub(crate) const PATIENCE: u64 = 500_000;
 
 /// A request that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) key: Vec<u8>,
+    /// The database version at which it was made.
+    pub(crate) since: u64,
     pub(crate) want: Want,
 }
 
@@ -35,9 +40,10 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether the own request stands first.
-    pub(crate) fn is_next(&self) -> bool {
-        self.own.is_some() && self.first.first() == self.own.as_ref()
+    /// Whether whoever made the own request is to serve the line: it stands first, or who does has let it wait.
+    pub(crate) fn serves(&self, now: u64) -> bool {
+        let is_own = |first: &Waiting| self.own.as_ref() == Some(first);
+        self.first.first().is_some_and(|first| is_own(first) || first.since.saturating_add(PATIENCE) < now)
     }
 
     /// Sorts a request in.
@@ -88,8 +94,9 @@ pub(crate) async fn line(
         && let Some(page) = pages.try_next().await?
     {
         for row in &page {
-            if let Some(want) = Want::decode(row.value()) {
-                let waiting = Waiting { key: row.key().to_vec(), want };
+            let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(items::suffix_stamp);
+            if let (Some(stamp), Some(want)) = (stamp, Want::decode(row.value())) {
+                let waiting = Waiting { key: row.key().to_vec(), since: stamp.version(), want };
                 line.add(waiting, own, space.kind.takes_last(), now);
             }
         }
@@ -118,7 +125,7 @@ mod tests {
     fn waiting(session: u8, deadline: u64, last: bool) -> Waiting {
         let lease = LeaseId { session: SessionId([session; 16]), number: 1 };
         let want = Want { lease, k: NonZeroUsize::MIN, length: 0, deadline, last };
-        Waiting { key: vec![session], want }
+        Waiting { key: vec![session], since: u64::from(session), want }
     }
 
     fn line_of(requests: impl IntoIterator<Item = Waiting>, own: u8) -> Line {
@@ -140,15 +147,26 @@ mod tests {
         let line = line_of(requests.clone(), 3);
         assert_eq!(line.first, [requests[2].clone(), requests[4].clone()]);
         assert_eq!(line.expired, [vec![1], vec![4]]);
-        assert!(line.is_next());
-        assert!(!line_of(requests.clone(), 5).is_next());
-        assert!(!line_of(requests, 6).is_next());
+        assert!(line.serves(NOW));
+        assert!(!line_of(requests.clone(), 5).serves(NOW));
+        assert!(!line_of(requests, 6).serves(NOW));
+    }
+
+    #[test]
+    fn who_stands_first_serves_unless_it_lets_others_wait() {
+        let requests = [waiting(1, NOW, false), waiting(2, NOW, false)];
+        for (own, now, serves) in
+            [(1, NOW, true), (2, NOW, false), (2, PATIENCE + 1, false), (2, PATIENCE + 2, true)]
+        {
+            assert_eq!(line_of(requests.clone(), own).serves(now), serves);
+        }
+        assert!(!Line::default().serves(NOW));
     }
 
     #[test]
     fn the_own_request_does_not_run_out_while_its_session_looks() {
         let line = line_of([waiting(1, 0, false), waiting(2, NOW, false)], 1);
-        assert!(line.is_next() && line.expired.is_empty());
+        assert!(line.serves(NOW) && line.expired.is_empty());
     }
 
     #[test]

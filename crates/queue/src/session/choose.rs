@@ -21,8 +21,8 @@ pub(super) enum Chosen {
     Served(LeaseId, Header, Vec<Held>),
     /// There is nothing to take. It has only read.
     Empty,
-    /// It has only read, and the take has to wait for its turn.
-    Waits,
+    /// It has only read, and the take has to wait until this key is there, or for its turn.
+    Waits(Vec<u8>),
     /// It is one of several that the take needs.
     Steps(Step),
 }
@@ -43,7 +43,7 @@ impl Session {
                 let held = lease::body(self.queue.space(), tr, id, &header).await?;
                 Ok(Chosen::Served(id, header, held))
             }
-            Turn::Waits => Ok(Chosen::Waits),
+            Turn::Waits(key) => Ok(Chosen::Waits(key)),
             Turn::Steps(step) => Ok(Chosen::Steps(step)),
         }
     }
@@ -67,7 +67,7 @@ impl Session {
         length: u64,
     ) -> Result<Chosen, QueueError> {
         let space = self.queue.space().clone();
-        let asks = match take.approach.has_lost() {
+        let asks = match take.approach.asks() {
             true => ready(Ok(true)).left_future(),
             false => want::any(&space, tr).right_future(),
         };

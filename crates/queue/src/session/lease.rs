@@ -35,9 +35,9 @@ pub struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// A take that had found so many items lost against another. Says whether it leaves them to that one.
-    pub(super) fn lost(&mut self, found: usize) -> bool {
-        self.approach.conflicted(found == self.k.get())
+    /// A take that had found so many items lost against another.
+    pub(super) fn lost(&mut self, found: usize) {
+        self.approach.conflicted(found == self.k.get());
     }
 
     /// A take of these items committed.
@@ -55,9 +55,8 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
-    /// The queue was short and somebody else took what there was. There are no items and no watch: look again after a
-    /// while ([`Approach::wait`]).
-    pub lost: bool,
+    /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be near: extend the lease first.
+    pub recovered: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -78,8 +77,8 @@ enum Step {
     Empty(Option<Watch>),
     /// The transaction takes what is last in `unsure`.
     Takes(Lease),
-    /// It is not this take's turn.
-    Waits,
+    /// It is not this take's turn; it waits for this key.
+    Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
     Steps(request::Step),
 }
@@ -102,27 +101,25 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease| Leased { lease: Some(lease), watch: None, lost: false, attempts };
+            let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Found(lease)) => return Ok(leased(lease)),
+                Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
-                    Ok(_committed) => return Ok(Leased { lease: None, watch, lost: false, attempts }),
+                    Ok(_committed) => {
+                        return Ok(Leased { lease: None, watch, recovered: false, attempts });
+                    }
                 },
-                Ok(Step::Waits) => {
-                    take.approach.waited();
-                    retry.wait(tr).await?
-                }
+                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Takes(lease)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
                         }
-                        if error.code() == NOT_COMMITTED && take.lost(lease.items().len()) {
-                            let attempts = retry.lost(*error);
-                            return Ok(Leased { lease: None, watch: None, lost: true, attempts });
+                        if error.code() == NOT_COMMITTED {
+                            take.lost(lease.items().len());
                         }
                         retry.after_commit(error).await?
                     }
@@ -131,7 +128,7 @@ impl Session {
                         self.unsure.clear();
                         self.asked.clear();
                         take.won(lease.items());
-                        return Ok(leased(lease));
+                        return Ok(leased(lease, false));
                     }
                 },
             };
@@ -146,7 +143,7 @@ impl Session {
         let length = take.length.max(1);
         match self.choose(tr, take, length).await? {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
-            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows) => self.put_lease(tr, length, rows).await,
             Chosen::Served(id, header, held) => {
@@ -154,6 +151,7 @@ impl Session {
                 let items = scan::items(&space, tr, &rows).await?;
                 self.unsure.clear();
                 self.asked.clear();
+                take.approach.left();
                 Ok(Step::Found(Lease::new(space, id, &header, items, held)))
             }
         }

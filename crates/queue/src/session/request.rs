@@ -1,8 +1,8 @@
 //! Asking to be served: a session's side of the recipe's high-contention dequeue.
 //!
 //! A take that lost against another asks: it registers a request in a line. Then it looks again and again whether it was served,
-//! and whether it is its turn to serve: whoever stands first serves the line, so that those behind do not conflict with it, and
-//! whoever has waited for long does too, since the first may be dead. Served means that a lease was written under the id that
+//! and whether it is its turn to serve: whoever stands first serves the line, so that those behind do not conflict with it; and
+//! everybody does if the first does not, since it may be dead. Served means that a lease was written under the id that
 //! the request names. So this id tells what became of the request, whatever became of its session's commits:
 //!
 //! * There is such a lease: it was served. * There is such a request: it waits.
@@ -16,7 +16,7 @@ use foundationdb::{Database, Transaction, TransactionCommitError};
 use super::{Session, Take};
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::leases::{Header, LeaseId};
+use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
 use crate::lease::Settlement;
 use crate::ops::claim::find;
@@ -62,8 +62,8 @@ pub(super) enum Turn {
     /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
     /// serve the request with other rows, if this transaction does not commit.
     Own(Vec<Row>),
-    /// It is not its turn.
-    Waits,
+    /// It is not its turn. Once it has been served, this key is there.
+    Waits(Vec<u8>),
     /// This transaction is to be committed, and then another one goes on.
     Steps(Step),
 }
@@ -100,7 +100,7 @@ impl Session {
         let line = want::line(&space, tr, self.asked.0.make_contiguous(), now).await?;
         let Some(own) = &line.own else { return Ok(Turn::Free) };
         self.asked.is_only(own.want.lease);
-        let serves = take.approach.serves(line.is_next());
+        let serves = line.serves(now);
         let mut rows = Vec::new();
         if take.approach.is_staged() && own.want.k <= take.k && own.want.length == length {
             let limit = if serves { demand(&line) } else { std::num::NonZeroUsize::MIN };
@@ -111,7 +111,7 @@ impl Session {
             return Ok(Turn::Steps(Step::Leaves));
         }
         if !serves {
-            return Ok(Turn::Waits);
+            return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
         Ok(match serve(&space, tr, &line, rows, now)? {

@@ -24,8 +24,6 @@ pub struct Taken {
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.
     pub watch: Option<Watch>,
-    /// See [`Leased::lost`](super::Leased::lost); never with [`Session::take`].
-    pub lost: bool,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -38,8 +36,8 @@ enum Step {
     Removes(usize),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
-    /// It is not this take's turn.
-    Waits,
+    /// It is not this take's turn; it waits for this key.
+    Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
     Steps(request::Step),
 }
@@ -77,20 +75,16 @@ impl Session {
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        return Ok(Taken { items: Vec::new(), watch, lost: false, attempts: retry.attempts });
+                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
                     }
                 },
-                Ok(Step::Waits) => {
-                    take.approach.waited();
-                    retry.wait(tr).await?
-                }
+                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Removes(found)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
-                        if error.code() == NOT_COMMITTED && take.lost(found) {
-                            let attempts = retry.lost(*error);
-                            return Ok(Taken { items: Vec::new(), watch: None, lost: true, attempts });
+                        if error.code() == NOT_COMMITTED {
+                            take.lost(found);
                         }
                         retry.after_commit(error).await?
                     }
@@ -98,7 +92,7 @@ impl Session {
                         let items = self.taken();
                         self.asked.clear();
                         take.won(&items);
-                        return Ok(Taken { items, watch: None, lost: false, attempts: retry.attempts });
+                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
                 },
             };
@@ -115,7 +109,7 @@ impl Session {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
-            Chosen::Waits => Ok(Step::Waits),
+            Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows) => self.put_token(tr, &rows).await,
             Chosen::Served(id, mut header, held) => {
@@ -148,6 +142,6 @@ impl Session {
 
     fn hand_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, lost: false, attempts }
+        Taken { items: self.recovered.drain(..n).collect(), watch: None, attempts }
     }
 }

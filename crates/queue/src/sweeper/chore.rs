@@ -9,6 +9,7 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
 use crate::ops::expire::{self, Terms};
 use crate::ops::orphans::{Part, clear_orphans};
+use crate::ops::place::check_kind;
 use crate::ops::settle::now;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::{forget_operations, promote};
@@ -150,6 +151,9 @@ impl Sweeper {
             }
             Work::RepairFront => {
                 let page = clear_orphans(space, tr, Part::Front).await?;
+                if let Some(alien) = page.alien.filter(|_| page.cleared == 0) {
+                    check_kind(space, &alien)?;
+                }
                 Moved { orphans: page.cleared, ..Moved::default() }
             }
             Work::RepairNext => {

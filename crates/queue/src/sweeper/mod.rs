@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `plan` | what to do about what was seen |
 //! | `chore` | one transaction of it, seen through |
+//! | `jumps` | when versions have run ahead of time |
 //!
 //! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
 
 mod chore;
+mod jumps;
 mod plan;
 
 use std::ops::AddAssign;
@@ -25,16 +27,14 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::watch::Watch;
 use chore::Ran;
-use plan::{Chore, Plan, all_from_next, plan, versions};
+use jumps::Jumps;
+use plan::{AFTER_TROUBLE, Chore, Plan, after_trouble, all_from_next, plan, versions};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
 const MAX_LOOKS: usize = 20;
 
 /// The most pages of one kind between two looks.
 const MAX_PAGES: usize = 20;
-
-/// After a failure, it is not tried again sooner.
-const AFTER_TROUBLE: Duration = Duration::from_secs(5);
 
 /// By what rules a sweeper works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct Swept {
     pub moved: Moved,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
-    /// How long nothing is to be done, if nothing comes before.
+    /// How long nothing is to be done, if nothing comes before. After trouble, wait so long and not for the watch.
     pub next: Duration,
     /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
@@ -128,12 +128,13 @@ pub struct Sweeper {
     attempt: u64,
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
+    jumps: Jumps,
 }
 
 impl Sweeper {
     /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has.
     pub fn new(queue: Queue, id: SessionId) -> Sweeper {
-        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new() }
+        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new(), jumps: Jumps::default() }
     }
 
     /// The queue it sweeps.
@@ -160,8 +161,15 @@ impl Sweeper {
             Sweep { rules, now, moved: Moved::default(), trouble: None, attempts: Attempts::default() };
         let mut looks = 0;
         let (next, watch) = loop {
-            let (seen, watch) = self.look(db, &mut sweep).await?;
+            let (mut seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
+            let left = match looks {
+                1 => self.jumps.begins(seen.version, now, rules.lease),
+                _ => self.jumps.left_until(seen.version),
+            };
+            if let Some(until) = left {
+                seen.leave_leases(until);
+            }
             match plan(&seen, self.all_from, now, self.id, rules) {
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
@@ -171,7 +179,11 @@ impl Sweeper {
                     break (next, watch);
                 }
                 Plan::Wait(left) => break (versions(left), watch),
-                Plan::Work(_) if sweep.trouble.is_some() => break (AFTER_TROUBLE, watch),
+                Plan::Work(_) if sweep.trouble.is_some() => {
+                    let pause = u64::try_from(AFTER_TROUBLE.as_micros()).unwrap_or(u64::MAX);
+                    self.all_from = seen.version.saturating_add(pause);
+                    break (after_trouble(&seen, now), watch);
+                }
                 Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, &mut sweep).await,
             }

@@ -9,6 +9,9 @@ use crate::ops::look::{Seen, Seldom};
 use crate::ops::sweep_right::held_by_another;
 use crate::session::SessionId;
 
+/// What failed is not tried again sooner.
+pub(super) const AFTER_TROUBLE: Duration = Duration::from_secs(10);
+
 /// Something to do, in one transaction or a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chore {
@@ -41,6 +44,12 @@ pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules
         Some(versions) => Plan::Wait(versions),
         None => Plan::Work(chores),
     }
+}
+
+/// How long to leave it at that after some of the work failed: not so long that what can be done is late.
+pub(super) fn after_trouble(seen: &Seen, now: Millis) -> Duration {
+    let due = seen.due.filter(|due| *due > now).map(|due| Duration::from_millis(due - now));
+    due.map_or(AFTER_TROUBLE, |due| due.min(AFTER_TROUBLE))
 }
 
 /// The version from which on the next look is to be at everything, if there is nothing to do now.
@@ -129,6 +138,13 @@ mod tests {
     fn young_operations_are_kept() {
         let seldom = Some(Seldom { operation: Some(9_999_500), ..Seldom::default() });
         assert!(matches!(of(&Seen { seldom, ..seen() }), Plan::Rest(_)));
+    }
+
+    #[test]
+    fn what_failed_waits_and_the_rest_is_on_time() {
+        let after = |due| after_trouble(&Seen { due, ..seen() }, NOW);
+        assert_eq!([after(None), after(Some(NOW)), after(Some(NOW + 50_000))], [AFTER_TROUBLE; 3]);
+        assert_eq!(after(Some(NOW + 20)), Duration::from_millis(20));
     }
 
     #[test]

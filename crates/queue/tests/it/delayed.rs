@@ -2,9 +2,9 @@
 
 use foundationdb::tuple::{Element, unpack};
 use futures::FutureExt;
-use kvqueue_queue::{NewItem, PushEffect};
+use kvqueue_queue::{NewItem, PushEffect, Settlement};
 
-use crate::common::{KINDS, on_database};
+use crate::common::{KINDS, on_database, rules, sweeper};
 
 #[test]
 fn they_wait_aside_and_wake_no_consumer() {
@@ -38,6 +38,31 @@ fn they_wait_aside_and_wake_no_consumer() {
             t.push(&q, &["now"]).await;
             watch.await.unwrap();
             assert_eq!(t.list(&q).await, ["now"]);
+        }
+    });
+}
+
+#[test]
+fn they_come_whole_when_their_time_has_come() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let payload = vec![i as u8; 250_000];
+            let item =
+                NewItem { due: Some(5_000), unique: Some(b"k".to_vec()), ..NewItem::new(payload.clone()) };
+            t.push_items(&q, &[item.clone().with_attribute("k", "v")]).await;
+            let mut sweeper = sweeper(&q);
+            assert!(t.sweep(&mut sweeper, 4_999, &rules()).await.moved.is_nothing());
+            assert_eq!(t.push_items(&q, std::slice::from_ref(&item)).await.items, 0);
+            assert!(!t.sweep(&mut sweeper, 5_000, &rules()).await.moved.is_nothing());
+            assert_eq!(t.push_items(&q, std::slice::from_ref(&item)).await.items, 0);
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            let found = &lease.items()[0];
+            assert!(found.payload == payload, "the payload differs");
+            assert_eq!((found.attempt, found.attribute("k")), (1, Some("v")));
+            t.settle(&mut lease, &Settlement::Done).await;
+            assert_eq!(t.records(&q, "chunk").await.len(), 0);
+            assert_eq!(t.push_items(&q, &[item]).await.items, 1);
         }
     });
 }

@@ -9,7 +9,7 @@ use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads};
 const LONG: u64 = 30_000_000;
 
 /// Runs a test with a queue of every kind.
-fn of_every_kind(test: impl AsyncFn(&TestDb, Queue)) {
+fn of_every_kind(mut test: impl AsyncFnMut(&TestDb, Queue)) {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             println!("{kind:?}");

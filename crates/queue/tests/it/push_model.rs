@@ -8,9 +8,9 @@ use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
 use futures::FutureExt;
-use kvqueue_queue::{Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement};
+use kvqueue_queue::{Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement, Sweeper};
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, records, seeds};
+use crate::common::{KINDS, Rng, TestDb, k, on_database, records, rules, seeds, sweeper};
 
 /// Operations per seed.
 const STEPS: usize = 30;
@@ -50,6 +50,7 @@ struct World<'t> {
     t: &'t TestDb,
     rng: Rng,
     queue: Queue,
+    sweeper: Sweeper,
     items: BTreeMap<ItemId, Known>,
     /// Items by the unique key that they hold.
     unique: BTreeMap<Vec<u8>, ItemId>,
@@ -69,11 +70,13 @@ impl<'t> World<'t> {
         }
         let queue = t.queue_of(format!("pushes {seed}"), KINDS[rng.below(KINDS.len())]);
         let (items, unique, operations) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut world = World { t, rng, queue, items, unique, operations, next: 0 };
+        let sweeper = sweeper(&queue);
+        let mut world = World { t, rng, queue, sweeper, items, unique, operations, next: 0 };
         for _ in 0..STEPS {
             match world.rng.below(10) {
                 0..=5 => world.push().await,
                 6 => world.pop().await,
+                7 => world.sweep().await,
                 _ => world.lease().await,
             }
             world.check().await;
@@ -167,6 +170,13 @@ impl<'t> World<'t> {
             self.moved(&item.id, place);
         }
         self.t.settle(&mut lease, &settlement).await;
+    }
+
+    /// A sweep at the end of time: nothing waits for later any more, and all else stays as it is.
+    async fn sweep(&mut self) {
+        self.t.sweep(&mut self.sweeper, u64::MAX, &rules()).await;
+        let later = self.items.values_mut().filter(|known| known.place == Place::Later);
+        later.for_each(|known| known.place = Place::Ready);
     }
 
     fn at(&self, place: Place) -> BTreeSet<Vec<u8>> {

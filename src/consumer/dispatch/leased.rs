@@ -1,0 +1,171 @@
+//! Items on a lease.
+
+use std::{ops::Range, sync::Arc, time::Duration};
+
+use foundationdb::{FdbError, Transaction};
+use kvqueue_queue::{Item, Settlement};
+use tokio::time::sleep;
+use tokio_util::future::FutureExt;
+use tracing::Instrument;
+
+use super::{Dispatcher, settlement};
+use crate::{
+    config::Delivery,
+    consumer::{
+        ambient,
+        holder::{Holding, Verdict},
+    },
+    handlers::{Cut, Ended, Outcome},
+};
+
+/// How often a handler is run in a row because its transaction did not commit.
+const MAX_RUNS: u32 = 16;
+
+/// How long a consumer rests whose handler gave something back: the next take may well get it again, and so on.
+const AFTER_RELEASE: Duration = Duration::from_millis(100);
+
+/// What is to be settled, by the items' indexes.
+type Settlements = Vec<(usize, Settlement)>;
+
+/// How a run of a handler with a transaction ended.
+enum Run {
+    /// With this to be settled, apart from any transaction.
+    Settle(Settlements),
+    /// Settled, or lost.
+    Over,
+    /// It has to be run again, in this transaction, because of this.
+    Again(Transaction, FdbError),
+}
+
+impl Dispatcher {
+    /// Handles the items for as long as the lease is held. Those that are not begun when the consumer is to stop are given back.
+    pub(crate) async fn leased(self, items: Vec<Item>, holding: Holding) {
+        let mut released = false;
+        for range in self.calls(items.len()) {
+            if holding.is_lost() {
+                return;
+            }
+            if self.stop.is_cancelled() {
+                (range.start..items.len()).for_each(|index| holding.settle(index, Settlement::Release));
+                tracing::debug!(queue = %self.source.name, items = items.len() - range.start, "given back");
+                return;
+            }
+            let span = self.span(&items[range.clone()]);
+            released |= self.handle(&items, range, &holding).instrument(span).await;
+        }
+        drop(holding);
+        if released {
+            let _ = sleep(AFTER_RELEASE).with_cancellation_token(&self.stop).await;
+        }
+    }
+
+    /// Handles the items of one call. Returns whether the handler gave one back.
+    async fn handle(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> bool {
+        let settlements = match self.source.delivery {
+            Delivery::ExactlyOnce => self.transact(items, range, holding).await,
+            Delivery::AtLeastOnce | Delivery::AtMostOnce => {
+                let ended = self.call(&items[range.clone()], &holding.cancelled, None).await;
+                self.settlements(items, range, ended)
+            }
+        };
+        if holding.is_lost() {
+            return false;
+        }
+        let released = settlements.iter().any(|(_, settlement)| *settlement == Settlement::Release);
+        for (index, settlement) in settlements {
+            log(&items[index], &settlement);
+            holding.settle(index, settlement);
+        }
+        released
+    }
+
+    /// Exactly-once: runs the handler until its transaction has committed, or is not to. Returns what is left to be settled.
+    async fn transact(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> Settlements {
+        let Ok(mut transaction) = holding.begin().await else { return Vec::new() };
+        let mut refused = None;
+        for _ in 0..MAX_RUNS {
+            if holding.cancelled.is_cancelled() {
+                return range.map(|index| (index, Settlement::Release)).collect();
+            }
+            match self.run(items, range.clone(), holding, transaction).await {
+                Run::Settle(settlements) => return settlements,
+                Run::Over => return Vec::new(),
+                Run::Again(next, cause) => {
+                    tracing::debug!(%cause, "the transaction did not commit, the handler runs again");
+                    (transaction, refused) = (next, Some(cause));
+                }
+            }
+        }
+        let cause = refused.map(|cause| cause.to_string()).unwrap_or_default();
+        let outcome = Outcome::Retry(format!("its transaction did not commit in {MAX_RUNS} runs: {cause}"));
+        self.alike(items, range, &outcome)
+    }
+
+    async fn run(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        holding: &Holding,
+        transaction: Transaction,
+    ) -> Run {
+        let transaction = Arc::new(transaction);
+        let ended = self.call(&items[range.clone()], &holding.cancelled, Some(transaction.clone())).await;
+        let settlements = self.settlements(items, range.clone(), ended);
+        if settlements.iter().all(|(_, settlement)| *settlement != Settlement::Done) {
+            return Run::Settle(settlements);
+        }
+        let Some(transaction) = Arc::into_inner(transaction) else {
+            // A handler that has ended has no share in it any more, and one that has not says nothing is done.
+            let outcome = Outcome::retry("its transaction is still in use");
+            return Run::Settle(self.alike(items, range, &outcome));
+        };
+        match holding.commit(transaction, settlements.clone()).await {
+            Ok(Verdict::Settled) => {
+                settlements.iter().for_each(|(index, settlement)| log(&items[*index], settlement));
+                Run::Over
+            }
+            Ok(Verdict::Again(transaction, cause)) => Run::Again(transaction, cause),
+            Ok(Verdict::Refused(cause)) => {
+                let outcome = Outcome::Retry(format!("the database refused its transaction: {cause}"));
+                Run::Settle(self.alike(items, range, &outcome))
+            }
+            Err(_lost) => Run::Over,
+        }
+    }
+
+    /// What becomes of the items of a call; nothing is said of those whose handler does not stop after the grace.
+    fn settlements(&self, items: &[Item], range: Range<usize>, ended: Ended) -> Settlements {
+        if ended.abandoned && ended.cut == Some(Cut::Cancelled) {
+            tracing::error!("the handler does not stop");
+            return Vec::new();
+        }
+        let outcomes = ended.outcomes(range.len(), &Outcome::Release);
+        range.zip(outcomes).map(|(index, outcome)| (index, self.settlement(&items[index], outcome))).collect()
+    }
+
+    /// The same for all items of a call.
+    fn alike(&self, items: &[Item], range: Range<usize>, outcome: &Outcome) -> Settlements {
+        range.map(|index| (index, self.settlement(&items[index], outcome.clone()))).collect()
+    }
+
+    fn settlement(&self, item: &Item, outcome: Outcome) -> Settlement {
+        let random = if outcome == Outcome::Done { 0 } else { ambient::random() };
+        settlement::of(outcome, item.attempt, &self.source.retry, ambient::now(), random)
+    }
+}
+
+/// In the item's span.
+fn log(item: &Item, settlement: &Settlement) {
+    let (item, attempt) = (&item.id, item.attempt);
+    match settlement {
+        Settlement::Done => {}
+        Settlement::Release => tracing::debug!(%item, attempt, "item given back"),
+        Settlement::Retry { due, failure } => {
+            let pause_ms = due.map_or(0, |due| due.saturating_sub(failure.at));
+            tracing::warn!(%item, attempt, pause_ms, reason = failure.reason, "item failed, it is tried again");
+        }
+        Settlement::Dead(failure) => {
+            tracing::error!(%item, attempt, reason = failure.reason, "item failed for good, it is a dead letter");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A batch to the handler, in the order of the queue: one item after the other, or all together.
+//!
+//! | file | role |
+//! |---|---|
+//! | `leased` | items on a lease: what is said of them is settled; with exactly-once delivery in the handler's transaction |
+//! | `taken` | at-most-once: items that have left the queue |
+//! | `settlement` | what becomes of an item, from what its handler said |
+//!
+//! Dispatchers run on the handlers' pool, where handing over an item costs little. One call of a handler, with its time limit and the
+//! boundary that panics do not cross, is `handlers::call`.
+
+mod leased;
+mod settlement;
+mod taken;
+
+use std::{ops::Range, sync::Arc};
+
+use foundationdb::Transaction;
+use kvqueue_queue::Item;
+use tokio_util::sync::CancellationToken;
+
+use super::{signals::Signals, source::Source};
+use crate::handlers::{Context, Ended, Handling, call};
+
+/// Who dispatches.
+#[derive(Clone, Debug)]
+pub(crate) struct Dispatcher {
+    pub(crate) source: Arc<Source>,
+    /// The consumer's id.
+    pub(crate) consumer: u64,
+    pub(crate) signals: Arc<Signals>,
+    /// Fires when the consumer is to stop: items on a lease that are not begun are given back.
+    pub(crate) stop: CancellationToken,
+}
+
+impl Dispatcher {
+    /// The items of each call, by their indexes.
+    fn calls(&self, items: usize) -> impl Iterator<Item = Range<usize>> + use<> {
+        let size = match self.source.handling {
+            Handling::Each(_) => 1,
+            Handling::Batch(_) => items.max(1),
+        };
+        (0..items).step_by(size).map(move |first| first..first + size)
+    }
+
+    /// Calls the handler once.
+    async fn call(
+        &self,
+        items: &[Item],
+        cancelled: &CancellationToken,
+        transaction: Option<Arc<Transaction>>,
+    ) -> Ended {
+        let context = Context {
+            queue: self.source.name.clone(),
+            consumer: self.consumer,
+            deadline: None,
+            cancelled: cancelled.child_token(),
+            transaction,
+            stop: self.signals.stop.clone(),
+        };
+        call(&self.source.handling, items.into(), context, self.source.timeout).await
+    }
+
+    /// What is logged in a call belongs to its item; or, of several, to the queue.
+    fn span(&self, items: &[Item]) -> tracing::Span {
+        let queue = &self.source.name;
+        match items {
+            [item] => tracing::info_span!("item", %queue, item = %item.id, attempt = item.attempt),
+            items => tracing::info_span!("items", %queue, items = items.len()),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! When the holder of a lease settles, extends, or has to give up. Pure: what happened goes in with its time, and what to do next
+//! comes out.
+//!
+//! All times are this process's monotonic clock's. A lease counts as held until its length after the *beginning* of the last change
+//! that succeeded; its deadline in the database is later, so whoever believes to hold a lease does.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long an outcome may wait for others to be settled with.
+pub(super) const GATHER: Duration = Duration::from_millis(5);
+
+/// What to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Settle what waits.
+    Settle,
+    /// Move the deadline on.
+    Extend,
+    /// Wait for word from the dispatcher, no longer than this.
+    Wait(Instant),
+    /// The lease has run out.
+    Lost,
+    /// There is nothing left to hold, or nobody to hold it for.
+    End,
+}
+
+/// What the holder of a lease knows.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    length: Duration,
+    /// When the last change that succeeded began.
+    changed_at: Instant,
+    /// Whether the lease may be older than that says.
+    doubtful: bool,
+    /// Items that are not settled.
+    open: usize,
+    /// Those of them of which it is known what becomes of them.
+    waiting: usize,
+    /// Since when.
+    waiting_since: Option<Instant>,
+    /// A handler has a transaction, which an extension would make conflict.
+    handing_out: bool,
+    /// The dispatcher is gone.
+    alone: bool,
+}
+
+impl Plan {
+    /// A lease on so many items, by a take that began at `taken_at`. It is `doubtful` if an earlier attempt of the take turned out to
+    /// have made it.
+    pub(super) fn new(length: Duration, taken_at: Instant, doubtful: bool, items: usize) -> Self {
+        Self {
+            length,
+            changed_at: taken_at,
+            doubtful,
+            open: items,
+            waiting: 0,
+            waiting_since: None,
+            handing_out: false,
+            alone: false,
+        }
+    }
+
+    /// It is known what becomes of an item.
+    pub(super) fn said(&mut self, now: Instant) {
+        self.waiting += 1;
+        self.waiting_since.get_or_insert(now);
+    }
+
+    /// A change succeeded that began at `began` and settled so many items; `waited` of them had waited.
+    pub(super) fn changed(&mut self, began: Instant, settled: usize, waited: usize) {
+        // A handler's transaction may have been begun before the last extension. If it commits it has read after that, or the two
+        // would have conflicted.
+        self.changed_at = self.changed_at.max(began);
+        self.doubtful = false;
+        self.open -= settled;
+        self.waiting -= waited;
+        if waited > 0 {
+            self.waiting_since = None;
+        }
+    }
+
+    /// The lease may be older than the last change says.
+    pub(super) fn doubt(&mut self) {
+        self.doubtful = true;
+    }
+
+    /// A handler has got a transaction, or the transaction has come back.
+    pub(super) fn hand_out(&mut self, out: bool) {
+        self.handing_out = out;
+    }
+
+    /// The dispatcher is gone: nothing will be said any more.
+    pub(super) fn left_alone(&mut self) {
+        self.alone = true;
+    }
+
+    /// Until when the lease is certainly held.
+    pub(super) fn held_until(&self) -> Instant {
+        self.changed_at + self.length
+    }
+
+    /// How long a change that begins now may take.
+    pub(super) fn time_left(&self, now: Instant) -> Duration {
+        // What is in doubt is for the database to say.
+        if self.doubtful { self.length } else { self.held_until().saturating_duration_since(now) }
+    }
+
+    /// Items that are not settled, and those of them that are about to be.
+    pub(super) fn unsettled(&self) -> (usize, usize) {
+        (self.open, self.waiting)
+    }
+
+    /// What to do at `now`.
+    pub(super) fn next(&self, now: Instant) -> Next {
+        if self.open == 0 {
+            return Next::End;
+        }
+        if self.doubtful {
+            return Next::Extend;
+        }
+        if now >= self.held_until() {
+            return Next::Lost;
+        }
+        let gathered_at = self.waiting_since.map(|since| since + GATHER);
+        let complete = self.waiting == self.open || self.alone;
+        if gathered_at.is_some_and(|at| complete || now >= at) {
+            return Next::Settle;
+        }
+        if self.alone {
+            return Next::End;
+        }
+        let extend_at = self.extend_at();
+        if now >= extend_at {
+            return Next::Extend;
+        }
+        Next::Wait(gathered_at.map_or(extend_at, |at| at.min(extend_at)))
+    }
+
+    /// At a third of the lease; at two while a transaction is about, which an extension would make conflict.
+    fn extend_at(&self) -> Instant {
+        self.changed_at + self.length / 3 * if self.handing_out { 2 } else { 1 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LENGTH: Duration = Duration::from_secs(30);
+
+    fn after(plan: &Plan, seconds: u64) -> Next {
+        plan.next(plan.changed_at + Duration::from_secs(seconds))
+    }
+
+    fn plan(items: usize) -> Plan {
+        Plan::new(LENGTH, Instant::now(), false, items)
+    }
+
+    #[test]
+    fn it_extends_at_a_third_and_gives_up_at_the_end() {
+        let mut plan = plan(3);
+        assert_eq!(after(&plan, 0), Next::Wait(plan.changed_at + LENGTH / 3));
+        assert_eq!(after(&plan, 10), Next::Extend);
+        assert_eq!(after(&plan, 29), Next::Extend);
+        assert_eq!(after(&plan, 30), Next::Lost);
+        plan.changed(plan.changed_at + LENGTH / 3, 0, 0);
+        assert_eq!(after(&plan, 9), Next::Wait(plan.changed_at + LENGTH / 3));
+    }
+
+    #[test]
+    fn a_transaction_that_was_begun_before_an_extension_does_not_take_it_back() {
+        let mut plan = plan(2);
+        let (begun, extended) = (plan.changed_at, plan.changed_at + LENGTH / 3 * 2);
+        plan.changed(extended, 0, 0);
+        plan.changed(begun, 1, 0);
+        assert_eq!(plan.held_until(), extended + LENGTH);
+    }
+
+    #[test]
+    fn outcomes_wait_for_others_but_not_long() {
+        let mut plan = plan(3);
+        let start = plan.changed_at;
+        plan.said(start);
+        plan.said(start + GATHER / 2);
+        assert_eq!(plan.next(start + GATHER / 2), Next::Wait(start + GATHER));
+        assert_eq!(plan.next(start + GATHER), Next::Settle);
+        plan.changed(start, 2, 2);
+        assert_eq!(plan.unsettled(), (1, 0));
+        assert_eq!(after(&plan, 0), Next::Wait(start + LENGTH / 3));
+    }
+
+    #[test]
+    fn a_whole_batch_waits_for_nothing() {
+        let mut plan = plan(2);
+        let start = plan.changed_at;
+        plan.said(start);
+        plan.said(start);
+        assert_eq!(plan.next(start), Next::Settle);
+        plan.changed(start, 2, 2);
+        assert_eq!(plan.next(start), Next::End);
+        assert_eq!(after(&plan, 1_000), Next::End);
+    }
+
+    #[test]
+    fn left_alone_it_settles_what_was_said_and_extends_no_more() {
+        let mut plan = plan(2);
+        let start = plan.changed_at;
+        plan.said(start);
+        plan.left_alone();
+        assert_eq!(plan.next(start), Next::Settle);
+        plan.changed(start, 1, 1);
+        assert_eq!(plan.next(start), Next::End);
+    }
+
+    #[test]
+    fn a_lease_of_unknown_age_is_extended_before_anything_else() {
+        let mut plan = Plan::new(LENGTH, Instant::now(), true, 1);
+        plan.said(plan.changed_at);
+        for seconds in [0, 1_000] {
+            assert_eq!(after(&plan, seconds), Next::Extend);
+            assert_eq!(plan.time_left(plan.changed_at + Duration::from_secs(seconds)), LENGTH);
+        }
+        plan.changed(plan.changed_at, 0, 0);
+        assert_eq!(after(&plan, 0), Next::Settle);
+    }
+
+    #[test]
+    fn a_transaction_that_is_out_puts_the_extension_off() {
+        let mut plan = plan(1);
+        plan.hand_out(true);
+        assert_eq!(after(&plan, 19), Next::Wait(plan.changed_at + LENGTH / 3 * 2));
+        assert_eq!(after(&plan, 20), Next::Extend);
+        plan.hand_out(false);
+        assert_eq!(after(&plan, 10), Next::Extend);
+    }
+}

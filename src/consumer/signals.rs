@@ -1,0 +1,40 @@
+//! What the daemon tells everything that works on items, and what it is told.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::handlers::StopRequest;
+
+/// One per process.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// Fires when the daemon is to stop: what is not begun is given back, nothing is taken.
+    pub(crate) draining: CancellationToken,
+    /// Fires when the grace is over: handlers are to give up.
+    pub(crate) grace_over: CancellationToken,
+    /// Fires when a handler, or what it works on, cannot go on.
+    pub(crate) stop: StopRequest,
+    left_behind: AtomicUsize,
+}
+
+impl Signals {
+    /// So many items were neither finished nor given back. Of interest in a drain; before, others go on with them.
+    pub(crate) fn leave_behind(&self, items: usize) {
+        if self.draining.is_cancelled() {
+            self.left_behind.fetch_add(items, Ordering::Relaxed);
+        }
+    }
+
+    /// How many there are of them.
+    pub(crate) fn left_behind(&self) -> usize {
+        self.left_behind.load(Ordering::Relaxed)
+    }
+
+    /// The storage under an embedded database failed.
+    pub(crate) fn storage_failed(&self) {
+        self.stop.request(
+            "the database's storage failed and takes no more commits; a restart opens it again".to_owned(),
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! Where a run takes place: the database, the queues, and the files of all who take part.
+
+use std::{
+    fs::File,
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use super::{
+    handler::{CONFIG, UNTIL_EMPTY},
+    payload::Name,
+    plan::{Queue, Worker, config},
+    process::Process,
+    records::{Record, printed, recorded},
+};
+use crate::support::{Database, helper, kvqueue};
+
+/// The database of a run, and what lies beside it. Kept when the test fails.
+pub(super) struct Arena {
+    pub(super) db: Database,
+    pub(super) queues: Vec<Queue>,
+}
+
+impl Arena {
+    pub(super) fn new(queues: Vec<Queue>) -> Self {
+        let arena = Self { db: Database::new(), queues };
+        for directory in [arena.records(), arena.prints()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        for worker in [Worker::Helper, Worker::Program] {
+            let text = config(&arena.queues, worker, &arena.records());
+            std::fs::write(arena.config(worker), text).unwrap();
+        }
+        arena
+    }
+
+    /// What the helpers have handled.
+    fn records(&self) -> PathBuf {
+        self.db.file("records")
+    }
+
+    /// What the program has handled.
+    fn prints(&self) -> PathBuf {
+        self.db.file("prints")
+    }
+
+    pub(super) fn config(&self, worker: Worker) -> PathBuf {
+        self.db.file(&format!("{worker:?}.toml"))
+    }
+
+    pub(super) fn recorded(&self) -> Vec<Record> {
+        recorded(&self.records())
+    }
+
+    pub(super) fn printed(&self) -> Vec<Result<Name, String>> {
+        printed(&self.prints())
+    }
+
+    /// Starts a daemon.
+    pub(super) fn daemon(&self, worker: Worker, number: u64, until_empty: bool) -> Process {
+        let config = self.config(worker);
+        let name = format!("{worker:?}-{number}").to_lowercase();
+        let mut command = match worker {
+            Worker::Program => {
+                let mut command = kvqueue(&self.db, &["run", "-v", "--config", config.to_str().unwrap()]);
+                command.args(until_empty.then_some("--until-empty"));
+                command.stdout(Process::log(&self.prints().join(&name)));
+                command
+            }
+            Worker::Helper => {
+                let mut command = helper(&self.db, "chaos::helper_daemon");
+                command.env(CONFIG, config).envs(until_empty.then_some((UNTIL_EMPTY, "1")));
+                command.stdout(Stdio::null());
+                command
+            }
+        };
+        Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
+    }
+
+    /// A file beside the database for what processes say.
+    pub(super) fn log(&self, name: &str) -> File {
+        Process::log(&self.db.file(name))
+    }
+
+    /// A command of the program.
+    pub(super) fn command(&self, args: &[&str]) -> Command {
+        let mut command = kvqueue(&self.db, args);
+        command.arg("--config").arg(self.config(Worker::Helper));
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(self.log("commands.log"));
+        command
+    }
+
+    /// The process that hosts an embedded database.
+    pub(super) fn host(&self) -> Option<u32> {
+        std::fs::read_to_string(self.db.file("data/lock")).ok()?.trim().parse().ok()
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.db.directory.disable_cleanup(true);
+            eprintln!("logs, records and database are kept in {}", self.db.directory.path().display());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Chaos: producers and daemons in many processes that are killed, stopped and terminated at random, the host of an embedded database
+//! among them. At the end the books have to add up: nothing acknowledged is lost, nothing came out that was not pushed, and nothing
+//! happened more often than its delivery allows.
+//!
+//! ```sh
+//! cargo test --test it chaos -- --nocapture                       # some seconds of it
+//! KVQUEUE_TEST_SECONDS=300 cargo test --test it chaos             # five minutes
+//! KVQUEUE_TEST_SEED=N cargo test --test it chaos                  # the same queues, errands and faults again
+//! KVQUEUE_TEST_CLUSTER_FILE=... FDB_CLIENT_LIB=... KVQUEUE_TEST_CLUSTER_RESTART='COMMAND' cargo test --test it chaos
+//! ```
+//!
+//! The seed decides who is hurt when; what the processes are doing at that moment is up to the machine.
+//!
+//! | file | role |
+//! |---|---|
+//! | `plan` | the queues, and their daemons' configurations |
+//! | `payload` | items: names, contents, and how they want to be treated |
+//! | `handler`, `records` | the helper daemons' handler, and what it writes down |
+//! | `producers` | the program pushing, and what is known of what it pushed |
+//! | `process` | processes that do not outlive the test |
+//! | `arena` | the database and files of a run; starting daemons |
+//! | `storm` | the faults, and new processes for dead ones |
+//! | `audit` | what the database has at the end |
+//! | `ledger` | the books |
+
+mod arena;
+mod audit;
+mod handler;
+mod ledger;
+mod payload;
+mod plan;
+mod process;
+mod producers;
+mod records;
+mod storm;
+
+use std::time::{Duration, Instant};
+
+use self::{
+    arena::Arena,
+    ledger::{Account, Books},
+    payload::Name,
+    plan::{Queue, Worker},
+    process::End,
+    records::Record,
+    storm::Storm,
+};
+use crate::support::{PATIENCE, Random};
+
+/// How long the storm lasts, unless `KVQUEUE_TEST_SECONDS` says so.
+const SECONDS: u64 = 8;
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_daemon() {
+    handler::run_daemon();
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_audit() {
+    audit::run_audit();
+}
+
+#[test]
+fn chaos_loses_nothing_and_invents_nothing() {
+    let given = std::env::var("KVQUEUE_TEST_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let time = Duration::from_secs(given.unwrap_or(SECONDS));
+    let mut random = Random::new();
+    println!(
+        "again: KVQUEUE_TEST_SEED=(as above) KVQUEUE_TEST_SECONDS={} cargo test --test it chaos",
+        time.as_secs()
+    );
+    let began = Instant::now();
+    let arena = Arena::new(Queue::draw(&mut random));
+    let mut storm = Storm::new(&arena, random.branch());
+    storm.rage(time);
+    storm.calm();
+    drain(&arena, PATIENCE + time);
+    close(&arena, &storm, began);
+}
+
+/// Works off what is left.
+fn drain(arena: &Arena, patience: Duration) {
+    let mut daemons = [Worker::Helper, Worker::Program].map(|worker| arena.daemon(worker, 0, true));
+    for daemon in &mut daemons {
+        // A poisonous item may have been left.
+        let mut end = daemon.wait_for(patience);
+        while end == End::Killed {
+            *daemon = arena.daemon(Worker::Helper, 0, true);
+            end = daemon.wait_for(patience);
+        }
+        assert_eq!(end, End::Done, "{} did not work off what was left", daemon.name);
+    }
+}
+
+fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
+    let rests = audit::audit(&arena.db, &arena.config(Worker::Helper), &arena.queues);
+    let (records, printed) = (arena.recorded(), arena.printed());
+    let nobody = Name { queue: usize::MAX, producer: 0, place: 0 };
+    let mut total = Account::default();
+    for (place, rest) in rests.into_iter().enumerate() {
+        let is_here = |name: Name| name.queue == place || (place == 0 && name.queue >= arena.queues.len());
+        let queue = arena.queues[place].clone();
+        let books = Books {
+            pushed: storm.pushed.iter().filter(|pushed| pushed.errand.queue == place).cloned().collect(),
+            records: records
+                .iter()
+                .filter(|record| match record {
+                    Record::Handled { name, .. } => is_here(*name),
+                    Record::Nonsense(_) => place == 0,
+                })
+                .cloned()
+                .collect(),
+            printed: printed
+                .iter()
+                .filter(|text| is_here(*text.as_ref().unwrap_or(&nobody)))
+                .cloned()
+                .collect(),
+            rest,
+            killed: storm.killed_daemons,
+            queue,
+        };
+        let account = books.close();
+        println!("{}: {account}", books.queue.name);
+        total += account;
+    }
+    println!("chaos: {total}; {}; {:.0} s", storm.faults, began.elapsed().as_secs_f64());
+    let failed = storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it"));
+    let wrong: Vec<String> = total.wrong.into_iter().chain(failed).collect();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}

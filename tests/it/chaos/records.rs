@@ -1,0 +1,106 @@
+//! What was handled, as it is written down: a line each, in a file for each process.
+
+use std::{fmt, path::Path, time::Duration};
+
+use super::payload::{Name, parse};
+
+/// What was done about an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Act {
+    Done,
+    Fail,
+    FailFor(Duration),
+    Bury,
+    Release,
+    /// The process killed itself.
+    Crash,
+}
+
+/// A line of a helper's records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    /// An item was handled.
+    Handled {
+        name: Name,
+        attempt: u32,
+        /// How many failures were known of it.
+        failures: usize,
+        act: Act,
+    },
+    /// Something was handled that nobody has pushed so.
+    Nonsense(String),
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, attempt, failures, act) = match self {
+            Self::Handled { name, attempt, failures, act } => (name, attempt, failures, act),
+            Self::Nonsense(text) => return write!(f, "nonsense {text:?}"),
+        };
+        let act = match act {
+            Act::Done => "done",
+            Act::Fail | Act::FailFor(_) => "fail",
+            Act::Bury => "bury",
+            Act::Release => "release",
+            Act::Crash => "crash",
+        };
+        write!(f, "{name} {attempt} {failures} {act}")
+    }
+}
+
+/// Reads a line; `None` if it is none.
+fn read(line: &str) -> Option<Record> {
+    if let Some(text) = line.strip_prefix("nonsense ") {
+        return Some(Record::Nonsense(text.to_owned()));
+    }
+    let [name, attempt, failures, act] = line.split(' ').collect::<Vec<_>>().try_into().ok()?;
+    let act = match act {
+        "done" => Act::Done,
+        "fail" => Act::Fail,
+        "bury" => Act::Bury,
+        "release" => Act::Release,
+        "crash" => Act::Crash,
+        _ => return None,
+    };
+    Some(Record::Handled {
+        name: parse(name)?,
+        attempt: attempt.parse().ok()?,
+        failures: failures.parse().ok()?,
+        act,
+    })
+}
+
+/// What the helpers have handled.
+pub(super) fn recorded(directory: &Path) -> Vec<Record> {
+    let lines = texts(directory);
+    let lines = lines.iter().flat_map(|text| text.lines());
+    lines.map(|line| read(line).unwrap_or_else(|| Record::Nonsense(line.to_owned()))).collect()
+}
+
+/// What the program has printed. A line that was cut off when its process was killed counts if it tells which item it was.
+pub(super) fn printed(directory: &Path) -> Vec<Result<Name, String>> {
+    let texts = texts(directory);
+    let lines = texts.iter().flat_map(|text| text.split_inclusive('\n'));
+    lines
+        .filter_map(|line| match line.strip_suffix('\n') {
+            Some(line) => Some(line.parse().map_err(|_| line.chars().take(100).collect())),
+            None => line.split_once(' ').and_then(|(name, _)| parse(name)).map(Ok),
+        })
+        .collect()
+}
+
+fn texts(directory: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(directory).unwrap();
+    let bytes = files.map(|file| std::fs::read(file.unwrap().path()).unwrap());
+    bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).collect()
+}
+
+#[test]
+fn records_are_read_as_they_are_written() {
+    let name = Name { queue: 1, producer: 20, place: 300 };
+    for act in [Act::Done, Act::Fail, Act::Bury, Act::Release, Act::Crash] {
+        let record = Record::Handled { name, attempt: 4, failures: 5, act };
+        assert_eq!(read(&record.to_string()), Some(record));
+    }
+    assert_eq!(read("1.20.300 4 5"), None);
+}

@@ -1,0 +1,84 @@
+//! The daemon's sweeper: delayed items come at their time, and what dead workers had in hand comes back, or ends.
+
+use std::{
+    num::NonZeroUsize,
+    time::{Duration, Instant},
+};
+
+use kvqueue_queue::{Approach, Queue, Session, SessionId, Take};
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, database_of_helper, helper, kvqueue, run};
+
+/// Takes all items of the queue `q` on a lease that runs out at once, and dies.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_die_with_items() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let k = NonZeroUsize::new(100).unwrap();
+    let mut take = Take { k, length: 1, approach: &mut Approach::Front, watch: false };
+    let leased = runtime.block_on(session.lease(&store.db, &mut take)).unwrap();
+    assert!(leased.lease.is_some());
+    std::process::abort();
+}
+
+/// A daemon that logs the items of `q`, and looks for nothing by itself for hours.
+fn daemon(db: &Database, more: &str) -> Background {
+    let config = db.file("kvqueue.toml");
+    let queue = "[queues.q]\nhandler = 'log'\nlease = '12h'\nslow-look = '12h'";
+    std::fs::write(&config, format!("{queue}\n{more}")).unwrap();
+    Background::start(kvqueue(db, &["run", "-v", "--config", config.to_str().unwrap()]))
+}
+
+fn stop(daemon: Background) {
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+#[test]
+fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
+    let db = Database::new();
+    run(&db, &["push", "q", "--delay", "10h", "much later"]).ok();
+    let mut daemon = daemon(&db, "");
+    daemon.wait_for("\"ready\"");
+    let delay = Duration::from_millis(300);
+    let before = Instant::now();
+    run(&db, &["push", "q", "--delay", "300ms", "soon"]).ok();
+    daemon.wait_for("\"soon\"");
+    assert!(before.elapsed() >= delay, "it came after {:?}", before.elapsed());
+    let len: serde_json::Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
+    assert_eq!((&len["ready"], &len["later"]), (&0.into(), &1.into()), "{len}");
+    stop(daemon);
+}
+
+#[test]
+fn items_of_a_worker_that_died_are_handled() {
+    let db = Database::new();
+    run(&db, &["push", "q", "first", "second"]).ok();
+    assert_ne!(Background::start(helper(&db, "sweeping::helper_die_with_items")).end().code, Some(0));
+    assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
+    let mut daemon = daemon(&db, "");
+    daemon.wait_for("leases ran out, items are ready again");
+    daemon.wait_for("\"first\"");
+    daemon.wait_for("\"second\"");
+    stop(daemon);
+}
+
+#[test]
+fn an_item_that_kills_its_workers_becomes_a_dead_letter() {
+    let db = Database::new();
+    run(&db, &["push", "q", "poison"]).ok();
+    Background::start(helper(&db, "sweeping::helper_die_with_items")).end();
+    let mut daemon = daemon(&db, "retry = { max-attempts = 1 }");
+    daemon.wait_for("items are dead letters after their last lease ran out");
+    stop(daemon);
+    let letter: serde_json::Value =
+        serde_json::from_str(&run(&db, &["dead", "list", "q", "--json"]).ok()).unwrap();
+    assert_eq!((&letter["attempts"], &letter["crashes"]), (&1.into(), &1.into()), "{letter}");
+    let id = letter["id"].as_str().unwrap();
+    assert!(run(&db, &["dead", "show", "q", id]).ok().ends_with("\n\npoison\n"));
+}
