@@ -210,6 +210,10 @@ impl Engine {
     fn gate(&self) -> &faults::Queued {
         &self.shared.gate
     }
+    /// From now on time brings no new versions, or it does again.
+    fn hold_versions(&self, held: bool) {
+        self.shared.views.lock().clock().hold(Instant::now(), held);
+    }
 
     /// Lets versions jump ahead.
     fn advance(&self, versions: i64) {

@@ -18,8 +18,6 @@ pub(crate) enum Claim {
     Took { items: Vec<Item>, short: bool },
     /// There was nothing to take.
     Nothing,
-    /// Somebody else took what there was.
-    LostRace,
     /// It is done, whatever was to be done.
     Done,
     /// A sweep moved this; `whole`: and nothing that it does not know of.
@@ -107,7 +105,7 @@ impl Claims {
                 let may_have = operation.unknown.get() > 0 || effects.is_empty();
                 promise!(may_have, "{operation}: told that the lease was lost, and settled it");
             }
-            Claim::Leased(..) | Claim::Took { .. } | Claim::Nothing | Claim::LostRace => {
+            Claim::Leased(..) | Claim::Took { .. } | Claim::Nothing => {
                 self.check_take(operation, claim, model)?;
             }
         }
@@ -154,8 +152,7 @@ impl Claims {
                     "{operation} found nothing, and there was something"
                 );
             }
-            // Whoever lost against another looks again, and then learns the rest.
-            _ => return Ok(()),
+            _ => {}
         }
         let stranded = leases.iter().find(|lease| model.is_held(**lease));
         promise!(stranded.is_none(), "{operation}: its session has {stranded:?} and was not told");

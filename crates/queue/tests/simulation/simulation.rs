@@ -16,11 +16,10 @@ use crate::world::{Desk, Stop, World};
 const STEPS: usize = 200;
 /// How much may have to happen until all is done.
 const CALM_STEPS: usize = 2_000;
-
-/// Leases and jumps of versions are multiples of this, and half of it more or less: the time that a run itself takes
-/// makes no difference.
+/// What versions go on by: a part of a second, a few seconds, and more than transactions and short leases last.
+const MOMENT: u64 = 300_000;
+const WHILE: u64 = 3_000_000;
 pub(crate) const AGE: u64 = 1_000_000_000;
-
 /// A run under way.
 pub(crate) struct Simulation {
     world: Rc<World>,
@@ -193,9 +192,14 @@ impl Simulation {
                 self.count("a worker is suspended");
             }
             Step::Advance => {
-                let ages = if self.world.is_calm.get() { 60 } else { 1 + self.rng.below(3) as u64 };
-                self.gate.advance(ages * AGE);
-                self.note(format!("versions advance {ages}"));
+                let by = match self.rng.below(5) {
+                    _ if self.world.is_calm.get() => 60 * AGE,
+                    0 | 1 => MOMENT,
+                    2 => WHILE,
+                    _ => AGE * (1 + self.rng.below(3) as u64),
+                };
+                self.gate.advance(by);
+                self.note(format!("versions go on by {by}"));
             }
             Step::Turn => self.turn_clock(),
         }

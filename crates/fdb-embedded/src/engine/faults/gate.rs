@@ -71,7 +71,8 @@ impl Queued {
 ///
 /// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
 /// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. A client that would wait a
-/// while before it tries again (`on_error`) waits there for as long as the test lets it.
+/// while before it tries again (`on_error`) waits there for as long as the test lets it. Versions stand still, but for one with each commit, and no
+/// transaction becomes too old with time.
 pub struct Gate {
     engine: Arc<Engine>,
 }
@@ -79,6 +80,7 @@ pub struct Gate {
 impl Gate {
     pub(crate) fn of(engine: Arc<Engine>) -> Gate {
         engine.gate().close();
+        engine.hold_versions(true);
         Gate { engine }
     }
 
@@ -118,6 +120,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
+        self.engine.hold_versions(false);
         for request in self.engine.gate().open().commits {
             self.engine.admit(request);
         }

@@ -39,7 +39,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         let (operation, taken) = desk.run(intent, session.take_by(&desk.world.db, &mut take)).await;
         match taken {
             Some(Ok(taken)) if taken.items.is_empty() => {
-                desk.told(&operation, if taken.lost { &Claim::LostRace } else { &Claim::Nothing });
+                desk.told(&operation, &Claim::Nothing);
                 wait(&desk, taken.watch).await;
             }
             Some(Ok(taken)) => {
@@ -77,7 +77,6 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> O
         Ok(leased) => {
             let claim = match &leased.lease {
                 Some(lease) => Claim::Leased(lease.id(), lease.items().to_vec()),
-                None if leased.lost => Claim::LostRace,
                 None => Claim::Nothing,
             };
             desk.told(&operation, &claim);
