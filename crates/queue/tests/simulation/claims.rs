@@ -115,8 +115,11 @@ impl Claims {
     /// Whether what the operation was to settle is settled, and what was to be extended was.
     fn is_done(&self, operation: &Operation, model: &Model) -> bool {
         match &operation.intent {
-            Intent::Settle { settlements, .. } if settlements.is_empty() => {
+            // Of a lease that turns out to be settled, there is nothing to extend.
+            Intent::Settle { lease, settlements, .. } if settlements.is_empty() => {
+                let items = model.handed_on(*lease).count();
                 self.commits.contains_key(&key(operation))
+                    || (0..items).all(|index| model.is_settled(*lease, index))
             }
             Intent::Settle { lease, settlements, .. } => {
                 settlements.iter().all(|(index, _)| model.is_settled(*lease, *index))

@@ -181,6 +181,6 @@ impl Parts<'_> {
             let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };
             items.push(HeldItem { id, settled, stored });
         }
-        Ok(Some(Held { deadline: header.deadline, length: header.length, items }))
+        Ok(Some(Held { served: header.served, deadline: header.deadline, length: header.length, items }))
     }
 }

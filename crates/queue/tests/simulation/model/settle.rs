@@ -24,6 +24,7 @@ impl Model {
         }
         if lease.items.iter().any(|(_, stored)| stored.is_some()) {
             lease.deadline = at.read + lease.length;
+            lease.served = false;
             self.leases.insert(id, lease);
         }
         Ok(())
