@@ -10,10 +10,10 @@
 //!     │ │ └──── failed ─────▶ pausing
 //!     │ └────── woken ─────── idle
 //!     ├──────── took none ──▶ idle
-//!     └──────── at rest ────▶ closing
+//!     └─ at rest, given up ─▶ closing
 //!
 //!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ dispatched, not taken ─▶ closing ─▶ (stopped)
+//!           taking, dispatching ─▶ draining ─ dispatched ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
@@ -27,7 +27,7 @@ pub enum Event {
     Started,
     /// A take came back.
     Took(Found),
-    /// A take was given up before it began, because of a drain; which may be heard of only later.
+    /// A take was given up before it began, because of a drain.
     NotTaken,
     /// A take failed at the database.
     TakeFailed,
@@ -106,13 +106,16 @@ impl State {
             (Phase::Taking, Event::Started) => vec![Effect::Take],
             (Phase::Taking, Event::Took(found)) => self.took(found),
             (Phase::Taking, Event::TakeFailed) => self.take_failed(),
+            // The drain that made it give up is still on its way.
+            (Phase::Taking, Event::NotTaken) => self.close(),
             (Phase::Dispatching, Event::Dispatched)
             | (Phase::Idle, Event::Woken)
             | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
             (_, Event::Drain) => self.drain(),
             (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
-            (Phase::Draining, Event::Took(_) | Event::TakeFailed | Event::Dispatched)
-            | (Phase::Taking | Phase::Draining, Event::NotTaken) => self.close(),
+            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched) => {
+                self.close()
+            }
             (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
             (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched) => vec![Effect::Stop],
             _ => Vec::new(),
@@ -220,12 +223,17 @@ mod tests {
     fn a_take_under_way_when_a_drain_comes_is_waited_for() {
         assert_eq!(last(&[Started, Drain]), []);
         assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
-        assert_eq!(last(&[Started, NotTaken]), [Close]);
-        assert_eq!(last(&[Started, NotTaken, Drain]), []);
         assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
         assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
         assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
         assert_eq!(last(&[Started, Drain, Took(Found::Items(1)), Dispatched]), [Close]);
+    }
+
+    #[test]
+    fn a_take_may_hear_of_a_drain_before_the_consumer_does() {
+        assert_eq!(last(&[Started, NotTaken]), [Close]);
+        assert_eq!(last(&[Started, NotTaken, Drain]), []);
+        assert_eq!(last(&[Started, NotTaken, Drain, Closed(Found::Nothing)]), [Stop]);
     }
 
     #[test]
@@ -263,7 +271,7 @@ mod tests {
         for event in possible(under_way) {
             let mut next = state.clone();
             let mut effects = next.on(event);
-            let drained = drained || matches!(event, Drain | NotTaken);
+            let drained = drained || event == Drain;
             if effects.first() == Some(&StopWaiting) {
                 assert!(matches!(under_way, Wait | Pause { .. }), "{state:?} on {event:?}");
                 effects.remove(0);

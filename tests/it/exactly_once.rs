@@ -93,6 +93,17 @@ impl BatchHandler for Whole {
     }
 }
 
+/// Takes longer than its lease, before it begins to write.
+struct Slow(Effects);
+
+#[kvqueue::async_trait]
+impl Handler for Slow {
+    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        self.0.handle(item, context).await
+    }
+}
+
 /// Works off the queue in a storm, if there is a seed for one.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
     let Some(daemon) = daemon_of_helper(&format!("[queues.q]\nhandler = 'effects'\n{CONFIG}")) else {
@@ -127,6 +138,14 @@ fn helper_whole() {
     });
 }
 
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_slow() {
+    run_daemon(|daemon| {
+        daemon.handler("effects", |_: &Settings| Ok::<_, SettingsError>(Slow(Effects::new())))
+    });
+}
+
 /// Prints the effects: for all items, how many items have one, and the largest.
 #[test]
 #[ignore = "a helper, run by other tests"]
@@ -158,11 +177,11 @@ fn pushed(db: &Database) {
     run_with_input(db, &["push", "q", "--lines", "-"], numbers).ok();
 }
 
-/// Every item had its effect once.
+/// Every item of so many had its effect once.
 #[track_caller]
-fn assert_effects(db: &Database) {
+fn assert_effects(db: &Database, items: usize) {
     let out = Background::start(helper(db, "exactly_once::helper_effects")).end().ok();
-    let expected = format!("effects {ITEMS} {ITEMS} 1");
+    let expected = format!("effects {items} {items} 1");
     assert!(out.lines().any(|line| line == expected), "not {expected:?}: {out}");
     assert_eq!(run(db, &["len", "q"]).ok(), "0\n");
 }
@@ -178,7 +197,7 @@ fn effects_happen_once_whatever_becomes_of_commits() {
         let ran = Background::start(command).end();
         assert!(ran.stderr.contains("wrote"), "{ran:?}");
         ran.ok();
-        assert_effects(&db);
+        assert_effects(&db, ITEMS);
     }
 }
 
@@ -196,5 +215,16 @@ fn effects_happen_once_though_daemons_are_killed() {
         daemon.end();
     }
     Background::start(helper(&db, "exactly_once::helper_each")).end().ok();
-    assert_effects(&db);
+    assert_effects(&db, ITEMS);
+}
+
+#[test]
+fn a_handler_with_a_transaction_may_take_longer_than_its_lease() {
+    let db = Database::new();
+    run(&db, &["push", "q", "1", "3"]).ok();
+    let ran = Background::start(helper(&db, "exactly_once::helper_slow")).end();
+    // One consumer has both, on one lease.
+    assert!(!ran.stderr.contains("again"), "{ran:?}");
+    ran.ok();
+    assert_effects(&db, 2);
 }

@@ -21,6 +21,7 @@
 //! | [`Network`] | starts and stops the thread that runs callbacks |
 //! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
+//! | [`Gate`] | commits that wait for a test's word, for simulations |
 //!
 //! Every function of FoundationDB's 7.3 client library is there, for both kinds of database. What an embedded database
 //! does not have is answered as by a cluster without it: a tenant is not found (2131, 2136), there are no blob granules
@@ -49,7 +50,7 @@ mod url;
 pub use capi::testing;
 pub use capi::{Network, embedded_directory, open_error};
 pub use engine::OpenError;
-pub use engine::faults::{Fault, Faults};
+pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 pub use error::{Code, Result};
 pub use future::{Future, Output};
 pub use url::SCHEME;

@@ -1,8 +1,10 @@
 //! What a database path means: `embedded:DIR`, or a cluster file of a real cluster.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use crate::engine::faults::Faults;
+use crate::engine::Engine;
+use crate::engine::faults::{Faults, Gate};
 use crate::link::Link;
 
 /// What the path of an embedded database begins with; its directory follows.
@@ -14,7 +16,7 @@ pub fn directory(url: &str) -> Option<&Path> {
     url.strip_prefix(SCHEME).map(Path::new)
 }
 
-/// A plan of faults was to be installed where this process hosts no embedded database.
+/// Faults were to be made where this process hosts no embedded database.
 #[derive(Debug, thiserror::Error)]
 #[error("this process hosts no embedded database at {url}; be the first to open it before installing faults")]
 pub struct NotOpen {
@@ -33,8 +35,19 @@ impl Faults {
     }
 }
 
+impl Gate {
+    /// Closes a gate before the commits of the open database at `url` (`embedded:DIR`), whoever makes them.
+    pub fn close(url: &str) -> Result<Gate, NotOpen> {
+        hosted(url).map(Gate::of)
+    }
+}
+
 fn set(url: &str, faults: Option<Faults>) -> Result<(), NotOpen> {
-    let engine = directory(url).and_then(Link::hosted);
-    engine.ok_or_else(|| NotOpen { url: url.to_owned() })?.set_faults(faults);
+    hosted(url)?.set_faults(faults);
     Ok(())
+}
+
+fn hosted(url: &str) -> Result<Arc<Engine>, NotOpen> {
+    let engine = directory(url).and_then(Link::hosted);
+    engine.ok_or_else(|| NotOpen { url: url.to_owned() })
 }

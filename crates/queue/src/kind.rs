@@ -1,5 +1,10 @@
 //! The kinds of queues.
 
+use std::fmt;
+
+use crate::id::ItemId;
+use crate::keys::recipes::{is_priority_id, is_queue_id};
+
 /// How a queue's items are laid out, and in which order they are taken.
 ///
 /// The two recipes are FoundationDB's own. Their items lie in the subspace of the name as a *text* element, as
@@ -48,5 +53,29 @@ impl Kind {
             Kind::Fifo => Packing::Raw,
             Kind::Recipe(packing) | Kind::Priority(_, packing) => packing,
         }
+    }
+
+    /// Whether a queue of this kind can have an item of this id.
+    ///
+    /// Queues of all kinds have their side records, leases and dead letters at the same places, and nothing stored says which kind it
+    /// is. So a handle of the wrong kind would take what it finds there for its own, and look for the items where they are not.
+    /// What foreign programs put into the queues of recipes may have an id of any layout but those of the other kinds.
+    pub(crate) fn owns(self, id: &ItemId) -> bool {
+        match self {
+            Kind::Fifo => id.stamp().is_some(),
+            Kind::Recipe(_) => id.stamp().is_none() && !is_priority_id(id.as_bytes()),
+            Kind::Priority(..) => id.stamp().is_none() && !is_queue_id(id.as_bytes()),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    /// As it is written in a configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kind::Fifo => "fifo",
+            Kind::Recipe(_) => "recipe",
+            Kind::Priority(..) => "priority",
+        })
     }
 }

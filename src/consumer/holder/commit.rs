@@ -1,6 +1,6 @@
 //! Exactly-once: the end of items in the transaction that their handler has written into.
 
-use foundationdb::{FdbError, Transaction, TransactionCommitError, options::TransactionOption};
+use foundationdb::{FdbError, Transaction, TransactionCommitError};
 use kvqueue_queue::{Fate, LeaseError, QueueError, Settlement, retry::maybe_committed};
 use tokio::{
     sync::oneshot,
@@ -65,7 +65,8 @@ impl Holder {
         let change = match self.lease.settle_in(&tr, settlements).await {
             Ok(Some(change)) => change,
             Ok(None) => return Err(LeaseError::Lost.into()),
-            Err(error) => return self.after_read(tr, error).await,
+            Err(LeaseError::Queue(error)) => return self.after_read(tr, error).await,
+            Err(error) => return Err(error.into()),
         };
         match tr.commit().await {
             Ok(_committed) => {
@@ -130,12 +131,9 @@ impl Holder {
         Verdict::Again(tr, cause)
     }
 
-    /// A new transaction, which does not outlast the lease as it is now.
+    /// A new transaction. It has no time limit of its own: while a handler has it the lease is extended, and with the lease goes the
+    /// handler; a commit is waited for as long as the lease is held.
     fn transaction(&self) -> Result<Transaction, Gone> {
-        let millis = self.plan.time_left(Instant::now()).as_millis().max(1);
-        let tr = self.source.db.create_trx().map_err(QueueError::from)?;
-        let timeout = TransactionOption::Timeout(i32::try_from(millis).unwrap_or(i32::MAX));
-        tr.set_option(timeout).map_err(QueueError::from)?;
-        Ok(tr)
+        Ok(self.source.db.create_trx().map_err(QueueError::from)?)
     }
 }

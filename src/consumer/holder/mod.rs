@@ -156,11 +156,15 @@ impl Holder {
     }
 
     async fn settle(&mut self) -> Result<(), Gone> {
-        let began = Instant::now();
-        let policy = self.policy(began);
-        let said = self.outbox.take();
-        self.lease.settle(&self.source.db, &policy, &said).await?;
-        self.plan.changed(began, said.len());
+        let mut said = self.outbox.take();
+        // As many transactions as it takes, each of which extends the lease.
+        while !said.is_empty() {
+            let began = Instant::now();
+            let policy = self.policy(began);
+            let settled = self.lease.settle_some(&self.source.db, &policy, &said).await?;
+            self.plan.changed(began, settled);
+            said.drain(..settled);
+        }
         self.plan.settled();
         Ok(())
     }
@@ -214,10 +218,11 @@ impl Gone {
     /// The database's error code, if it was an error of the database.
     fn code(&self) -> Option<i32> {
         match self {
-            Self::RanOut | Self::Lease(LeaseError::Lost) => None,
             Self::Lease(LeaseError::Retry(error)) => error.code(),
-            Self::Lease(_) => None,
-            Self::Transaction(error) => error.database().map(foundationdb::FdbError::code),
+            Self::Transaction(error) | Self::Lease(LeaseError::Queue(error)) => {
+                error.database().map(foundationdb::FdbError::code)
+            }
+            Self::RanOut | Self::Lease(_) => None,
         }
     }
 }

@@ -72,7 +72,9 @@ impl Plan {
 
     /// A change succeeded that began at `began` and settled so many items.
     pub(super) fn changed(&mut self, began: Instant, settled: usize) {
-        self.changed_at = began;
+        // A handler's transaction may have been begun before the last extension. If it commits it has read after that, or the two
+        // would have conflicted.
+        self.changed_at = self.changed_at.max(began);
         self.doubtful = false;
         self.open -= settled;
     }
@@ -168,6 +170,15 @@ mod tests {
     fn settle(plan: &mut Plan, items: usize) {
         plan.changed(plan.changed_at, items);
         plan.settled();
+    }
+
+    #[test]
+    fn a_transaction_that_was_begun_before_an_extension_does_not_take_it_back() {
+        let mut plan = plan(2);
+        let (begun, extended) = (plan.changed_at, plan.changed_at + LENGTH / 3 * 2);
+        plan.changed(extended, 0);
+        plan.changed(begun, 1);
+        assert_eq!(plan.held_until(), extended + LENGTH);
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! Where a run takes place: the database, the queues, and the files of all who take part.
 
 use std::{
+    fs::File,
     path::PathBuf,
     process::{Command, Stdio},
 };
 
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
+    payload::Name,
     plan::{Queue, Worker, config},
     process::Process,
     records::{Record, printed, recorded},
 };
-use super::payload::Name;
 use crate::support::{Database, helper, kvqueue};
 
 /// The database of a run, and what lies beside it. Kept when the test fails.
@@ -59,12 +60,11 @@ impl Arena {
     pub(super) fn daemon(&self, worker: Worker, number: u64, until_empty: bool) -> Process {
         let config = self.config(worker);
         let name = format!("{worker:?}-{number}").to_lowercase();
-        let log = |name: &str| Process::log(self.db.directory.path(), name);
         let mut command = match worker {
             Worker::Program => {
                 let mut command = kvqueue(&self.db, &["run", "-v", "--config", config.to_str().unwrap()]);
                 command.args(until_empty.then_some("--until-empty"));
-                command.stdout(Process::log(&self.prints(), &name));
+                command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
             Worker::Helper => {
@@ -74,15 +74,31 @@ impl Arena {
                 command
             }
         };
-        Process::start(name.clone(), command.stdin(Stdio::null()).stderr(log(&format!("{name}.log"))))
+        if !until_empty {
+            Self::weather(&mut command, number);
+        }
+        Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
     }
 
-    /// A command of the program that nobody waits for.
+    /// An engine that is hosted by every third process has some of its commits fail, or end unknown, whoever sends them.
+    pub(super) fn weather(command: &mut Command, number: u64) {
+        if number.is_multiple_of(3) {
+            let faults = format!("seed={number},unknown=0.02,conflict=0.02,too-old=0.01");
+            command.env("FDB_EMBEDDED_FAULTS", faults);
+        }
+    }
+
+    /// A file beside the database for what processes say.
+    pub(super) fn log(&self, name: &str) -> File {
+        Process::log(&self.db.file(name))
+    }
+
+    /// A command of the program.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = kvqueue(&self.db, args);
         command.arg("--config").arg(self.config(Worker::Helper));
         command.stdin(Stdio::null()).stdout(Stdio::null());
-        command.stderr(Process::log(self.db.directory.path(), "commands.log"));
+        command.stderr(self.log("commands.log"));
         command
     }
 
@@ -96,6 +112,8 @@ impl Drop for Arena {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.db.directory.disable_cleanup(true);
+            // On a cluster, queues under a prefix would be deleted.
+            eprintln!("queues: {} {}", self.db.url, std::mem::take(&mut self.db.prefix));
             eprintln!("logs, records and database are kept in {}", self.db.directory.path().display());
         }
     }

@@ -103,7 +103,8 @@ async fn effects(db: &Client, prefix: &[u8], place: usize) -> Vec<(u64, u64, u64
     let rows = rows(db, subspace(prefix, &tuple::pack(&(EFFECTS, place)))).await;
     rows.iter()
         .map(|(key, value)| {
-            let (_, _, producer, place): (i64, usize, u64, u64) = tuple::unpack(&key[prefix.len()..]).unwrap();
+            let (_, _, producer, place): (i64, usize, u64, u64) =
+                tuple::unpack(&key[prefix.len()..]).unwrap();
             (producer, place, u64::from_le_bytes(value.as_slice().try_into().unwrap()))
         })
         .collect()
@@ -135,7 +136,8 @@ async fn rows(db: &Client, (mut begin, end): (Vec<u8>, Vec<u8>)) -> Vec<(Vec<u8>
     let mut all = Vec::new();
     loop {
         let tr = db.create_trx().unwrap();
-        let option = RangeOption { mode: StreamingMode::WantAll, limit: Some(5_000), ..(begin, end.clone()).into() };
+        let option =
+            RangeOption { mode: StreamingMode::WantAll, limit: Some(5_000), ..(begin, end.clone()).into() };
         let page: Vec<_> = tr.get_ranges_keyvalues(option, true).try_collect().await.unwrap();
         all.extend(page.iter().map(|row| (row.key().to_vec(), row.value().to_vec())));
         match page.last() {

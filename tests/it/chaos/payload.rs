@@ -45,7 +45,7 @@ impl Name {
     pub(super) fn wish(self) -> Wish {
         let mut random = self.random();
         match random.below(1_000) {
-            0..=19 => Wish::Slow(400 + random.below(1_200)),
+            0..=6 => Wish::Slow(400 + random.below(1_000)),
             20..=49 => Wish::Fail,
             50..=59 => Wish::FailFor(random.time_below(Duration::from_millis(200))),
             60..=69 => Wish::Hopeless,

@@ -2,21 +2,18 @@
 
 use std::{fmt::Write, path::Path, time::Duration};
 
+use kvqueue::config::Delivery;
+
 use crate::support::Random;
 
-/// How often an item may be handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    AtLeastOnce,
-    AtMostOnce,
-    ExactlyOnce,
-}
+pub(super) const DELIVERIES: [Delivery; 3] =
+    [Delivery::AtLeastOnce, Delivery::AtMostOnce, Delivery::ExactlyOnce];
 
 /// One queue.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     pub(super) name: String,
-    pub(super) mode: Mode,
+    pub(super) delivery: Delivery,
     /// Its layout, as `--kind` names it.
     pub(super) kind: &'static str,
     /// The end of a priority queue.
@@ -43,20 +40,19 @@ pub(super) enum Worker {
 }
 
 impl Queue {
-    /// One queue of each mode in commit order, and one of another kind. All ways to take occur.
+    /// One queue of each delivery in commit order, and one of another kind. All ways to take occur.
     pub(super) fn draw(random: &mut Random) -> Vec<Self> {
         let mut takes = vec!["spread", "spread", "spread", "staged", "staged", "front"];
-        let modes = [Mode::AtLeastOnce, Mode::AtMostOnce, Mode::ExactlyOnce];
         let mut queues = Vec::new();
-        for mode in modes {
+        for delivery in DELIVERIES {
             // The at-least-once one is always a priority queue.
             let others: &[_] =
-                if mode == Mode::AtLeastOnce { &["priority"] } else { &["priority", "recipe"] };
+                if delivery == Delivery::AtLeastOnce { &["priority"] } else { &["priority", "recipe"] };
             let other = random.choose(others);
             for kind in ["fifo", other] {
                 queues.push(Self {
-                    name: format!("{mode:?}-{kind}").to_lowercase(),
-                    mode,
+                    name: format!("{delivery:?}-{kind}").to_lowercase(),
+                    delivery,
                     kind,
                     end: random.choose(&["min", "max"]),
                     take: takes.swap_remove(random.below(takes.len() as u64) as usize),
@@ -71,32 +67,26 @@ impl Queue {
 
     /// Whether it has anything to settle.
     pub(super) fn is_leased(&self) -> bool {
-        self.mode != Mode::AtMostOnce
+        self.delivery != Delivery::AtMostOnce
     }
 
     fn is_for(&self, worker: Worker) -> bool {
-        worker == Worker::Helper || self.mode != Mode::ExactlyOnce
-    }
-
-    fn delivery(&self) -> &'static str {
-        match self.mode {
-            Mode::AtLeastOnce => "at-least-once",
-            Mode::AtMostOnce => "at-most-once",
-            Mode::ExactlyOnce => "exactly-once",
-        }
+        worker == Worker::Helper || self.delivery != Delivery::ExactlyOnce
     }
 }
 
 /// The configuration of such a daemon. Helpers keep their records in a directory.
 pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String {
-    let mut text = "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n".to_owned();
+    let mut text =
+        "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
+            .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
-        let Queue { name, kind, end, take, lease, max_attempts, .. } = queue;
-        let (delivery, lease) = (queue.delivery(), lease.as_millis());
+        let Queue { name, delivery, kind, end, take, lease, max_attempts } = queue;
+        let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
         let handler = if worker == Worker::Program { "stdout" } else { "record" };
         write!(
             text,
-            "\n[queues.{name}]\nhandler = \"{handler}\"\ndelivery = \"{delivery}\"\nlease = \"{lease}ms\"\n\
+            "\n[queues.{name}]\nhandler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
              take = \"{take}\"\nslow-look = \"500ms\"\nkind = \"{kind}\"\n\
              consumers = [ {{ k = {K}, count = {CONSUMERS} }} ]\n\
              retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
@@ -118,15 +108,16 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String
 }
 
 #[test]
-fn every_mode_has_a_queue_in_commit_order_and_one_of_another_kind() {
+fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
     let queues = Queue::draw(&mut Random::seeded(1));
-    for mode in [Mode::AtLeastOnce, Mode::AtMostOnce, Mode::ExactlyOnce] {
+    for delivery in DELIVERIES {
         let kinds: Vec<_> =
-            queues.iter().filter(|queue| queue.mode == mode).map(|queue| queue.kind).collect();
+            queues.iter().filter(|queue| queue.delivery == delivery).map(|queue| queue.kind).collect();
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
     for worker in [Worker::Program, Worker::Helper] {
-        let parsed: kvqueue::Config = toml::from_str(&config(&queues, worker, Path::new("/records"))).unwrap();
+        let parsed: kvqueue::Config =
+            toml::from_str(&config(&queues, worker, Path::new("/records"))).unwrap();
         assert_eq!(parsed.queues.len(), if worker == Worker::Program { 4 } else { 6 });
     }
 }

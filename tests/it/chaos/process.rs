@@ -36,9 +36,9 @@ impl Process {
         Self { child, name }
     }
 
-    /// A file for what a process says.
-    pub(super) fn log(directory: &Path, name: &str) -> File {
-        File::options().create(true).append(true).open(directory.join(name)).unwrap()
+    /// A file for what processes say.
+    pub(super) fn log(path: &Path) -> File {
+        File::options().create(true).append(true).open(path).unwrap()
     }
 
     pub(super) fn pid(&self) -> u32 {

@@ -2,7 +2,6 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    path::Path,
     process::{ChildStdin, Stdio},
     sync::{
         Arc,
@@ -13,11 +12,12 @@ use std::{
 };
 
 use super::{
+    arena::Arena,
     payload::Name,
     plan::Queue,
     process::{End, Process},
 };
-use crate::support::{Database, Random, kvqueue};
+use crate::support::Random;
 
 /// How items are pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Errand {
             0..=14 => (Way::Operation, 1 + random.below(40)),
             15..=29 => (Way::Unique, 1),
             _ => {
-                let most = random.choose(&[20, 200, 2_000]);
+                let most = random.choose(&[20, 200, 600]);
                 (Way::Stream, 1 + random.below(most))
             }
         };
@@ -107,6 +107,8 @@ pub(super) struct Producer {
     told: Arc<Told>,
     feeder: JoinHandle<()>,
     listener: JoinHandle<()>,
+    /// What it says at its end, which may be long.
+    said: JoinHandle<String>,
 }
 
 /// Lines go in in bunches of up to so many, and with pauses of up to so long.
@@ -114,9 +116,11 @@ const BUNCH: u64 = 20;
 const PAUSE: Duration = Duration::from_millis(100);
 
 impl Producer {
-    pub(super) fn start(db: &Database, config: &Path, queues: &[Queue], errand: Errand) -> Self {
-        let mut command = kvqueue(db, &["push", &queues[errand.queue].name, "--lines", "-", "-v", "--json"]);
-        command.args(&errand.options).arg("--config").arg(config);
+    pub(super) fn start(arena: &Arena, errand: Errand) -> Self {
+        let queue = &arena.queues[errand.queue].name;
+        let mut command = arena.command(&["push", queue, "--lines", "-", "-v", "--json"]);
+        command.args(&errand.options);
+        Arena::weather(&mut command, errand.number);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(format!("producer-{}", errand.number), &mut command);
         let told = Arc::new(Told::default());
@@ -126,7 +130,7 @@ impl Producer {
             thread::spawn(move || feed(stdin, &errand, &told))
         };
         let stderr = BufReader::new(process.child.stderr.take().unwrap());
-        let mut log = Process::log(db.directory.path(), "producers.log");
+        let mut log = arena.log("producers.log");
         let listener = {
             let (told, number) = (told.clone(), errand.number);
             thread::spawn(move || {
@@ -138,7 +142,12 @@ impl Producer {
                 }
             })
         };
-        Self { errand, process, told, feeder, listener }
+        let mut stdout = process.child.stdout.take().unwrap();
+        let said = thread::spawn(move || {
+            let mut said = String::new();
+            stdout.read_to_string(&mut said).map(|_| said).unwrap()
+        });
+        Self { errand, process, told, feeder, listener, said }
     }
 
     /// Lets it come to its end.
@@ -147,9 +156,8 @@ impl Producer {
     }
 
     /// Of one that has ended so: what it has pushed, or the errand that has to be run again.
-    pub(super) fn pushed(mut self, end: End) -> Result<Pushed, Errand> {
-        let mut said = String::new();
-        self.process.child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    pub(super) fn pushed(self, end: End) -> Result<Pushed, Errand> {
+        let said = self.said.join().unwrap();
         self.feeder.join().unwrap();
         self.listener.join().unwrap();
         let (attempted, acknowledged) =
@@ -162,7 +170,10 @@ impl Producer {
             }
             (Way::Operation, _) => Err(errand),
             (Way::Stream, End::Done) => {
-                assert_eq!(attempted, acknowledged, "not all acknowledged, and all is well: {errand:?} {said}");
+                assert_eq!(
+                    attempted, acknowledged,
+                    "not all acknowledged, and all is well: {errand:?} {said}"
+                );
                 Ok(Pushed { errand, attempted, acknowledged, refused: false })
             }
             (Way::Unique, End::Done) => {

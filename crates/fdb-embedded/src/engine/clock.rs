@@ -35,8 +35,9 @@ pub struct Clock {
     in_flight: Option<i64>,
     ceiling: i64,
     is_stopped: bool,
+    /// Versions stand still here until they are told to go on.
+    held_at: Option<i64>,
 }
-
 impl Clock {
     /// A clock that starts above `ceiling`, the highest version that may have been used before.
     #[must_use]
@@ -52,12 +53,16 @@ impl Clock {
             in_flight: None,
             ceiling: start_version,
             is_stopped: false,
+            held_at: None,
         }
     }
 
     /// The version that the time corresponds to.
     #[must_use]
     pub fn at(&self, now: Instant) -> i64 {
+        if let Some(version) = self.held_at {
+            return version;
+        }
         let elapsed = now.saturating_duration_since(self.started).as_micros();
         self.start_version.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
     }
@@ -96,7 +101,23 @@ impl Clock {
         self.published = version;
         self.ceiling = ceiling.unwrap_or(self.ceiling);
     }
+    /// From now on time brings no new versions, only commits do; or it does again.
+    pub fn hold(&mut self, now: Instant, held: bool) {
+        self.held_at = held.then(|| self.at(now));
+    }
 
+    /// Whether time brings no new versions.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.held_at.is_some()
+    }
+
+    /// Versions go on `versions` further than time alone would bring them.
+    pub fn advance(&mut self, versions: i64) {
+        for version in self.held_at.iter_mut().chain([&mut self.start_version]) {
+            *version = version.saturating_add(versions);
+        }
+    }
     /// Nothing of the batch was committed.
     pub fn abandon_batch(&mut self) {
         self.in_flight = None;
@@ -144,6 +165,21 @@ mod tests {
         clock.stop();
         assert_eq!(clock.read_version(later + Duration::from_secs(60)), last);
         assert!(!clock.wants_ceiling(), "nobody could raise it");
+    }
+    #[test]
+    fn a_clock_that_is_held_goes_on_with_commits_or_when_it_is_told_to() {
+        let (mut clock, now) = clock();
+        let first = clock.read_version(now);
+        clock.hold(now, true);
+        let later = now + Duration::from_secs(1);
+        assert_eq!(clock.read_version(later), first);
+        let (version, ceiling) = clock.begin_batch(later);
+        assert_eq!(version, first + 1);
+        clock.publish(version, ceiling);
+        clock.advance(7_000_000);
+        assert_eq!(clock.read_version(later), first + 7_000_000);
+        clock.hold(later, false);
+        assert!(clock.read_version(later) >= first + 8_000_000);
     }
 
     #[test]

@@ -95,6 +95,8 @@ pub struct CommitRequest {
     pub writes: Vec<KeyRange>,
     /// Its changes in order.
     pub mutations: Vec<Mutation>,
+    /// What is to happen to it, where a test has decided that; else the installed plan says so.
+    pub fault: Option<Fault>,
     /// Gets the outcome.
     pub answer: Answer,
 }
@@ -310,7 +312,7 @@ impl Committer {
     fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
         let mut batch = Batch::default();
         for request in requests {
-            let fault = self.shared.faults.commit();
+            let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
             if let Some(failure) = self.refusal(&request, fault) {
                 batch.refused.push((failure, request.answer));
                 continue;

@@ -63,6 +63,7 @@ struct Shared {
     work: Condvar,
     watches: Watches,
     faults: Arc<faults::Switch>,
+    gate: faults::Queued,
     poisoned: AtomicBool,
     /// Held until the storage is closed: fields are dropped in order.
     _directory: Directory,
@@ -117,6 +118,7 @@ impl Engine {
             work: Condvar::new(),
             watches: Watches::default(),
             faults: Arc::default(),
+            gate: faults::Queued::default(),
             poisoned: AtomicBool::new(false),
             _directory: directory,
         });
@@ -155,6 +157,12 @@ impl Engine {
 
     /// Queues a commit; its answer comes on the committer's thread, or at once when no commits are taken any more.
     pub fn commit(&self, request: CommitRequest) {
+        if let Some(request) = self.shared.gate.stop(request) {
+            self.admit(request);
+        }
+    }
+
+    fn admit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
         if self.shared.is_poisoned() {
             drop(waiting);
@@ -193,6 +201,24 @@ impl Engine {
     pub fn set_faults(&self, faults: Option<Faults>) {
         self.shared.faults.set(faults);
     }
+
+    /// Keeps a client at the gate that is to wait before it tries again; `false` if that is open.
+    pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
+        self.shared.gate.stop_backoff(future)
+    }
+
+    fn gate(&self) -> &faults::Queued {
+        &self.shared.gate
+    }
+    /// From now on time brings no new versions, or it does again.
+    fn hold_versions(&self, held: bool) {
+        self.shared.views.lock().clock().hold(Instant::now(), held);
+    }
+
+    /// Lets versions jump ahead.
+    fn advance(&self, versions: i64) {
+        self.shared.views.lock().clock().advance(versions);
+    }
 }
 
 impl Drop for Engine {
@@ -229,6 +255,7 @@ mod tests {
             report_conflicts: false,
             writes: vec![],
             mutations: vec![mutation],
+            fault: None,
             answer,
         }
     }

@@ -25,6 +25,9 @@ use crate::rows::{Direction, Visit};
 /// How long a version can be read.
 pub const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
 
+/// How much longer than usual a version can be read while versions stand still.
+const HELD: Duration = Duration::from_secs(3_600);
+
 /// The state after one batch.
 #[derive(Debug)]
 struct Published {
@@ -232,8 +235,9 @@ impl Views {
         }
         Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (WINDOW - age)))
     }
-
     fn view(&self, version: i64, published: Option<Arc<Published>>, expires: Instant) -> View {
+        // Where a test has stopped time, it stops here too.
+        let expires = if self.clock.is_held() { expires + HELD } else { expires };
         View { version, published, timeline: Arc::clone(&self.timeline), expires, faults: None }
     }
 

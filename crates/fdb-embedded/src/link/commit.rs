@@ -31,7 +31,7 @@ impl<V> Commit<V> {
     /// The request to the engine of this process.
     pub(super) fn request(self, read_version: i64, answer: Answer) -> CommitRequest {
         let Commit { reads, report_conflicts, writes, mutations, .. } = self;
-        CommitRequest { read_version, reads, report_conflicts, writes, mutations, answer }
+        CommitRequest { read_version, reads, report_conflicts, writes, mutations, fault: None, answer }
     }
 
     /// The same, with another name for the view.

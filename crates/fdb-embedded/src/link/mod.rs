@@ -194,6 +194,11 @@ impl Link {
         }
     }
 
+    /// Whether a test keeps a client, which is to wait before it tries again, at its gate.
+    pub fn stops_backoff(&self, future: &Arc<Future>) -> bool {
+        matches!(self.now(), Now::Host(engine) if engine.stop_backoff(future))
+    }
+
     /// Calls `then` when there is a host, or it is known that there will be none.
     pub fn when_settled(&self, then: Then) {
         if let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read() {

@@ -12,6 +12,7 @@
 //! | `crash` | kill -9 while clients commit |
 //! | `processes` | several processes on one directory |
 //! | `takeover` | who hosts a directory next |
+//! | `gate` | commits that wait for a test's word |
 //! | `hostile` | what a host's socket may be sent, and what a guest may ask for |
 //! | `storage` | damaged files, old versions, faults of reads |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
@@ -20,6 +21,7 @@
 
 mod common;
 mod crash;
+mod gate;
 mod hostile;
 mod mapped;
 mod options;

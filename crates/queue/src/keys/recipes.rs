@@ -34,6 +34,20 @@ pub(crate) fn priority_id(priority: i64, count: i64, random: &[u8; RANDOM]) -> I
     ItemId::new(pack(&(priority, count, TupleBytes::from(random.as_slice()))).into())
 }
 
+/// Whether an id is laid out as those of a queue, `(index, random)`.
+pub(crate) fn is_queue_id(id: &[u8]) -> bool {
+    matches!(&elements(id)[..], [Element::Int(_), Element::Bytes(random)] if random.len() == RANDOM)
+}
+
+/// Whether an id is laid out as those of a priority queue, `(priority, count, random)`.
+pub(crate) fn is_priority_id(id: &[u8]) -> bool {
+    matches!(&elements(id)[..], [_, Element::Int(_), Element::Bytes(random)] if random.len() == RANDOM)
+}
+
+fn elements(id: &[u8]) -> Vec<Element<'_>> {
+    unpack(id).unwrap_or_default()
+}
+
 /// The integer that a packed tuple begins with, whatever follows it; `None` if something else does, or one beyond 64 bits.
 pub(crate) fn leading_integer(tuple: &[u8]) -> Option<i64> {
     let len = usize::from(tuple.first()?.abs_diff(ZERO));
@@ -93,6 +107,13 @@ mod tests {
         }
 
         #[test]
+        fn ids_of_the_two_recipes_are_told_apart(numbers: (i64, i64), random: [u8; RANDOM]) {
+            let (queue, priority) = (queue_id(numbers.0, &random), priority_id(numbers.0, numbers.1, &random));
+            prop_assert!(is_queue_id(queue.as_bytes()) && !is_priority_id(queue.as_bytes()));
+            prop_assert!(is_priority_id(priority.as_bytes()) && !is_queue_id(priority.as_bytes()));
+        }
+
+        #[test]
         fn a_leading_integer_is_read_whatever_follows(n: i64, shift in 0..64_u32, rest: Vec<u8>) {
             let n = n >> shift;
             let element = number(n);
@@ -104,6 +125,7 @@ mod tests {
         fn any_value_is_read_without_panic(value: Vec<u8>) {
             let _ = unpack_value(Packing::Tuple, &value.clone().into());
             let _ = leading_integer(&value);
+            let _ = (is_queue_id(&value), is_priority_id(&value));
         }
     }
 }

@@ -13,12 +13,14 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::{Space, chunks, counters};
+use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
+use crate::ops::{conflict, cost, parts};
 
-/// Reads up to `k` ready items at a place, and removes them and their side records.
+/// Reads up to `k` ready items at a place, and removes them and their side records. Also says whether there were as many as a take can
+/// get; see [`is_full`].
 ///
 /// Without items the transaction is left without writes.
 pub(crate) async fn claim(
@@ -26,14 +28,22 @@ pub(crate) async fn claim(
     tr: &Transaction,
     k: NonZeroUsize,
     place: &Place,
-) -> Result<Vec<Row>, QueueError> {
+) -> Result<(Vec<Row>, bool), QueueError> {
     let mut rows = find(space, tr, k, place).await?;
+    let full = is_full(space, &rows, k);
     rows.truncate(together(space, &rows, k)?);
     take(space, tr, &rows)?;
-    Ok(rows)
+    Ok((rows, full))
 }
 
-/// Reads up to `k` ready items at a place, with their side records. Fewer come where their payloads are large.
+/// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
+/// fewer all the same: those that are large, or suspect.
+pub(crate) fn is_full(space: &Space, rows: &[Row], k: NonZeroUsize) -> bool {
+    let plain = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
+    rows.len() >= k.get() || rows.iter().map(plain).sum::<usize>() >= MAX_TAKE_BYTES
+}
+
+/// Reads up to `k` ready items at a place, with their side records. Fewer come where they are more than a take gathers.
 pub(crate) async fn find(
     space: &Space,
     tr: &Transaction,
@@ -53,41 +63,32 @@ pub(crate) async fn find(
 /// pushes may come, so there every item is for itself.
 pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), QueueError> {
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
+    let end = after(&space.ready_key(high));
+    // Before the clear: a transaction does not conflict on what it has itself overwritten.
     if space.kind == Kind::Fifo {
-        let (begin, end) = (space.ready_key(low), after(&space.ready_key(high)));
-        // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        tr.add_conflict_range(&begin, &end, ConflictRangeType::Read)?;
-        remove(space, tr, rows, &begin, &end);
-        return Ok(());
-    }
-    for row in rows {
-        let key = space.ready_key(&row.id);
-        tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
-        tr.clear(&key);
-        if !row.meta.is_empty() {
-            tr.clear(&space.meta_key(&row.id));
+        tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
+    } else {
+        for key in rows.iter().map(|row| space.ready_key(&row.id)) {
+            conflict::as_reader(tr, &key)?;
         }
     }
-    count_taken(space, tr, rows.len());
+    remove(space, tr, rows, &end);
     Ok(())
 }
 
-/// The end of the range that holds this key alone.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0x00]].concat()
-}
-
-/// Clears the range that holds these rows, and their side records, and counts them as taken.
-pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], begin: &[u8], end: &[u8]) {
-    tr.clear_range(begin, end);
-    if let Some((low, high)) = ends(space, rows).filter(|_| rows.iter().any(|row| !row.meta.is_empty())) {
-        tr.clear_range(&space.meta_key(low), &after(&space.meta_key(high)));
+/// Clears rows, in a FIFO queue all up to `end`, and their side records, and counts them as taken.
+///
+/// Each side record for itself: between them may be those of items that foreign programs took. With such a record alone would go what
+/// tells a sweep of that item's unique key and of the rest of its payload.
+pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], end: &[u8]) {
+    match (space.kind, ends(space, rows)) {
+        (Kind::Fifo, Some((low, _))) => tr.clear_range(&space.ready_key(low), end),
+        _ => rows.iter().for_each(|row| tr.clear(&space.ready_key(&row.id))),
     }
-    count_taken(space, tr, rows.len());
-}
-
-fn count_taken(space: &Space, tr: &Transaction, n: usize) {
-    tr.atomic_op(&space.npop, &counters::increment(n), MutationType::Add);
+    for row in rows.iter().filter(|row| !row.meta.is_empty()) {
+        tr.clear(&space.meta_key(&row.id));
+    }
+    tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
 }
 
 /// Clears what goes with an item until it has ended: the rest of its payload, and the key it is the only one of.
@@ -96,24 +97,21 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
         return Ok(());
     }
     let meta = decode_meta(space, row)?;
-    if meta.payload_len.is_some() {
-        let (begin, end) = chunks::range(&space.chunks, &row.id);
-        tr.clear_range(&begin, &end);
-    }
+    parts::clear(space, tr, &row.id, meta.payload_len);
     if let Some(key) = &meta.unique {
         tr.clear(&space.unique_key(key));
     }
     Ok(())
 }
 
-/// How many of these rows, at most `k`, one take gets: those that fit together in bytes.
+/// How many of these rows, at most `k`, one take gets: those that together are no more than [`MAX_TAKE_BYTES`].
 ///
 /// A suspect, an item that a worker may have died of, is taken alone, so that it takes no neighbours with it.
 pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
     let mut bytes = 0;
     for (at, row) in rows.iter().take(k.get()).enumerate() {
         let meta = decode_meta(space, row)?;
-        bytes += size(row, &meta);
+        bytes = size(space, row, &meta).saturating_add(bytes);
         if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
             return Ok(at);
         }
@@ -124,8 +122,13 @@ pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<u
     Ok(rows.len().min(k.get()))
 }
 
-/// What an item adds to a take, in bytes: its payload, all of it, and its side record.
-fn size(row: &Row, meta: &Meta) -> usize {
+/// What an item adds to a take, in bytes: what it takes to take it, and what of its payload is stored elsewhere.
+fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
     let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-    row.meta.len() + row.value.len().max(payload)
+    cost::take(space, row, meta).saturating_add(payload.saturating_sub(row.value.len()))
+}
+
+/// What it takes to take these rows, as the database counts it.
+pub(crate) fn cost_of(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+    rows.iter().try_fold(0, |bytes, row| Ok(bytes + cost::take(space, row, &decode_meta(space, row)?)))
 }

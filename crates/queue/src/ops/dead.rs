@@ -10,10 +10,10 @@ use futures::TryStreamExt;
 use crate::dead::DeadLetter;
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
-use crate::keys::{Space, chunks, counters, meta, range};
+use crate::keys::{Space, counters, meta, range};
 use crate::meta::Meta;
-use crate::ops::place;
 use crate::ops::scan::{self, Row};
+use crate::ops::{parts, place};
 
 /// A page of letters, without payloads.
 pub(crate) async fn list(
@@ -72,6 +72,7 @@ pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Resul
     let Some(meta) = tr.get(&space.dead_key(id), false).await.map_err(QueueError::from)? else {
         return Ok(false);
     };
+    place::check_kind(space, id)?;
     let meta = decode(space, id, &meta)?;
     if let Some(by) = unique_holder(space, tr, id, &meta).await? {
         return Err(DeadLetterError::UniqueTaken { id: id.clone(), by });
@@ -85,10 +86,8 @@ pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Resul
 
 /// Deletes a letter.
 pub(crate) async fn purge(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
-    if tr.get(&space.dead_key(id), false).await?.is_none() {
-        return Ok(false);
-    }
-    bury(space, tr, id);
+    let Some(record) = tr.get(&space.dead_key(id), false).await? else { return Ok(false) };
+    bury(space, tr, id, &record);
     count_gone(space, tr, 1);
     Ok(true)
 }
@@ -123,11 +122,10 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
 }
 
 /// Clears all there is of a letter. Counting is the caller's.
-pub(crate) fn bury(space: &Space, tr: &Transaction, id: &ItemId) {
+pub(crate) fn bury(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
-    let (begin, end) = chunks::range(&space.chunks, id);
-    tr.clear_range(&begin, &end);
+    parts::clear_by(space, tr, id, record);
 }
 
 /// Counts letters that are none any more.

@@ -4,6 +4,8 @@
 //! transaction.
 
 pub(crate) mod claim;
+pub(crate) mod conflict;
+pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod dead_page;
@@ -16,6 +18,7 @@ pub(crate) mod len;
 pub(crate) mod list;
 pub(crate) mod look;
 pub(crate) mod orphans;
+pub(crate) mod parts;
 pub(crate) mod place;
 pub(crate) mod pop;
 pub(crate) mod promote;
@@ -28,5 +31,6 @@ pub(crate) mod settle;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod token;
+pub(crate) mod unreadable;
 pub(crate) mod want;
 pub(crate) mod watch;

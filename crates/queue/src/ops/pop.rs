@@ -32,9 +32,8 @@ pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> R
     let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, k.get())).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     let items = scan::items(space, tr, &rows).await?;
-    if let Some((low, high)) = ends(space, &rows) {
-        let (begin, end) = (space.ready_key(low), items::after(&space.ready, high.as_bytes()));
-        remove(space, tr, &rows, &begin, &end);
+    if let Some((_, high)) = ends(space, &rows) {
+        remove(space, tr, &rows, &items::after(&space.ready, high.as_bytes()));
         rows.iter().try_for_each(|row| forget(space, tr, row))?;
     }
     Ok(Popped { short: items.len() < k.get(), items })

@@ -9,9 +9,10 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
 use crate::ops::expire::{self, Terms};
 use crate::ops::orphans::{Part, clear_orphans};
+use crate::ops::place::check_kind;
 use crate::ops::settle::now;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
-use crate::ops::{forget_operations, promote};
+use crate::ops::{forget_operations, promote, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
 /// What a transaction does.
@@ -136,6 +137,9 @@ impl Sweeper {
                 let operations = forget_operations::forget_operations(space, tr, kept).await?;
                 Moved { operations, ..Moved::default() }
             }
+            Work::Chore(Chore::Dismiss) => {
+                Moved { requests: want::dismiss(space, tr).await?, ..Moved::default() }
+            }
             Work::Chore(Chore::Return(id)) => {
                 self.attempt += 1;
                 let spare = LeaseId { session: self.id, number: self.attempt * MAX_PARTS };
@@ -150,6 +154,9 @@ impl Sweeper {
             }
             Work::RepairFront => {
                 let page = clear_orphans(space, tr, Part::Front).await?;
+                if let Some(alien) = page.alien.filter(|_| page.cleared == 0) {
+                    check_kind(space, &alien)?;
+                }
                 Moved { orphans: page.cleared, ..Moved::default() }
             }
             Work::RepairNext => {

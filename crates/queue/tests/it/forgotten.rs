@@ -6,8 +6,8 @@ use kvqueue_queue::{ItemId, Queue, Stamp, SweepRules};
 
 use crate::common::{TestDb, on_database, record, rules, sweeper};
 
-/// An hour in versions.
-const HOUR: u64 = 3_600_000_000;
+/// How long operations are kept here, in versions: longer than a test takes, and less than the age of any database.
+const KEPT: u64 = 40_000_000;
 
 /// Stores operations as if each had been pushed so long ago.
 async fn store(t: &TestDb, queue: &Queue, ages: impl Iterator<Item = u64> + Clone) {
@@ -34,8 +34,8 @@ async fn left(t: &TestDb, queue: &Queue) -> (usize, usize) {
 fn old_operations_are_forgotten_and_young_ones_kept() {
     on_database(async |t| {
         let q = t.queue("q");
-        let rules = SweepRules { operations_kept: HOUR, ..rules() };
-        store(t, &q, [2 * HOUR, HOUR + 1, HOUR / 2, 0].into_iter()).await;
+        let rules = SweepRules { operations_kept: KEPT, ..rules() };
+        store(t, &q, [2 * KEPT, KEPT + 1, KEPT / 2, 0].into_iter()).await;
         assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules).await.moved.operations, 2);
         assert_eq!(left(t, &q).await, (2, 2));
         assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules).await.moved.operations, 0);
@@ -46,8 +46,8 @@ fn old_operations_are_forgotten_and_young_ones_kept() {
 fn more_operations_than_one_transaction_forgets() {
     on_database(async |t| {
         let q = t.queue("q");
-        store(t, &q, std::iter::repeat_n(2 * HOUR, 2_500)).await;
-        let rules = SweepRules { operations_kept: HOUR, ..rules() };
+        store(t, &q, std::iter::repeat_n(2 * KEPT, 2_500)).await;
+        let rules = SweepRules { operations_kept: KEPT, ..rules() };
         assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules).await.moved.operations, 2_500);
         assert_eq!(left(t, &q).await, (0, 0));
     });
@@ -60,11 +60,11 @@ fn operations_are_forgotten_once_under_unknown_outcomes() {
             [&[UnknownCommitted], &[UnknownNotCommitted, UnknownCommitted], &[Conflict, UnknownNotCommitted]];
         for script in scripts {
             let q = t.queue(format!("{script:?}"));
-            store(t, &q, [2 * HOUR, 0].into_iter()).await;
+            store(t, &q, [2 * KEPT, 0].into_iter()).await;
             if !t.install(Faults::script(script.to_vec())) {
                 return;
             }
-            let rules = SweepRules { operations_kept: HOUR, ..rules() };
+            let rules = SweepRules { operations_kept: KEPT, ..rules() };
             let forgotten = t.sweep(&mut sweeper(&q), 0, &rules).await.moved.operations;
             t.end_faults();
             assert_eq!((forgotten, left(t, &q).await), (1, (1, 1)), "{script:?}");

@@ -1,8 +1,9 @@
 //! Payloads that are longer than a value may be.
 
+use foundationdb::tuple::pack;
 use kvqueue_queue::{
-    Failure, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError, PushOptions,
-    Settlement,
+    End, Failure, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError, PushOptions,
+    RetryPolicy, Settlement,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database};
@@ -118,5 +119,35 @@ fn the_limit_can_be_lowered_and_raised_a_little() {
         let refused = push(0, PAYLOAD_CEILING + 1).await.unwrap_err();
         assert!(matches!(refused, PushError::LimitTooHigh { .. }));
         assert_eq!(t.len(&q).await, 2);
+    });
+}
+
+#[test]
+fn a_payload_stays_whole_when_an_item_ends_whose_id_its_own_begins_with() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Priority(End::Min, Packing::Raw));
+        // The recipe's programs would not give an item such a key, others might.
+        let key = [t.prefix.as_slice(), &pack(&("q",)), &pack(&(0,))].concat();
+        let (policy, long) = (RetryPolicy::default(), payload(250_000));
+        for purged in [true, false] {
+            t.run(async |tr| {
+                tr.set(&key, b"short");
+                Ok(())
+            })
+            .await;
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            let id = lease.items()[0].id.clone();
+            t.push_items(&q, &[NewItem::new(long.clone())]).await;
+            if purged {
+                t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+                q.purge_dead(&t.db, &policy, &id).await.unwrap();
+            } else {
+                t.settle(&mut lease, &Settlement::Done).await;
+            }
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            same(&lease.items()[0].payload, &long);
+            t.settle(&mut lease, &Settlement::Done).await;
+            assert_eq!(left(t).await, 0);
+        }
     });
 }

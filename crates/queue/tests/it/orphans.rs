@@ -4,7 +4,7 @@ use fdb_embedded::Fault::{Conflict, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{End, Kind, Packing, Queue, Settlement};
 
-use crate::common::{TestDb, id, later, on_database, record, rules, sweeper};
+use crate::common::{TestDb, id, k, later, on_database, record, rules, sweeper};
 
 const KINDS: [&str; 3] = ["meta", "chunk", "unique"];
 
@@ -30,6 +30,32 @@ fn what_is_left_of_an_item_that_a_foreign_program_took_is_cleared() {
         assert_eq!(left(t, &q).await, [2, 2, 2]);
         assert_eq!((t.list(&q).await.len(), t.len(&q).await), (2, 2));
         assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.orphans, 0);
+    });
+}
+
+#[test]
+fn an_orphan_between_items_that_are_taken_is_left_to_the_sweep() {
+    on_database(async |t| {
+        for pops in [false, true] {
+            let q = t.queue(if pops { "popped" } else { "leased" });
+            for number in 1..=3 {
+                t.store(&q, &id(number), "long", &format!("key {number}")).await;
+            }
+            // Given back before an item that a foreign program has popped meanwhile.
+            let mut first = t.lease(&q, 1).await.unwrap();
+            t.foreign_pop(&q, &id(2)).await;
+            t.settle(&mut first, &Settlement::Release).await;
+            if pops {
+                assert_eq!(t.run(async |tr| q.pop_k(tr, k(2)).await).await.items.len(), 2);
+            } else {
+                let mut lease = t.lease(&q, 2).await.unwrap();
+                assert_eq!(lease.items().len(), 2);
+                t.settle(&mut lease, &Settlement::Done).await;
+            }
+            assert_eq!(left(t, &q).await, [1, 1, 1]);
+            assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.orphans, 1);
+            assert_eq!(left(t, &q).await, [0, 0, 0]);
+        }
     });
 }
 
@@ -94,12 +120,13 @@ fn orphans_among_many_items_are_found() {
         for (name, kind) in [("min", Kind::Fifo), ("max", Kind::Priority(End::Max, Packing::Raw))] {
             let q = Queue::of_kind(&t.prefix, name.as_bytes(), kind).unwrap();
             // Side records and items without a payload, as far as a sweeper looks at them.
+            let stamp = |n: u16| [&[0x33], n.to_be_bytes().as_slice(), &[0; 10]].concat();
             let ready = |n: u16| match kind {
-                Kind::Fifo => record(&q, "val", &n.to_be_bytes()),
+                Kind::Fifo => record(&q, "val", &stamp(n)),
                 _ => [t.prefix.as_slice(), b"\x02max\0", &[0x16], &n.to_be_bytes()].concat(),
             };
             let side = |n: u16| match kind {
-                Kind::Fifo => record(&q, "meta", &n.to_be_bytes()),
+                Kind::Fifo => record(&q, "meta", &stamp(n)),
                 _ => record(&q, "meta", &[&[0x16], n.to_be_bytes().as_slice()].concat()),
             };
             t.run(async |tr| {

@@ -230,6 +230,23 @@ fn stray_keys_do_not_keep_items_from_being_enqueued() {
 }
 
 #[test]
+fn a_pop_of_a_key_that_others_begin_with_takes_it_alone() {
+    on_database(async |t| {
+        let (q, space) = (queue(t, Packing::Raw), subspace(t, "Q"));
+        t.run(async |tr| {
+            tr.set(&space.pack(&(5,)), b"short");
+            tr.set(&space.pack(&(5, Bytes::from(&random(7)[..]))), b"long");
+            Ok(())
+        })
+        .await;
+        for (popped, left) in [("short", vec!["long"]), ("long", vec![])] {
+            assert_eq!(payloads(&t.run(async |tr| q.queue().pop_k(tr, k(1)).await).await.items), [popped]);
+            assert_eq!(t.list(q.queue()).await, left);
+        }
+    });
+}
+
+#[test]
 fn several_pushes_in_one_transaction_are_counted_on() {
     on_database(async |t| {
         let (q, p) = (queue(t, Packing::Raw), priorities(t, Packing::Raw));

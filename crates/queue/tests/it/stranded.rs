@@ -14,11 +14,12 @@ use kvqueue_queue::{
 use crate::common::{Rng, TestDb, k, on_database, payloads, rules, seeds, sweeper};
 
 const SESSIONS: u64 = 5;
-const ITEMS: usize = 40;
+const ITEMS: usize = 80;
 /// A fifth of a second in versions: the dead do not keep their items for long.
 const LENGTH: u64 = 200_000;
-/// One take in so many is the last of its session.
-const DEATHS: usize = 5;
+/// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
+/// is served keeps its items for a lease.
+const DEATHS: usize = 15;
 /// A session dies after up to so many looks at its take.
 const LOOKS: usize = 150;
 

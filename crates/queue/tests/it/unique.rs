@@ -1,9 +1,10 @@
 //! Unique keys: one item of a key at a time.
 
 use fdb_embedded::Faults;
+use foundationdb::tuple::pack;
 use kvqueue_queue::{Failure, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, Settlement};
 
-use crate::common::{KINDS, TestDb, k, on_database};
+use crate::common::{KINDS, TestDb, k, on_database, session_id};
 use crate::unknown::scripts;
 
 fn item(payload: &str, key: &str) -> NewItem {
@@ -144,5 +145,33 @@ fn a_push_finds_itself_after_an_unknown_outcome() {
                 "{script:?}"
             );
         }
+    });
+}
+
+#[test]
+fn a_push_that_fails_leaves_what_is_left_of_an_orphan() {
+    on_database(async |t| {
+        let q = t.queue_of("q", Kind::Recipe(Packing::Raw));
+        t.push_items(&q, &[item("a", "k")]).await;
+        let space = [t.prefix.as_slice(), &pack(&("q",))].concat();
+        t.run(async |tr| {
+            // A recipe's program pops it, and another has an index that no number fits behind.
+            tr.clear_range(&[space.as_slice(), &[0]].concat(), &[space.as_slice(), &[0xff]].concat());
+            tr.set(&[space.as_slice(), &pack(&(i64::MAX,))].concat(), b"stray");
+            Ok(())
+        })
+        .await;
+        let before = t.rows().await;
+        let tr = t.db.create_trx().unwrap();
+        let mut pusher = q.pusher(&tr).seeded(session_id().0);
+        pusher.push_items(&[item("b", "k")], &PushOptions::default()).await.unwrap_err();
+        tr.commit().await.unwrap();
+        assert_eq!(t.rows().await, before);
+        t.run(async |tr| {
+            tr.clear(&[space.as_slice(), &pack(&(i64::MAX,))].concat());
+            Ok(())
+        })
+        .await;
+        assert!(push(t, &q).await);
     });
 }

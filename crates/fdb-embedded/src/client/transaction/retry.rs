@@ -26,6 +26,9 @@ impl Transaction {
                 self.start_timer(&mut state);
                 drop(state);
                 ended.fail();
+                if self.database.link().stops_backoff(&future) {
+                    return future;
+                }
                 let waiting = Arc::clone(&future);
                 network::schedule(
                     Instant::now() + delay,

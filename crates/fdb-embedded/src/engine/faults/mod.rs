@@ -5,6 +5,7 @@
 //! draws from its own generators, one for commits and one for reads, so the same seed against the same sequence gives the same
 //! faults.
 
+mod gate;
 mod switch;
 mod text;
 
@@ -13,6 +14,8 @@ use std::time::Duration;
 
 use crate::error::Code;
 
+pub(super) use gate::Queued;
+pub use gate::{Gate, HeldBackoff, HeldCommit};
 pub(super) use switch::Switch;
 pub use text::{BadFaults, VARIABLE};
 

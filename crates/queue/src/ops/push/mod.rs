@@ -13,11 +13,13 @@ mod put;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
 use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
+use crate::id::ItemId;
 use crate::keys::{Space, counters, items, operations};
 use crate::kind::Kind;
 use crate::meta::Meta;
@@ -28,6 +30,7 @@ use crate::pushed::{Placed, PushEffect, Spot};
 use crate::rng::Rng;
 use crate::session::SessionId;
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
+use once::Holder;
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
 #[derive(Debug)]
@@ -113,7 +116,7 @@ impl<'t> Pusher<'t> {
     ///
     /// Reads only what it has to: unique keys and the operation id, which conflict with pushes of the same; and in the queue of a recipe,
     /// the last index or count, which conflicts with nothing. What comes of each item is known once the transaction has committed;
-    /// see [`Placed::items`].
+    /// see [`Placed::items`]. Without items nothing happens, and the operation id is not used.
     ///
     /// # Errors
     /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error.
@@ -124,6 +127,9 @@ impl<'t> Pusher<'t> {
     ) -> Result<Placed, PushError> {
         options.check()?;
         items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        if items.is_empty() {
+            return Ok(Placed::default());
+        }
         self.check_room(items.len())?;
         if self.space.kind != Kind::Fifo && self.rng.is_none() {
             return Err(PushError::NotSeeded);
@@ -139,7 +145,8 @@ impl<'t> Pusher<'t> {
 
     /// Whether so many more have room in the transaction.
     fn check_room(&self, more: usize) -> Result<(), PushError> {
-        if self.pushed + more > MAX_PUSHES {
+        // Operations have numbers of their own, and may add nothing.
+        if self.pushed + more > MAX_PUSHES || self.operations.len() >= MAX_PUSHES {
             return Err(PushError::TooManyItems { limit: MAX_PUSHES });
         }
         Ok(())
@@ -156,12 +163,13 @@ impl<'t> Pusher<'t> {
         {
             return Ok(earlier);
         }
-        let mut running = self.running(entries).await?;
+        let Running { items: mut running, orphans } = self.running(entries).await?;
         if self.space.kind != Kind::Fifo {
             let priorities = entries.iter().map(Entry::priority).collect();
             self.numbers.read(&self.space, self.tr, priorities).await?;
         }
         // From here on nothing is read, and nothing can fail.
+        orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let first = self.pushed;
         let (mut ready, mut later) = (0, 0);
         let mut places = Vec::with_capacity(entries.len());
@@ -210,22 +218,25 @@ impl<'t> Pusher<'t> {
     }
 
     /// The items that there are already, by the unique keys of those to be pushed.
-    async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<HashMap<&'a [u8], Spot>, QueueError> {
-        let mut running = HashMap::new();
+    async fn running<'a>(&self, entries: &[Entry<'a>]) -> Result<Running<'a>, QueueError> {
+        let mut running = Running::default();
         let mut asked = Vec::new();
         for key in entries.iter().filter_map(Entry::unique) {
             match self.unique.get(key) {
-                Some(spot) => drop(running.insert(key, spot.clone())),
+                Some(spot) => drop(running.items.insert(key, spot.clone())),
                 None => asked.push(key),
             }
         }
         asked.sort_unstable();
         asked.dedup();
-        let found = asked.into_iter().map(async |key| {
-            let id = once::running(&self.space, self.tr, key).await?;
-            Ok::<_, QueueError>(id.map(|id| (key, Spot::Id(id))))
-        });
-        running.extend(try_join_all(found).await?.into_iter().flatten());
+        let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key));
+        for (key, holder) in asked.iter().zip(try_join_all(found).await?) {
+            match holder {
+                Some(Holder::Item(id)) => drop(running.items.insert(key, Spot::Id(id))),
+                Some(Holder::Orphan(id, meta)) => running.orphans.push((id, meta)),
+                None => {}
+            }
+        }
         Ok(running)
     }
 
@@ -247,6 +258,15 @@ impl<'t> Pusher<'t> {
         self.pushed += 1;
         spot
     }
+}
+
+/// What there is already of items that are to be pushed.
+#[derive(Default)]
+struct Running<'a> {
+    /// Items by their unique keys.
+    items: HashMap<&'a [u8], Spot>,
+    /// What is left of items that foreign programs took, by their ids: their side records.
+    orphans: Vec<(ItemId, Bytes)>,
 }
 
 /// A number below [`MAX_PUSHES`].

@@ -7,8 +7,10 @@ use futures::future::try_join;
 use crate::MAX_PUSHES;
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, chunks, operations};
+use crate::keys::{Space, operations};
 use crate::kind::Kind;
+use crate::ops::parts;
+use crate::ops::place::check_kind;
 use crate::pushed::{Placed, Spot};
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
@@ -33,34 +35,45 @@ pub(super) async fn earlier(
     Ok(Some(Placed::repetition(bytes.first_chunk().copied(), spots)))
 }
 
-/// The item that waits, is delayed, or is being handled under a unique key. Conflicts with whoever pushes or ends it.
-pub(super) async fn running(
+/// What there is under a unique key.
+pub(super) enum Holder {
+    /// This item waits, is delayed, or is being handled.
+    Item(ItemId),
+    /// Nothing but what is left of an item that a foreign program took: its side record.
+    Orphan(ItemId, Bytes),
+}
+
+/// Looks for the holder of a unique key. Conflicts with whoever pushes or ends it.
+pub(super) async fn holder(
     space: &Space,
     tr: &Transaction,
     key: &[u8],
-) -> Result<Option<ItemId>, QueueError> {
-    let key = space.unique_key(key);
-    let Some(value) = tr.get(&key, false).await? else { return Ok(None) };
+) -> Result<Option<Holder>, QueueError> {
+    let Some(value) = tr.get(&space.unique_key(key), false).await? else { return Ok(None) };
     let id = ItemId::new(Bytes::copy_from_slice(&value));
-    if !is_orphan(space, tr, &id).await? {
-        return Ok(Some(id));
-    }
-    // Nobody else writes these: an item that is gone does not come back. The key itself the new item takes over.
-    tr.clear(&space.meta_key(&id));
-    let (begin, end) = chunks::range(&space.chunks, &id);
-    tr.clear_range(&begin, &end);
-    Ok(None)
+    check_kind(space, &id)?;
+    Ok(Some(match orphan(space, tr, &id).await? {
+        None => Holder::Item(id),
+        Some(meta) => Holder::Orphan(id, meta),
+    }))
 }
 
-/// Whether a program that knows nothing of unique keys has popped the item, so that it can no longer end.
+/// Clears what is left of an orphan but its key, which the new item takes over. Nobody else writes it: an item that is gone does not
+/// come back.
+pub(super) fn clear_orphan(space: &Space, tr: &Transaction, id: &ItemId, meta: &[u8]) {
+    tr.clear(&space.meta_key(id));
+    parts::clear_by(space, tr, id, meta);
+}
+
+/// The side record of an item that a program has popped which knows nothing of unique keys, so that it can no longer end.
 ///
 /// Its side record is then still there, and it is not. We ourselves write and remove both together.
-async fn is_orphan(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
+async fn orphan(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<Bytes>, QueueError> {
     let (meta, ready) = (space.meta_key(id), space.ready_key(id));
     match try_join(tr.get(&meta, true), tr.get(&ready, true)).await {
-        Ok((meta, ready)) => Ok(meta.is_some() && ready.is_none()),
+        Ok((meta, ready)) => Ok(meta.filter(|_| ready.is_none()).map(|meta| Bytes::copy_from_slice(&meta))),
         // This transaction pushes already, and the database does not tell whether it is this item that it pushes.
-        Err(error) if error.code() == ACCESSED_UNREADABLE => Ok(false),
+        Err(error) if error.code() == ACCESSED_UNREADABLE => Ok(None),
         Err(error) => Err(FdbError::into(error)),
     }
 }

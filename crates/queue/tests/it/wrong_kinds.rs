@@ -1,0 +1,103 @@
+//! A queue opened with another kind than its items were pushed with: nothing is moved or cleared, and the error says so.
+
+use kvqueue_queue::{
+    DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError, RetryPolicy,
+    Settlement,
+};
+
+use crate::common::{KINDS, SHORT, TestDb, k, on_database, rules, sweeper};
+
+/// The kinds that `kind` can be mistaken for.
+fn others(kind: Kind) -> impl Iterator<Item = Kind> {
+    let of = [Kind::Fifo, Kind::Recipe(Packing::Raw), Kind::Priority(End::Min, Packing::Raw)];
+    of.into_iter().filter(move |other| other.to_string() != kind.to_string())
+}
+
+fn item(payload: &str) -> NewItem {
+    NewItem { unique: Some(b"u".to_vec()), ..NewItem::new(payload.to_owned()) }.with_attribute("a", "b")
+}
+
+fn is_wrong_kind(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| {
+        matches!(error.downcast_ref::<QueueError>(), Some(QueueError::WrongKind { .. }))
+            && error.to_string().contains("`kind`")
+    })
+}
+
+/// Opens the queue as each kind that it is not, and sees a sweep fail that leaves all as it was.
+async fn sweep_as_others(t: &TestDb, queue: &Queue, now: u64) {
+    let before = t.rows().await;
+    for wrong in others(queue.kind()) {
+        let wrong = t.queue_of("q", wrong);
+        let swept = sweeper(&wrong).sweep(&t.db, now, &rules()).await.unwrap();
+        assert!(swept.moved.is_nothing(), "{:?} as {:?}: {:?}", queue.kind(), wrong.kind(), swept.moved);
+        assert!(is_wrong_kind(&swept.trouble.unwrap()));
+        assert_eq!(t.rows().await, before);
+    }
+}
+
+#[test]
+fn a_sweeper_of_the_wrong_kind_clears_no_side_records() {
+    for kind in KINDS {
+        on_database(async |t| {
+            let q = t.queue_of("q", kind);
+            t.push_items(&q, &[item(&"x".repeat(250_000)), NewItem::new("second")]).await;
+            sweep_as_others(t, &q, 0).await;
+            assert_eq!(t.list(&q).await.len(), 2);
+        });
+    }
+}
+
+#[test]
+fn a_sweeper_of_the_wrong_kind_promotes_nothing() {
+    for kind in KINDS {
+        on_database(async |t| {
+            let q = t.queue_of("q", kind);
+            t.push_items(&q, &[NewItem { due: Some(5), ..NewItem::new("later") }]).await;
+            sweep_as_others(t, &q, 10).await;
+            assert_eq!(t.sweep(&mut sweeper(&q), 10, &rules()).await.moved.promoted, 1);
+        });
+    }
+}
+
+#[test]
+fn a_sweeper_of_the_wrong_kind_returns_nothing() {
+    for kind in KINDS {
+        on_database(async |t| {
+            let q = t.queue_of("q", kind);
+            t.push_by(&q, 0, "held").await;
+            let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
+            while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
+            sweep_as_others(t, &q, 10).await;
+            assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 1);
+        });
+    }
+}
+
+#[test]
+fn dead_letters_and_unique_keys_of_another_kind_are_left_alone() {
+    for kind in KINDS {
+        on_database(async |t| {
+            let q = t.queue_of("q", kind);
+            t.push_items(&q, &[item("first")]).await;
+            for wrong in others(kind).map(|kind| t.queue_of("q", kind)) {
+                let mut session = t.session(&wrong);
+                let refused = session.push_items(&t.db, &[item("again")], &PushOptions::default()).await;
+                assert!(is_wrong_kind(&refused.unwrap_err()));
+            }
+            let mut lease = t.lease(&q, 1).await.unwrap();
+            let id = lease.items()[0].id.clone();
+            t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+            let (before, policy) = (t.rows().await, RetryPolicy::default());
+            for wrong in others(kind).map(|kind| t.queue_of("q", kind)) {
+                assert!(is_wrong_kind(&wrong.retry_dead(&t.db, &policy, &id).await.unwrap_err()));
+                assert!(is_wrong_kind(&wrong.retry_all_dead(&t.db, &policy).await.unwrap_err()));
+                let tr = t.db.create_trx().unwrap();
+                let refused = wrong.dead_retry(&tr, &id).await;
+                assert!(matches!(refused, Err(DeadLetterError::Queue(QueueError::WrongKind { .. }))));
+                assert_eq!(wrong.dead_list(&tr, None, k(1)).await.unwrap().len(), 1);
+            }
+            assert_eq!(t.rows().await, before);
+        });
+    }
+}

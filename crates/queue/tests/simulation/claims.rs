@@ -1,0 +1,226 @@
+//! What operations have told their workers, held against what they did.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvqueue_queue::{Item, ItemId, LeaseId, Moved, PushEffect, PushedItem, SessionId};
+
+use crate::intent::{Intent, Operation};
+use crate::model::{Event, Model, Verdict, promise};
+
+/// What a worker was told.
+#[derive(Debug)]
+pub(crate) enum Claim {
+    /// This came of the items of a push; or, `repeated`, of the push that was done before under its name.
+    Pushed { items: Vec<PushedItem>, repeated: bool },
+    /// These items are held, on this lease.
+    Leased(LeaseId, Vec<Item>),
+    /// These items are the worker's; `short`: there were no more than that.
+    Took { items: Vec<Item>, short: bool },
+    /// There was nothing to take.
+    Nothing,
+    /// It is done, whatever was to be done.
+    Done,
+    /// A sweep moved this; `whole`: and nothing that it does not know of.
+    Swept { moved: Moved, whole: bool },
+    /// The lease is lost.
+    LostLease,
+    /// It came to nothing, for certain or perhaps.
+    Failed { perhaps: bool },
+}
+
+/// What committed, by operation and session.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    /// How often an operation committed.
+    commits: BTreeMap<(String, u64), usize>,
+    /// What an operation did that may be done once.
+    effects: BTreeMap<(String, u64), Vec<Event>>,
+    /// What a sweep moved: leases, items whose time had come, operations.
+    swept: BTreeMap<(String, u64), [usize; 3]>,
+    /// Leases that a session has and was not told of yet.
+    leases: BTreeMap<SessionId, BTreeSet<LeaseId>>,
+    /// Items that a session took for good and was not told of yet.
+    items: BTreeMap<SessionId, BTreeSet<ItemId>>,
+}
+
+impl Claims {
+    /// An operation committed.
+    pub(crate) fn committed(&mut self, operation: &Operation, events: &[Event], model: &Model) -> Verdict {
+        for event in events {
+            match (event, operation.intent.session()) {
+                (Event::Leased { lease, .. }, _) => {
+                    let own = self.leases.entry(lease.session).or_default();
+                    let other = own.iter().find(|other| model.is_held(**other));
+                    promise!(other.is_none(), "{operation}: {lease:?} was taken beside {other:?}");
+                    own.insert(*lease);
+                }
+                (Event::Taken { items, .. }, Some(session)) => {
+                    self.items.entry(session).or_default().extend(items.iter().cloned());
+                }
+                (Event::PickedUp(lease), Some(session)) => {
+                    self.items.entry(session).or_default().extend(model.handed_on(*lease).cloned());
+                }
+                (Event::Expired { .. }, _) => self.swept.entry(key(operation)).or_default()[0] += 1,
+                (Event::Promoted { items, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[1] += items.len();
+                }
+                (Event::Forgotten { operations, .. }, _) => {
+                    self.swept.entry(key(operation)).or_default()[2] += operations.len();
+                }
+                _ => {}
+            }
+        }
+        *self.commits.entry(key(operation)).or_default() += 1;
+        let own = events.iter().filter(|event| is_effect(event, operation)).cloned();
+        let effects = self.effects.entry(key(operation)).or_default();
+        effects.extend(own);
+        promise!(effects.len() <= 1, "{operation} happened twice");
+        Ok(())
+    }
+
+    /// A worker was told something.
+    pub(crate) fn check(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
+        let effects = self.effects.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
+        match claim {
+            Claim::Pushed { items, repeated: false } => check_push(operation, items, effects, model)?,
+            Claim::Pushed { items, repeated: true } => check_repetition(operation, items, effects, model)?,
+            Claim::Failed { perhaps } => {
+                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened")
+            }
+            Claim::Done => {
+                promise!(self.is_done(operation, model), "{operation}: told that it was done, and it was not")
+            }
+            Claim::Swept { moved, whole } => {
+                let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
+                let told = [moved.leases, moved.promoted, moved.operations];
+                // What had an unknown outcome, and others have swept since, is not counted.
+                let may_miss = !*whole || operation.unknown.get() > 0;
+                let at_most = told.iter().zip(did).all(|(told, did)| *told <= did);
+                let is_right = if may_miss { at_most } else { told == did };
+                promise!(is_right, "{operation}: told {moved:?}, and did {did:?}");
+            }
+            Claim::LostLease => {
+                let Intent::Settle { lease, .. } = &operation.intent else { return Ok(()) };
+                promise!(!model.is_held(*lease), "{operation}: told that the lease was lost, and it is held");
+                let may_have = operation.unknown.get() > 0 || effects.is_empty();
+                promise!(may_have, "{operation}: told that the lease was lost, and settled it");
+            }
+            Claim::Leased(..) | Claim::Took { .. } | Claim::Nothing => {
+                self.check_take(operation, claim, model)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what the operation was to settle is settled, and what was to be extended was.
+    fn is_done(&self, operation: &Operation, model: &Model) -> bool {
+        match &operation.intent {
+            // Of a lease that turns out to be settled, there is nothing to extend.
+            Intent::Settle { lease, settlements, .. } if settlements.is_empty() => {
+                let items = model.handed_on(*lease).count();
+                self.commits.contains_key(&key(operation))
+                    || (0..items).all(|index| model.is_settled(*lease, index))
+            }
+            Intent::Settle { lease, settlements, .. } => {
+                settlements.iter().all(|(index, _)| model.is_settled(*lease, *index))
+            }
+            _ => true,
+        }
+    }
+
+    fn check_take(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
+        let Some(session) = operation.intent.session() else { return Ok(()) };
+        let leases = self.leases.entry(session).or_default();
+        let items = self.items.entry(session).or_default();
+        let mut is_short = true;
+        match claim {
+            Claim::Leased(lease, got) => {
+                promise!(leases.remove(lease), "{operation} was given {lease:?} twice, or it is not its own");
+                model.check_handed(*lease, got)?;
+            }
+            Claim::Took { items: got, short } => {
+                is_short = *short;
+                for item in got {
+                    promise!(
+                        items.remove(&item.id),
+                        "{operation} was given {} twice, or it is not its own",
+                        item.id
+                    );
+                    model.check_content(item)?;
+                }
+            }
+            Claim::Nothing => {
+                promise!(
+                    model.was_empty_since(operation.begun),
+                    "{operation} found nothing, and there was something"
+                );
+            }
+            _ => {}
+        }
+        let stranded = leases.iter().find(|lease| model.is_held(**lease));
+        promise!(stranded.is_none(), "{operation}: its session has {stranded:?} and was not told");
+        promise!(!is_short || items.is_empty(), "{operation}: its session has {items:?} and was not told");
+        promise!(!model.asks(session), "{operation}: its session still stands in the line");
+        Ok(())
+    }
+}
+
+fn key(operation: &Operation) -> (String, u64) {
+    (operation.worker.clone(), operation.number)
+}
+
+/// Whether this is what the operation was for, and not a step on the way or something done for others.
+fn is_effect(event: &Event, operation: &Operation) -> bool {
+    match event {
+        Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) => true,
+        Event::Revived(_) | Event::Purged(_) => {
+            matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)))
+        }
+        // An extension may be repeated.
+        Event::Settled { settlements, .. } => {
+            matches!(operation.intent, Intent::Settle { .. }) && !settlements.is_empty()
+        }
+        _ => false,
+    }
+}
+
+/// An item of a push was added, or there was one of its unique key.
+fn check_push(operation: &Operation, items: &[PushedItem], effects: &[Event], model: &Model) -> Verdict {
+    let Intent::Push { items: wanted, .. } = &operation.intent else { return Ok(()) };
+    promise!(items.len() == wanted.len(), "{operation}: told of {} items of {}", items.len(), wanted.len());
+    let added: Vec<&ItemId> = match effects {
+        [Event::Pushed { items, .. }] => items.iter().map(|(id, _)| id).collect(),
+        _ => Vec::new(),
+    };
+    let told = items.iter().filter(|item| item.effect == PushEffect::Added).map(|item| item.id.as_ref());
+    promise!(
+        told.clone().eq(added.iter().map(|id| Some(*id))),
+        "{operation}: told {items:?}, pushed {added:?}"
+    );
+    for (item, wanted) in items.iter().zip(wanted).filter(|(item, _)| item.effect == PushEffect::Duplicate) {
+        let has = item.id.as_ref().and_then(|id| model.unique_key(id));
+        promise!(
+            has.is_some() && has == wanted.unique.as_deref(),
+            "{operation}: {item:?} has not the key of {wanted:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The operation of a push had been done before, and added these items then.
+fn check_repetition(
+    operation: &Operation,
+    items: &[PushedItem],
+    effects: &[Event],
+    model: &Model,
+) -> Verdict {
+    let Intent::Push { operation: Some(name), .. } = &operation.intent else {
+        return Err(format!("{operation} has no name, and was told that it was repeated"));
+    };
+    promise!(effects.is_empty(), "{operation}: told that it was repeated, and did {effects:?}");
+    let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
+    let is_same = |(told, id): (&PushedItem, &ItemId)| told.id.as_ref().is_none_or(|told| told == id);
+    let is_right = items.len() == earlier.len() && items.iter().zip(earlier).all(is_same);
+    promise!(is_right, "{operation}: told {items:?}, and {earlier:?} were pushed under its name");
+    Ok(())
+}

@@ -1,0 +1,119 @@
+//! The database on which runs take place, one after the other.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+use fdb_embedded::Network;
+use foundationdb::Database;
+use foundationdb::options::DatabaseOption;
+use futures::executor::block_on;
+use kvqueue_queue::{End, Kind, Packing};
+use tempfile::TempDir;
+
+use crate::coverage::Coverage;
+use crate::oracle::{Oracle, Place};
+use crate::rng::Rng;
+use crate::simulation::Simulation;
+use crate::world::World;
+
+/// How much of a run that failed is printed.
+const LAST_LINES: usize = 60;
+/// Where clocks begin.
+const EPOCH: u64 = 1_800_000_000_000;
+
+/// The kinds of queues; half of all runs are on a FIFO.
+const KINDS: [Kind; 6] = [
+    Kind::Fifo,
+    Kind::Fifo,
+    Kind::Fifo,
+    Kind::Recipe(Packing::Raw),
+    Kind::Priority(End::Min, Packing::Tuple),
+    Kind::Priority(End::Max, Packing::Raw),
+];
+
+/// A database.
+pub(crate) struct Ground {
+    db: Rc<Database>,
+    url: String,
+    _dir: TempDir,
+}
+
+/// What came of a run that kept all promises.
+pub(crate) struct Run {
+    pub(crate) history: Vec<String>,
+    pub(crate) coverage: Coverage,
+}
+
+/// A run in which a promise was broken.
+pub(crate) struct Failed {
+    seed: u64,
+    kind: Kind,
+    history: Vec<String>,
+    panic: Box<dyn Any + Send>,
+}
+
+impl Ground {
+    pub(crate) fn new() -> Ground {
+        static NETWORK: OnceLock<Network> = OnceLock::new();
+        NETWORK.get_or_init(|| Network::start().unwrap());
+        // In memory, if there is such a place: it is not the disk that is judged.
+        let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+        let url = format!("embedded:{}", dir.path().join("db").display());
+        let db = Database::from_path(&url).unwrap();
+        // Nobody gets faster by waiting here.
+        db.set_option(DatabaseOption::TransactionMaxRetryDelay(0)).unwrap();
+        Ground { db: Rc::new(db), url, _dir: dir }
+    }
+
+    /// Runs a seed.
+    pub(crate) fn run(&self, seed: u64) -> Result<Run, Failed> {
+        let mut rng = Rng::new(seed);
+        let kind = KINDS[rng.below(KINDS.len())];
+        let place = Place::new(seed);
+        let world = Rc::new(World {
+            db: Rc::clone(&self.db),
+            queue: place.queue(kind),
+            place,
+            oracle: RefCell::new(Oracle::new(kind)),
+            coverage: RefCell::default(),
+            approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
+            clock: Cell::new(EPOCH),
+            is_calm: Cell::new(false),
+            sessions: Cell::new(0),
+        });
+        let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
+        let ended = catch_unwind(AssertUnwindSafe(simulation));
+        let history = world.oracle.borrow().history.lines().to_vec();
+        ended.map_err(|panic| Failed { seed, kind, history: history.clone(), panic })?;
+        self.clear(&world.place);
+        Ok(Run { history, coverage: world.coverage.take() })
+    }
+
+    fn clear(&self, place: &Place) {
+        let (begin, end) = place.range();
+        loop {
+            let tr = self.db.create_trx().unwrap();
+            tr.clear_range(&begin, &end);
+            match block_on(tr.commit()) {
+                Ok(_) => return,
+                Err(error) => assert!(error.is_retryable(), "{error}"),
+            }
+        }
+    }
+}
+
+impl Failed {
+    /// Prints what happened and how to repeat it, and panics on.
+    pub(crate) fn report(self) -> ! {
+        let Failed { seed, kind, history, panic } = self;
+        let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
+        eprintln!(
+            "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
+             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation every_seed"
+        );
+        resume_unwind(panic)
+    }
+}

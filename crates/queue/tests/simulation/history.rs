@@ -1,0 +1,97 @@
+//! The history of a run, told without versions and stamps: of one seed it is always the same.
+
+use std::collections::BTreeMap;
+
+use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+
+use crate::claims::Claim;
+use crate::intent::Operation;
+use crate::model::Event;
+
+/// What happened, line by line, and what was committed.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    lines: Vec<String>,
+    /// The operations that committed, in order.
+    pub(crate) commits: Vec<String>,
+    items: BTreeMap<ItemId, usize>,
+    sessions: BTreeMap<SessionId, usize>,
+}
+
+impl History {
+    /// Something happened that is no commit.
+    pub(crate) fn note(&mut self, line: impl Into<String>) {
+        self.lines.push(line.into());
+    }
+
+    pub(crate) fn committed(&mut self, operation: &Operation, events: &[Event]) {
+        let what: Vec<String> = events.iter().map(|event| self.event(event)).collect();
+        self.commits.push(operation.to_string());
+        self.lines.push(format!("{operation}: {}", what.join("; ")));
+    }
+
+    pub(crate) fn told(&mut self, operation: &Operation, claim: &Claim) {
+        let what = match claim {
+            Claim::Pushed { items, .. } => {
+                let item =
+                    |item: &kvqueue_queue::PushedItem| format!("{:?} {}", item.effect, self.names(&item.id));
+                items.iter().map(item).collect::<Vec<_>>().join(", ")
+            }
+            Claim::Leased(lease, items) => format!("has {} on {}", self.handed(items), self.lease(*lease)),
+            Claim::Took { items, .. } => format!("has {}", self.handed(items)),
+            Claim::Swept { moved, .. } if moved.is_nothing() => "there was nothing to do".to_owned(),
+            other => format!("{other:?}"),
+        };
+        self.lines.push(format!("{operation}: told {what}"));
+    }
+
+    /// Everything that happened.
+    pub(crate) fn lines(&self) -> &[String] {
+        &self.lines
+    }
+
+    fn event(&mut self, event: &Event) -> String {
+        match event {
+            Event::Pushed { items, .. } => {
+                for (id, _) in items {
+                    let number = self.items.len() + 1;
+                    self.items.entry(id.clone()).or_insert(number);
+                }
+                format!("pushed {}", self.names(items.iter().map(|(id, _)| id)))
+            }
+            Event::Leased { lease, items, .. } => {
+                format!("took {} on {}", self.names(items), self.lease(*lease))
+            }
+            Event::Taken { items, .. } => format!("took {} for good", self.names(items)),
+            Event::Asked(_, want) => format!("asked for {}", self.lease(want.lease)),
+            Event::Left(_) => "took a request back".to_owned(),
+            Event::Overdue(_) => "cleared a request that nobody had served".to_owned(),
+            Event::PickedUp(lease) => format!("picked {} up", self.lease(*lease)),
+            Event::Settled { lease, settlements, .. } => {
+                format!("settled {}: {settlements:?}", self.lease(*lease))
+            }
+            Event::Expired { lease, .. } => format!("took {} away", self.lease(*lease)),
+            Event::Promoted { items, .. } => {
+                format!("made {} ready", self.names(items.iter().map(|(_, id)| id)))
+            }
+            Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
+            Event::Revived(items) => format!("revived {}", self.names(items)),
+            Event::Purged(items) => format!("purged {}", self.names(items)),
+        }
+    }
+
+    fn names<'i>(&self, ids: impl IntoIterator<Item = &'i ItemId>) -> String {
+        let name = |id| self.items.get(id).map_or_else(|| "?".to_owned(), |number| format!("i{number}"));
+        ids.into_iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    fn handed(&self, items: &[Item]) -> String {
+        let name = |item: &Item| format!("{}(attempt {})", self.names([&item.id]), item.attempt);
+        items.iter().map(name).collect::<Vec<_>>().join(" ")
+    }
+
+    fn lease(&mut self, lease: LeaseId) -> String {
+        let next = self.sessions.len() + 1;
+        format!("s{}/{}", self.sessions.entry(lease.session).or_insert(next), lease.number)
+    }
+}

@@ -1,0 +1,77 @@
+//! Leases, read by hand.
+
+use kvqueue_queue::{ItemId, LeaseId, Meta, SessionId};
+
+use super::element::Ids;
+use super::{Want, element};
+
+/// What a header says.
+pub(super) struct Header {
+    /// Written for another session, which has not been heard of since.
+    pub(super) served: bool,
+    pub(super) deadline: u64,
+    pub(super) length: u64,
+    /// For each item of the lease.
+    pub(super) settled: Vec<bool>,
+    /// The body, if it is not in pieces.
+    pub(super) inline: Vec<u8>,
+}
+
+impl Header {
+    pub(super) fn decode(value: &[u8]) -> Option<Header> {
+        let (&format @ 1..=2, rest) = value.split_first()? else { return None };
+        let (deadline, rest) = rest.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<8>()?;
+        let (count, rest) = rest.split_first_chunk::<4>()?;
+        let (_pieces, rest) = rest.split_first_chunk::<4>()?;
+        let count = u32::from_le_bytes(*count) as usize;
+        let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
+        Some(Header {
+            served: format == 2,
+            deadline: u64::from_le_bytes(*deadline),
+            length: u64::from_le_bytes(*length),
+            settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),
+            inline: inline.to_vec(),
+        })
+    }
+}
+
+/// A request to be served.
+pub(super) fn want(value: &[u8]) -> Option<Want> {
+    let (&1, rest) = value.split_first()? else { return None };
+    let (session, rest) = rest.split_first_chunk::<16>()?;
+    let (number, rest) = rest.split_first_chunk::<8>()?;
+    let (k, rest) = rest.split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<8>()?;
+    let (deadline, [0 | 1]) = rest.split_first_chunk::<8>()? else { return None };
+    Some(Want {
+        lease: LeaseId { session: SessionId(*session), number: u64::from_le_bytes(*number) },
+        k: u32::from_le_bytes(*k) as usize,
+        length: u64::from_le_bytes(*length),
+        deadline: u64::from_le_bytes(*deadline),
+    })
+}
+
+/// The lease that a key names behind its second element.
+pub(super) fn id(key: &[u8]) -> Option<LeaseId> {
+    let (session, rest) = element::split_session(key)?;
+    let (number, _) = element::split_number(rest)?;
+    Some(LeaseId { session, number })
+}
+
+/// The items of a body: id, side record, value.
+pub(super) fn body(ids: &mut Ids, mut body: &[u8]) -> Option<Vec<(ItemId, Meta, Vec<u8>)>> {
+    let mut items = Vec::new();
+    while !body.is_empty() {
+        let id = ids.get(part(&mut body)?)?;
+        items.push((id, super::side::decode(part(&mut body)?)?, part(&mut body)?.to_vec()));
+    }
+    Some(items)
+}
+
+fn part<'b>(body: &mut &'b [u8]) -> Option<&'b [u8]> {
+    let (len, rest) = body.split_first_chunk::<4>()?;
+    let (part, rest) = rest.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    *body = rest;
+    Some(part)
+}

@@ -1,0 +1,108 @@
+//! What a queue is in the database: all its records, decoded from the bytes that `docs/KEYSPACE.md` describes.
+//!
+//! The model makes the same of what it knows, and both must be equal after every commit.
+
+mod element;
+mod lease;
+mod reader;
+mod side;
+
+use std::collections::BTreeMap;
+
+use kvqueue_queue::{ItemId, LeaseId, Meta, Millis, Stamp};
+
+pub(crate) use element::{Ids, integers};
+pub(crate) use reader::{Row, Rows, read};
+pub(crate) use side::essence;
+
+/// Everything that is stored for a queue and means something.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) ready: BTreeMap<ItemId, Stored>,
+    pub(crate) leases: BTreeMap<LeaseId, Held>,
+    pub(crate) later: BTreeMap<(Millis, ItemId), Stored>,
+    pub(crate) dead: BTreeMap<ItemId, Stored>,
+    /// Which item has a unique key.
+    pub(crate) unique: BTreeMap<Vec<u8>, ItemId>,
+    /// How many items an operation pushed.
+    pub(crate) operations: BTreeMap<Vec<u8>, u32>,
+    /// Those who ask to be served.
+    pub(crate) line: BTreeMap<Stamp, Want>,
+    /// How often an item's effect was written, by handlers whose delivery is exactly-once.
+    pub(crate) effects: BTreeMap<ItemId, u64>,
+    pub(crate) counters: Counters,
+}
+
+/// An item as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Stored {
+    /// The whole payload.
+    pub(crate) payload: Vec<u8>,
+    /// The side record; an empty one where there is none.
+    pub(crate) meta: Meta,
+}
+
+/// A lease as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// Whether whom it was written for has not been heard of since.
+    pub(crate) served: bool,
+    pub(crate) deadline: u64,
+    pub(crate) length: u64,
+    pub(crate) items: Vec<HeldItem>,
+}
+
+/// An item of a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldItem {
+    pub(crate) id: ItemId,
+    pub(crate) settled: bool,
+    /// `None` once it is settled: what is stored is then of no interest.
+    pub(crate) stored: Option<Stored>,
+}
+
+/// What somebody asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Want {
+    /// The lease that it is to be served with.
+    pub(crate) lease: LeaseId,
+    /// The most items.
+    pub(crate) k: usize,
+    /// The length of the lease in versions; 0: for good.
+    pub(crate) length: u64,
+    /// It means nothing after this version.
+    pub(crate) deadline: u64,
+}
+
+/// What has been counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    pub(crate) npush: u64,
+    pub(crate) npop: u64,
+    pub(crate) ndone: u64,
+    pub(crate) nlater: u64,
+    pub(crate) ndue: u64,
+    pub(crate) ndead: u64,
+}
+
+impl Image {
+    /// What the two images do not have in common, for people.
+    pub(crate) fn difference(&self, other: &Image) -> String {
+        let mut lines = Vec::new();
+        let mut part = |name: &str, ours: String, theirs: String| {
+            if ours != theirs {
+                lines.push(format!("{name}\n    the model:    {ours}\n    the database: {theirs}"));
+            }
+        };
+        part("ready", format!("{:?}", self.ready), format!("{:?}", other.ready));
+        part("leases", format!("{:?}", self.leases), format!("{:?}", other.leases));
+        part("later", format!("{:?}", self.later), format!("{:?}", other.later));
+        part("dead", format!("{:?}", self.dead), format!("{:?}", other.dead));
+        part("unique", format!("{:?}", self.unique), format!("{:?}", other.unique));
+        part("operations", format!("{:?}", self.operations), format!("{:?}", other.operations));
+        part("line", format!("{:?}", self.line), format!("{:?}", other.line));
+        part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
+        part("counters", format!("{:?}", self.counters), format!("{:?}", other.counters));
+        lines.join("\n  ")
+    }
+}

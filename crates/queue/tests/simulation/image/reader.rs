@@ -1,0 +1,186 @@
+//! Reading an image from the rows of a queue.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvqueue_queue::{ItemId, Kind, LeaseId, Meta, Packing};
+
+use super::element::{Ids, split_bytes, split_last, split_number, split_stamp, unpacked};
+use super::{Held, HeldItem, Image, Stored, lease, side};
+
+/// A key and its value.
+pub(crate) type Row = (Vec<u8>, Vec<u8>);
+
+/// The rows of one queue.
+pub(crate) struct Rows {
+    /// Those under the name as a byte string, without prefix and name.
+    pub(crate) records: Vec<Row>,
+    /// A recipe's items, without prefix and name.
+    pub(crate) items: Vec<Row>,
+    /// The effects of handlers: item and number.
+    pub(crate) effects: Vec<Row>,
+}
+
+/// The records, sorted by their second element; what is only part of an item is put together at the end.
+struct Parts<'i> {
+    ids: &'i mut Ids,
+    image: Image,
+    values: BTreeMap<ItemId, Vec<u8>>,
+    metas: BTreeMap<ItemId, Meta>,
+    chunks: BTreeMap<ItemId, Vec<u8>>,
+    bodies: BTreeMap<ItemId, Vec<u8>>,
+    pieces: BTreeMap<LeaseId, Vec<u8>>,
+    headers: Vec<(LeaseId, Vec<u8>)>,
+    later: Vec<(u64, ItemId, Meta)>,
+    dead: Vec<(ItemId, Meta)>,
+    /// Operations in the log by which they are forgotten.
+    logged: BTreeSet<Vec<u8>>,
+}
+
+/// What the rows say; the error names a record that nobody should have written.
+pub(crate) fn read(kind: Kind, ids: &mut Ids, rows: &Rows) -> Result<Image, String> {
+    let mut parts = Parts::new(ids);
+    for (key, value) in &rows.records {
+        parts.record(key, value).ok_or_else(|| format!("record {} is not understood", key.escape_ascii()))?;
+    }
+    for (key, value) in &rows.items {
+        let id =
+            parts.ids.get(key).ok_or_else(|| format!("item key {} is not understood", key.escape_ascii()))?;
+        parts.values.insert(id, value.clone());
+    }
+    for (key, value) in &rows.effects {
+        let id = parts.ids.get(key).ok_or("an effect of no item")?;
+        parts.image.effects.insert(id, number(value));
+    }
+    parts.image(kind)
+}
+
+fn number(value: &[u8]) -> u64 {
+    value.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+impl Parts<'_> {
+    fn new(ids: &mut Ids) -> Parts<'_> {
+        Parts {
+            ids,
+            image: Image::default(),
+            values: BTreeMap::new(),
+            metas: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            bodies: BTreeMap::new(),
+            pieces: BTreeMap::new(),
+            headers: Vec::new(),
+            later: Vec::new(),
+            dead: Vec::new(),
+            logged: BTreeSet::new(),
+        }
+    }
+
+    fn record(&mut self, key: &[u8], value: &[u8]) -> Option<()> {
+        let (name, rest) = split_bytes(key)?;
+        let counters = &mut self.image.counters;
+        match (name.as_slice(), rest) {
+            (b"npush", []) => counters.npush = number(value),
+            (b"npop", []) => counters.npop = number(value),
+            (b"ndone", []) => counters.ndone = number(value),
+            (b"nlater", []) => counters.nlater = number(value),
+            (b"ndue", []) => counters.ndue = number(value),
+            (b"ndead", []) => counters.ndead = number(value),
+            (b"val", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),
+            // In the order of their numbers, since that is how rows come.
+            (b"chunk", _) => {
+                self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value)
+            }
+            (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
+            (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),
+            (b"later", _) => {
+                let (due, rest) = split_number(rest)?;
+                self.later.push((due, self.ids.get(rest)?, side::decode(value)?));
+            }
+            (b"dead", _) => self.dead.push((self.ids.get(rest)?, side::decode(value)?)),
+            (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
+            (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, self.ids.get(value)?)),
+            (b"op", _) => {
+                let items = u32::from_le_bytes(value.get(12..)?.try_into().ok()?);
+                self.image.operations.insert(split_bytes(rest)?.0, items);
+            }
+            (b"oplog", _) => drop(self.logged.insert(value.to_vec())),
+            (b"want", _) => drop(self.image.line.insert(split_stamp(rest)?.0, lease::want(value)?)),
+            // What sessions and sweepers say to themselves.
+            (b"token" | b"sweep", _) => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn image(mut self, kind: Kind) -> Result<Image, String> {
+        for (id, value) in std::mem::take(&mut self.values) {
+            let meta = self.metas.remove(&id).unwrap_or_default();
+            let stored = self.stored(kind, &id, value, meta)?;
+            self.image.ready.insert(id, stored);
+        }
+        for (due, id, meta) in std::mem::take(&mut self.later) {
+            let stored = self.put_aside(kind, &id, meta)?;
+            self.image.later.insert((due, id), stored);
+        }
+        for (id, meta) in std::mem::take(&mut self.dead) {
+            let stored = self.put_aside(kind, &id, meta)?;
+            self.image.dead.insert(id, stored);
+        }
+        for (id, header) in std::mem::take(&mut self.headers) {
+            let held =
+                self.held(kind, id, &header)?.ok_or_else(|| format!("lease {id:?} is not understood"))?;
+            self.image.leases.insert(id, held);
+        }
+        if !self.image.operations.keys().eq(&self.logged) {
+            return Err(format!("the log of operations has {:?}", self.logged));
+        }
+        let left = [
+            ("side records", self.metas.keys().next().map(|id| format!("{id:?}"))),
+            ("chunks", self.chunks.keys().next().map(|id| format!("{id:?}"))),
+            ("bodies", self.bodies.keys().next().map(|id| format!("{id:?}"))),
+            ("pieces", self.pieces.keys().next().map(|id| format!("{id:?}"))),
+        ];
+        match left.into_iter().find_map(|(what, whose)| Some((what, whose?))) {
+            Some((what, whose)) => Err(format!("{what} of {whose} belong to nothing")),
+            None => Ok(self.image),
+        }
+    }
+
+    /// An item in one piece; what it is made of belongs to nothing else.
+    fn stored(&mut self, kind: Kind, id: &ItemId, value: Vec<u8>, meta: Meta) -> Result<Stored, String> {
+        let mut payload = match kind {
+            // One that is too long for a value is stored as it is.
+            Kind::Recipe(Packing::Tuple) | Kind::Priority(_, Packing::Tuple)
+                if meta.payload_len.is_none() =>
+            {
+                unpacked(&value).ok_or_else(|| format!("the value of {id:?} is no tuple"))?
+            }
+            _ => value,
+        };
+        payload.extend(self.chunks.remove(id).unwrap_or_default());
+        match meta.payload_len {
+            Some(len) if len != payload.len() as u64 => {
+                Err(format!("{id:?} has {} bytes of {len}", payload.len()))
+            }
+            _ => Ok(Stored { payload, meta: side::essence(meta) }),
+        }
+    }
+
+    fn put_aside(&mut self, kind: Kind, id: &ItemId, meta: Meta) -> Result<Stored, String> {
+        let body = self.bodies.remove(id).ok_or_else(|| format!("{id:?} has no body"))?;
+        self.stored(kind, id, body, meta)
+    }
+
+    fn held(&mut self, kind: Kind, lease: LeaseId, header: &[u8]) -> Result<Option<Held>, String> {
+        let Some(header) = lease::Header::decode(header) else { return Ok(None) };
+        let body = self.pieces.remove(&lease).unwrap_or(header.inline);
+        let Some(rows) = lease::body(self.ids, &body) else { return Ok(None) };
+        let mut items = Vec::new();
+        for ((id, meta, value), settled) in rows.into_iter().zip(header.settled) {
+            let stored = if settled { None } else { Some(self.stored(kind, &id, value, meta)?) };
+            items.push(HeldItem { id, settled, stored });
+        }
+        Ok(Some(Held { served: header.served, deadline: header.deadline, length: header.length, items }))
+    }
+}

@@ -1,0 +1,111 @@
+//! What a worker asks of the layer, and what came of it when it committed.
+
+mod reading;
+
+use std::cell::Cell;
+use std::fmt;
+
+use kvqueue_queue::{ItemId, LeaseId, NewItem, SessionId, Settlement};
+
+use crate::image::Image;
+use crate::model::{Event, Sweeping, Terms};
+
+/// An operation of a worker.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    /// The worker's name.
+    pub(crate) worker: String,
+    /// Counts up in each worker.
+    pub(crate) number: u64,
+    pub(crate) intent: Intent,
+    /// The version of the last commit before it began.
+    pub(crate) begun: u64,
+    /// How many of its commits had an outcome that it was not told.
+    pub(crate) unknown: Cell<u32>,
+}
+
+/// What an operation is to do.
+#[derive(Debug, Clone)]
+pub(crate) enum Intent {
+    Push {
+        items: Vec<NewItem>,
+        operation: Option<Vec<u8>>,
+    },
+    Lease {
+        session: SessionId,
+        terms: Terms,
+    },
+    Take {
+        session: SessionId,
+        terms: Terms,
+    },
+    Settle {
+        lease: LeaseId,
+        settlements: Vec<(usize, Settlement)>,
+        with_effects: bool,
+    },
+    Close {
+        session: SessionId,
+    },
+    Sweep(Sweeping),
+    /// Dead letters are to become items again: this one, or all.
+    Revive(Option<ItemId>),
+    /// Dead letters are to be deleted: this one, or all.
+    Purge(Option<ItemId>),
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{} {}", self.worker, self.number, self.intent.name())
+    }
+}
+
+impl Intent {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Intent::Push { operation: None, .. } => "push",
+            Intent::Push { operation: Some(_), .. } => "push under a name",
+            Intent::Lease { .. } => "lease",
+            Intent::Take { .. } => "take",
+            Intent::Settle { settlements, .. } if settlements.is_empty() => "extend",
+            Intent::Settle { with_effects: false, .. } => "settle",
+            Intent::Settle { with_effects: true, .. } => "settle with effects",
+            Intent::Close { .. } => "close",
+            Intent::Sweep(_) => "sweep",
+            Intent::Revive(_) => "revive",
+            Intent::Purge(_) => "purge",
+        }
+    }
+
+    /// The session whose it is.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match self {
+            Intent::Lease { session, .. } | Intent::Take { session, .. } | Intent::Close { session } => {
+                Some(*session)
+            }
+            _ => None,
+        }
+    }
+
+    /// What a transaction of this intent did that made `after` of `before`: which choices it made. Whether it may have made them is
+    /// for the model to say, and whether it did nothing else.
+    pub(crate) fn events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
+        match self {
+            Intent::Push { items, operation } => reading::pushed(items, operation.as_deref(), before, after),
+            Intent::Lease { session, terms } | Intent::Take { session, terms } => {
+                Ok(reading::taking(*session, *terms, before, after))
+            }
+            Intent::Close { session } => {
+                let terms = Terms { k: 0, length: 0, front: false };
+                Ok(reading::taking(*session, terms, before, after))
+            }
+            Intent::Settle { lease, settlements, with_effects } => Ok(vec![Event::Settled {
+                lease: *lease,
+                settlements: settlements.clone(),
+                with_effects: *with_effects,
+            }]),
+            Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
+            Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Reading from two images what happened between them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvqueue_queue::{ItemId, LeaseId, NewItem, SessionId, Settlement};
+
+use crate::image::{Held, Image};
+use crate::model::{Event, Sweeping, Terms};
+
+/// How long a lease lasts with which somebody is served who takes for good.
+const PICK_UP: u64 = 10_000_000;
+
+/// The items of a push that were added: those whose unique key was free.
+pub(super) fn pushed(
+    items: &[NewItem],
+    operation: Option<&[u8]>,
+    before: &Image,
+    after: &Image,
+) -> Result<Vec<Event>, String> {
+    let mut taken: BTreeSet<&[u8]> = before.unique.keys().map(Vec::as_slice).collect();
+    let added = items.iter().filter(|item| item.unique.as_ref().is_none_or(|key| taken.insert(key)));
+    let mut new: Vec<(ItemId, &[u8])> = payloads(after);
+    let old: BTreeSet<ItemId> = payloads(before).into_iter().map(|(id, _)| id).collect();
+    new.retain(|(id, _)| !old.contains(id));
+    let mut pushed = Vec::new();
+    for item in added {
+        // No two payloads are alike.
+        let at = new.iter().position(|(_, payload)| item.payload == *payload);
+        let at = at.ok_or_else(|| format!("{:?} was pushed, and is not there", item.payload))?;
+        pushed.push((new.swap_remove(at).0, item.clone()));
+    }
+    match new.first() {
+        Some((id, _)) => Err(format!("{id} was invented")),
+        None => Ok(vec![Event::Pushed { items: pushed, operation: operation.map(<[u8]>::to_vec) }]),
+    }
+}
+
+fn payloads(image: &Image) -> Vec<(ItemId, &[u8])> {
+    let ready = image.ready.iter().map(|(id, stored)| (id.clone(), &stored.payload[..]));
+    ready.chain(image.later.iter().map(|((_, id), stored)| (id.clone(), &stored.payload[..]))).collect()
+}
+
+/// What a taker did: it asked, it served others, it served itself, it left.
+pub(super) fn taking(session: SessionId, terms: Terms, before: &Image, after: &Image) -> Vec<Event> {
+    let mut leases: BTreeMap<LeaseId, &Held> = after.leases.iter().map(|(id, held)| (*id, held)).collect();
+    leases.retain(|id, _| !before.leases.contains_key(id));
+    let ids = |held: &Held| held.items.iter().map(|item| item.id.clone()).collect::<Vec<_>>();
+    let leased: BTreeSet<ItemId> = leases.values().flat_map(|held| ids(held)).collect();
+    let gone = before.ready.keys().filter(|id| !after.ready.contains_key(id) && !leased.contains(id));
+    let mut taken: Vec<ItemId> = gone.cloned().collect();
+    let mut events = Vec::new();
+    for (stamp, want) in before.line.iter().filter(|(stamp, _)| !after.line.contains_key(stamp)) {
+        let is_own = want.lease.session == session;
+        let length = if want.length == 0 { PICK_UP } else { want.length };
+        let terms = Terms { k: want.k, length, front: true };
+        let own =
+            leases.keys().find(|lease| is_own && before.line.values().all(|want| want.lease != **lease));
+        let lease = leases.contains_key(&want.lease).then_some(want.lease).or(own.copied());
+        events.push(match lease {
+            Some(lease) => {
+                let items = leases.remove(&lease).map(ids).unwrap_or_default();
+                Event::Leased { lease, items, terms, served: Some(*stamp) }
+            }
+            None if is_own && !taken.is_empty() => {
+                Event::Taken { items: std::mem::take(&mut taken), terms, served: Some(*stamp) }
+            }
+            None => Event::Left(*stamp),
+        });
+    }
+    for (lease, held) in leases {
+        events.push(Event::Leased { lease, items: ids(held), terms, served: None });
+    }
+    if !taken.is_empty() {
+        events.push(Event::Taken { items: taken, terms, served: None });
+    }
+    events.extend(ended(before, after));
+    let asked = after.line.iter().filter(|(stamp, _)| !before.line.contains_key(stamp));
+    events.extend(asked.map(|(stamp, want)| Event::Asked(*stamp, *want)));
+    events
+}
+
+/// Leases that a taker ended: it gave the items back, or has them for good.
+fn ended(before: &Image, after: &Image) -> Vec<Event> {
+    let gone = before.leases.iter().filter(|(id, _)| !after.leases.contains_key(id));
+    let event = |(lease, held): (&LeaseId, &Held)| {
+        if held.items.iter().any(|item| !item.settled && !after.ready.contains_key(&item.id)) {
+            return Event::PickedUp(*lease);
+        }
+        let open = held.items.iter().enumerate().filter(|(_, item)| !item.settled);
+        let settlements = open.map(|(index, _)| (index, Settlement::Release)).collect();
+        Event::Settled { lease: *lease, settlements, with_effects: false }
+    };
+    gone.map(event).collect()
+}
+
+pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
+    let expired = before.leases.keys().filter(|id| !after.leases.contains_key(id));
+    let mut events: Vec<Event> = expired.map(|lease| Event::Expired { lease: *lease, by }).collect();
+    let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
+    events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
+    let items: Vec<_> = before.later.keys().filter(|key| !after.later.contains_key(key)).cloned().collect();
+    if !items.is_empty() {
+        events.push(Event::Promoted { items, by });
+    }
+    let gone = before.operations.keys().filter(|name| !after.operations.contains_key(*name));
+    let operations: Vec<_> = gone.cloned().collect();
+    if !operations.is_empty() {
+        events.push(Event::Forgotten { operations, by });
+    }
+    events
+}
+
+pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {
+    let gone = before.dead.keys().filter(|id| !after.dead.contains_key(id)).cloned();
+    let (revived, purged): (Vec<ItemId>, _) = gone.partition(|id| after.ready.contains_key(id));
+    let mut events = Vec::new();
+    if !revived.is_empty() {
+        events.push(Event::Revived(revived));
+    }
+    if !purged.is_empty() {
+        events.push(Event::Purged(purged));
+    }
+    events
+}

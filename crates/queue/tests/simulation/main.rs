@@ -1,0 +1,98 @@
+//! A simulation of a queue and of everybody who uses it, in which one seed decides everything.
+//!
+//! Producers, consumers of every mode of delivery, sweepers and operators work on one queue of a real embedded database. They are
+//! futures on one thread, and a scheduler that draws from the seed says which goes on. Every commit waits at a gate
+//! ([`fdb_embedded::Gate`]) until the scheduler lets it through, with a conflict, an unknown outcome of either kind, or as too old, if it says
+//! so; or loses it. Workers die at every await, give up what they do, are suspended; versions jump ahead and leases run out; clocks go forwards
+//! and backwards.
+//!
+//! After every commit the whole queue is decoded, by code that is not the layer's, and must be what the model makes of what the
+//! transaction was to do. Each transaction also logs itself, under a versionstamped key; at the end the log, in commit order,
+//! must be the history that the model has been through. What operations tell their workers is held against that history.
+//!
+//! | file | what |
+//! |---|---|
+//! | `simulation` | one run |
+//! | `schedule` | what happens next |
+//! | `worker`, `world` | a worker as the scheduler has it, and what it has of the world |
+//! | `workers/` | what workers do |
+//! | `intent` | what operations are to do |
+//! | `image/` | what is in the database |
+//! | `model/` | what has to be there |
+//! | `claims` | what workers were told, and whether it was true |
+//! | `oracle` | the judge, who asks all of these |
+//! | `history` | what happened, for people and for comparison |
+//! | `coverage` | how often each kind of thing happened |
+//!
+//! A failure prints the history and the command that repeats it.
+
+#![expect(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
+
+mod claims;
+mod coverage;
+mod ground;
+mod history;
+mod image;
+mod intent;
+mod model;
+mod oracle;
+#[path = "../it/common/rng.rs"]
+mod rng;
+mod schedule;
+mod simulation;
+mod worker;
+mod workers;
+mod world;
+
+use std::sync::Mutex;
+
+use coverage::Coverage;
+use ground::Ground;
+
+/// How many seeds are run where no other number is asked for.
+const SEEDS: u64 = 1_000;
+/// How many of them are run twice.
+const TWICE: u64 = 50;
+/// The most threads, each with a database of its own.
+const MAX_THREADS: usize = 8;
+
+/// Every seed keeps every promise.
+#[test]
+fn every_seed_keeps_every_promise() {
+    let seeds = rng::seeds(SEEDS);
+    let n = seeds.end - seeds.start;
+    let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                let ground = Ground::new();
+                // A thread that fails takes the other threads' seeds away.
+                let take = || next.lock().unwrap().next();
+                while let Some(seed) = take() {
+                    let run = ground.run(seed).unwrap_or_else(|failed| {
+                        next.lock().unwrap().by_ref().for_each(drop);
+                        failed.report()
+                    });
+                    coverage.lock().unwrap().add(&run.coverage);
+                }
+            });
+        }
+    });
+    if n >= SEEDS {
+        coverage.into_inner().unwrap().check(n);
+    }
+}
+
+#[test]
+fn the_same_seed_is_the_same_run() {
+    let ground = Ground::new();
+    let run = |seed| ground.run(seed).unwrap_or_else(|failed| failed.report()).history;
+    for seed in rng::seeds(TWICE) {
+        let (first, second) = (run(seed), run(seed));
+        if let Some(at) = (0..first.len().max(second.len())).find(|at| first.get(*at) != second.get(*at)) {
+            let before = first[at.saturating_sub(20)..at].join("\n  ");
+            panic!("seed {seed} went on in two ways:\n  {before}\n{:?}\n{:?}", first.get(at), second.get(at));
+        }
+    }
+}

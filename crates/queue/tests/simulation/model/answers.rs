@@ -1,0 +1,87 @@
+//! What the model says to those who ask.
+
+use kvqueue_queue::{Item, ItemId, LeaseId, SessionId};
+
+use super::{Model, Place, Verdict, promise};
+use crate::image::{Stored, essence};
+
+impl Model {
+    /// Whether a lease is held.
+    pub(crate) fn is_held(&self, lease: LeaseId) -> bool {
+        self.leases.contains_key(&lease)
+    }
+
+    /// Whether there was a moment since a version when nothing was ready.
+    pub(crate) fn was_empty_since(&self, version: u64) -> bool {
+        let since = self.past.iter().rposition(|(commit, _)| *commit <= version).unwrap_or(0);
+        self.past[since..].iter().any(|(_, seen)| seen.waiting.is_empty())
+    }
+
+    /// The items that have not come to an end.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (&ItemId, &Place)> {
+        let open = self.items.iter().filter(|(_, item)| !item.place.is_end());
+        open.map(|(id, item)| (id, &item.place))
+    }
+
+    /// Whether a session stands in the line.
+    pub(crate) fn asks(&self, session: SessionId) -> bool {
+        self.line.values().any(|want| want.lease.session == session)
+    }
+
+    /// What an operation added that is remembered.
+    pub(crate) fn operation(&self, name: &[u8]) -> Option<&[ItemId]> {
+        self.operations.get(name).map(|(_, items)| items.as_slice())
+    }
+
+    /// The unique key of an item.
+    pub(crate) fn unique_key(&self, id: &ItemId) -> Option<&[u8]> {
+        self.items.get(id)?.meta.unique.as_deref()
+    }
+
+    /// The dead letters.
+    pub(crate) fn dead(&self) -> impl Iterator<Item = &ItemId> {
+        self.items.iter().filter(|(_, item)| item.place == Place::Dead).map(|(id, _)| id)
+    }
+
+    /// Whether an item of a lease was settled by its holder.
+    pub(crate) fn is_settled(&self, lease: LeaseId, index: usize) -> bool {
+        match (self.leases.get(&lease), self.lost.get(&lease)) {
+            (Some(held), _) => held.items[index].1.is_none(),
+            (None, Some(settled)) => settled[index],
+            (None, None) => self.handed.contains_key(&lease),
+        }
+    }
+
+    /// The items that were handed out on a lease.
+    pub(crate) fn handed_on(&self, lease: LeaseId) -> impl Iterator<Item = &ItemId> {
+        self.handed.get(&lease).into_iter().flatten().map(|(id, _)| id)
+    }
+
+    /// Whether a taker was given what its lease holds.
+    pub(crate) fn check_handed(&self, lease: LeaseId, items: &[Item]) -> Verdict {
+        let Some(handed) = self.handed.get(&lease) else { return Err(format!("{lease:?} was invented")) };
+        promise!(
+            handed.len() == items.len(),
+            "{lease:?} has {} items, {} were given",
+            handed.len(),
+            items.len()
+        );
+        handed.iter().zip(items).try_for_each(|((id, stored), item)| check_item(id, stored, item))
+    }
+
+    /// Whether an item that was given to a taker is what was pushed.
+    pub(crate) fn check_content(&self, item: &Item) -> Verdict {
+        let Some(ours) = self.items.get(&item.id) else { return Err(format!("{} was invented", item.id)) };
+        check_item(&item.id, &ours.stored(), item)
+    }
+}
+
+fn check_item(id: &ItemId, stored: &Stored, item: &Item) -> Verdict {
+    promise!(*id == item.id, "{} was given in place of {id}", item.id);
+    promise!(item.payload[..] == stored.payload[..], "{id} has another payload: {:?}", item.payload);
+    let meta = essence(item.meta.as_deref().cloned().unwrap_or_default());
+    promise!(meta == stored.meta, "{id} has {:?}, and was given with {meta:?}", stored.meta);
+    let attempt = stored.meta.attempts + 1;
+    promise!(item.attempt == attempt, "{id} was given for attempt {}, and it is {attempt}", item.attempt);
+    Ok(())
+}

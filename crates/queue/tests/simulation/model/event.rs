@@ -1,0 +1,96 @@
+//! What can happen to a queue.
+
+use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, Settlement, Stamp};
+
+use crate::image::Want;
+
+/// When it happened, in database versions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    /// What the transaction has read is of this version.
+    pub(crate) read: u64,
+    /// It committed at this one.
+    pub(crate) commit: u64,
+}
+
+/// What a committed transaction did; one may have done several of these.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// Items came, perhaps none; under the name of an operation, if they have one.
+    Pushed { items: Vec<(ItemId, NewItem)>, operation: Option<Vec<u8>> },
+    /// Items were taken on a lease, perhaps to serve a request.
+    Leased { lease: LeaseId, items: Vec<ItemId>, terms: Terms, served: Option<Stamp> },
+    /// Items were taken for good, perhaps to serve a request.
+    Taken { items: Vec<ItemId>, terms: Terms, served: Option<Stamp> },
+    /// Somebody asked to be served.
+    Asked(Stamp, Want),
+    /// A request left the line without being served.
+    Left(Stamp),
+    /// A request was cleared that nobody had served in time.
+    Overdue(Stamp),
+    /// What somebody was served with, who takes for good, has reached it.
+    PickedUp(LeaseId),
+    /// A holder settled items of its lease, by their index, or only extended it.
+    Settled { lease: LeaseId, settlements: Vec<(usize, Settlement)>, with_effects: bool },
+    /// A lease was taken away.
+    Expired { lease: LeaseId, by: Sweeping },
+    /// Items whose time had come were made ready.
+    Promoted { items: Vec<(Millis, ItemId)>, by: Sweeping },
+    /// Operations were forgotten.
+    Forgotten { operations: Vec<Vec<u8>>, by: Sweeping },
+    /// Dead letters became items again.
+    Revived(Vec<ItemId>),
+    /// Dead letters were deleted.
+    Purged(Vec<ItemId>),
+}
+
+impl Event {
+    /// What it is called where events are counted.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Event::Pushed { .. } => "items are pushed",
+            Event::Leased { served: None, .. } => "items are leased",
+            Event::Leased { served: Some(_), .. } => "a request is served with a lease",
+            Event::Taken { served: None, .. } => "items are taken for good",
+            Event::Taken { served: Some(_), .. } => "a session serves its own request for good",
+            Event::Asked(..) => "a request is made",
+            Event::Left(_) => "a request leaves the line",
+            Event::Overdue(_) => "a request is cleared that nobody served",
+            Event::PickedUp(_) => "a session picks up what it was served with for good",
+            Event::Settled { settlements, .. } => match settlements.first() {
+                None => "a lease is extended",
+                Some((_, Settlement::Done)) => "an item is finished",
+                Some((_, Settlement::Release)) => "an item is released",
+                Some((_, Settlement::Retry { due: None, .. })) => "an item is retried at once",
+                Some((_, Settlement::Retry { due: Some(_), .. })) => "an item is retried later",
+                Some((_, Settlement::Dead(_))) => "an item is declared dead",
+            },
+            Event::Expired { .. } => "a lease runs out",
+            Event::Promoted { .. } => "items become due",
+            Event::Forgotten { .. } => "operations are forgotten",
+            Event::Revived(_) => "dead letters are revived",
+            Event::Purged(_) => "dead letters are purged",
+        }
+    }
+}
+
+/// What a taker asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The most items.
+    pub(crate) k: usize,
+    /// The lease's length in versions.
+    pub(crate) length: u64,
+    /// Whether the first items are wanted, and no others.
+    pub(crate) front: bool,
+}
+
+/// By what rules, and at what time, a sweeper works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sweeping {
+    /// What its clock says.
+    pub(crate) now: Millis,
+    pub(crate) max_attempts: u32,
+    /// How long operations are kept, in versions.
+    pub(crate) kept: u64,
+}

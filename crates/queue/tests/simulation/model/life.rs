@@ -1,0 +1,104 @@
+//! The life of an item.
+//!
+//! ```text
+//!        push                            push for later
+//!          │                                   │
+//!          ▼          its time comes           ▼
+//!   ┌──► ready ◄─────────────────────────── later
+//!   │      │  └────── take for good ──► taken  ▲
+//!   │      │ take on a lease              ▲    │
+//!   │      ▼                              │    │
+//!   ├── leased ──── for one who asked ────┘    │
+//!   │      │ ├──────── retry at a time ────────┘
+//!   │      │ └──────── finish ──► done
+//!   │      │ dead
+//!   │      ▼
+//!   └─── dead ──── purge ──► purged
+//! ```
+//! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator.
+
+use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem};
+
+use super::{Verdict, promise};
+use crate::image::Stored;
+
+/// Where an item is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    Ready,
+    Leased(LeaseId),
+    Later(Millis),
+    Dead,
+    /// Finished, for ever.
+    Done,
+    /// Handed to a taker that owes nobody an answer.
+    Taken,
+    /// Deleted by an operator.
+    Purged,
+}
+
+impl Place {
+    /// Whether nothing more becomes of it by itself.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Place::Done | Place::Taken | Place::Purged | Place::Dead)
+    }
+
+    /// Whether an item there is the only one of its unique key.
+    pub(super) fn is_unique(&self) -> bool {
+        matches!(self, Place::Ready | Place::Leased(_) | Place::Later(_))
+    }
+
+    fn leads_to(&self, next: &Place) -> bool {
+        match self {
+            Place::Ready => matches!(next, Place::Leased(_) | Place::Taken),
+            Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
+            Place::Later(_) => *next == Place::Ready,
+            Place::Dead => matches!(next, Place::Ready | Place::Purged),
+            Place::Done | Place::Taken | Place::Purged => false,
+        }
+    }
+}
+
+/// An item, with all that is known of it.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) payload: Vec<u8>,
+    pub(super) place: Place,
+    pub(super) meta: Meta,
+    /// How often its effect was written by handlers whose delivery is exactly-once.
+    pub(super) effects: u64,
+}
+
+impl Item {
+    pub(super) fn new(new: &NewItem) -> Item {
+        let mut meta = Meta::default();
+        meta.attributes.clone_from(&new.attributes);
+        meta.content_type.clone_from(&new.content_type);
+        meta.trace_parent.clone_from(&new.trace_parent);
+        meta.enqueued_at = new.enqueued_at;
+        meta.unique.clone_from(&new.unique);
+        let place = new.due.map_or(Place::Ready, Place::Later);
+        Item { payload: new.payload.to_vec(), place, meta, effects: 0 }
+    }
+
+    /// Moves it along the diagram.
+    pub(super) fn becomes(&mut self, next: Place) -> Verdict {
+        promise!(self.place.leads_to(&next), "what is {:?} became {next:?}", self.place);
+        self.place = next;
+        Ok(())
+    }
+
+    /// Its attempt failed: that is spent.
+    pub(super) fn failed(&mut self, failure: &Failure) {
+        self.meta.attempts += 1;
+        self.meta.failures.push(failure.clone());
+        if self.meta.failures.len() > MAX_FAILURES {
+            self.meta.failures.remove(0);
+        }
+    }
+
+    /// What is stored of it.
+    pub(super) fn stored(&self) -> Stored {
+        Stored { payload: self.payload.clone(), meta: self.meta.clone() }
+    }
+}

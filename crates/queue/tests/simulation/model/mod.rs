@@ -1,0 +1,205 @@
+//! The queue in memory: what every promise of the layer comes to, as a state that events move.
+//!
+//! An event says what a committed transaction wanted and what it chose; the model says whether that is legal, and what the
+//! database must then hold. It knows nothing of keys, conflicts or retries.
+//!
+//! | file | what |
+//! |---|---|
+//! | `event` | what can happen |
+//! | `life` | the life of an item, and its record |
+//! | `push` | what producers may do |
+//! | `take` | which items a take may have |
+//! | `line` | who asks, and is served |
+//! | `settle` | what holders of leases may do |
+//! | `sweep` | what sweepers and operators may do |
+//! | `answers` | what it says to those who ask |
+
+mod answers;
+mod event;
+mod life;
+mod line;
+mod push;
+mod settle;
+mod sweep;
+mod take;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kvqueue_queue::{ItemId, Kind, LeaseId, SessionId, Stamp};
+
+pub(crate) use event::{At, Event, Sweeping, Terms};
+pub(crate) use life::Place;
+
+use crate::image::{Counters, Held, HeldItem, Image, Stored, Want};
+use life::Item;
+use take::Waiting;
+
+/// Whether a promise was kept; if not, which, and how.
+pub(crate) type Verdict = Result<(), String>;
+
+/// Says that a promise was broken, unless a condition holds.
+macro_rules! promise {
+    ($holds:expr, $($how:tt)*) => {
+        if !$holds {
+            return Err(format!($($how)*));
+        }
+    };
+}
+pub(crate) use promise;
+
+/// The queue in memory.
+#[derive(Debug)]
+pub(crate) struct Model {
+    kind: Kind,
+    /// All items there ever were.
+    items: BTreeMap<ItemId, Item>,
+    /// Those that are held.
+    leases: BTreeMap<LeaseId, Lease>,
+    /// What was handed out on every lease there ever was.
+    handed: BTreeMap<LeaseId, Vec<(ItemId, Stored)>>,
+    /// Which items of a lease were settled when it was taken away.
+    lost: BTreeMap<LeaseId, Vec<bool>>,
+    /// Which item there is under a unique key.
+    unique: BTreeMap<Vec<u8>, ItemId>,
+    /// Operations that are remembered, with the version of their commit.
+    operations: BTreeMap<Vec<u8>, (u64, Vec<ItemId>)>,
+    /// Those who ask to be served, in their order.
+    line: BTreeMap<Stamp, Want>,
+    /// The last attempt of each session that took or asked.
+    attempts: BTreeMap<SessionId, u64>,
+    counters: Counters,
+    /// What takes saw after each commit, with its version.
+    past: Vec<(u64, Seen)>,
+    /// What the transaction took whose events are coming.
+    taken: BTreeSet<ItemId>,
+}
+
+/// What takes see of a queue.
+#[derive(Debug, Default)]
+struct Seen {
+    /// The ready items, in the order in which they are taken.
+    waiting: Vec<Waiting>,
+    /// Those who ask to be served.
+    line: Vec<Stamp>,
+}
+
+/// A lease that is held.
+#[derive(Debug)]
+struct Lease {
+    /// Written by one who served another, and that other has not been heard of since.
+    served: bool,
+    deadline: u64,
+    length: u64,
+    /// What is not settled yet is stored with the lease.
+    items: Vec<(ItemId, Option<Stored>)>,
+}
+
+impl Model {
+    pub(crate) fn new(kind: Kind) -> Model {
+        Model {
+            kind,
+            items: BTreeMap::new(),
+            leases: BTreeMap::new(),
+            handed: BTreeMap::new(),
+            lost: BTreeMap::new(),
+            unique: BTreeMap::new(),
+            operations: BTreeMap::new(),
+            line: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            counters: Counters::default(),
+            past: vec![(0, Seen::default())],
+            taken: BTreeSet::new(),
+        }
+    }
+
+    /// What the events of a transaction make of the queue; an error if they break a promise.
+    pub(crate) fn on(&mut self, events: &[Event], at: At) -> Verdict {
+        self.taken.clear();
+        events.iter().try_for_each(|event| self.apply(event, at))?;
+        self.past
+            .push((at.commit, Seen { waiting: self.waiting(), line: self.line.keys().copied().collect() }));
+        Ok(())
+    }
+
+    fn apply(&mut self, event: &Event, at: At) -> Verdict {
+        match event {
+            Event::Pushed { items, operation } => self.pushed(items, operation.as_deref(), at),
+            Event::Leased { lease, items, terms, served } => self.leased(*lease, items, *terms, *served, at),
+            Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
+            Event::Asked(stamp, want) => self.asked(*stamp, *want, at),
+            Event::Left(stamp) => self.left(*stamp),
+            Event::Overdue(stamp) => self.overdue(*stamp, at),
+            Event::PickedUp(lease) => self.picked_up(*lease),
+            Event::Settled { lease, settlements, with_effects } => {
+                self.settled(*lease, settlements, *with_effects, at)
+            }
+            Event::Expired { lease, by } => self.expired(*lease, *by, at),
+            Event::Promoted { items, by } => self.promoted(items, *by),
+            Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
+            Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
+            Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
+        }
+    }
+
+    /// Moves an item along the diagram of its life.
+    fn moved(&mut self, id: &ItemId, next: Place) -> Result<&mut Item, String> {
+        let item = self.items.get_mut(id).ok_or_else(|| format!("{id} was invented"))?;
+        let from = item.place.clone();
+        item.becomes(next).map_err(|how| format!("{id}: {how}"))?;
+        match (&from, &item.place) {
+            (_, Place::Ready) => self.counters.npush += 1,
+            (Place::Ready, _) => self.counters.npop += 1,
+            _ => {}
+        }
+        match item.place {
+            Place::Done => self.counters.ndone += 1,
+            Place::Later(_) => self.counters.nlater += 1,
+            _ => {}
+        }
+        self.counters.ndue += u64::from(matches!(from, Place::Later(_)));
+        if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique()) {
+            // Once it is gone from there, the key is another's.
+            if self.unique.get(key) == Some(id) {
+                self.unique.remove(key);
+            }
+        }
+        Ok(item)
+    }
+
+    /// What the database must hold.
+    pub(crate) fn image(&self) -> Image {
+        let mut image = Image { counters: self.counters, unique: self.unique.clone(), ..Image::default() };
+        for (id, item) in &self.items {
+            let stored = || item.stored();
+            match &item.place {
+                Place::Ready => drop(image.ready.insert(id.clone(), stored())),
+                Place::Later(due) => drop(image.later.insert((*due, id.clone()), stored())),
+                Place::Dead => {
+                    image.counters.ndead += 1;
+                    image.dead.insert(id.clone(), stored());
+                }
+                Place::Leased(_) | Place::Done | Place::Taken | Place::Purged => {}
+            }
+            if item.effects > 0 {
+                image.effects.insert(id.clone(), item.effects);
+            }
+        }
+        image.leases = self.leases.iter().map(|(id, lease)| (*id, lease.held())).collect();
+        let added = |(name, (_, items)): (&Vec<u8>, &(u64, Vec<ItemId>))| (name.clone(), items.len() as u32);
+        image.operations = self.operations.iter().map(added).collect();
+        image.line = self.line.clone();
+        image
+    }
+}
+
+impl Lease {
+    fn held(&self) -> Held {
+        let item = |(id, stored): &(ItemId, Option<Stored>)| HeldItem {
+            id: id.clone(),
+            settled: stored.is_none(),
+            stored: stored.clone(),
+        };
+        let items = self.items.iter().map(item).collect();
+        Held { served: self.served, deadline: self.deadline, length: self.length, items }
+    }
+}

@@ -1,0 +1,70 @@
+//! What producers may do.
+
+use kvqueue_queue::{ItemId, Kind, NewItem};
+
+use super::{At, Model, Verdict, promise};
+use crate::image::integers;
+use crate::model::life::{Item, Place};
+
+impl Model {
+    pub(super) fn pushed(
+        &mut self,
+        items: &[(ItemId, NewItem)],
+        operation: Option<&[u8]>,
+        at: At,
+    ) -> Verdict {
+        self.check_places(items, at)?;
+        for (id, new) in items {
+            promise!(!self.items.contains_key(id), "{id} was pushed twice");
+            if let Some(key) = &new.unique {
+                let holder = self.unique.insert(key.clone(), id.clone());
+                promise!(holder.is_none(), "{id} was pushed, and there is {holder:?} under its unique key");
+            }
+            let item = Item::new(new);
+            match item.place {
+                Place::Ready => self.counters.npush += 1,
+                _ => self.counters.nlater += 1,
+            }
+            self.items.insert(id.clone(), item);
+        }
+        if let Some(name) = operation {
+            let ids = items.iter().map(|(id, _)| id.clone()).collect();
+            let earlier = self.operations.insert(name.to_vec(), (at.commit, ids));
+            promise!(earlier.is_none(), "operation {} was done twice", name.escape_ascii());
+        }
+        Ok(())
+    }
+
+    /// Items come behind all that are there: in a FIFO queue behind all that ever were, in the recipes' behind those that were ready.
+    fn check_places(&self, items: &[(ItemId, NewItem)], at: At) -> Verdict {
+        let Kind::Fifo = self.kind else { return self.check_numbers(items, at) };
+        let ids: Vec<&ItemId> =
+            self.items.keys().next_back().into_iter().chain(items.iter().map(|(id, _)| id)).collect();
+        promise!(ids.is_sorted_by(|a, b| a < b), "items were pushed in the order {ids:?}");
+        Ok(())
+    }
+
+    /// In a recipe's queue the index counts on; in a priority queue, the count of each priority.
+    fn check_numbers(&self, items: &[(ItemId, NewItem)], at: At) -> Verdict {
+        let there: Vec<Vec<i64>> =
+            self.seen_at(at.read).waiting.iter().map(|waiting| integers(&waiting.id)).collect();
+        for (nth, (id, new)) in items.iter().enumerate() {
+            let is_like =
+                |other: &NewItem| !matches!(self.kind, Kind::Priority(..)) || other.priority == new.priority;
+            let before = items[..nth].iter().filter(|(_, other)| is_like(other)).count() as i64;
+            let expected = match self.kind {
+                Kind::Priority(..) => {
+                    let same = there.iter().filter(|numbers| numbers[0] == new.priority);
+                    vec![new.priority, same.map(|numbers| numbers[1] + 1).max().unwrap_or(0) + before]
+                }
+                _ => vec![there.iter().map(|numbers| numbers[0] + 1).max().unwrap_or(1) + before],
+            };
+            promise!(
+                integers(id) == expected,
+                "{id} was pushed to {:?}, where {expected:?} is next",
+                integers(id)
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,54 @@
+//! What holders of leases may do.
+
+use kvqueue_queue::{ItemId, LeaseId, Settlement};
+
+use super::{At, Model, Place, Verdict, promise};
+
+impl Model {
+    /// Items that are settled already are passed over.
+    pub(super) fn settled(
+        &mut self,
+        id: LeaseId,
+        settlements: &[(usize, Settlement)],
+        with_effects: bool,
+        at: At,
+    ) -> Verdict {
+        let Some(mut lease) = self.leases.remove(&id) else {
+            return Err(format!("the holder of {id:?} had lost it, and settled all the same"));
+        };
+        for (index, settlement) in settlements {
+            let (item, stored) = &mut lease.items[*index];
+            if stored.take().is_some() {
+                self.settle(item, settlement, with_effects)?;
+            }
+        }
+        if lease.items.iter().any(|(_, stored)| stored.is_some()) {
+            lease.deadline = at.read + lease.length;
+            lease.served = false;
+            self.leases.insert(id, lease);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, id: &ItemId, settlement: &Settlement, with_effects: bool) -> Verdict {
+        match settlement {
+            Settlement::Done => {
+                let item = self.moved(id, Place::Done)?;
+                item.effects += u64::from(with_effects);
+                promise!(item.effects <= 1, "the effects of {id} happened twice");
+            }
+            // As it was: the attempt does not count.
+            Settlement::Release => drop(self.moved(id, Place::Ready)?),
+            Settlement::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
+            Settlement::Retry { due: Some(due), failure } => {
+                self.moved(id, Place::Later(*due))?.failed(failure)
+            }
+            Settlement::Dead(failure) => {
+                let item = self.moved(id, Place::Dead)?;
+                item.failed(failure);
+                item.meta.death = Some(failure.clone());
+            }
+        }
+        Ok(())
+    }
+}

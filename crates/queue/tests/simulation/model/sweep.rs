@@ -1,0 +1,64 @@
+//! What sweepers and operators may do.
+
+use kvqueue_queue::{Failure, ItemId, LeaseId, Millis};
+
+use super::{At, Model, Place, Sweeping, Verdict, promise};
+
+impl Model {
+    /// A lease is taken away once its deadline is past. Its worker may have died of its items: that counts, unless nobody has picked it up.
+    pub(super) fn expired(&mut self, id: LeaseId, by: Sweeping, at: At) -> Verdict {
+        let Some(lease) = self.leases.remove(&id) else { return Err(format!("{id:?} was taken away twice")) };
+        promise!(lease.deadline < at.read, "{id:?} was taken away at {}, before {}", at.read, lease.deadline);
+        self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
+        for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
+            match lease.served {
+                true => drop(self.moved(&item, Place::Ready)?),
+                false => self.crashed(&item, by)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn crashed(&mut self, id: &ItemId, by: Sweeping) -> Verdict {
+        let attempt = self.items.get(id).map_or(0, |item| item.meta.attempts + 1);
+        let is_last = attempt >= by.max_attempts;
+        // Words are not what this is about: in the image there are none of the sweeper's.
+        let failure = Failure::new(by.now, attempt, "");
+        let item = self.moved(id, if is_last { Place::Dead } else { Place::Ready })?;
+        item.meta.crashes += 1;
+        item.failed(&failure);
+        item.meta.death = is_last.then_some(failure);
+        Ok(())
+    }
+
+    /// An item does not become ready before its time.
+    pub(super) fn promoted(&mut self, items: &[(Millis, ItemId)], by: Sweeping) -> Verdict {
+        for (due, id) in items {
+            promise!(*due <= by.now, "{id} was made ready at {}, before {due}", by.now);
+            self.moved(id, Place::Ready)?;
+        }
+        Ok(())
+    }
+
+    /// An operation is remembered for as long as was said.
+    pub(super) fn forgotten(&mut self, operations: &[Vec<u8>], by: Sweeping, at: At) -> Verdict {
+        for name in operations {
+            let Some((version, _)) = self.operations.remove(name) else {
+                return Err("forgotten twice".to_owned());
+            };
+            promise!(version + by.kept < at.read, "operation {} was forgotten early", name.escape_ascii());
+        }
+        Ok(())
+    }
+
+    /// A dead letter begins anew; how its attempts ended stays known.
+    pub(super) fn revived(&mut self, id: &ItemId) -> Verdict {
+        let item = self.moved(id, Place::Ready)?;
+        (item.meta.attempts, item.meta.crashes, item.meta.death) = (0, 0, None);
+        if let Some(key) = item.meta.unique.clone() {
+            let holder = self.unique.insert(key, id.clone());
+            promise!(holder.is_none(), "{id} was revived, and there is {holder:?} under its unique key");
+        }
+        Ok(())
+    }
+}

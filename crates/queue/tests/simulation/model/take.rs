@@ -1,0 +1,125 @@
+//! Which items a take may have.
+
+use kvqueue_queue::{End, ItemId, Kind, LeaseId, Stamp};
+
+use super::event::Terms;
+use super::{At, Lease, Model, Place, Seen, Verdict, promise};
+
+/// A ready item, as takes see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Waiting {
+    pub(super) id: ItemId,
+    /// A worker may have died of it.
+    suspect: bool,
+}
+
+impl Model {
+    pub(super) fn leased(
+        &mut self,
+        id: LeaseId,
+        items: &[ItemId],
+        terms: Terms,
+        served: Option<Stamp>,
+        at: At,
+    ) -> Verdict {
+        promise!(!self.handed.contains_key(&id), "lease {id:?} was taken twice");
+        // Who serves itself takes under another name than it has asked by.
+        let for_another = served.and_then(|stamp| self.line.get(&stamp)).is_some_and(|want| want.lease == id);
+        match served {
+            Some(stamp) => self.served(stamp, Some(id), at)?,
+            None => self.next_attempt(id)?,
+        }
+        self.check_order(items, terms, at)?;
+        let mut held = Vec::new();
+        for item in items {
+            held.push((item.clone(), self.moved(item, Place::Leased(id))?.stored()));
+        }
+        self.handed.insert(id, held.clone());
+        let held = held.into_iter().map(|(id, stored)| (id, Some(stored))).collect();
+        let (deadline, length) = (at.read + terms.length, terms.length);
+        self.leases.insert(id, Lease { served: for_another, deadline, length, items: held });
+        Ok(())
+    }
+
+    pub(super) fn taken_for_good(
+        &mut self,
+        items: &[ItemId],
+        terms: Terms,
+        served: Option<Stamp>,
+        at: At,
+    ) -> Verdict {
+        if let Some(stamp) = served {
+            self.served(stamp, None, at)?;
+        }
+        let mut items = items.to_vec();
+        items.sort_unstable();
+        if self.takes_last() {
+            items.reverse();
+        }
+        self.check_order(&items, terms, at)?;
+        items.iter().try_for_each(|item| self.moved(item, Place::Taken).map(drop))
+    }
+
+    /// Attempts of a session commit in their order: one that was given up does not commit behind a later one.
+    pub(super) fn next_attempt(&mut self, id: LeaseId) -> Verdict {
+        let last = self.attempts.insert(id.session, id.number);
+        promise!(
+            last < Some(id.number),
+            "attempt {id:?} committed behind {last:?}, which its session began later"
+        );
+        Ok(())
+    }
+
+    /// Items are taken in order: what a take has is a run of what was ready when it looked, as long as it may be, and nothing
+    /// has changed there when it commits.
+    fn check_order(&mut self, items: &[ItemId], terms: Terms, at: At) -> Verdict {
+        promise!(!items.is_empty(), "a take wrote, and took nothing");
+        let seen = self.seen_at(at.read).waiting.iter().filter(|waiting| !self.taken.contains(&waiting.id));
+        let then: Vec<&Waiting> = seen.collect();
+        let skipped = then.iter().position(|waiting| waiting.id == items[0]);
+        let Some(skipped) = skipped else {
+            return Err(format!("{} was taken, which was not ready", items[0]));
+        };
+        promise!(!terms.front || skipped == 0, "{} was taken before {}", items[0], then[0].id);
+        let expected = run(&then[skipped..], terms.k);
+        promise!(
+            items.iter().eq(expected.iter().copied()),
+            "{items:?} were taken where {expected:?} were in turn"
+        );
+        if self.kind == Kind::Fifo {
+            let now = self.waiting();
+            let first = now.iter().position(|waiting| waiting.id == items[0]).unwrap_or(now.len());
+            let still = now[first..].iter().take(items.len()).map(|waiting| &waiting.id);
+            promise!(still.eq(items), "{items:?} were taken, and something has changed there");
+        }
+        self.taken.extend(items.iter().cloned());
+        Ok(())
+    }
+
+    /// The ready items in the order in which they are taken.
+    pub(super) fn waiting(&self) -> Vec<Waiting> {
+        let ready = self.items.iter().filter(|(_, item)| item.place == Place::Ready);
+        let mut waiting: Vec<Waiting> =
+            ready.map(|(id, item)| Waiting { id: id.clone(), suspect: item.meta.crashes > 0 }).collect();
+        if self.takes_last() {
+            waiting.reverse();
+        }
+        waiting
+    }
+
+    fn takes_last(&self) -> bool {
+        matches!(self.kind, Kind::Priority(End::Max, _))
+    }
+
+    /// What takes saw at a version.
+    pub(super) fn seen_at(&self, version: u64) -> &Seen {
+        let last = self.past.partition_point(|(commit, _)| *commit <= version);
+        &self.past[last - 1].1
+    }
+}
+
+/// What a take has of items that wait one behind the other: up to `k`, and a suspect alone.
+fn run<'w>(waiting: &[&'w Waiting], k: usize) -> Vec<&'w ItemId> {
+    let suspect = waiting.iter().position(|waiting| waiting.suspect).unwrap_or(waiting.len());
+    waiting.iter().take(k.min(suspect.max(1))).map(|waiting| &waiting.id).collect()
+}

@@ -1,0 +1,86 @@
+//! What happens next: the one place where a seed becomes an order of events.
+
+use crate::rng::Rng;
+
+/// How rough a run is: weights and percentages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Weather {
+    /// So many commits of a hundred meet a fault.
+    pub(crate) faults: usize,
+    /// So many reads of a thousand fail.
+    pub(crate) read_faults: usize,
+    pub(crate) crash: usize,
+    pub(crate) cancel: usize,
+    pub(crate) suspend: usize,
+    /// Versions jump ahead.
+    pub(crate) advance: usize,
+    /// The clock goes on, or back.
+    pub(crate) turn: usize,
+}
+
+impl Weather {
+    /// From fair to foul.
+    pub(crate) fn of(rng: &mut Rng) -> Weather {
+        let mut pick = |from: [usize; 3]| from[rng.below(3)];
+        Weather {
+            faults: pick([0, 10, 30]),
+            read_faults: pick([0, 0, 10]),
+            crash: pick([0, 3, 10]),
+            cancel: pick([0, 20, 50]),
+            suspend: pick([0, 4, 12]),
+            advance: pick([0, 30, 80]),
+            turn: pick([0, 10, 30]),
+        }
+    }
+
+    /// Nothing goes wrong any more, and time goes on.
+    pub(crate) fn calm() -> Weather {
+        Weather { faults: 0, read_faults: 0, crash: 0, cancel: 0, suspend: 0, advance: 20, turn: 20 }
+    }
+}
+
+/// What can happen next. A number is a worker's seat, or a commit's place among those under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A worker goes on.
+    Poll(usize),
+    /// A commit arrives.
+    Commit(usize),
+    /// A commit is lost on its way.
+    Lose(usize),
+    /// A worker dies, with its sessions; another comes in its place.
+    Crash(usize),
+    /// A worker gives up what it is doing.
+    Cancel(usize),
+    /// A worker hears and sees nothing for a while.
+    Suspend(usize),
+    /// Versions jump ahead.
+    Advance,
+    /// The clock goes on, or back.
+    Turn,
+}
+
+/// Steps to choose from, each with a weight.
+#[derive(Debug, Default)]
+pub(crate) struct Choices(Vec<(usize, Step)>);
+
+impl Choices {
+    pub(crate) fn add(&mut self, weight: usize, step: Step) {
+        if weight > 0 {
+            self.0.push((weight, step));
+        }
+    }
+
+    /// One of them; `None` if there are none.
+    pub(crate) fn choose(&self, rng: &mut Rng) -> Option<Step> {
+        let total = self.0.iter().map(|(weight, _)| weight).sum();
+        let mut left = if total == 0 { return None } else { rng.below(total) };
+        self.0.iter().find_map(|(weight, step)| match left.checked_sub(*weight) {
+            Some(rest) => {
+                left = rest;
+                None
+            }
+            None => Some(*step),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Consumers, of all modes of delivery.
+
+use std::num::NonZeroUsize;
+use std::rc::Rc;
+
+use kvqueue_queue::{
+    Approach, Failure, Item, Lease, LeaseError, Session, Settlement, Spread, Staged, Take, TakeError, Watch,
+};
+
+use super::producer::failed;
+use super::{MAX_ATTEMPTS, once};
+use crate::claims::Claim;
+use crate::intent::Intent;
+use crate::model::Terms;
+use crate::simulation::AGE;
+use crate::world::{Counter, Desk};
+
+/// Takes on leases a few times, and handles what it has.
+pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
+    let mut session = desk.session();
+    let mut approach = approach(&desk);
+    for _ in 0..2 + desk.below(8) {
+        if let Some(lease) = lease(&desk, &mut session, &mut approach).await {
+            handle(&desk, lease, with_effects).await;
+        }
+        desk.pause().await;
+    }
+    close(&desk, session).await;
+}
+
+/// Takes for good, a few times.
+pub(super) async fn take_for_good(desk: Rc<Desk>) {
+    let mut session = desk.session();
+    let mut approach = approach(&desk);
+    for _ in 0..2 + desk.below(8) {
+        let (mut take, terms) = terms(&desk, &mut approach, 0);
+        let k = terms.k;
+        let intent = Intent::Take { session: session.id(), terms };
+        let (operation, taken) = desk.run(intent, session.take_by(&desk.world.db, &mut take)).await;
+        match taken {
+            Some(Ok(taken)) if taken.items.is_empty() => {
+                desk.told(&operation, &Claim::Nothing);
+                wait(&desk, taken.watch).await;
+            }
+            Some(Ok(taken)) => {
+                let short = taken.items.len() < k;
+                desk.told(&operation, &Claim::Took { items: taken.items, short });
+            }
+            Some(Err(TakeError::Retry(error))) => desk.told(&operation, &failed(&error)),
+            Some(Err(error)) => panic!("{operation}: {error}"),
+            None => {}
+        }
+        desk.pause().await;
+    }
+    close(&desk, session).await;
+}
+
+fn approach(desk: &Desk) -> Approach {
+    let all = [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())];
+    // In some runs everybody has the same.
+    all[desk.world.approach.unwrap_or_else(|| desk.below(3))].clone()
+}
+
+fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64) -> (Take<'a>, Terms) {
+    let k = 1 + desk.below(5);
+    let terms = Terms { k, length, front: !matches!(approach, Approach::Spread(_)) };
+    (Take { k: NonZeroUsize::new(k).unwrap(), length, approach, watch: desk.chance(50) }, terms)
+}
+
+/// Takes on a lease.
+async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> Option<Lease> {
+    let length = AGE / 2 + AGE * [0, 2, 50][desk.below(3)];
+    let (mut take, terms) = terms(desk, approach, length);
+    let intent = Intent::Lease { session: session.id(), terms };
+    let (operation, leased) = desk.run(intent, session.lease(&desk.world.db, &mut take)).await;
+    match leased? {
+        Ok(leased) => {
+            let claim = match &leased.lease {
+                Some(lease) => Claim::Leased(lease.id(), lease.items().to_vec()),
+                None => Claim::Nothing,
+            };
+            desk.told(&operation, &claim);
+            wait(desk, leased.watch).await;
+            leased.lease
+        }
+        Err(TakeError::Retry(error)) => {
+            desk.told(&operation, &failed(&error));
+            None
+        }
+        Err(error) => panic!("{operation}: {error}"),
+    }
+}
+
+async fn wait(desk: &Desk, watch: Option<Watch>) {
+    if let Some(watch) = watch {
+        desk.count("a worker goes idle");
+        desk.watch(Counter::Ready, watch).await;
+    }
+}
+
+/// What a handler does with what it has, piece by piece.
+async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
+    if lease.items().iter().any(|item| item.payload.starts_with(b"poison")) {
+        desk.count("a worker dies of an item");
+        desk.die().await;
+    }
+    let mut is_unknown = false;
+    while !lease.is_settled() {
+        for _ in 0..desk.below(4) {
+            desk.pause().await;
+        }
+        if !desk.world.is_calm.get() && desk.chance(8) {
+            desk.count("a lease is forgotten");
+            return;
+        }
+        let settlements = if desk.chance(20) { Vec::new() } else { settlements(desk, &lease) };
+        let intent = Intent::Settle { lease: lease.id(), settlements: settlements.clone(), with_effects };
+        let policy = desk.policy();
+        let (operation, settled) = match with_effects {
+            true => desk.run(intent, once::settle(desk, &mut lease, &settlements, is_unknown)).await,
+            false => desk.run(intent, lease.settle(&desk.world.db, &policy, &settlements)).await,
+        };
+        match settled {
+            Some(Ok(())) => desk.told(&operation, &Claim::Done),
+            Some(Err(LeaseError::Lost)) => {
+                desk.count("a holder is told that its lease is lost");
+                desk.told(&operation, &Claim::LostLease);
+                return;
+            }
+            Some(Err(LeaseError::Retry(error))) => desk.told(&operation, &failed(&error)),
+            Some(Err(error)) => panic!("{operation}: {error}"),
+            None if desk.chance(50) => return,
+            // Nobody can tell what became of it, but nothing is settled twice.
+            None => is_unknown = true,
+        }
+    }
+}
+
+/// What becomes of some of the items, or of all.
+fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, Settlement)> {
+    let open: Vec<usize> = lease.open().collect();
+    let n = if desk.chance(60) { open.len() } else { 1 + desk.below(open.len()) };
+    open.into_iter().take(n).map(|index| (index, settlement(desk, &lease.items()[index]))).collect()
+}
+
+fn settlement(desk: &Desk, item: &Item) -> Settlement {
+    if desk.world.is_calm.get() {
+        return Settlement::Done;
+    }
+    let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
+    match desk.below(20) {
+        0..=9 => Settlement::Done,
+        10..=11 => Settlement::Release,
+        12 => Settlement::Dead(failure()),
+        _ if item.attempt >= MAX_ATTEMPTS => Settlement::Dead(failure()),
+        13..=15 => Settlement::Retry { due: None, failure: failure() },
+        _ => {
+            let due = desk.now() + [0, 1_000, 100_000][desk.below(3)];
+            Settlement::Retry { due: Some(due), failure: failure() }
+        }
+    }
+}
+
+/// Ends a session, or leaves it as it is.
+pub(super) async fn close(desk: &Desk, session: Session) {
+    if desk.chance(50) {
+        let intent = Intent::Close { session: session.id() };
+        let (operation, closed) = desk.run(intent, session.close(&desk.world.db)).await;
+        match closed {
+            Some(Ok(items)) => desk.told(&operation, &Claim::Took { items, short: true }),
+            Some(Err(error)) => desk.told(&operation, &failed(&error)),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The people of a run. Each does what a program would do with the layer, and says to the judge what it was told.
+
+mod consumer;
+mod once;
+mod operator;
+mod producer;
+mod sweeper;
+
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use crate::rng::Rng;
+use crate::world::Desk;
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Producer,
+    /// Takes on leases.
+    Consumer,
+    /// Takes on leases, and settles together with what its handler writes.
+    ConsumerOnce,
+    /// Takes for good.
+    Taker,
+    Sweeper,
+    /// Decides about dead letters.
+    Operator,
+}
+
+/// How often an item is tried.
+const MAX_ATTEMPTS: u32 = 3;
+
+impl Role {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Role::Producer => "producer",
+            Role::Consumer => "consumer",
+            Role::ConsumerOnce => "once",
+            Role::Taker => "taker",
+            Role::Sweeper => "sweeper",
+            Role::Operator => "operator",
+        }
+    }
+    /// How soon it goes on, in comparison.
+    pub(crate) fn haste(self) -> usize {
+        match self {
+            Role::Producer => 150,
+            Role::Consumer | Role::ConsumerOnce | Role::Taker => 200,
+            Role::Sweeper => 70,
+            Role::Operator => 60,
+        }
+    }
+
+    /// Its work, from its coming to its going.
+    pub(crate) fn work(self, desk: Rc<Desk>) -> Pin<Box<dyn Future<Output = ()>>> {
+        match self {
+            Role::Producer => Box::pin(producer::work(desk)),
+            Role::Consumer => Box::pin(consumer::work(desk, false)),
+            Role::ConsumerOnce => Box::pin(consumer::work(desk, true)),
+            Role::Taker => Box::pin(consumer::take_for_good(desk)),
+            Role::Sweeper => Box::pin(sweeper::work(desk)),
+            Role::Operator => Box::pin(operator::work(desk)),
+        }
+    }
+}
+
+/// Who works in a run.
+pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
+    let mut staff = vec![Role::Producer; 1 + rng.below(3)];
+    let consumers = [Role::Consumer, Role::Consumer, Role::ConsumerOnce, Role::Taker];
+    staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(4)]));
+    staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
+    staff.push(Role::Operator);
+    staff
+}
+
+/// Who finishes what there is.
+pub(crate) fn finishers() -> Vec<Role> {
+    vec![Role::Consumer, Role::ConsumerOnce, Role::Sweeper]
+}

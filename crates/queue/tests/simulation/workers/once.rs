@@ -1,0 +1,73 @@
+//! Settling together with what a handler writes: exactly-once delivery, as a program above the layer does it.
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+use kvqueue_queue::{Change, Fate, Lease, LeaseError, QueueError, Settlement};
+
+use crate::world::Desk;
+
+/// How a transaction goes on.
+enum Prepared {
+    /// It is to be committed.
+    Commit(Change),
+    /// It need not be.
+    Ended(Result<(), LeaseError>),
+}
+
+/// Writes the effects of the items that are done, and settles, in one transaction; again until it is known what became of it.
+/// `is_unknown`: nobody knows what became of the settlement before this one.
+pub(super) async fn settle(
+    desk: &Desk,
+    lease: &mut Lease,
+    settlements: &[(usize, Settlement)],
+    mut is_unknown: bool,
+) -> Result<(), LeaseError> {
+    let mut tr = desk.world.db.create_trx().unwrap();
+    loop {
+        tr = match prepare(desk, &tr, lease, settlements, is_unknown).await {
+            Ok(Prepared::Ended(ended)) => return ended,
+            Ok(Prepared::Commit(change)) => match tr.commit().await {
+                Ok(_committed) => {
+                    lease.settled(change);
+                    return Ok(());
+                }
+                Err(error) => {
+                    is_unknown |= error.is_maybe_committed();
+                    error.on_error().await.unwrap()
+                }
+            },
+            Err(QueueError::Database(error)) => tr.on_error(error).await.unwrap(),
+            Err(error) => panic!("{error}"),
+        };
+    }
+}
+
+async fn prepare(
+    desk: &Desk,
+    tr: &Transaction,
+    lease: &mut Lease,
+    settlements: &[(usize, Settlement)],
+    is_unknown: bool,
+) -> Result<Prepared, QueueError> {
+    if is_unknown && !settlements.is_empty() {
+        match lease.look(tr, settlements).await? {
+            Fate::Happened => return Ok(Prepared::Ended(Ok(()))),
+            Fate::Lost => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
+            Fate::Open => {}
+        }
+    }
+    let change = match lease.settle_in(tr, settlements).await {
+        Ok(Some(change)) => change,
+        Ok(None) => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
+        Err(LeaseError::Queue(error)) => return Err(error),
+        Err(error) => return Ok(Prepared::Ended(Err(error))),
+    };
+    let open: Vec<usize> = lease.open().collect();
+    for (index, settlement) in settlements {
+        if *settlement == Settlement::Done && open.contains(index) {
+            let effect = desk.world.place.effect(lease.items()[*index].id.as_bytes());
+            tr.atomic_op(&effect, &1_u64.to_le_bytes(), MutationType::Add);
+        }
+    }
+    Ok(Prepared::Commit(change))
+}

@@ -1,0 +1,52 @@
+//! An operator, who decides about dead letters.
+
+use std::rc::Rc;
+
+use kvqueue_queue::{DeadFate, ItemId};
+
+use super::producer::failed;
+use crate::claims::Claim;
+use crate::intent::Intent;
+use crate::world::Desk;
+
+/// Looks in a few times.
+pub(super) async fn work(desk: Rc<Desk>) {
+    for _ in 0..1 + desk.below(5) {
+        let dead: Vec<ItemId> = desk.world.oracle.borrow().model.dead().cloned().collect();
+        if dead.is_empty() {
+            desk.pause().await;
+            continue;
+        }
+        let id = dead[desk.below(dead.len())].clone();
+        let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+        let one = |fate| match fate {
+            DeadFate::Moved => Claim::Done,
+            DeadFate::Gone | DeadFate::Refused => Claim::Failed { perhaps: false },
+        };
+        let (operation, decided) = match desk.below(4) {
+            0 => {
+                desk.run(Intent::Revive(None), async {
+                    queue.retry_all_dead(db, &policy).await.map(|_| Claim::Done)
+                })
+                .await
+            }
+            1 => {
+                desk.run(Intent::Purge(Some(id.clone())), async {
+                    queue.purge_dead(db, &policy, &id).await.map(one)
+                })
+                .await
+            }
+            _ => {
+                desk.run(Intent::Revive(Some(id.clone())), async {
+                    queue.retry_dead(db, &policy, &id).await.map(one)
+                })
+                .await
+            }
+        };
+        match decided {
+            Some(Ok(claim)) => desk.told(&operation, &claim),
+            Some(Err(error)) => desk.told(&operation, &failed(&error)),
+            None => {}
+        }
+    }
+}

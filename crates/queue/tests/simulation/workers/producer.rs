@@ -1,0 +1,107 @@
+//! A producer.
+
+use std::rc::Rc;
+
+use kvqueue_queue::{Kind, NewItem, Placed, PushError, PushOptions, PushedItem, RetryError, Session};
+
+use super::consumer::close;
+use crate::claims::Claim;
+use crate::intent::Intent;
+use crate::world::Desk;
+
+/// Longer than a value may be.
+const LONG: usize = 100_500;
+
+/// Pushes a few times, each time a few items, in one way or another.
+pub(super) async fn work(desk: Rc<Desk>) {
+    let mut session = desk.session();
+    for round in 0..1 + desk.below(5) {
+        let items: Vec<NewItem> = (0..1 + desk.below(4)).map(|at| item(&desk, round, at)).collect();
+        let operation = desk.chance(20).then(|| format!("operation {}", desk.below(5)).into_bytes());
+        let intent = Intent::Push { items: items.clone(), operation: operation.clone() };
+        let options = PushOptions { operation, ..PushOptions::default() };
+        let (operation, pushed) = match desk.chance(30) {
+            true => desk.run(intent, push_in_transaction(&desk, &items, &options)).await,
+            false => desk.run(intent, push(&desk, &mut session, &items, &options)).await,
+        };
+        if let Some(claim) = pushed {
+            count(&desk, &claim);
+            desk.told(&operation, &claim);
+        }
+        for _ in 0..desk.below(3) {
+            desk.pause().await;
+        }
+    }
+    close(&desk, session).await;
+}
+
+/// An item; no two have the same payload.
+fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
+    let word = if desk.chance(4) { "poison" } else { "item" };
+    let mut payload = format!("{word} {} {round}.{at}", desk.name()).into_bytes();
+    if desk.below(300) == 0 {
+        payload.resize(LONG, b'.');
+    }
+    let mut item = NewItem::new(payload);
+    if matches!(desk.world.queue.kind(), Kind::Priority(..)) {
+        item.priority = desk.below(4) as i64 - 1;
+    }
+    if desk.chance(20) {
+        item.due = Some(desk.now() + [0, 5_000, 100_000][desk.below(3)]);
+    }
+    if desk.chance(20) {
+        item.unique = Some(format!("key {}", desk.below(3)).into_bytes());
+    }
+    if desk.chance(20) {
+        item = item.with_attribute("colour", "green");
+        item.enqueued_at = Some(desk.now());
+        item.content_type = Some("text/plain".to_owned());
+    }
+    item
+}
+
+/// Pushes in a session, which sees it through.
+async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &PushOptions) -> Claim {
+    match session.push_items(&desk.world.db, items, options).await {
+        Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
+        Err(PushError::Retry(error)) => failed(&error),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Pushes in a transaction of its own, once.
+async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptions) -> Claim {
+    let tr = desk.world.db.create_trx().unwrap();
+    let placed = desk.world.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
+    let placed: Placed = match placed {
+        Ok(placed) => placed,
+        Err(error) => {
+            assert!(error.database().is_some(), "{error}");
+            return Claim::Failed { perhaps: false };
+        }
+    };
+    let stamp = tr.get_versionstamp();
+    match tr.commit().await {
+        // There is none where nothing was written.
+        Ok(_committed) => {
+            let stamp = stamp.await.ok().map(|stamp| stamp[..].try_into().unwrap());
+            Claim::Pushed { items: placed.items(stamp).collect(), repeated: placed.is_repetition() }
+        }
+        Err(error) => Claim::Failed { perhaps: error.is_maybe_committed() },
+    }
+}
+
+fn count(desk: &Desk, claim: &Claim) {
+    let Claim::Pushed { items, .. } = claim else { return };
+    for PushedItem { effect, .. } in items {
+        desk.count(match effect {
+            kvqueue_queue::PushEffect::Added => "an item is added",
+            kvqueue_queue::PushEffect::Duplicate => "an item is not added, because of its unique key",
+            kvqueue_queue::PushEffect::Repeated => "an item is not added, because its operation is known",
+        });
+    }
+}
+
+pub(super) fn failed(error: &RetryError) -> Claim {
+    Claim::Failed { perhaps: error.is_maybe_committed() }
+}

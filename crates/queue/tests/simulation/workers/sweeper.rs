@@ -1,0 +1,43 @@
+//! A sweeper.
+
+use std::rc::Rc;
+
+use kvqueue_queue::{SweepRules, Sweeper};
+
+use super::producer::failed;
+use crate::claims::Claim;
+use crate::intent::Intent;
+use crate::model::Sweeping;
+use crate::simulation::AGE;
+use crate::world::{Counter, Desk};
+
+/// Sweeps a few times.
+pub(super) async fn work(desk: Rc<Desk>) {
+    let mut sweeper = Sweeper::new(desk.world.queue.clone(), desk.id());
+    for _ in 0..2 + desk.below(8) {
+        let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, kept: AGE / 2 + 5 * AGE };
+        let rules = SweepRules {
+            max_attempts: by.max_attempts,
+            lease: [0, AGE / 2][desk.below(2)],
+            operations_kept: by.kept,
+            policy: desk.policy(),
+        };
+        let sweep = sweeper.sweep(&desk.world.db, by.now, &rules);
+        let (operation, swept) = desk.run(Intent::Sweep(by), sweep).await;
+        let swept = match swept {
+            Some(Ok(swept)) => swept,
+            Some(Err(error)) => {
+                desk.told(&operation, &failed(&error));
+                continue;
+            }
+            None => continue,
+        };
+        desk.told(&operation, &Claim::Swept { moved: swept.moved, whole: swept.trouble.is_none() });
+        if !desk.world.is_calm.get() && desk.chance(20) {
+            desk.watch(Counter::Later, swept.watch).await;
+        }
+        for _ in 0..desk.below(4) {
+            desk.pause().await;
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Books that do not add up are found out.
+
+use kvqueue::config::Delivery;
+
+use super::*;
+use crate::{
+    chaos::{
+        plan::DELIVERIES,
+        producers::{Errand, Way},
+    },
+    support::Random,
+};
+
+/// A queue of this delivery to which three items of four were pushed that are acknowledged, handled and done.
+fn books(delivery: Delivery) -> Books {
+    let mut random = Random::seeded(3);
+    let queues = Queue::draw(&mut random);
+    let place = queues.iter().position(|queue| queue.delivery == delivery).unwrap();
+    let errand = std::iter::from_fn(|| Some(Errand::draw(&mut random, &queues, 1)))
+        .find(|errand| errand.way == Way::Stream && errand.queue == place && errand.lines >= 4)
+        .unwrap();
+    let name = |at| name(place, at);
+    let records = (0..3).map(|at| handled(name(at), 1, Act::Done)).collect();
+    let effects = (0..3).map(|at| (name(at), 1)).collect();
+    Books {
+        queue: queues[place].clone(),
+        pushed: vec![Pushed { errand, attempted: 4, acknowledged: 3, refused: false }],
+        records,
+        printed: Vec::new(),
+        rest: Rest { done: 3, effects, ..Rest::default() },
+        killed: 0,
+    }
+}
+
+fn name(queue: usize, place: u64) -> Name {
+    Name { queue, producer: 1, place }
+}
+
+fn handled(name: Name, attempt: u32, act: Act) -> Record {
+    Record::Handled { name, attempt, failures: attempt as usize - 1, act }
+}
+
+/// What is wrong after a change.
+fn wrong(delivery: Delivery, change: impl FnOnce(&mut Books, usize)) -> String {
+    let mut books = books(delivery);
+    let place = books.pushed[0].errand.queue;
+    change(&mut books, place);
+    books.close().wrong.join("; ")
+}
+
+#[test]
+fn right_books_are_right() {
+    for delivery in DELIVERIES {
+        assert_eq!(wrong(delivery, |_, _| {}), "");
+    }
+    // The fourth came out although its producer never heard so.
+    let recovered = |books: &mut Books, queue| {
+        books.records.push(handled(name(queue, 3), 1, Act::Done));
+        books.rest.effects.insert(name(queue, 3), 1);
+        books.rest.done += 1;
+    };
+    assert_eq!(wrong(Delivery::ExactlyOnce, recovered), "");
+}
+
+#[test]
+fn what_is_lost_or_invented_is_found() {
+    for delivery in DELIVERIES {
+        let lost = wrong(delivery, |books, _| drop(books.records.remove(2)));
+        assert!(lost.contains("lost"), "{delivery:?}: {lost}");
+        let invented =
+            wrong(delivery, |books, queue| books.records.push(handled(name(queue, 4), 1, Act::Done)));
+        assert!(invented.contains("never pushed"), "{delivery:?}: {invented}");
+        let left = wrong(delivery, |books, _| books.rest.leased = 1);
+        assert!(left.contains("1 leased"), "{delivery:?}: {left}");
+    }
+}
+
+#[test]
+fn what_a_killed_daemon_had_in_hand_may_be_lost_at_most_once() {
+    let lose = |books: &mut Books, _| {
+        books.records.pop();
+        books.killed = 1;
+    };
+    assert_eq!(wrong(Delivery::AtMostOnce, lose), "");
+    assert!(wrong(Delivery::AtLeastOnce, lose).contains("lost"));
+}
+
+#[test]
+fn a_second_run_is_found_where_it_may_not_be() {
+    let again = |attempt| {
+        move |books: &mut Books, queue| books.records.push(handled(name(queue, 0), attempt, Act::Done))
+    };
+    assert_eq!(wrong(Delivery::AtLeastOnce, again(2)), "");
+    assert!(wrong(Delivery::AtLeastOnce, again(1)).contains("same attempt"));
+    assert!(wrong(Delivery::AtMostOnce, again(2)).contains("more than once"));
+    assert_eq!(wrong(Delivery::ExactlyOnce, again(1)), "");
+}
+
+#[test]
+fn what_is_finished_twice_or_took_effect_twice_is_found() {
+    let finished = |books: &mut Books, _| books.rest.done += 1;
+    assert!(wrong(Delivery::AtLeastOnce, finished).contains("4 finished and 0 dead are not the 3 items"));
+    let effect = |books: &mut Books, queue| {
+        books.rest.effects.insert(name(queue, 0), 2);
+    };
+    assert!(wrong(Delivery::ExactlyOnce, effect).contains("took effect more than once"));
+    let none = |books: &mut Books, queue| {
+        books.rest.effects.remove(&name(queue, 0));
+    };
+    assert!(wrong(Delivery::ExactlyOnce, none).contains("2 took effect and 3 are finished"));
+}
+
+#[test]
+fn a_push_that_came_out_in_part_is_found() {
+    let gap = |books: &mut Books, _| {
+        books.records.remove(1);
+        books.pushed[0].acknowledged = 1;
+        books.rest.done = 2;
+    };
+    assert!(wrong(Delivery::AtLeastOnce, gap).contains("came out in part"));
+    let refused = |books: &mut Books, _| books.pushed[0].refused = true;
+    assert!(wrong(Delivery::AtLeastOnce, refused).contains("refused, and came out"));
+}

@@ -1,0 +1,105 @@
+//! What is done to the processes: drawn from the seed, and counted.
+
+use std::{
+    fmt,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use super::Storm;
+use crate::chaos::process::Process;
+
+/// Between two restarts of the cluster, at least.
+pub(super) const RESTARTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
+
+/// The longest leases; stops take up to two of them.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// What was done to the processes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::chaos) struct Faults {
+    pub(super) kills: u64,
+    /// Of those.
+    hosts: u64,
+    /// Of those, just after the start.
+    pub(super) starts: u64,
+    /// Killed by what they handled.
+    pub(super) poisoned: u64,
+    stops: u64,
+    terms: u64,
+    /// Terminated, and lost a lease before they were done.
+    pub(super) torn: u64,
+    restarts: u64,
+    retries: u64,
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, hosts, starts, poisoned, stops, terms, torn, restarts, retries } = self;
+        write!(
+            f,
+            "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {terms} terms ({torn} lost a \
+             lease meanwhile), {restarts} cluster restarts, {retries} retries of dead letters"
+        )
+    }
+}
+
+impl Storm<'_> {
+    /// One fault, for any of those at work.
+    pub(super) fn strike(&mut self) {
+        if self.restart_at.is_some_and(|restart_at| Instant::now() >= restart_at) && self.commands.is_empty()
+        {
+            return self.restart_cluster();
+        }
+        let at = self.random.below(self.slots.len() as u64) as usize;
+        match self.random.below(100) {
+            0..=29 => self.kill(at),
+            30..=44 => self.kill_host(at),
+            45..=69 => self.stop(at, Duration::from_millis(10), LEASE / 2),
+            70..=79 => self.stop(at, LEASE / 2, 2 * LEASE),
+            80..=93 => self.faults.terms += u64::from(self.slots[at].terminate()),
+            _ => self.retry_dead(),
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        self.faults.kills += u64::from(self.slots[at].kill());
+    }
+
+    /// Kills the host of an embedded database; on a cluster, or where no host is found, somebody else.
+    fn kill_host(&mut self, otherwise: usize) {
+        let host = self.arena.host();
+        let pids = self.slots.iter_mut().map(|slot| slot.actor.as_mut().map(|actor| actor.process().pid()));
+        let found = host.and_then(|host| pids.into_iter().position(|pid| pid == Some(host)));
+        self.faults.hosts += u64::from(found.is_some());
+        self.kill(found.unwrap_or(otherwise));
+    }
+
+    fn stop(&mut self, at: usize, low: Duration, high: Duration) {
+        let until = Instant::now() + self.random.time_between(low, high);
+        self.faults.stops += u64::from(self.slots[at].stop(until));
+    }
+
+    fn retry_dead(&mut self) {
+        let queues: Vec<&str> = self.arena.queues.iter().map(|queue| queue.name.as_str()).collect();
+        let queue = self.random.choose(&queues);
+        let mut command = self.arena.command(&["dead", "retry", queue, "--all"]);
+        self.commands.push(Process::start("retry of dead letters".to_owned(), &mut command));
+        self.faults.retries += 1;
+    }
+
+    fn restart_cluster(&mut self) {
+        let Some(mut command) = restart_command() else { return };
+        self.commands.push(Process::start("restart of the cluster".to_owned(), &mut command));
+        self.restart_at = Some(Instant::now() + self.random.time_between(RESTARTS.0, RESTARTS.1));
+        self.faults.restarts += 1;
+    }
+}
+
+/// The command that kills the cluster's servers and starts them again, if there is one.
+pub(super) fn restart_command() -> Option<Command> {
+    let text = std::env::var_os("KVQUEUE_TEST_CLUSTER_RESTART")?;
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Some(command)
+}

@@ -1,0 +1,192 @@
+//! The storm: processes at work, faults, and new processes for those that have died.
+//!
+//! | file | |
+//! |---|---|
+//! | `slot` | a place for somebody at work |
+//! | `faults` | what is done to them |
+
+mod faults;
+mod slot;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(super) use self::faults::Faults;
+use self::{
+    faults::{RESTARTS, restart_command},
+    slot::{Actor, Slot},
+};
+use super::{
+    arena::Arena,
+    plan::Worker,
+    process::{End, Process},
+    producers::{Errand, Producer, Pushed},
+};
+use crate::support::{PATIENCE, Random};
+
+/// Who takes part.
+const DAEMONS: [Worker; 4] = [Worker::Helper, Worker::Program, Worker::Helper, Worker::Program];
+const PRODUCERS: usize = 3;
+
+/// Between two faults.
+const GAP: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(600));
+
+/// Between two looks at the processes.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Whoever has died is followed within this.
+const REPLACED_WITHIN: Duration = Duration::from_millis(500);
+
+/// So many of a thousand are killed within this of their start.
+const KILLED_AT_START: (u64, Duration) = (80, Duration::from_millis(200));
+
+/// The processes of a run, and what has become of those before them.
+pub(super) struct Storm<'a> {
+    arena: &'a Arena,
+    random: Random,
+    slots: Vec<Slot>,
+    /// Commands that nobody waits for.
+    commands: Vec<Process>,
+    restart_at: Option<Instant>,
+    started: u64,
+    pub(super) faults: Faults,
+    pub(super) pushed: Vec<Pushed>,
+    /// Daemons that were killed.
+    pub(super) killed_daemons: u64,
+    /// Processes that failed though nobody hurt them.
+    pub(super) failed: Vec<String>,
+}
+
+impl<'a> Storm<'a> {
+    pub(super) fn new(arena: &'a Arena, random: Random) -> Self {
+        Self {
+            arena,
+            random,
+            slots: DAEMONS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
+            commands: Vec::new(),
+            restart_at: restart_command().map(|_| Instant::now() + RESTARTS.0 / 2),
+            started: 0,
+            faults: Faults::default(),
+            pushed: Vec::new(),
+            killed_daemons: 0,
+            failed: Vec::new(),
+        }
+    }
+
+    /// Rages for so long.
+    pub(super) fn rage(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        let mut fault_at = Instant::now() + GAP.1;
+        while Instant::now() < end {
+            self.tick(true);
+            if Instant::now() >= fault_at {
+                self.strike();
+                fault_at = Instant::now() + self.random.time_between(GAP.0, GAP.1);
+            }
+            // The pace of the storm.
+            thread::sleep(TICK);
+        }
+    }
+
+    /// Ends it: everybody goes on, pushes what there is to push, and stops.
+    pub(super) fn calm(&mut self) {
+        for slot in &mut self.slots {
+            slot.kill_at = None;
+            slot.go_on();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while self.slots.iter().any(Slot::has_to_push) {
+            assert!(Instant::now() < deadline, "producers do not end");
+            for slot in &self.slots {
+                if let Some(Actor::Producer(producer)) = &slot.actor {
+                    producer.enough();
+                }
+            }
+            self.tick(false);
+            thread::sleep(TICK);
+        }
+        for mut command in std::mem::take(&mut self.commands) {
+            command.wait();
+        }
+        for slot in &mut self.slots {
+            slot.terminate();
+        }
+        for at in 0..self.slots.len() {
+            if let Some(actor) = &mut self.slots[at].actor {
+                let end = actor.process().wait();
+                self.bury(at, end);
+            }
+        }
+    }
+
+    /// Sees to what has come due, and to who has died. New ones come as long as it rages; and producers that have to finish.
+    fn tick(&mut self, raging: bool) {
+        let now = Instant::now();
+        let is_due = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if is_due(slot.kill_at) && slot.kill() {
+                self.faults.kills += 1;
+                self.faults.starts += 1;
+            }
+            if is_due(slot.continue_at) {
+                slot.go_on();
+            }
+            match &mut slot.actor {
+                Some(actor) => {
+                    if let Some(end) = actor.process().ended() {
+                        self.bury(at, end);
+                    }
+                }
+                None if now >= slot.start_at && (raging || slot.unfinished.is_some()) => {
+                    self.start(at, raging);
+                }
+                None => {}
+            }
+        }
+        self.commands.retain_mut(|command| command.ended().is_none());
+    }
+
+    fn start(&mut self, at: usize, raging: bool) {
+        self.started += 1;
+        let (number, arena) = (self.started, self.arena);
+        let slot = &mut self.slots[at];
+        let actor = match slot.worker {
+            Some(worker) => Actor::Daemon(arena.daemon(worker, number, false)),
+            None => {
+                let errand = slot.unfinished.take();
+                let errand = errand.unwrap_or_else(|| Errand::draw(&mut self.random, &arena.queues, number));
+                Actor::Producer(Box::new(Producer::start(arena, errand)))
+            }
+        };
+        slot.fill(actor);
+        let (chance, within) = KILLED_AT_START;
+        if raging && self.random.chance(chance) {
+            slot.kill_at = Some(Instant::now() + self.random.time_below(within));
+        }
+    }
+
+    /// Takes note of a process that has ended, and makes its place free.
+    fn bury(&mut self, at: usize, end: End) {
+        let slot = &mut self.slots[at];
+        let Some(mut actor) = slot.empty(Instant::now() + self.random.time_below(REPLACED_WITHIN)) else {
+            return;
+        };
+        match end {
+            End::Killed if !slot.is_killed => self.faults.poisoned += 1,
+            // It says so when a take-over cost it a lease while it drained.
+            End::Failed if slot.is_terminated => self.faults.torn += 1,
+            End::Failed => self.failed.push(actor.process().name.clone()),
+            End::Done | End::Killed => {}
+        }
+        match actor {
+            Actor::Daemon(_) => self.killed_daemons += u64::from(end == End::Killed),
+            Actor::Producer(producer) => match producer.pushed(end) {
+                Ok(pushed) => self.pushed.push(pushed),
+                Err(errand) => slot.unfinished = Some(errand),
+            },
+        }
+    }
+}

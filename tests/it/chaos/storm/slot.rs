@@ -1,0 +1,106 @@
+//! A place for somebody at work: who is there, and what is to happen to it.
+
+use std::time::Instant;
+
+use rustix::process::Signal;
+
+use crate::chaos::{
+    plan::Worker,
+    process::Process,
+    producers::{Errand, Producer},
+};
+
+/// Someone at work.
+pub(super) enum Actor {
+    Daemon(Process),
+    Producer(Box<Producer>),
+}
+
+impl Actor {
+    pub(super) fn process(&mut self) -> &mut Process {
+        match self {
+            Self::Daemon(process) => process,
+            Self::Producer(producer) => &mut producer.process,
+        }
+    }
+}
+
+/// A place for somebody at work.
+pub(super) struct Slot {
+    /// `None` for producers.
+    pub(super) worker: Option<Worker>,
+    pub(super) actor: Option<Actor>,
+    /// If there is nobody: when somebody comes.
+    pub(super) start_at: Instant,
+    pub(super) kill_at: Option<Instant>,
+    pub(super) continue_at: Option<Instant>,
+    /// It was killed by us, and not by what it handled.
+    pub(super) is_killed: bool,
+    pub(super) is_terminated: bool,
+    /// What has to be pushed again.
+    pub(super) unfinished: Option<Errand>,
+}
+
+impl Slot {
+    pub(super) fn new(worker: Option<Worker>) -> Self {
+        Self {
+            worker,
+            actor: None,
+            start_at: Instant::now(),
+            kill_at: None,
+            continue_at: None,
+            is_killed: false,
+            is_terminated: false,
+            unfinished: None,
+        }
+    }
+
+    pub(super) fn fill(&mut self, actor: Actor) {
+        self.actor = Some(actor);
+        (self.is_killed, self.is_terminated) = (false, false);
+    }
+
+    /// Who was there is gone; the next comes at this time.
+    pub(super) fn empty(&mut self, start_at: Instant) -> Option<Actor> {
+        (self.kill_at, self.continue_at) = (None, None);
+        self.start_at = start_at;
+        self.actor.take()
+    }
+
+    /// Kills whoever is there.
+    pub(super) fn kill(&mut self) -> bool {
+        self.kill_at = None;
+        let Some(actor) = &mut self.actor else { return false };
+        self.is_killed = true;
+        actor.process().signal(Signal::KILL);
+        true
+    }
+
+    /// Stops whoever is there until some time.
+    pub(super) fn stop(&mut self, until: Instant) -> bool {
+        let Some(actor) = &mut self.actor else { return false };
+        actor.process().signal(Signal::STOP);
+        self.continue_at = Some(until);
+        true
+    }
+
+    /// Lets whoever was stopped go on.
+    pub(super) fn go_on(&mut self) {
+        if let (Some(_), Some(actor)) = (self.continue_at.take(), &mut self.actor) {
+            actor.process().signal(Signal::CONT);
+        }
+    }
+
+    /// Lets a daemon drain.
+    pub(super) fn terminate(&mut self) -> bool {
+        let Some(Actor::Daemon(process)) = &self.actor else { return false };
+        self.is_terminated = true;
+        process.signal(Signal::TERM);
+        true
+    }
+
+    /// Whether a producer is there, or has to come again.
+    pub(super) fn has_to_push(&self) -> bool {
+        self.worker.is_none() && (self.actor.is_some() || self.unfinished.is_some())
+    }
+}
