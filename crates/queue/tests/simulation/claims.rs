@@ -85,10 +85,13 @@ impl Claims {
             Claim::Pushed { items, repeated: false } => check_push(operation, items, effects, model)?,
             Claim::Pushed { items, repeated: true } => check_repetition(operation, items, effects, model)?,
             Claim::Failed { perhaps } => {
-                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened")
+                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
             }
             Claim::Done => {
-                promise!(self.is_done(operation, model), "{operation}: told that it was done, and it was not")
+                promise!(
+                    self.is_done(operation, model),
+                    "{operation}: told that it was done, and it was not"
+                );
             }
             Claim::Swept { moved, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
