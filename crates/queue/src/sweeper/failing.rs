@@ -75,7 +75,7 @@ mod tests {
         let seen = Seen { version: 300, claim: None, due: Some(1), seldom: Some(seldom) };
         let mut passed = seen;
         failing.pass_over(&mut passed);
-        let seldom = passed.seldom.clone().unwrap();
+        let seldom = passed.seldom.unwrap();
         assert_eq!((passed.due, seldom.operation, seldom.requests), (None, None, true));
         assert!(failing.has_lease(lease));
         assert_eq!(failing.pause(300), Some(versions(PAUSE - 200)));
