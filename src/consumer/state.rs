@@ -13,7 +13,7 @@
 //!     └─ at rest, given up ─▶ closing
 //!
 //!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ dispatched ─▶ closing ─▶ (stopped)
+//!           taking, dispatching ─▶ draining ─ dispatched, not taken ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
@@ -27,7 +27,7 @@ pub enum Event {
     Started,
     /// A take came back.
     Took(Found),
-    /// A take was given up before it began, because of a drain.
+    /// A take was given up before it began, because of a drain; which may be heard of only later.
     NotTaken,
     /// A take failed at the database.
     TakeFailed,
@@ -113,9 +113,8 @@ impl State {
             | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
             (_, Event::Drain) => self.drain(),
             (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
-            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched) => {
-                self.close()
-            }
+            (Phase::Draining, Event::Took(_) | Event::TakeFailed | Event::Dispatched)
+            | (Phase::Draining, Event::NotTaken) => self.close(),
             (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
             (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched) => vec![Effect::Stop],
             _ => Vec::new(),
@@ -271,7 +270,7 @@ mod tests {
         for event in possible(under_way) {
             let mut next = state.clone();
             let mut effects = next.on(event);
-            let drained = drained || event == Drain;
+            let drained = drained || matches!(event, Drain | NotTaken);
             if effects.first() == Some(&StopWaiting) {
                 assert!(matches!(under_way, Wait | Pause { .. }), "{state:?} on {event:?}");
                 effects.remove(0);

@@ -71,6 +71,16 @@ pub enum QueueError {
         /// The kind that the queue was opened with.
         kind: Kind,
     },
+    /// What is stored of an item cannot be put together. No retry helps; a [`Session`](crate::Session)'s take makes it a dead letter.
+    #[error(
+        "item {id} cannot be read, what is at key {key} is damaged or missing; use the version that pushed it, or purge it as a dead letter"
+    )]
+    UnreadableItem {
+        /// The item.
+        id: ItemId,
+        /// The key, or the beginning of keys, printable.
+        key: String,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
@@ -89,8 +99,14 @@ impl QueueError {
             Self::ForeignKey { .. }
             | Self::ValueTooLarge { .. }
             | Self::WrongKind { .. }
+            | Self::UnreadableItem { .. }
             | Self::Unreadable { .. } => None,
         }
+    }
+
+    /// An item that cannot be read.
+    pub(crate) fn unreadable_item(id: &ItemId, key: &[u8]) -> QueueError {
+        QueueError::UnreadableItem { id: id.clone(), key: key.escape_ascii().to_string() }
     }
 
     /// A record that cannot be read.
@@ -168,10 +184,8 @@ pub enum PushError {
         /// The most pushes a transaction can hold.
         limit: usize,
     },
-    /// All payloads together exceed FoundationDB's transaction limit. Nothing was written.
-    #[error(
-        "{items} payloads of {bytes} bytes exceed the size of one transaction, use several (see `batches`)"
-    )]
+    /// All items together exceed FoundationDB's transaction limit. Nothing was written.
+    #[error("{items} payloads of {bytes} bytes exceed the size of one transaction, {}", too_large(*items))]
     TransactionTooLarge {
         /// How many payloads there were.
         items: usize,
@@ -184,6 +198,14 @@ pub enum PushError {
     /// The database refused, or retries ran out.
     #[error("push to the queue failed")]
     Retry(#[from] RetryError),
+}
+
+/// What helps where so many items exceed the size of a transaction.
+fn too_large(items: usize) -> &'static str {
+    match items {
+        1 => "and an item needs one alone; store the payload elsewhere and push where it is",
+        _ => "use several (see `batches`)",
+    }
 }
 
 impl PushError {
@@ -229,6 +251,25 @@ pub enum LeaseError {
         "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
     )]
     Lost,
+    /// An index names no item of the lease. Nothing was written.
+    #[error("lease has {items} items and none of index {index}; use the indexes of `Lease::open`")]
+    NoItem {
+        /// The index.
+        index: usize,
+        /// How many items the lease has.
+        items: usize,
+    },
+    /// The settlements do not fit into the one transaction that they have to be in. Nothing was written; the lease is still held.
+    #[error(
+        "settlement of {items} items is more than one transaction holds; settle fewer at a time, or lower `k`"
+    )]
+    TooLarge {
+        /// How many settlements there were.
+        items: usize,
+    },
+    /// The database refused a read in the caller's transaction; nothing was written to that.
+    #[error("settlement in a transaction failed")]
+    Queue(#[from] QueueError),
     /// The database refused, or retries ran out. The lease may still be held.
     #[error("change of a lease failed")]
     Retry(#[from] RetryError),
@@ -239,12 +280,31 @@ impl LeaseError {
     pub fn is_lost(&self) -> bool {
         matches!(self, Self::Lost)
     }
+
+    /// Whether the change may have been made all the same. Repeating it with the same [`Lease`](crate::Lease) finds that out.
+    pub fn is_maybe_committed(&self) -> bool {
+        matches!(self, Self::Retry(error) if error.is_maybe_committed())
+    }
+
+    /// The change of so many items was given up.
+    pub(crate) fn refused(error: RetryError, items: usize) -> LeaseError {
+        if error.is_too_large() { Self::TooLarge { items } } else { Self::Retry(error) }
+    }
 }
 
 /// A take failed. Items that it may have removed are kept in the session: its next take returns them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TakeError {
+    /// What was found does not fit into a transaction. Nothing was taken.
+    #[error("take of up to {k} items is more than one transaction holds; lower `k`")]
+    TooLarge {
+        /// The most items that the take asked for.
+        k: usize,
+        /// The database's refusal.
+        #[source]
+        error: RetryError,
+    },
     /// The database refused, or retries ran out.
     #[error("take from the queue failed")]
     Retry(#[from] RetryError),
@@ -253,13 +313,44 @@ pub enum TakeError {
 impl TakeError {
     /// The database's error code, if the database's error ended it.
     pub fn code(&self) -> Option<i32> {
-        let Self::Retry(error) = self;
-        error.code()
+        self.retry().code()
     }
 
     /// Whether items may have left the queue all the same.
     pub fn is_maybe_committed(&self) -> bool {
-        let Self::Retry(error) = self;
-        error.is_maybe_committed()
+        self.retry().is_maybe_committed()
+    }
+
+    fn retry(&self) -> &RetryError {
+        match self {
+            Self::TooLarge { error, .. } | Self::Retry(error) => error,
+        }
+    }
+
+    /// A take of up to so many items was given up.
+    pub(crate) fn refused(error: RetryError, k: usize) -> TakeError {
+        if error.is_too_large() { Self::TooLarge { k, error } } else { Self::Retry(error) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::retry::Attempts;
+
+    fn given_up(code: i32) -> RetryError {
+        RetryError { error: FdbError::from_code(code).into(), attempts: Attempts::default() }
+    }
+
+    #[test]
+    fn what_is_too_large_says_what_to_lower() {
+        assert_eq!(
+            TakeError::refused(given_up(2101), 10_000).to_string(),
+            "take of up to 10000 items is more than one transaction holds; lower `k`"
+        );
+        assert!(matches!(LeaseError::refused(given_up(2103), 5), LeaseError::TooLarge { items: 5 }));
+        assert!(matches!(TakeError::refused(given_up(1031), 1), TakeError::Retry(_)));
+        let alone = PushError::TransactionTooLarge { items: 1, bytes: 9_000_000 };
+        assert!(!alone.to_string().contains("use several"), "{alone}");
     }
 }

@@ -10,8 +10,9 @@ use crate::keys::Space;
 use crate::keys::leases::{Header, Held, LeaseId, Settled};
 use crate::meta::{Failure, Millis};
 use crate::ops;
-use crate::ops::settle::{now, settle};
-use crate::retry::{Retry, RetryPolicy};
+use crate::ops::cost::WHOLE;
+use crate::ops::settle::{cost, now, part, settle};
+use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
 
 /// What becomes of an item of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +42,11 @@ pub struct Lease {
     space: Arc<Space>,
     id: LeaseId,
     deadline: u64,
+    /// How far the deadline is set ahead.
+    length: u64,
     settled: Settled,
+    /// What attempts of unknown outcome may have settled, until one after them has committed.
+    unsure: Option<Settled>,
     items: Vec<Item>,
     held: Vec<Held>,
 }
@@ -54,7 +59,8 @@ impl Lease {
         items: Vec<Item>,
         held: Vec<Held>,
     ) -> Lease {
-        Lease { space, id, deadline: header.deadline, settled: header.settled.clone(), items, held }
+        let &Header { deadline, length, ref settled, .. } = header;
+        Lease { space, id, deadline, length, settled: settled.clone(), unsure: None, items, held }
     }
 
     /// Which lease it is.
@@ -82,7 +88,7 @@ impl Lease {
         self.deadline
     }
 
-    /// Moves the deadline on, by the lease's length from now.
+    /// Moves the deadline on, by the lease's length from now; of a lease whose items are all settled there is none.
     ///
     /// # Errors
     /// [`LeaseError::Lost`] if the lease was taken away.
@@ -90,29 +96,60 @@ impl Lease {
         self.change(db, policy, &[]).await
     }
 
-    /// Settles items, each by its index in [`items`](Lease::items), all in one transaction; and moves the deadline of the rest on.
+    /// Settles items, each by its index in [`items`](Lease::items), and moves the deadline of the rest on. In one transaction; or in
+    /// several, one after the other, where that would be too large, and then each has the time and the attempts of the policy.
     ///
-    /// Under an unknown outcome nothing is settled twice. Items that are settled already are passed over.
+    /// Under an unknown outcome nothing is settled twice. Items that are settled already are passed over, so that a settlement that
+    /// failed may be repeated.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease was taken away; then nothing was settled.
+    /// [`LeaseError::Lost`] if the lease was taken away; then nothing was settled that is not by [`open`](Lease::open).
     pub async fn settle(
         &mut self,
         db: &Database,
         policy: &RetryPolicy,
         settlements: &[(usize, Settlement)],
     ) -> Result<(), LeaseError> {
-        self.change(db, policy, settlements).await
+        let mut rest = settlements;
+        loop {
+            let settled = self.settle_some(db, policy, rest).await?;
+            rest = &rest[settled..];
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// As [`settle`](Lease::settle), in one transaction, as many of the first of them as that holds; returns how many.
+    pub async fn settle_some(
+        &mut self,
+        db: &Database,
+        policy: &RetryPolicy,
+        settlements: &[(usize, Settlement)],
+    ) -> Result<usize, LeaseError> {
+        let part = &settlements[..part(&self.space, &self.held, settlements)];
+        self.change(db, policy, part).await?;
+        Ok(part.len())
     }
 
     /// Puts a settlement into a transaction of the caller's, so that it happens with what else the transaction writes, or not at
     /// all. Pass the result to [`settled`](Lease::settled) once it has committed. `None`: the lease is lost; nothing was written, and
     /// the transaction should not be committed.
+    ///
+    /// # Errors
+    /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since a transaction of the caller's cannot be
+    /// made several. Nothing was written.
     pub async fn settle_in(
         &self,
         tr: &Transaction,
         settlements: &[(usize, Settlement)],
-    ) -> Result<Option<Change>, QueueError> {
+    ) -> Result<Option<Change>, LeaseError> {
+        self.check(settlements)?;
+        let bytes: usize =
+            settlements.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
+        if bytes > WHOLE {
+            return Err(LeaseError::TooLarge { items: settlements.len() });
+        }
         Ok(settle(&self.space, tr, self.id, &self.held, settlements).await?.map(Change))
     }
 
@@ -120,6 +157,7 @@ impl Lease {
     pub fn settled(&mut self, change: Change) {
         let Change(header) = change;
         (self.deadline, self.settled) = (header.deadline, header.settled);
+        self.unsure = None;
     }
 
     /// What became of a settlement whose commit had an unknown outcome, read in a new transaction.
@@ -128,22 +166,49 @@ impl Lease {
         tr: &Transaction,
         settlements: &[(usize, Settlement)],
     ) -> Result<Fate, QueueError> {
-        match ops::lease::header(&self.space, tr, self.id).await? {
-            Some(header) => {
-                let applied = settlements.iter().all(|(index, _)| header.settled.contains(*index));
-                self.settled(Change(header));
-                Ok(if applied { Fate::Happened } else { Fate::Open })
-            }
-            // Nobody else clears a lease before its deadline, so then it was us, with the last of its items.
-            None if now(tr).await? <= self.deadline => {
-                self.settled
-                    .open()
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|index| self.settled.insert(index));
-                Ok(Fate::Happened)
-            }
-            None => Ok(Fate::Lost),
+        self.note_tried(settlements);
+        self.find_out(tr, settlements).await
+    }
+
+    async fn find_out(
+        &mut self,
+        tr: &Transaction,
+        settlements: &[(usize, Settlement)],
+    ) -> Result<Fate, QueueError> {
+        if let Some(header) = ops::lease::header(&self.space, tr, self.id).await? {
+            let applied = settlements.iter().all(|(index, _)| header.settled.contains(*index));
+            (self.deadline, self.settled) = (header.deadline, header.settled);
+            return Ok(if applied { Fate::Happened } else { Fate::Open });
+        }
+        if !self.was_ours(now(tr).await?) {
+            return Ok(Fate::Lost);
+        }
+        self.settled.fill();
+        Ok(Fate::Happened)
+    }
+
+    /// Whether it was this holder who cleared the lease that is gone at this version.
+    ///
+    /// Nobody else does before its deadline, so then it was us, if all that was left may have been settled. A version before the lease's
+    /// last change is of another life of the database, in which its deadline says nothing.
+    fn was_ours(&self, version: u64) -> bool {
+        let lived = self.deadline.saturating_sub(self.length)..=self.deadline;
+        let tried = |index| self.unsure.as_ref().is_some_and(|unsure| unsure.contains(index));
+        lived.contains(&version) && self.settled.open().all(tried)
+    }
+
+    /// Remembers what may have been settled, until it is known.
+    fn note_tried(&mut self, settlements: &[(usize, Settlement)]) {
+        let count = self.settled.count();
+        let unsure = self.unsure.get_or_insert_with(|| Settled::none(count));
+        settlements.iter().filter(|(index, _)| *index < count).for_each(|(index, _)| unsure.insert(*index));
+    }
+
+    fn check(&self, settlements: &[(usize, Settlement)]) -> Result<(), LeaseError> {
+        let items = self.held.len();
+        match settlements.iter().find(|(index, _)| *index >= items) {
+            Some((index, _)) => Err(LeaseError::NoItem { index: *index, items }),
+            None => Ok(()),
         }
     }
 
@@ -153,20 +218,35 @@ impl Lease {
         policy: &RetryPolicy,
         settlements: &[(usize, Settlement)],
     ) -> Result<(), LeaseError> {
+        self.check(settlements)?;
+        if self.is_settled() {
+            return Ok(());
+        }
+        let refused = |error: RetryError| LeaseError::refused(error, settlements.len());
         let (mut retry, mut tr) = Retry::begin(db, policy)?;
         loop {
-            let prepared = self.prepare(&tr, settlements, retry.attempts.unknown > 0).await;
+            let prepared = self.prepare(&tr, settlements).await;
             tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
+                Err(LeaseError::Queue(error)) => retry.after_body(tr, error).await.map_err(refused)?,
+                Err(error) => return Err(error),
                 Ok(Prepared::Happened) => return Ok(()),
-                Ok(Prepared::Lost) => return Err(LeaseError::Lost),
-                Ok(Prepared::Commit(change)) => match tr.commit().await {
-                    Ok(_committed) => {
-                        self.settled(change);
-                        return Ok(());
+                Ok(Prepared::Commit(change)) => {
+                    let before = self.unsure.clone();
+                    // Before the commit: this future may be dropped while that is under way.
+                    self.note_tried(settlements);
+                    match tr.commit().await {
+                        Ok(_committed) => {
+                            self.settled(change);
+                            return Ok(());
+                        }
+                        Err(error) => {
+                            if !maybe_committed(*error) {
+                                self.unsure = before;
+                            }
+                            retry.after_commit(error).await.map_err(refused)?
+                        }
                     }
-                    Err(error) => retry.after_commit(error).await?,
-                },
+                }
             };
         }
     }
@@ -175,16 +255,18 @@ impl Lease {
         &mut self,
         tr: &Transaction,
         settlements: &[(usize, Settlement)],
-        unknown: bool,
-    ) -> Result<Prepared, QueueError> {
-        if unknown && !settlements.is_empty() {
-            match self.look(tr, settlements).await? {
-                Fate::Happened => return Ok(Prepared::Happened),
-                Fate::Lost => return Ok(Prepared::Lost),
-                Fate::Open => {}
+    ) -> Result<Prepared, LeaseError> {
+        if self.unsure.is_some() {
+            match self.find_out(tr, settlements).await? {
+                Fate::Lost => return Err(LeaseError::Lost),
+                // Of an extension nothing tells that it happened.
+                Fate::Happened if !settlements.is_empty() || self.is_settled() => {
+                    return Ok(Prepared::Happened);
+                }
+                Fate::Happened | Fate::Open => {}
             }
         }
-        Ok(self.settle_in(tr, settlements).await?.map_or(Prepared::Lost, Prepared::Commit))
+        self.settle_in(tr, settlements).await?.map(Prepared::Commit).ok_or(LeaseError::Lost)
     }
 }
 
@@ -206,5 +288,4 @@ pub enum Fate {
 enum Prepared {
     Commit(Change),
     Happened,
-    Lost,
 }

@@ -47,7 +47,8 @@
 //!   under `commit_unknown_result` too. A session that keeps being used loses nothing: what an interrupted take had
 //!   already removed, the next one returns.
 //! * A [`Watch`] that was returned was armed by a transaction that committed; no push after it goes unnoticed.
-//! * `npush - npop` is the number of items in the queue at every committed version.
+//! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
+//!   go by this layer alone.
 //!
 //! There is no clock, no random source and no background task in here. Time limits are FoundationDB's own
 //! ([`RetryPolicy`]); session ids come from the caller.
@@ -123,7 +124,8 @@ pub const MAX_TEXT: usize = 1 << 10;
 /// The longest unique key and the longest operation id in bytes.
 pub const MAX_KEY: usize = 1 << 10;
 
-/// The most bytes of payloads that one take gathers; a single item may have more.
+/// The most bytes that one take gathers: payloads, side records, and what the database counts for removing them. A single item may
+/// have more.
 pub const MAX_TAKE_BYTES: usize = 4 << 20;
 
 /// The longest queue name in bytes.

@@ -54,6 +54,11 @@ impl Failure {
     pub fn new(at: Millis, attempt: u32, reason: &str) -> Failure {
         Failure { at, attempt, reason: reason[..reason.floor_char_boundary(MAX_REASON)].to_owned() }
     }
+
+    /// What is kept of it, however it was made.
+    pub(crate) fn cut(&self) -> Failure {
+        Failure::new(self.at, self.attempt, &self.reason)
+    }
 }
 
 impl Meta {
@@ -63,8 +68,8 @@ impl Meta {
     }
 
     /// Adds a failure, and drops the oldest of too many.
-    pub(crate) fn failed(&mut self, failure: Failure) {
-        self.failures.push(failure);
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.failures.push(failure.cut());
         let excess = self.failures.len().saturating_sub(MAX_FAILURES);
         self.failures.drain(..excess);
     }
@@ -78,7 +83,7 @@ mod tests {
     fn the_newest_failures_are_kept() {
         let mut meta = Meta::default();
         for attempt in 1..=12 {
-            meta.failed(Failure::new(0, attempt, "no"));
+            meta.failed(&Failure::new(0, attempt, "no"));
         }
         assert_eq!(meta.failures.len(), MAX_FAILURES);
         assert_eq!(meta.failures.last().map(|failure| failure.attempt), Some(12));
@@ -88,5 +93,8 @@ mod tests {
     fn a_long_reason_is_cut_between_characters() {
         let failure = Failure::new(0, 1, &"é".repeat(300));
         assert_eq!(failure.reason, "é".repeat(250));
+        let mut meta = Meta::default();
+        meta.failed(&Failure { at: 0, attempt: 1, reason: "é".repeat(300) });
+        assert_eq!(meta.failures, [failure]);
     }
 }

@@ -16,7 +16,7 @@ use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
 use crate::watch::Watch;
 
-/// A FIFO queue under a name and a prefix. Cheap to clone; holds no connection.
+/// A queue under a name and a prefix. Cheap to clone; holds no connection.
 ///
 /// The operations are those of the Erlang KvQueue. They put reads and writes into the caller's transaction and
 /// leave committing and retrying to it; [`Session`](crate::Session) does both.
@@ -47,7 +47,8 @@ impl Queue {
         &self.space.name
     }
 
-    /// The keys of the queue, begin and end: everything that is stored for it, now and in later versions.
+    /// The keys of the queue, begin and end: everything that is stored for it, now and in later versions, but the items of a recipe's
+    /// queue, which lie where the recipe has them.
     pub fn range(&self) -> (Vec<u8>, Vec<u8>) {
         self.space.queue_range()
     }

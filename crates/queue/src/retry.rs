@@ -55,6 +55,11 @@ impl RetryError {
     pub fn code(&self) -> Option<i32> {
         self.error.database().map(FdbError::code)
     }
+
+    /// Whether it was refused because a transaction or a value was too large, and nothing was written.
+    pub(crate) fn is_too_large(&self) -> bool {
+        self.code().is_some_and(|code| TOO_LARGE.contains(&code)) && !self.is_maybe_committed()
+    }
 }
 
 impl fmt::Display for RetryError {
@@ -153,12 +158,17 @@ impl Retry {
     /// The transaction that goes on with an operation after one that is a part of it. It is no new attempt; its time begins anew.
     pub(crate) fn go_on(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
-        self.begin_again(committed)
-    }
-
-    fn begin_again(&mut self, committed: TransactionCommitted) -> Result<Transaction, RetryError> {
         let tr = committed.reset();
         self.limit(&tr)?;
+        self.attempts.begun += 1;
+        Ok(tr)
+    }
+
+    /// The transaction that begins anew with an operation once something else is out of its way. It is no new attempt.
+    pub(crate) fn anew(&mut self, db: &Database) -> Result<Transaction, RetryError> {
+        let tr = db.create_trx().map_err(|error| self.give_up(error.into()))?;
+        self.limit(&tr)?;
+        self.max_attempts = self.max_attempts.map(|max| max.saturating_add(1));
         self.attempts.begun += 1;
         Ok(tr)
     }
@@ -177,7 +187,8 @@ impl Retry {
         }
         let watch = tr.watch(key);
         let tr = match tr.commit().await {
-            Ok(committed) => self.begin_again(committed)?,
+            // To wait is no attempt, however often.
+            Ok(committed) => self.go_on(committed)?,
             Err(error) => return self.after_commit(error).await,
         };
         let changed = async {
@@ -261,6 +272,9 @@ impl Retry {
 /// The longest that an operation waits before it looks again whether others have done their part. The first wait is up to a tenth
 /// of that, each following one up to twice as long as the one before.
 const MAX_WAIT_MILLIS: i32 = 100;
+
+/// The transaction, a key or a value is above its limit of size.
+const TOO_LARGE: std::ops::RangeInclusive<i32> = 2_101..=2_103;
 
 /// The transaction lost against a concurrent one.
 pub(crate) const NOT_COMMITTED: i32 = 1020;

@@ -18,7 +18,7 @@ type Settlements = [(usize, Settlement)];
 impl Holder {
     /// Gives a handler a transaction. What waits is settled before: later it would conflict with the transaction.
     pub(super) async fn begin(&mut self, answer: oneshot::Sender<Transaction>) -> Result<(), Gone> {
-        if !self.waiting.is_empty() {
+        if !self.outbox.is_empty() {
             self.settle().await?;
         }
         self.unsure = false;
@@ -33,12 +33,13 @@ impl Holder {
     /// Commits, and answers with what came of it.
     pub(super) async fn commit(&mut self, commit: Commit) -> Result<(), Gone> {
         let Commit { transaction, settlements, answer } = commit;
+        self.plan.hand_out(false);
         let held_until = self.plan.held_until();
         let verdict = timeout_at(held_until, self.try_commit(transaction, &settlements)).await;
         let verdict = verdict.map_err(|_| Gone::RanOut)??;
         match verdict {
             Verdict::Settled => {
-                self.plan.changed(self.begun_at, settlements.len(), 0);
+                self.plan.changed(self.begun_at, settlements.len());
                 if self.unsure {
                     // It may have been an earlier attempt that committed.
                     self.plan.doubt();
@@ -64,7 +65,8 @@ impl Holder {
         let change = match self.lease.settle_in(&tr, settlements).await {
             Ok(Some(change)) => change,
             Ok(None) => return Err(LeaseError::Lost.into()),
-            Err(error) => return self.after_read(tr, error).await,
+            Err(LeaseError::Queue(error)) => return self.after_read(tr, error).await,
+            Err(error) => return Err(error.into()),
         };
         match tr.commit().await {
             Ok(_committed) => {

@@ -1,15 +1,24 @@
 //! The dispatcher's end of a lease: says what becomes of items, and asks for transactions.
 
+use std::sync::{Arc, Mutex, MutexGuard};
+
 use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::Settlement;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// What a dispatcher says to the holder.
+/// What becomes of items, from the dispatcher to the holder. They are on different threads, and waking one from the other costs more
+/// than handling a small item: so the holder is woken by the first only, and fetches all when it is time to settle.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    said: Mutex<Vec<(usize, Settlement)>>,
+    /// Something lies in it, for the first time since it was emptied.
+    pub(super) first: Notify,
+}
+
+/// What a dispatcher asks of the holder.
 #[derive(Debug)]
-pub(super) enum Said {
-    /// What becomes of an item.
-    Settle(usize, Settlement),
+pub(super) enum Asked {
     /// A handler wants a transaction.
     Begin(oneshot::Sender<Transaction>),
     /// A handler is done with its transaction.
@@ -35,10 +44,11 @@ pub(crate) enum Verdict {
     Refused(FdbError),
 }
 
-/// The dispatcher's end. Dropped, it tells the holder that nothing more will be said.
+/// The dispatcher's end. Dropped, it tells the holder that nothing more will be said, so that it settles at once.
 #[derive(Debug)]
 pub(crate) struct Holding {
-    pub(super) say: mpsc::UnboundedSender<Said>,
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) ask: mpsc::UnboundedSender<Asked>,
     /// Cancelled when the lease is lost, or when the grace of a stop is over.
     pub(crate) cancelled: CancellationToken,
 }
@@ -47,22 +57,40 @@ pub(crate) struct Holding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lost;
 
+impl Outbox {
+    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Settlement)>> {
+        self.said.lock().expect("nothing panics while it holds the lock")
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().is_empty()
+    }
+
+    /// Empties it.
+    pub(super) fn take(&self) -> Vec<(usize, Settlement)> {
+        std::mem::take(&mut *self.lock())
+    }
+}
+
 impl Holding {
     /// Whether the lease is held no longer.
     pub(crate) fn is_lost(&self) -> bool {
-        self.say.is_closed()
+        self.ask.is_closed()
     }
 
     /// Says what becomes of an item. It is settled soon, together with others; unless the lease is lost.
     pub(crate) fn settle(&self, index: usize, settlement: Settlement) {
-        // A holder that hears nothing any more has said why.
-        let _ = self.say.send(Said::Settle(index, settlement));
+        let mut said = self.outbox.lock();
+        said.push((index, settlement));
+        if said.len() == 1 {
+            self.outbox.first.notify_one();
+        }
     }
 
     /// A transaction for a handler to write into.
     pub(crate) async fn begin(&self) -> Result<Transaction, Lost> {
         let (answer, begun) = oneshot::channel();
-        self.say.send(Said::Begin(answer)).map_err(|_| Lost)?;
+        self.ask.send(Asked::Begin(answer)).map_err(|_| Lost)?;
         begun.await.map_err(|_| Lost)
     }
 
@@ -74,7 +102,7 @@ impl Holding {
     ) -> Result<Verdict, Lost> {
         let (answer, verdict) = oneshot::channel();
         let commit = Commit { transaction, settlements, answer };
-        self.say.send(Said::Commit(commit)).map_err(|_| Lost)?;
+        self.ask.send(Asked::Commit(commit)).map_err(|_| Lost)?;
         verdict.await.map_err(|_| Lost)
     }
 }

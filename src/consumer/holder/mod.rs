@@ -15,7 +15,7 @@ mod plan;
 
 use std::sync::Arc;
 
-use kvqueue_queue::{Lease, LeaseError, QueueError, RetryPolicy, Settlement};
+use kvqueue_queue::{Lease, LeaseError, QueueError, RetryPolicy};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -23,7 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    holding::Said,
+    holding::{Asked, Outbox},
     plan::{Next, Plan},
 };
 use super::{signals::Signals, source::Source};
@@ -48,9 +48,9 @@ pub(crate) struct Holder {
     consumer: u64,
     lease: Lease,
     plan: Plan,
-    /// What is to be settled next.
-    waiting: Vec<(usize, Settlement)>,
-    said: mpsc::UnboundedReceiver<Said>,
+    /// What is to be settled.
+    outbox: Arc<Outbox>,
+    asked: mpsc::UnboundedReceiver<Asked>,
     /// The handlers'.
     cancelled: CancellationToken,
     /// When the transaction that a handler has was begun.
@@ -82,9 +82,10 @@ impl Holder {
         leased: Leased,
     ) -> (Self, Holding) {
         let Leased { lease, taken_at, recovered } = leased;
-        let (say, said) = mpsc::unbounded_channel();
+        let outbox = Arc::<Outbox>::default();
+        let (ask, asked) = mpsc::unbounded_channel();
         let cancelled = signals.grace_over.child_token();
-        let holding = Holding { say, cancelled: cancelled.clone() };
+        let holding = Holding { outbox: outbox.clone(), ask, cancelled: cancelled.clone() };
         let plan = Plan::new(source.lease, taken_at, recovered, lease.open().count());
         let holder = Self {
             source,
@@ -92,8 +93,8 @@ impl Holder {
             consumer,
             lease,
             plan,
-            waiting: Vec::new(),
-            said,
+            outbox,
+            asked,
             cancelled,
             begun_at: taken_at,
             unsure: false,
@@ -109,7 +110,7 @@ impl Holder {
             self.give_up(&gone);
         }
         // Before the guard's turn: whoever is cancelled asks whether the lease was lost.
-        self.said.close();
+        self.asked.close();
         if self.source.until_empty {
             self.source.idle.nudge();
         }
@@ -127,33 +128,45 @@ impl Holder {
                 }
                 Next::Wait(until) => tokio::select! {
                     biased;
-                    said = self.said.recv() => self.hear(said).await?,
+                    asked = self.asked.recv() => self.hear(asked).await?,
+                    () = self.outbox.first.notified() => self.note_said(),
                     () = sleep_until(until) => {}
                 },
             }
         }
     }
 
-    async fn hear(&mut self, said: Option<Said>) -> Result<(), Gone> {
-        self.plan.hand_out(false);
-        match said {
-            Some(Said::Settle(index, settlement)) => {
-                self.waiting.push((index, settlement));
-                self.plan.said(Instant::now());
+    async fn hear(&mut self, asked: Option<Asked>) -> Result<(), Gone> {
+        match asked {
+            Some(Asked::Begin(answer)) => self.begin(answer).await,
+            Some(Asked::Commit(commit)) => self.commit(commit).await,
+            None => {
+                self.note_said();
+                self.plan.left_alone();
+                Ok(())
             }
-            Some(Said::Begin(answer)) => self.begin(answer).await?,
-            Some(Said::Commit(commit)) => self.commit(commit).await?,
-            None => self.plan.left_alone(),
         }
-        Ok(())
+    }
+
+    fn note_said(&mut self) {
+        // It may be settled already: with a transaction that was asked for meanwhile.
+        if !self.outbox.is_empty() {
+            self.plan.said(Instant::now());
+        }
     }
 
     async fn settle(&mut self) -> Result<(), Gone> {
-        let began = Instant::now();
-        let policy = self.policy(began);
-        self.lease.settle(&self.source.db, &policy, &self.waiting).await?;
-        self.plan.changed(began, self.waiting.len(), self.waiting.len());
-        self.waiting.clear();
+        let said = self.outbox.take();
+        let mut rest = said.as_slice();
+        // As many transactions as it takes, each of which extends the lease.
+        while !rest.is_empty() {
+            let began = Instant::now();
+            let policy = self.policy(began);
+            let settled = self.lease.settle_some(&self.source.db, &policy, rest).await?;
+            self.plan.changed(began, settled);
+            rest = &rest[settled..];
+        }
+        self.plan.settled();
         Ok(())
     }
 
@@ -161,7 +174,7 @@ impl Holder {
         let began = Instant::now();
         let policy = self.policy(began);
         self.lease.extend(&self.source.db, &policy).await?;
-        self.plan.changed(began, 0, 0);
+        self.plan.changed(began, 0);
         Ok(())
     }
 
@@ -172,7 +185,7 @@ impl Holder {
 
     /// The one place where the loss of a lease is told.
     fn give_up(&self, gone: &Gone) {
-        let (open, waiting) = self.plan.unsettled();
+        let open = self.plan.open();
         if gone.code() == Some(STORAGE_FAILED) {
             self.signals.storage_failed();
         }
@@ -181,16 +194,15 @@ impl Holder {
             queue = %self.source.name,
             consumer = self.consumer,
             items = open,
-            handled = waiting,
             settled = self.lease.items().len() - open,
             reason = gone as &dyn std::error::Error,
             "lease lost, its items come again: what was handled and not settled is handled twice"
         );
     }
 
-    /// Where the dispatcher is gone before everything was said.
+    /// Where the dispatcher went before everything was said.
     fn note_rest(&self) {
-        let (items, _) = self.plan.unsettled();
+        let items = self.plan.open();
         if items > 0 {
             self.signals.leave_behind(items);
             tracing::warn!(
@@ -207,10 +219,11 @@ impl Gone {
     /// The database's error code, if it was an error of the database.
     fn code(&self) -> Option<i32> {
         match self {
-            Self::RanOut | Self::Lease(LeaseError::Lost) => None,
             Self::Lease(LeaseError::Retry(error)) => error.code(),
-            Self::Lease(_) => None,
-            Self::Transaction(error) => error.database().map(foundationdb::FdbError::code),
+            Self::Transaction(error) | Self::Lease(LeaseError::Queue(error)) => {
+                error.database().map(foundationdb::FdbError::code)
+            }
+            Self::RanOut | Self::Lease(_) => None,
         }
     }
 }

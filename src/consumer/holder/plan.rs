@@ -36,9 +36,7 @@ pub(super) struct Plan {
     doubtful: bool,
     /// Items that are not settled.
     open: usize,
-    /// Those of them of which it is known what becomes of them.
-    waiting: usize,
-    /// Since when.
+    /// Since when it is known of some of them what becomes of them.
     waiting_since: Option<Instant>,
     /// A handler has a transaction, which an extension would make conflict.
     handing_out: bool,
@@ -55,30 +53,30 @@ impl Plan {
             changed_at: taken_at,
             doubtful,
             open: items,
-            waiting: 0,
             waiting_since: None,
             handing_out: false,
             alone: false,
         }
     }
 
-    /// It is known what becomes of an item.
+    /// It is known of items what becomes of them. They wait to be settled.
     pub(super) fn said(&mut self, now: Instant) {
-        self.waiting += 1;
+        self.handing_out = false;
         self.waiting_since.get_or_insert(now);
     }
 
-    /// A change succeeded that began at `began` and settled so many items; `waited` of them had waited.
-    pub(super) fn changed(&mut self, began: Instant, settled: usize, waited: usize) {
+    /// Nothing waits any more.
+    pub(super) fn settled(&mut self) {
+        self.waiting_since = None;
+    }
+
+    /// A change succeeded that began at `began` and settled so many items.
+    pub(super) fn changed(&mut self, began: Instant, settled: usize) {
         // A handler's transaction may have been begun before the last extension. If it commits it has read after that, or the two
         // would have conflicted.
         self.changed_at = self.changed_at.max(began);
         self.doubtful = false;
         self.open -= settled;
-        self.waiting -= waited;
-        if waited > 0 {
-            self.waiting_since = None;
-        }
     }
 
     /// The lease may be older than the last change says.
@@ -107,9 +105,9 @@ impl Plan {
         if self.doubtful { self.length } else { self.held_until().saturating_duration_since(now) }
     }
 
-    /// Items that are not settled, and those of them that are about to be.
-    pub(super) fn unsettled(&self) -> (usize, usize) {
-        (self.open, self.waiting)
+    /// Items that are not settled.
+    pub(super) fn open(&self) -> usize {
+        self.open
     }
 
     /// What to do at `now`.
@@ -124,8 +122,7 @@ impl Plan {
             return Next::Lost;
         }
         let gathered_at = self.waiting_since.map(|since| since + GATHER);
-        let complete = self.waiting == self.open || self.alone;
-        if gathered_at.is_some_and(|at| complete || now >= at) {
+        if gathered_at.is_some_and(|at| self.alone || now >= at) {
             return Next::Settle;
         }
         if self.alone {
@@ -165,16 +162,22 @@ mod tests {
         assert_eq!(after(&plan, 10), Next::Extend);
         assert_eq!(after(&plan, 29), Next::Extend);
         assert_eq!(after(&plan, 30), Next::Lost);
-        plan.changed(plan.changed_at + LENGTH / 3, 0, 0);
+        plan.changed(plan.changed_at + LENGTH / 3, 0);
         assert_eq!(after(&plan, 9), Next::Wait(plan.changed_at + LENGTH / 3));
+    }
+
+    /// As the holder does it.
+    fn settle(plan: &mut Plan, items: usize) {
+        plan.changed(plan.changed_at, items);
+        plan.settled();
     }
 
     #[test]
     fn a_transaction_that_was_begun_before_an_extension_does_not_take_it_back() {
         let mut plan = plan(2);
         let (begun, extended) = (plan.changed_at, plan.changed_at + LENGTH / 3 * 2);
-        plan.changed(extended, 0, 0);
-        plan.changed(begun, 1, 0);
+        plan.changed(extended, 0);
+        plan.changed(begun, 1);
         assert_eq!(plan.held_until(), extended + LENGTH);
     }
 
@@ -186,19 +189,19 @@ mod tests {
         plan.said(start + GATHER / 2);
         assert_eq!(plan.next(start + GATHER / 2), Next::Wait(start + GATHER));
         assert_eq!(plan.next(start + GATHER), Next::Settle);
-        plan.changed(start, 2, 2);
-        assert_eq!(plan.unsettled(), (1, 0));
+        settle(&mut plan, 2);
+        assert_eq!(plan.open(), 1);
         assert_eq!(after(&plan, 0), Next::Wait(start + LENGTH / 3));
     }
 
     #[test]
-    fn a_whole_batch_waits_for_nothing() {
+    fn when_all_is_said_they_wait_for_nothing() {
         let mut plan = plan(2);
         let start = plan.changed_at;
         plan.said(start);
-        plan.said(start);
+        plan.left_alone();
         assert_eq!(plan.next(start), Next::Settle);
-        plan.changed(start, 2, 2);
+        settle(&mut plan, 2);
         assert_eq!(plan.next(start), Next::End);
         assert_eq!(after(&plan, 1_000), Next::End);
     }
@@ -210,7 +213,7 @@ mod tests {
         plan.said(start);
         plan.left_alone();
         assert_eq!(plan.next(start), Next::Settle);
-        plan.changed(start, 1, 1);
+        settle(&mut plan, 1);
         assert_eq!(plan.next(start), Next::End);
     }
 
@@ -222,8 +225,8 @@ mod tests {
             assert_eq!(after(&plan, seconds), Next::Extend);
             assert_eq!(plan.time_left(plan.changed_at + Duration::from_secs(seconds)), LENGTH);
         }
-        plan.changed(plan.changed_at, 0, 0);
-        assert_eq!(after(&plan, 0), Next::Settle);
+        plan.changed(plan.changed_at, 0);
+        assert_eq!(plan.next(plan.changed_at + GATHER), Next::Settle);
     }
 
     #[test]

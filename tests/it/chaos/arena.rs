@@ -9,7 +9,7 @@ use std::{
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
     payload::Name,
-    plan::{Queue, Worker, config},
+    plan::{Queue, Worker, config, layouts},
     process::Process,
     records::{Record, printed, recorded},
 };
@@ -27,10 +27,11 @@ impl Arena {
         for directory in [arena.records(), arena.prints()] {
             std::fs::create_dir(directory).unwrap();
         }
-        for worker in [Worker::Helper, Worker::Program] {
+        for worker in Worker::ALL {
             let text = config(&arena.queues, worker, &arena.records());
             std::fs::write(arena.config(worker), text).unwrap();
         }
+        std::fs::write(arena.layouts(), layouts(&arena.queues)).unwrap();
         arena
     }
 
@@ -44,8 +45,13 @@ impl Arena {
         self.db.file("prints")
     }
 
-    pub(super) fn config(&self, worker: Worker) -> PathBuf {
+    fn config(&self, worker: Worker) -> PathBuf {
         self.db.file(&format!("{worker:?}.toml"))
+    }
+
+    /// The configuration of commands.
+    fn layouts(&self) -> PathBuf {
+        self.db.file("layouts.toml")
     }
 
     pub(super) fn recorded(&self) -> Vec<Record> {
@@ -67,14 +73,25 @@ impl Arena {
                 command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
-            Worker::Helper => {
+            Worker::Helper | Worker::Keeper => {
                 let mut command = helper(&self.db, "chaos::helper_daemon");
                 command.env(CONFIG, config).envs(until_empty.then_some((UNTIL_EMPTY, "1")));
                 command.stdout(Stdio::null());
                 command
             }
         };
+        if !until_empty {
+            Self::weather(&mut command, number);
+        }
         Process::start(name.clone(), command.stdin(Stdio::null()).stderr(self.log(&format!("{name}.log"))))
+    }
+
+    /// An engine that is hosted by every third process has some of its commits fail, or end unknown, whoever sends them.
+    pub(super) fn weather(command: &mut Command, number: u64) {
+        if number.is_multiple_of(3) {
+            let faults = format!("seed={number},unknown=0.02,conflict=0.02,too-old=0.01");
+            command.env("FDB_EMBEDDED_FAULTS", faults);
+        }
     }
 
     /// A file beside the database for what processes say.
@@ -85,7 +102,7 @@ impl Arena {
     /// A command of the program.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = kvqueue(&self.db, args);
-        command.arg("--config").arg(self.config(Worker::Helper));
+        command.arg("--config").arg(self.layouts());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(self.log("commands.log"));
         command
@@ -101,6 +118,8 @@ impl Drop for Arena {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.db.directory.disable_cleanup(true);
+            // On a cluster, queues under a prefix would be deleted.
+            eprintln!("queues: {} {}", self.db.url, std::mem::take(&mut self.db.prefix));
             eprintln!("logs, records and database are kept in {}", self.db.directory.path().display());
         }
     }

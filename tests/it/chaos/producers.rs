@@ -120,6 +120,7 @@ impl Producer {
         let queue = &arena.queues[errand.queue].name;
         let mut command = arena.command(&["push", queue, "--lines", "-", "-v", "--json"]);
         command.args(&errand.options);
+        Arena::weather(&mut command, errand.number);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = Process::start(format!("producer-{}", errand.number), &mut command);
         let told = Arc::new(Told::default());

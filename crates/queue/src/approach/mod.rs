@@ -34,7 +34,7 @@ pub enum Approach {
     /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
     /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, of which one
     /// often is another's. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what was served to a session that died meanwhile
-    /// comes back when its lease runs out, with an attempt spent.
+    /// comes back when its lease runs out, and no attempt is spent.
     Staged(Staged),
 }
 
@@ -111,7 +111,16 @@ impl Approach {
         }
     }
 
-    /// The take under way was served by another, or has taken its request back and begins anew.
+    /// The take under way was served by another, with as many items as it asked for, or not.
+    pub(crate) fn served(&mut self, full: bool) {
+        match self {
+            Approach::Front => {}
+            Approach::Spread(spread) => spread.served(full),
+            Approach::Staged(staged) => staged.done(),
+        }
+    }
+
+    /// The take under way has taken its request back and begins anew.
     pub(crate) fn left(&mut self) {
         match self {
             Approach::Front => {}

@@ -55,6 +55,15 @@ impl Spread {
         self.staged.done();
     }
 
+    /// The take under way was served. Those who serve hand out what a take of its own would get, so a full one tells as much; another
+    /// may have been cut by what those before it got.
+    pub(super) fn served(&mut self, full: bool) {
+        if full {
+            self.note(true);
+        }
+        self.staged.done();
+    }
+
     pub(super) fn place(&self, k: usize, rng: &mut Rng) -> Place {
         if self.cramped > 0 {
             return Place::default();
@@ -152,6 +161,21 @@ mod tests {
         (0..5).for_each(|_| spread.short());
         (0..LONG_AGAIN).for_each(|_| spread.committed(true, &last));
         assert_eq!(spread, Spread::default());
+    }
+
+    #[test]
+    fn full_takes_count_whoever_served_them() {
+        let (mut spread, _, _) = fresh();
+        spread.conflicted(false);
+        (1..LONG_AGAIN).for_each(|_| spread.served(true));
+        spread.conflicted(true);
+        assert!(spread.is_staged());
+        spread.served(false);
+        spread.conflicted(true);
+        assert!(spread.is_staged(), "a short one tells nothing");
+        spread.served(true);
+        spread.conflicted(true);
+        assert!(!spread.is_staged());
     }
 
     #[test]

@@ -4,9 +4,11 @@ use foundationdb::{Database, Transaction};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::ops::dead_page::{Fate, Page, Which, is_dead, page};
+use crate::ops::dead_page::{Fate, Page, Which, is_dead, mark, page};
+use crate::ops::token;
 use crate::queue::Queue;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
+use crate::session::SessionId;
 
 /// What became of all dead letters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -36,7 +38,7 @@ impl Queue {
         policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<DeadFate, RetryError> {
-        Ok(self.dead_page(db, policy, Fate::Retry, Which::One(id)).await?.into())
+        Ok(self.dead_page(db, policy, Fate::Retry, Which::One(id), None).await?.into())
     }
 
     /// Deletes a dead letter for good, and sees it through.
@@ -46,7 +48,7 @@ impl Queue {
         policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<DeadFate, RetryError> {
-        Ok(self.dead_page(db, policy, Fate::Purge, Which::One(id)).await?.into())
+        Ok(self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.into())
     }
 
     /// Retries all dead letters, as [`Queue::dead_retry`] does one; those that it would refuse stay.
@@ -63,32 +65,34 @@ impl Queue {
     }
 
     async fn all_dead(&self, db: &Database, policy: &RetryPolicy, fate: Fate) -> Result<AllDead, RetryError> {
-        let (mut all, mut after) = (AllDead::default(), None);
+        let (mut all, mut after, mut spent) = (AllDead::default(), None, None);
         // Each page begins behind the one before: a letter that dies again meanwhile is not taken up again.
         loop {
             let which = after.as_ref().map_or(Which::First, Which::Behind);
-            let page = self.dead_page(db, policy, fate, which).await?;
+            let page = self.dead_page(db, policy, fate, which, spent).await?;
             all.moved += page.moved;
             all.refused += page.refused;
             if page.last.is_none() {
                 return Ok(all);
             }
-            after = page.last;
+            (after, spent) = (page.last, page.mark);
         }
     }
 
-    /// Sees one page through.
+    /// Sees one page through, and clears the mark of the one before.
     async fn dead_page(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         fate: Fate,
         which: Which<'_>,
+        spent: Option<SessionId>,
     ) -> Result<Page, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, policy)?;
-        let mut unsure: Option<Page> = None;
+        // Attempts that may have committed; at most one did.
+        let mut unsure: Vec<Page> = Vec::new();
         loop {
-            let prepared = self.prepare_dead(&tr, fate, which, unsure.as_ref()).await;
+            let prepared = self.prepare_dead(&tr, fate, which, &unsure, spent).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
                 Ok(Step::Earlier(page)) => return Ok(page),
@@ -96,7 +100,7 @@ impl Queue {
                     Ok(_committed) => return Ok(page),
                     Err(error) => {
                         if maybe_committed(*error) {
-                            unsure = Some(page);
+                            unsure.push(page);
                         }
                         retry.after_commit(error).await?
                     }
@@ -110,15 +114,31 @@ impl Queue {
         tr: &Transaction,
         fate: Fate,
         which: Which<'_>,
-        unsure: Option<&Page>,
+        unsure: &[Page],
+        spent: Option<SessionId>,
     ) -> Result<Step, QueueError> {
-        if let Some(earlier) = unsure
-            && let Some(first) = &earlier.first
-            && !is_dead(self.space(), tr, first).await?
-        {
-            return Ok(Step::Earlier(earlier.clone()));
+        for earlier in unsure {
+            if self.has_happened(tr, earlier).await? {
+                return Ok(Step::Earlier(earlier.clone()));
+            }
         }
-        Ok(Step::Commit(page(self.space(), tr, fate, which).await?))
+        let mut page = page(self.space(), tr, fate, which).await?;
+        if !matches!(which, Which::One(_)) {
+            mark(self.space(), tr, fate, &mut page).await?;
+        }
+        if let Some(spent) = spent {
+            token::clear(self.space(), tr, spent)?;
+        }
+        Ok(Step::Commit(page))
+    }
+
+    /// Whether an attempt of unknown outcome has committed; of one letter, whether that is gone, whoever moved it.
+    async fn has_happened(&self, tr: &Transaction, page: &Page) -> Result<bool, QueueError> {
+        match (page.mark, &page.first) {
+            (Some(mark), _) => Ok(token::read(self.space(), tr, mark).await?.is_some()),
+            (None, Some(first)) => Ok(!is_dead(self.space(), tr, first).await?),
+            (None, None) => Ok(false),
+        }
     }
 }
 
@@ -134,7 +154,49 @@ impl From<Page> for DeadFate {
 
 /// How an attempt goes on.
 enum Step {
-    /// An earlier one had committed: its letters are gone.
+    /// An earlier one had committed.
     Earlier(Page),
     Commit(Page),
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::meta::Failure;
+    use crate::testing::on_database;
+    use crate::{Approach, Session, Settlement, Take};
+
+    #[test]
+    fn a_page_whose_first_letter_another_moved_is_not_taken_for_done() {
+        on_database(async |db| {
+            let (queue, policy) = (Queue::new(b"", b"q").unwrap(), RetryPolicy::default());
+            let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+            session.push(db, &["a", "b", "c"]).await.unwrap();
+            let k = NonZeroUsize::new(3).unwrap();
+            let mut take = Take { k, length: 30_000_000, approach: &mut Approach::Front, watch: false };
+            let mut lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+            let dead = Settlement::Dead(Failure::new(1, 1, "no"));
+            let all: Vec<_> = (0..3).map(|index| (index, dead.clone())).collect();
+            lease.settle(db, &policy, &all).await.unwrap();
+
+            // An attempt whose outcome is unknown: it did not commit, but another purged the first letter.
+            let lost = db.create_trx().unwrap();
+            let step = queue.prepare_dead(&lost, Fate::Retry, Which::First, &[], None).await.unwrap();
+            let Step::Commit(page) = step else { panic!("nothing came before") };
+            assert_eq!(page.moved, 3);
+            queue.purge_dead(db, &policy, page.first.as_ref().unwrap()).await.unwrap();
+            let tr = db.create_trx().unwrap();
+            let unsure = [page];
+            let step = queue.prepare_dead(&tr, Fate::Retry, Which::First, &unsure, None).await.unwrap();
+            let Step::Commit(page) = step else { panic!("it had not committed") };
+            assert_eq!(page.moved, 2);
+            tr.commit().await.unwrap();
+            // And one that did.
+            let (tr, unsure) = (db.create_trx().unwrap(), [page]);
+            let step = queue.prepare_dead(&tr, Fate::Retry, Which::First, &unsure, None).await.unwrap();
+            assert!(matches!(step, Step::Earlier(page) if page.moved == 2));
+        });
+    }
 }

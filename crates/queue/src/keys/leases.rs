@@ -3,7 +3,7 @@
 //! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as settled, and clears
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
-//! Header: format, deadline, length, number of items, number of pieces, a bit for each item (set: settled), and the body itself if
+//! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items, number of pieces, a bit for each item (set: settled), and the body itself if
 //! there are no pieces.
 
 use bytes::Bytes;
@@ -19,6 +19,8 @@ pub(crate) const HELD: &[u8] = b"held";
 
 /// The first byte of a header.
 const FORMAT: u8 = 1;
+/// The same of a lease that was written for another session, which has not been heard of since.
+const SERVED: u8 = 2;
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
 /// A body up to this length stands in the header.
 const INLINE: usize = 4_096;
@@ -39,6 +41,9 @@ pub struct LeaseId {
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// Whether it was written by who served another's request, and that one has neither extended it nor settled anything. Then nobody
+    /// has begun with its items.
+    pub(crate) served: bool,
     /// The database version after which a sweeper may take the lease away.
     pub(crate) deadline: u64,
     /// How far the deadline is set ahead, in versions.
@@ -103,18 +108,21 @@ impl Header {
         let body = Bytes::from(encode_body(items));
         let settled = Settled::none(items.len());
         if body.len() <= INLINE {
-            return (Header { deadline, length, settled, pieces: 0, inline: body }, Vec::new());
+            return (
+                Header { served: false, deadline, length, settled, pieces: 0, inline: body },
+                Vec::new(),
+            );
         }
         let pieces: Vec<Bytes> =
             (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
         let count = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
-        (Header { deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
+        (Header { served: false, deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.settled.count).expect("a take is bounded far below 2^32 items");
         let mut out = Vec::with_capacity(FIXED + self.settled.bits.len() + self.inline.len());
-        out.push(FORMAT);
+        out.push(if self.served { SERVED } else { FORMAT });
         out.extend_from_slice(&self.deadline.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&count.to_le_bytes());
@@ -126,7 +134,7 @@ impl Header {
 
     /// Reads a header; `None` if it is of another layout.
     pub(crate) fn decode(value: &[u8]) -> Option<Header> {
-        let (&FORMAT, rest) = value.split_first()? else { return None };
+        let (&format @ (FORMAT | SERVED), rest) = value.split_first()? else { return None };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -134,6 +142,7 @@ impl Header {
         let count = u32::from_le_bytes(*count) as usize;
         let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
         Some(Header {
+            served: format == SERVED,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             settled: Settled { count, bits: bits.to_vec() },
@@ -227,8 +236,10 @@ mod tests {
             length: u64,
             items in prop::collection::vec(held(), 1..20),
             settled in prop::collection::vec(0..20_usize, 0..10),
+            served: bool,
         ) {
             let (mut header, pieces) = Header::new(deadline, length, &items);
+            header.served = served;
             prop_assert_eq!(header.pieces as usize, pieces.len());
             for index in settled.into_iter().filter(|index| *index < items.len()) {
                 header.settled.insert(index);

@@ -18,6 +18,8 @@ const ENQUEUED_AT: u8 = 7;
 const PAYLOAD_LEN: u8 = 8;
 const UNIQUE: u8 = 9;
 const DEATH: u8 = 10;
+/// A side record that could not be read, as it was. Written with a death, and only kept by those who read it.
+pub(crate) const UNREADABLE: u8 = 11;
 
 /// The record's value.
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {

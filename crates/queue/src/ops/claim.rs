@@ -13,13 +13,14 @@ use futures::future::try_join;
 use crate::MAX_TAKE_BYTES;
 use crate::approach::Place;
 use crate::error::QueueError;
-use crate::keys::{Space, counters};
+use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
-use crate::ops::parts;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
+use crate::ops::{conflict, cost, parts};
 
-/// Reads up to `k` ready items at a place, and removes them and their side records.
+/// Reads up to `k` ready items at a place, and removes them and their side records. Also says whether there were as many as a take can
+/// get; see [`is_full`].
 ///
 /// Without items the transaction is left without writes.
 pub(crate) async fn claim(
@@ -27,14 +28,22 @@ pub(crate) async fn claim(
     tr: &Transaction,
     k: NonZeroUsize,
     place: &Place,
-) -> Result<Vec<Row>, QueueError> {
+) -> Result<(Vec<Row>, bool), QueueError> {
     let mut rows = find(space, tr, k, place).await?;
+    let full = is_full(space, &rows, k);
     rows.truncate(together(space, &rows, k)?);
     take(space, tr, &rows)?;
-    Ok(rows)
+    Ok((rows, full))
 }
 
-/// Reads up to `k` ready items at a place, with their side records. Fewer come where their payloads are large.
+/// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
+/// fewer all the same: those that are large, or suspect.
+pub(crate) fn is_full(space: &Space, rows: &[Row], k: NonZeroUsize) -> bool {
+    let plain = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
+    rows.len() >= k.get() || rows.iter().map(plain).sum::<usize>() >= MAX_TAKE_BYTES
+}
+
+/// Reads up to `k` ready items at a place, with their side records. Fewer come where they are more than a take gathers.
 pub(crate) async fn find(
     space: &Space,
     tr: &Transaction,
@@ -60,16 +69,11 @@ pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), 
         tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
     } else {
         for key in rows.iter().map(|row| space.ready_key(&row.id)) {
-            tr.add_conflict_range(&key, &after(&key), ConflictRangeType::Read)?;
+            conflict::as_reader(tr, &key)?;
         }
     }
     remove(space, tr, rows, &end);
     Ok(())
-}
-
-/// The end of the range that holds this key alone.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0x00]].concat()
 }
 
 /// Clears rows, in a FIFO queue all up to `end`, and their side records, and counts them as taken.
@@ -100,14 +104,14 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
     Ok(())
 }
 
-/// How many of these rows, at most `k`, one take gets: those that fit together in bytes.
+/// How many of these rows, at most `k`, one take gets: those that together are no more than [`MAX_TAKE_BYTES`].
 ///
 /// A suspect, an item that a worker may have died of, is taken alone, so that it takes no neighbours with it.
 pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
     let mut bytes = 0;
     for (at, row) in rows.iter().take(k.get()).enumerate() {
         let meta = decode_meta(space, row)?;
-        bytes += size(row, &meta);
+        bytes = size(space, row, &meta).saturating_add(bytes);
         if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
             return Ok(at);
         }
@@ -118,8 +122,13 @@ pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<u
     Ok(rows.len().min(k.get()))
 }
 
-/// What an item adds to a take, in bytes: its payload, all of it, and its side record.
-fn size(row: &Row, meta: &Meta) -> usize {
+/// What an item adds to a take, in bytes: what it takes to take it, and what of its payload is stored elsewhere.
+fn size(space: &Space, row: &Row, meta: &Meta) -> usize {
     let payload = meta.payload_len.and_then(|len| usize::try_from(len).ok()).unwrap_or(0);
-    row.meta.len() + row.value.len().max(payload)
+    cost::take(space, row, meta).saturating_add(payload.saturating_sub(row.value.len()))
+}
+
+/// What it takes to take these rows, as the database counts it.
+pub(crate) fn cost_of(space: &Space, rows: &[Row]) -> Result<usize, QueueError> {
+    rows.iter().try_fold(0, |bytes, row| Ok(bytes + cost::take(space, row, &decode_meta(space, row)?)))
 }

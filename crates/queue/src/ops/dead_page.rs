@@ -4,14 +4,15 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use foundationdb::options::ConflictRangeType;
 use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::place;
+use crate::ops::settle::now;
+use crate::ops::{conflict, cost, place, token};
+use crate::session::SessionId;
 
 /// The most letters of one transaction.
 const PAGE: NonZeroUsize = NonZeroUsize::new(500).expect("500 is not 0");
@@ -49,6 +50,33 @@ pub(crate) struct Page {
     pub(crate) first: Option<ItemId>,
     /// The last that was looked at; `None` behind the last of all.
     pub(crate) last: Option<ItemId>,
+    /// What the transaction leaves, so that it can be told whether it committed.
+    pub(crate) mark: Option<SessionId>,
+}
+
+/// Leaves what tells that the transaction has committed, in a token slot of its own.
+///
+/// Its name is made of what the transaction does and of the version that it reads at. Another that does the same with the same letters
+/// from the same version conflicts with it; so if the slot is there, this is done.
+pub(crate) async fn mark(
+    space: &Space,
+    tr: &Transaction,
+    fate: Fate,
+    page: &mut Page,
+) -> Result<(), QueueError> {
+    let (Some(first), Some(last)) = (&page.first, &page.last) else { return Ok(()) };
+    let mut name = [0; 16];
+    let moved = (page.moved as u64).to_le_bytes();
+    let does = [&[fate as u8], moved.as_slice(), first.as_bytes(), &[0xff], last.as_bytes()].concat();
+    // FNV-1a.
+    let hash = does.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    name[..8].copy_from_slice(&now(tr).await?.to_be_bytes());
+    name[8..].copy_from_slice(&hash.to_be_bytes());
+    token::mark(space, tr, SessionId(name), 1)?;
+    page.mark = Some(SessionId(name));
+    Ok(())
 }
 
 /// Whether there is a letter of this id.
@@ -80,8 +108,12 @@ pub(crate) async fn page(
 }
 
 fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
-    let mut page = Page::default();
+    let (mut page, mut bytes) = (Page::default(), 0);
     for (id, record) in letters {
+        if bytes >= PAGE_BYTES {
+            break;
+        }
+        bytes += cost::removing(space, id, record);
         page.moves(space, tr, id)?;
         bury(space, tr, id, record);
     }
@@ -97,7 +129,7 @@ async fn retry(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> 
                 break;
             }
             place::check_kind(space, id)?;
-            bytes += place::cost(space, id, &value, record);
+            bytes += cost::moving(space, id, value.len(), record);
             let meta = decode(space, id, record)?;
             // One after the other: two letters may have had the same key, and then the first has it again.
             if unique_holder(space, tr, id, &meta).await?.is_some() {
@@ -121,7 +153,7 @@ impl Page {
     fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
         let key = space.dead_key(id);
         // Before the clear: a transaction does not conflict on what it has itself overwritten.
-        tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
+        conflict::as_reader(tr, &key)?;
         self.moved += 1;
         self.first.get_or_insert_with(|| id.clone());
         self.last = Some(id.clone());

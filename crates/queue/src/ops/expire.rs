@@ -6,15 +6,15 @@ use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
+use crate::ops::cost::PART;
 use crate::ops::scan::decode_meta;
 use crate::ops::settle::{now, row};
-use crate::ops::{lease, place};
-
-/// What one transaction gives back at most, as it is counted by the database, or one item.
-const PART_BYTES: usize = 3 << 20;
+use crate::ops::{cost, lease, place};
 
 /// What is said of an attempt whose lease ran out.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
+/// How much a dead letter says before that, at most, in bytes.
+const PREFACE: usize = 40;
 
 /// What became of the items of a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +47,7 @@ pub(crate) fn has_run_out(header: &Header, version: u64) -> bool {
 /// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
 ///
 /// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
-/// finds it gone.
+/// finds it gone. Items of a lease that was served and never taken up are ready as they were before: nobody has begun with them.
 pub(crate) async fn expire(
     space: &Space,
     tr: &Transaction,
@@ -65,23 +65,34 @@ pub(crate) async fn expire(
     let mut parts = parts(space, open).into_iter();
     let mut expired = Expired::default();
     for held in parts.next().unwrap_or_default() {
-        give_back(space, tr, &held, terms, &mut expired)?;
+        if header.served {
+            place::ready(space, tr, &held.id, &held.value, &held.meta);
+            expired.returned += 1;
+        } else {
+            give_back(space, tr, &held, terms, &mut expired)?;
+        }
     }
     place::count_ready(space, tr, expired.returned);
+    place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {
-        lease::put(space, tr, LeaseId { number, ..terms.spare }, (0, 0), &part);
+        let id = LeaseId { number, ..terms.spare };
+        match header.served {
+            true => lease::put_served(space, tr, id, (0, 0), &part),
+            false => drop(lease::put(space, tr, id, (0, 0), &part)),
+        }
     }
-    (0..header.settled.count()).for_each(|index| header.settled.insert(index));
+    header.settled.fill();
     lease::update(space, tr, id, &header);
     Ok(Some(expired))
 }
 
 /// Items in their order, in as many parts as there have to be transactions.
 fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
-    let (mut parts, mut bytes) = (Vec::new(), PART_BYTES);
+    let (mut parts, mut bytes) = (Vec::new(), PART);
     for held in items {
-        let cost = place::cost(space, &held.id, &held.value, &held.meta);
-        if bytes + cost > PART_BYTES {
+        // As if it was the last attempt of each, which takes most.
+        let cost = cost::dead(space, &held.id, held.value.len(), &held.meta, RAN_OUT.len() + PREFACE);
+        if bytes + cost > PART {
             parts.push(Vec::new());
             bytes = 0;
         }
@@ -113,7 +124,7 @@ fn give_back(
 fn crashed(mut meta: Meta, terms: Terms) -> Meta {
     meta.attempts = meta.attempts.saturating_add(1);
     meta.crashes = meta.crashes.saturating_add(1);
-    meta.failed(Failure::new(terms.at, meta.attempts, RAN_OUT));
+    meta.failed(&Failure::new(terms.at, meta.attempts, RAN_OUT));
     if meta.attempts >= terms.max_attempts {
         let reason = format!("no attempt left of {}: {RAN_OUT}", terms.max_attempts);
         meta.death = Some(Failure::new(terms.at, meta.attempts, &reason));
@@ -123,7 +134,11 @@ fn crashed(mut meta: Meta, terms: Terms) -> Meta {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
+    use crate::id::ItemId;
+    use crate::kind::Kind;
     use crate::session::SessionId;
 
     const TERMS: Terms =
@@ -149,5 +164,18 @@ mod tests {
         assert!(has_run_out(&header(100, 30), 101));
         assert!(!has_run_out(&header(100, 30), 70));
         assert!(has_run_out(&header(100, 30), 69));
+    }
+
+    #[test]
+    fn a_part_has_room_for_what_a_dead_letter_clears() {
+        let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+        let unique = Some(vec![b'u'; 1_000]);
+        let meta = Bytes::from(meta::encode(&Meta { unique, ..Meta::default() }));
+        let held =
+            Held { id: ItemId::new(vec![0; 13].into()), meta: meta.clone(), value: Bytes::from_static(b"x") };
+        let parts = parts(&space, vec![held; 2_500]);
+        assert_eq!(parts.iter().map(Vec::len).sum::<usize>(), 2_500);
+        // The record, and the unique key four times, as the database counts a clear.
+        assert!(parts.iter().all(|part| part.len() * (meta.len() + 4_000) <= PART));
     }
 }

@@ -4,7 +4,7 @@ use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 
 use crate::error::QueueError;
-use crate::keys::{Space, operations, range};
+use crate::keys::{Space, after, operations, range};
 use crate::ops::settle::now;
 
 /// The most operations of one transaction.
@@ -30,7 +30,7 @@ pub(crate) async fn forget_operations(
         tr.clear(&space.operation_key(row.value()));
     }
     if let Some(last) = rows.last() {
-        tr.clear_range(&begin, &[last.key(), &[0x00]].concat());
+        tr.clear_range(&begin, &after(last.key()));
     }
     Ok(rows.len())
 }

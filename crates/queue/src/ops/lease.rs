@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use foundationdb::options::ConflictRangeType;
 
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, Held, LeaseId};
 use crate::keys::{Space, tokens};
+use crate::ops::conflict;
 use crate::ops::scan::Row;
 use crate::session::SessionId;
 
@@ -24,20 +24,34 @@ pub(crate) fn put(
     items: &[Held],
 ) -> Header {
     let (header, pieces) = Header::new(deadline, length, items);
-    for (piece, bytes) in (0..).zip(&pieces) {
+    write(space, tr, id, &header, &pieces);
+    header
+}
+
+/// Writes a new lease on items that nobody has begun with: its holder does not yet know of it, or never will.
+pub(crate) fn put_served(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    (deadline, length): (u64, u64),
+    items: &[Held],
+) {
+    let (header, pieces) = Header::new(deadline, length, items);
+    write(space, tr, id, &Header { served: true, ..header }, &pieces);
+}
+
+fn write(space: &Space, tr: &Transaction, id: LeaseId, header: &Header, pieces: &[Bytes]) {
+    for (piece, bytes) in (0..).zip(pieces) {
         tr.set(&leases::piece_key(&space.held, id, piece), bytes);
     }
     tr.set(&leases::key(&space.leases, id), &header.encode());
-    header
 }
 
 /// Makes sure that of two attempts of a session that overlap only one commits. Nothing is stored for it.
 pub(crate) fn fence(space: &Space, tr: &Transaction, session: SessionId) -> Result<(), QueueError> {
     let key = tokens::key(&space.tokens, session);
-    let after = [key.as_slice(), &[0x00]].concat();
-    tr.add_conflict_range(&key, &after, ConflictRangeType::Read)?;
-    tr.add_conflict_range(&key, &after, ConflictRangeType::Write)?;
-    Ok(())
+    conflict::as_reader(tr, &key)?;
+    conflict::as_writer(tr, &key)
 }
 
 /// Reads a lease's header; `None` if there is no such lease, any more or yet. Conflicts with whoever changes it.

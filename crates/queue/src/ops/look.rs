@@ -13,6 +13,7 @@ use crate::meta::Millis;
 use crate::ops::expire::has_run_out;
 use crate::ops::find::first_key;
 use crate::ops::settle::now;
+use crate::ops::want;
 
 /// The most expired leases that one look names.
 const MAX_EXPIRED: usize = 100;
@@ -38,6 +39,8 @@ pub(crate) struct Seldom {
     pub(crate) deadline: Option<u64>,
     /// The version of the oldest operation.
     pub(crate) operation: Option<u64>,
+    /// Whether there are requests to be served that ran out.
+    pub(crate) requests: bool,
 }
 
 impl Seen {
@@ -52,8 +55,13 @@ impl Seen {
     }
 }
 
-/// Looks; at everything if the version is `all_from` or later.
-pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Result<Seen, QueueError> {
+/// Looks; at everything if the version is `all_from` or later, but not at leases that `passes` over.
+pub(crate) async fn look(
+    space: &Space,
+    tr: &Transaction,
+    all_from: u64,
+    passes: impl Fn(LeaseId) -> bool,
+) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     let seldom = async {
         if version < all_from {
@@ -61,7 +69,8 @@ pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Resu
         }
         let seldom = Seldom {
             operation: oldest_operation(space, tr).await?,
-            ..look_at_leases(space, tr, version).await?
+            requests: !want::expired(space, tr, version).await?.is_empty(),
+            ..look_at_leases(space, tr, version, passes).await?
         };
         Ok(Some(seldom))
     };
@@ -70,9 +79,10 @@ pub(crate) async fn look(space: &Space, tr: &Transaction, all_from: u64) -> Resu
     Ok(Seen { version, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
 }
 
+/// A key that is none of ours counts as due, so that whoever goes about it names it.
 async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
-    later::decode(&space.later, &key).map(|(due, _)| Some(due)).ok_or_else(|| QueueError::unreadable(&key))
+    Ok(Some(later::decode(&space.later, &key).map_or(0, |(due, _)| due)))
 }
 
 async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
@@ -81,7 +91,12 @@ async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>
 }
 
 /// Leases of a layout that this version does not know are left to those that do.
-async fn look_at_leases(space: &Space, tr: &Transaction, version: u64) -> Result<Seldom, QueueError> {
+async fn look_at_leases(
+    space: &Space,
+    tr: &Transaction,
+    version: u64,
+    passes: impl Fn(LeaseId) -> bool,
+) -> Result<Seldom, QueueError> {
     let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
     let mut pages = tr.get_ranges(option, true);
     let mut seen = Seldom::default();
@@ -92,7 +107,9 @@ async fn look_at_leases(space: &Space, tr: &Transaction, version: u64) -> Result
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
             if has_run_out(&header, version) {
-                seen.expired.push(id);
+                if !passes(id) {
+                    seen.expired.push(id);
+                }
             } else {
                 seen.deadline =
                     Some(seen.deadline.map_or(header.deadline, |first| first.min(header.deadline)));

@@ -4,6 +4,8 @@
 //! transaction.
 
 pub(crate) mod claim;
+pub(crate) mod conflict;
+pub(crate) mod cost;
 pub(crate) mod counts;
 pub(crate) mod dead;
 pub(crate) mod dead_page;
@@ -29,5 +31,6 @@ pub(crate) mod settle;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod token;
+pub(crate) mod unreadable;
 pub(crate) mod want;
 pub(crate) mod watch;

@@ -3,18 +3,20 @@
 //! A program written from the Erlang KvQueue, or from a recipe, clears an item's value and knows nothing of its side record, of the
 //! rest of its payload and of its unique key. The last would block that key for ever.
 
-use foundationdb::options::{ConflictRangeType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::future::try_join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, meta, range};
-use crate::ops::parts;
+use crate::keys::{Space, after, meta, range};
 use crate::ops::scan::meta_row;
+use crate::ops::{conflict, cost, parts};
 
 /// How many side records one transaction looks at.
 const PAGE: usize = 200;
+/// What one transaction clears at most, in bytes as the database counts them, or a little more.
+const PAGE_BYTES: usize = 1 << 20;
 
 /// Which side records to look at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,17 +56,21 @@ pub(crate) async fn clear_orphans(
         ..RangeOption::from((begin, end))
     };
     let rows = tr.get_range(&option, 1, true).await?;
-    let next =
-        rows.last().filter(|_| rows.more()).map(|row| [row.key(), &[0x00]].concat()).unwrap_or_default();
+    let mut next = rows.last().filter(|_| rows.more()).map(|row| after(row.key())).unwrap_or_default();
     let (metas, aliens): (Vec<_>, Vec<_>) = rows
         .iter()
         .map(|row| meta_row(space, row.key(), row.value()))
         .partition(|(id, _)| space.kind.owns(id));
     let found = try_join_all(metas.iter().map(|(id, _)| has_item(space, tr, id))).await?;
-    let mut cleared = 0;
+    let (mut cleared, mut bytes) = (0, 0);
     for (id, meta) in metas.iter().zip(found).filter(|(_, has_item)| !has_item).map(|(row, _)| row) {
         clear(space, tr, id, meta).await?;
         cleared += 1;
+        bytes += cost::removing(space, id, meta);
+        if bytes >= PAGE_BYTES {
+            next = after(&space.meta_key(id));
+            break;
+        }
     }
     Ok(Page { cleared, alien: aliens.into_iter().next().map(|(id, _)| id), next })
 }
@@ -78,7 +84,7 @@ async fn has_item(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, 
 
 async fn clear(space: &Space, tr: &Transaction, id: &ItemId, meta: &[u8]) -> Result<(), QueueError> {
     for key in [space.ready_key(id), space.meta_key(id)] {
-        tr.add_conflict_range(&key, &[key.as_slice(), &[0x00]].concat(), ConflictRangeType::Read)?;
+        conflict::as_reader(tr, &key)?;
     }
     tr.clear(&space.meta_key(id));
     parts::clear_by(space, tr, id, meta);

@@ -1,6 +1,6 @@
 //! Putting an item where it goes on: ready, for later, or among the dead letters.
 //!
-//! Counting what became ready is the caller's, once per transaction.
+//! Counting is the caller's, once per transaction.
 
 use bytes::Bytes;
 use foundationdb::Transaction;
@@ -10,16 +10,6 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
-
-/// What the database counts for making an item ready, in bytes, roughly: two keys, each once as it is written and twice as a
-/// conflict range, and their values.
-pub(crate) fn cost(space: &Space, id: &ItemId, value: &[u8], meta: &[u8]) -> usize {
-    let key = space.ready.len().max(space.meta.len()) + id.as_bytes().len();
-    6 * key + value.len() + meta.len() + OVERHEAD
-}
-
-/// What [`cost`] adds for each item: a new failure, and what surrounds each write.
-const OVERHEAD: usize = 300;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
 /// does.
@@ -50,19 +40,31 @@ pub(crate) fn count_ready(space: &Space, tr: &Transaction, n: usize) {
     }
 }
 
-/// Puts an item aside until a time, which wakes the sweepers.
+/// Puts an item aside until a time.
 pub(crate) fn later(space: &Space, tr: &Transaction, id: &ItemId, due: Millis, value: &[u8], meta: &Meta) {
     tr.set(&later::key(&space.later, due, id), &meta::encode(meta));
     tr.set(&space.body_key(id), value);
-    tr.atomic_op(&space.nlater, &counters::increment(1), MutationType::Add);
+}
+
+/// Counts items as put aside, which wakes the sweepers.
+pub(crate) fn count_later(space: &Space, tr: &Transaction, n: usize) {
+    if n > 0 {
+        tr.atomic_op(&space.nlater, &counters::increment(n), MutationType::Add);
+    }
 }
 
 /// Puts an item among the dead letters; others of its unique key may then come.
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
     tr.set(&space.dead_key(id), &meta::encode(meta));
     tr.set(&space.body_key(id), value);
-    tr.atomic_op(&space.ndead, &counters::increment(1), MutationType::Add);
     if let Some(key) = &meta.unique {
         tr.clear(&space.unique_key(key));
+    }
+}
+
+/// Counts items as dead letters.
+pub(crate) fn count_dead(space: &Space, tr: &Transaction, n: usize) {
+    if n > 0 {
+        tr.atomic_op(&space.ndead, &counters::increment(n), MutationType::Add);
     }
 }

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
-use futures::future::try_join_all;
+use futures::future::join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, counters, later, range};
+use crate::keys::{Space, after, counters, later, range};
 use crate::meta::Millis;
-use crate::ops::place;
+use crate::ops::{cost, place};
 
 /// The most items of one transaction.
 const PAGE: usize = 500;
@@ -26,51 +26,72 @@ struct Due {
 }
 
 /// Makes the first items ready that are due at `now`, at their own places; returns how many. There may be more.
+///
+/// Records that cannot be read, or are another kind's, are passed over.
+///
+/// # Errors
+/// What is wrong with the first of those, if there is nothing else to do.
 pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Result<usize, QueueError> {
-    let page = page(space, tr, now).await?;
-    let (mut n, mut bytes) = (0_usize, 0);
+    let (page, mut trouble) = page(space, tr, now).await?;
+    let (mut moved, mut bytes) = (Vec::new(), 0);
     for group in page.chunks(TOGETHER) {
-        for (due, value) in group.iter().zip(values(space, tr, group).await?) {
+        let values = join_all(group.iter().map(|due| place::body(space, tr, &due.id))).await;
+        for (due, value) in group.iter().zip(values) {
             if bytes >= PAGE_BYTES {
                 break;
             }
-            bytes += place::cost(space, &due.id, &value, &due.meta);
+            let value = match value {
+                Ok(value) => value,
+                Err(error) if error.database().is_some() => return Err(error),
+                Err(error) => {
+                    trouble.get_or_insert(error);
+                    continue;
+                }
+            };
+            bytes += cost::moving(space, &due.id, value.len(), &due.meta);
             place::ready(space, tr, &due.id, &value, &due.meta);
             tr.clear(&space.body_key(&due.id));
-            n += 1;
+            moved.push(due.key.as_slice());
         }
         if bytes >= PAGE_BYTES {
             break;
         }
     }
-    let (Some(first), Some(last)) = (page.first(), n.checked_sub(1).and_then(|last| page.get(last))) else {
-        return Ok(0);
-    };
-    let end = [last.key.as_slice(), &[0x00]].concat();
+    let Some((first, last)) = moved.first().zip(moved.last()) else { return trouble.map_or(Ok(0), Err) };
+    let end = after(last);
     // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    tr.add_conflict_range(&first.key, &end, ConflictRangeType::Read)?;
-    tr.clear_range(&first.key, &end);
-    place::count_ready(space, tr, n);
-    tr.atomic_op(&space.ndue, &counters::increment(n), MutationType::Add);
-    Ok(n)
+    tr.add_conflict_range(first, &end, ConflictRangeType::Read)?;
+    if trouble.is_none() {
+        tr.clear_range(first, &end);
+    } else {
+        moved.iter().for_each(|key| tr.clear(key));
+    }
+    place::count_ready(space, tr, moved.len());
+    tr.atomic_op(&space.ndue, &counters::increment(moved.len()), MutationType::Add);
+    Ok(moved.len())
 }
 
-/// The first items that are due, read without a conflict: an item put aside meanwhile is none of ours.
-async fn page(space: &Space, tr: &Transaction, now: Millis) -> Result<Vec<Due>, QueueError> {
+/// The first items that are due, and what is wrong with the first record among them that is none. Read without a conflict: an item put
+/// aside meanwhile is none of ours.
+async fn page(
+    space: &Space,
+    tr: &Transaction,
+    now: Millis,
+) -> Result<(Vec<Due>, Option<QueueError>), QueueError> {
     let (begin, end) = range(&space.later);
     let end = now.checked_add(1).map_or(end, |next| later::at(&space.later, next));
     let option =
         RangeOption { limit: Some(PAGE), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
     let rows = tr.get_range(&option, 1, true).await?;
-    let due = rows.iter().map(|row| {
-        let (_, id) =
-            later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()))?;
-        place::check_kind(space, &id)?;
-        Ok(Due { key: row.key().to_vec(), id, meta: Bytes::copy_from_slice(row.value()) })
-    });
-    due.collect()
-}
-
-async fn values(space: &Space, tr: &Transaction, group: &[Due]) -> Result<Vec<Bytes>, QueueError> {
-    try_join_all(group.iter().map(|due| place::body(space, tr, &due.id))).await
+    let (mut page, mut trouble) = (Vec::with_capacity(rows.len()), None);
+    for row in &rows {
+        let found = later::decode(&space.later, row.key()).ok_or_else(|| QueueError::unreadable(row.key()));
+        match found.and_then(|(_, id)| place::check_kind(space, &id).map(|()| id)) {
+            Ok(id) => {
+                page.push(Due { key: row.key().to_vec(), id, meta: Bytes::copy_from_slice(row.value()) });
+            }
+            Err(error) => drop(trouble.get_or_insert(error)),
+        }
+    }
+    Ok((page, trouble))
 }

@@ -13,9 +13,10 @@ use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::item::Item;
-use crate::keys::{Space, chunks, items, meta, recipes};
+use crate::keys::{Space, after, chunks, items, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
+use crate::ops::cost;
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +33,7 @@ pub(crate) struct Window {
     pub(crate) place: Place,
     /// At most so many; `None`: all.
     pub(crate) limit: Option<NonZeroUsize>,
-    /// Reading ends once so many bytes of values are there.
+    /// Reading ends once there are rows that take so many bytes to take, as the database counts it.
     pub(crate) max_bytes: usize,
     pub(crate) isolation: Isolation,
 }
@@ -74,8 +75,9 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
     {
         found.reserve(page.len());
         for row in &page {
-            bytes += row.value().len();
-            found.push(self::row(space, row.key(), row.value())?);
+            let row = self::row(space, row.key(), row.value())?;
+            bytes += cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
+            found.push(row);
         }
     }
     Ok(found)
@@ -114,7 +116,7 @@ async fn metas_between(
     tr: &Transaction,
     (low, high): (&ItemId, &ItemId),
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
-    let end = [space.meta_key(high).as_slice(), &[0x00]].concat();
+    let end = after(&space.meta_key(high));
     let range = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((space.meta_key(low), end)) };
     let mut pages = tr.get_ranges(range, true);
     let mut found = Vec::new();
@@ -176,7 +178,7 @@ async fn item(space: &Space, tr: &Transaction, row: &Row) -> Result<Item, QueueE
 
 /// The side record of a row; an empty one if it has none.
 pub(crate) fn decode_meta(space: &Space, row: &Row) -> Result<Meta, QueueError> {
-    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable(&space.meta_key(&row.id)))
+    meta::decode(&row.meta).ok_or_else(|| QueueError::unreadable_item(&row.id, &space.meta_key(&row.id)))
 }
 
 async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> Result<Bytes, QueueError> {
@@ -189,7 +191,7 @@ async fn whole_payload(space: &Space, tr: &Transaction, row: &Row, len: u64) -> 
         own.for_each(|chunk| payload.extend_from_slice(chunk.value()));
     }
     if payload.len() as u64 != len {
-        return Err(QueueError::unreadable(&[&space.chunks, row.id.as_bytes()].concat()));
+        return Err(QueueError::unreadable_item(&row.id, &[&space.chunks, row.id.as_bytes()].concat()));
     }
     Ok(payload.into())
 }

@@ -11,7 +11,7 @@ use foundationdb::Transaction;
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::Space;
-use crate::ops::claim::{take, together};
+use crate::ops::claim::{cost_of, take, together};
 use crate::ops::lease;
 use crate::ops::scan::Row;
 use crate::ops::want::{Line, remove};
@@ -53,7 +53,7 @@ pub(crate) fn serve(
         }
         let length = if waiting.want.length == 0 { PICK_UP } else { waiting.want.length };
         let deadline = now.saturating_add(length);
-        lease::put(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
+        lease::put_served(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
     }
     Ok(own)
 }
@@ -67,7 +67,7 @@ fn shares(
     let (mut shares, mut begin, mut bytes) = (Vec::new(), 0, 0);
     for k in wanted {
         let share = begin..begin + together(space, &rows[begin..], k)?;
-        bytes += rows[share.clone()].iter().map(|row| row.value.len() + row.meta.len()).sum::<usize>();
+        bytes += cost_of(space, &rows[share.clone()])?;
         if share.is_empty() || (begin > 0 && bytes > MAX_TAKE_BYTES) {
             break;
         }

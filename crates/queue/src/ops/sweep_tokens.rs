@@ -2,11 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use foundationdb::options::{ConflictRangeType, StreamingMode};
+use foundationdb::options::StreamingMode;
 use foundationdb::{Database, RangeOption, Transaction};
 
 use crate::error::QueueError;
-use crate::keys::{Space, tokens};
+use crate::keys::{Space, after, tokens};
+use crate::ops::conflict;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 
@@ -80,14 +81,13 @@ async fn sweep_page(
         let old = tokens::decode(row.value())
             .is_some_and(|token| now.saturating_sub(token.version()) > older_than_versions);
         if old {
-            let after = [row.key(), &[0x00]].concat();
-            tr.add_conflict_range(row.key(), &after, ConflictRangeType::Read)?;
+            conflict::as_reader(tr, row.key())?;
             tr.clear(row.key());
             swept.cleared += 1;
         } else {
             swept.kept += 1;
         }
     }
-    let next = rows.last().filter(|_| rows.more()).map(|row| [row.key(), &[0x00]].concat());
+    let next = rows.last().filter(|_| rows.more()).map(|row| after(row.key()));
     Ok(Page { swept, next })
 }

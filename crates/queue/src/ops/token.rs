@@ -1,10 +1,11 @@
 //! A session's token slot: writing an attempt's number, and reading it back.
 
 use foundationdb::Transaction;
-use foundationdb::options::{ConflictRangeType, MutationType};
+use foundationdb::options::MutationType;
 
 use crate::error::QueueError;
 use crate::keys::{Space, tokens};
+use crate::ops::conflict;
 use crate::session::SessionId;
 
 /// Writes the attempt's number to the slot, so that it is there exactly if this transaction commits.
@@ -32,9 +33,8 @@ pub(crate) fn clear(space: &Space, tr: &Transaction, session: SessionId) -> Resu
 /// was still on its way, cannot both commit.
 fn fenced(space: &Space, tr: &Transaction, session: SessionId) -> Result<Vec<u8>, QueueError> {
     let key = tokens::key(&space.tokens, session);
-    let after = [key.as_slice(), &[0x00]].concat();
     // Before the write: a transaction does not conflict on what it has itself overwritten.
-    tr.add_conflict_range(&key, &after, ConflictRangeType::Read)?;
+    conflict::as_reader(tr, &key)?;
     Ok(key)
 }
 

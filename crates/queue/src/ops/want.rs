@@ -3,14 +3,19 @@
 use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
+use futures::future::try_join;
 
 use crate::error::QueueError;
 use crate::keys::leases::LeaseId;
 use crate::keys::wants::Want;
 use crate::keys::{Space, items, range};
+use crate::ops::settle::now;
 
 /// The most requests that one transaction serves.
 pub(crate) const MAX_SERVED: usize = 100;
+
+/// How many requests a take looks at that asks only if others wait.
+const GLANCE: usize = 8;
 
 /// How long a request may be served, in versions. Who asked looks far more often than that, and asks again if its request was
 /// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
@@ -71,11 +76,40 @@ pub(crate) fn ask(space: &Space, tr: &Transaction, want: &Want) {
     );
 }
 
-/// Whether anybody waits.
+/// Whether anybody may wait at the end that the queue is taken from: one of the first [`GLANCE`] requests does, or there are as many.
 pub(crate) async fn any(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
-    let range =
-        RangeOption { limit: Some(1), mode: StreamingMode::Exact, ..RangeOption::from(range(&space.wants)) };
-    Ok(!tr.get_range(&range, 1, true).await?.is_empty())
+    let (requests, now) = try_join(first(space, tr, GLANCE), now(tr)).await?;
+    let waits = |want: &Want| want.deadline >= now && want.last == space.kind.takes_last();
+    Ok(requests.len() == GLANCE || requests.iter().any(|(_, want)| want.as_ref().is_some_and(waits)))
+}
+
+/// The first requests that ran out, of those that come first.
+pub(crate) async fn expired(space: &Space, tr: &Transaction, now: u64) -> Result<Vec<Vec<u8>>, QueueError> {
+    let requests = first(space, tr, MAX_SERVED).await?;
+    let ran_out = |want: Option<Want>| want.is_some_and(|want| want.deadline < now);
+    Ok(requests.into_iter().filter_map(|(key, want)| ran_out(want).then_some(key)).collect())
+}
+
+/// Clears requests that ran out; returns how many. There may be more.
+pub(crate) async fn dismiss(space: &Space, tr: &Transaction) -> Result<usize, QueueError> {
+    let keys = expired(space, tr, now(tr).await?).await?;
+    keys.iter().try_for_each(|key| remove(tr, key))?;
+    Ok(keys.len())
+}
+
+/// The first requests, at snapshot isolation; `None` where one is of another layout.
+async fn first(
+    space: &Space,
+    tr: &Transaction,
+    limit: usize,
+) -> Result<Vec<(Vec<u8>, Option<Want>)>, QueueError> {
+    let range = RangeOption {
+        limit: Some(limit),
+        mode: StreamingMode::Exact,
+        ..RangeOption::from(range(&space.wants))
+    };
+    let rows = tr.get_range(&range, 1, true).await?;
+    Ok(rows.iter().map(|row| (row.key().to_vec(), Want::decode(row.value()))).collect())
 }
 
 /// Reads the line, at snapshot isolation: as far as there are requests to serve, and on until one of `own` is found.

@@ -9,14 +9,14 @@ use super::{Session, Take};
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
-use crate::ops::claim::{claim, find, take, together};
+use crate::ops::claim::{claim, find, is_full, take, together};
 use crate::ops::scan::Row;
 use crate::ops::{lease, want};
 
 /// What a transaction can do for a take.
 pub(super) enum Chosen {
-    /// It removes these rows.
-    Rows(Vec<Row>),
+    /// It removes these rows; and whether the queue had as many as the take can get.
+    Rows(Vec<Row>, bool),
     /// The take was served; this is its lease.
     Served(LeaseId, Header, Vec<Held>),
     /// There is nothing to take. It has only read.
@@ -38,7 +38,7 @@ impl Session {
         match self.turn(tr, take, length).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
             Turn::Free => self.choose_at_place(tr, take).await,
-            Turn::Own(rows) => Ok(Chosen::Rows(rows)),
+            Turn::Own(rows, full) => Ok(Chosen::Rows(rows, full)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header).await?;
                 Ok(Chosen::Served(id, header, held))
@@ -51,12 +51,12 @@ impl Session {
     async fn choose_at_place(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Chosen, QueueError> {
         let space = self.queue.space();
         let place = take.approach.place(take.k.get(), &mut self.rng);
-        let mut rows = claim(space, tr, take.k, &place).await?;
+        let (mut rows, mut full) = claim(space, tr, take.k, &place).await?;
         if rows.is_empty() && !place.is_front() {
             take.approach.short();
-            rows = claim(space, tr, take.k, &Place::default()).await?;
+            (rows, full) = claim(space, tr, take.k, &Place::default()).await?;
         }
-        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows) })
+        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, full) })
     }
 
     /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
@@ -79,8 +79,9 @@ impl Session {
             self.ask(tr, take, length).await?;
             return Ok(Chosen::Steps(Step::Asks));
         }
+        let full = is_full(&space, &rows, take.k);
         rows.truncate(together(&space, &rows, take.k)?);
         self::take(&space, tr, &rows)?;
-        Ok(Chosen::Rows(rows))
+        Ok(Chosen::Rows(rows, full))
     }
 }

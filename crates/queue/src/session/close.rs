@@ -3,6 +3,7 @@
 use foundationdb::{Database, Transaction};
 
 use super::Session;
+use super::request::Handed;
 use crate::error::QueueError;
 use crate::item::Item;
 use crate::ops::token;
@@ -25,7 +26,8 @@ impl Session {
             let prepared = self.prepare_close(&tr).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(()) => match tr.commit().await {
+                Ok(handed) => match tr.commit().await {
+                    Ok(committed) if handed == Handed::Part => retry.go_on(committed)?,
                     Ok(_committed) => return Ok(self.recovered.into()),
                     Err(error) => retry.after_commit(error).await?,
                 },
@@ -34,9 +36,10 @@ impl Session {
     }
 
     /// Clearing may be repeated: what the slot said before is settled by the first attempt that read it.
-    async fn prepare_close(&mut self, tr: &Transaction) -> Result<(), QueueError> {
+    async fn prepare_close(&mut self, tr: &Transaction) -> Result<Handed, QueueError> {
         self.settle(tr).await?;
-        self.hand_back(tr).await?;
-        token::clear(self.queue.space(), tr, self.id)
+        let handed = self.hand_back(tr).await?;
+        token::clear(self.queue.space(), tr, self.id)?;
+        Ok(handed)
     }
 }

@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::ops::scan::Row;
 use crate::ops::settle::{now, row};
 use crate::ops::{lease, scan};
-use crate::retry::{Attempts, NOT_COMMITTED, Retry, maybe_committed};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -35,16 +35,16 @@ pub struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// A take that had found so many items lost against another.
-    pub(super) fn lost(&mut self, found: usize) {
-        self.approach.conflicted(found == self.k.get());
+    /// A take of these items committed, where the queue had as many as it can get, or not.
+    pub(super) fn won(&mut self, items: &[Item], full: bool) {
+        if let Some(last) = items.last() {
+            self.approach.committed(full, &last.id);
+        }
     }
 
-    /// A take of these items committed.
-    pub(super) fn won(&mut self, items: &[Item]) {
-        if let Some(last) = items.last() {
-            self.approach.committed(items.len() == self.k.get(), &last.id);
-        }
+    /// It was served with so many items.
+    pub(super) fn served(&mut self, items: usize) {
+        self.approach.served(items >= self.k.get());
     }
 }
 
@@ -75,8 +75,8 @@ enum Step {
     Found(Lease),
     /// There is nothing to take.
     Empty(Option<Watch>),
-    /// The transaction takes what is last in `unsure`.
-    Takes(Lease),
+    /// The transaction takes what is last in `unsure`; and whether the queue had as many as it can get.
+    Takes(Lease, bool),
     /// It is not this take's turn; it waits for this key.
     Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
@@ -93,17 +93,18 @@ impl Session {
         if leased.is_err() {
             self.give_up(db).await;
         }
-        leased
+        leased.map_err(|error| TakeError::refused(error, take.k.get()))
     }
 
-    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
+    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        let mut aside = Vec::new();
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
             let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
             tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
+                Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
                 Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
@@ -113,13 +114,13 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Takes(lease)) => match tr.commit().await {
+                Ok(Step::Takes(lease, full)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
                         }
                         if error.code() == NOT_COMMITTED {
-                            take.lost(lease.items().len());
+                            take.approach.conflicted(full);
                         }
                         retry.after_commit(error).await?
                     }
@@ -127,7 +128,7 @@ impl Session {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
                         self.asked.clear();
-                        take.won(lease.items());
+                        take.won(lease.items(), full);
                         return Ok(leased(lease, false));
                     }
                 },
@@ -145,20 +146,25 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows) => self.put_lease(tr, length, rows).await,
+            Chosen::Rows(rows, full) => Ok(Step::Takes(self.put_lease(tr, length, rows).await?, full)),
             Chosen::Served(id, header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
                 let items = scan::items(&space, tr, &rows).await?;
                 self.unsure.clear();
                 self.asked.clear();
-                take.approach.left();
+                take.served(items.len());
                 Ok(Step::Found(Lease::new(space, id, &header, items, held)))
             }
         }
     }
 
     /// Writes the lease of rows that the transaction removes.
-    async fn put_lease(&mut self, tr: &Transaction, length: u64, rows: Vec<Row>) -> Result<Step, QueueError> {
+    async fn put_lease(
+        &mut self,
+        tr: &Transaction,
+        length: u64,
+        rows: Vec<Row>,
+    ) -> Result<Lease, QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, &rows).await?;
         let held = lease::hold(rows);
@@ -170,7 +176,7 @@ impl Session {
             self.unsure.pop_front();
         }
         self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
-        Ok(Step::Takes(Lease::new(space, id, &header, items, held)))
+        Ok(Lease::new(space, id, &header, items, held))
     }
 
     /// The lease of an attempt of unknown outcome, if it committed and was not taken away since.

@@ -9,6 +9,7 @@
 //!
 //! The cost in the ordinary case is one write and one conflict range, and no read.
 
+mod aside;
 mod choose;
 mod close;
 mod lease;

@@ -19,10 +19,10 @@ use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
 use crate::lease::Settlement;
-use crate::ops::claim::find;
+use crate::ops::claim::{find, is_full};
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
-use crate::ops::settle::{now, settle};
+use crate::ops::settle::{now, part, settle};
 use crate::ops::{lease, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
@@ -59,9 +59,9 @@ pub(super) enum Turn {
     Free,
     /// It was served: this is its lease.
     Served(LeaseId, Header),
-    /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
+    /// This transaction serves it. The rows are removed, and whether there were as many as it can get is said too; a lease is still to be written, under an id of its own: another session may
     /// serve the request with other rows, if this transaction does not commit.
-    Own(Vec<Row>),
+    Own(Vec<Row>, bool),
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),
     /// This transaction is to be committed, and then another one goes on.
@@ -77,6 +77,15 @@ pub(super) enum Step {
     Serves,
     /// It takes the own request back.
     Leaves,
+}
+
+/// How much of what a session has to give back a transaction gives back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Handed {
+    /// All there was.
+    All,
+    /// There is more.
+    Part,
 }
 
 impl Session {
@@ -114,8 +123,9 @@ impl Session {
             return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
+        let full = is_full(&space, &rows, demand(&line));
         Ok(match serve(&space, tr, &line, rows, now)? {
-            Some(rows) => Turn::Own(rows),
+            Some(rows) => Turn::Own(rows, full),
             None => Turn::Steps(Step::Serves),
         })
     }
@@ -175,7 +185,9 @@ impl Session {
             return;
         }
         let Ok((_, tr)) = Retry::begin(db, &self.policy) else { return };
-        if self.hand_back(&tr).await.is_ok() && lease::fence(self.queue.space(), &tr, self.id).is_ok() {
+        // Not a part of it: a lease that the next take finds must not hold what is ready again.
+        let all = self.hand_back(&tr).await.is_ok_and(|handed| handed == Handed::All);
+        if all && lease::fence(self.queue.space(), &tr, self.id).is_ok() {
             let committed = tr.commit().await.is_ok();
             if committed {
                 self.asked.clear();
@@ -184,8 +196,9 @@ impl Session {
         }
     }
 
-    /// Releases what attempts of unknown outcome got, and takes the session's request back.
-    pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<(), QueueError> {
+    /// Releases what attempts of unknown outcome got, or as much of it as goes into a transaction; and with the last of it, takes the
+    /// session's request back.
+    pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<Handed, QueueError> {
         let space = self.queue.space().clone();
         let ids: Vec<LeaseId> =
             self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.0.iter().copied()).collect();
@@ -193,14 +206,18 @@ impl Session {
             if let Some(header) = lease::header(&space, tr, id).await? {
                 let held = lease::body(&space, tr, id, &header).await?;
                 let all: Vec<_> = header.settled.open().map(|index| (index, Settlement::Release)).collect();
-                settle(&space, tr, id, &held, &all).await?;
+                let part = part(&space, &held, &all);
+                settle(&space, tr, id, &held, &all[..part]).await?;
+                if part < all.len() {
+                    return Ok(Handed::Part);
+                }
             }
         }
         if !self.asked.0.is_empty() {
             let line = want::line(&space, tr, self.asked.0.make_contiguous(), 0).await?;
             line.own.iter().try_for_each(|own| want::remove(tr, &own.key))?;
         }
-        Ok(())
+        Ok(Handed::All)
     }
 
     async fn find_served(&self, tr: &Transaction) -> Result<Option<(LeaseId, Header)>, QueueError> {

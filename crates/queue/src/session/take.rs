@@ -13,7 +13,7 @@ use crate::ops::claim::forget;
 use crate::ops::scan::Row;
 use crate::ops::settle::row;
 use crate::ops::{lease, scan, token};
-use crate::retry::{Attempts, NOT_COMMITTED, Retry};
+use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError};
 use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
@@ -32,8 +32,8 @@ pub struct Taken {
 enum Step {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
-    /// The transaction removes so many items.
-    Removes(usize),
+    /// The transaction removes items; and whether the queue had as many as it can get.
+    Removes(bool),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
     /// It is not this take's turn; it waits for this key.
@@ -60,15 +60,16 @@ impl Session {
         if taken.is_err() {
             self.give_up(db).await;
         }
-        taken
+        taken.map_err(|error| TakeError::refused(error, take.k.get()))
     }
 
-    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
+    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        let mut aside = Vec::new();
         loop {
             let prepared = self.prepare_take(&tr, take).await;
             tr = match prepared {
-                Err(error) => retry.after_body(tr, error).await?,
+                Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
                 Ok(Step::Recovered) => return Ok(self.hand_recovered(take.k, retry.attempts)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
@@ -80,18 +81,18 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Removes(found)) => match tr.commit().await {
+                Ok(Step::Removes(full)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
                         if error.code() == NOT_COMMITTED {
-                            take.lost(found);
+                            take.approach.conflicted(full);
                         }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
                         let items = self.taken();
                         self.asked.clear();
-                        take.won(&items);
+                        take.won(&items, full);
                         return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
                 },
@@ -111,25 +112,26 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows) => self.put_token(tr, &rows).await,
+            Chosen::Rows(rows, full) => self.put_token(tr, &rows, full).await,
             Chosen::Served(id, mut header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
                 header.settled.fill();
                 lease::update(self.queue.space(), tr, id, &header);
-                self.put_token(tr, &rows).await
+                let full = rows.len() >= take.k.get();
+                self.put_token(tr, &rows, full).await
             }
         }
     }
 
     /// Ends the items of rows that the transaction removes, and leaves what tells that it has.
-    async fn put_token(&mut self, tr: &Transaction, rows: &[Row]) -> Result<Step, QueueError> {
+    async fn put_token(&mut self, tr: &Transaction, rows: &[Row], full: bool) -> Result<Step, QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, rows).await?;
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unsettled.note(attempt, Effect::Took(items));
-        Ok(Step::Removes(rows.len()))
+        Ok(Step::Removes(full))
     }
 
     /// What the attempt that just committed had removed.

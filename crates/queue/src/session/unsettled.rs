@@ -18,7 +18,7 @@ const MAX: usize = 64;
 pub(super) enum Effect {
     /// It did this for the push now under way.
     Pushed(Placed),
-    /// It removed these items, or found none.
+    /// It removed these items.
     Took(Vec<Item>),
 }
 

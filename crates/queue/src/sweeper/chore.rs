@@ -12,7 +12,7 @@ use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
 use crate::ops::settle::now;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
-use crate::ops::{forget_operations, promote};
+use crate::ops::{forget_operations, promote, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
 /// What a transaction does.
@@ -136,6 +136,9 @@ impl Sweeper {
                 let kept = sweep.rules.operations_kept;
                 let operations = forget_operations::forget_operations(space, tr, kept).await?;
                 Moved { operations, ..Moved::default() }
+            }
+            Work::Chore(Chore::Dismiss) => {
+                Moved { requests: want::dismiss(space, tr).await?, ..Moved::default() }
             }
             Work::Chore(Chore::Return(id)) => {
                 self.attempt += 1;

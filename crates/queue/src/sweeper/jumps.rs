@@ -6,6 +6,10 @@
 
 use crate::meta::Millis;
 
+/// Read versions of a cluster without commits stand still, for up to two seconds, and then catch up. That is no jump, and on a quiet cluster
+/// there is always one more of it: whoever took it for one would leave leases alone for ever.
+const STANDSTILL: u64 = 3_000_000;
+
 /// What a sweeper knows of how versions and its own clock go along.
 #[derive(Debug, Default)]
 pub(super) struct Jumps {
@@ -24,7 +28,7 @@ impl Jumps {
         if let Some((last_version, last_time)) = self.last.replace((version, now)) {
             let expected = now.saturating_sub(last_time).saturating_mul(1_000);
             // A holder extends at a third of its lease, so what is less does it no harm.
-            if version.saturating_sub(last_version) > expected.saturating_add(lease / 3) {
+            if version.saturating_sub(last_version) > expected.saturating_add(STANDSTILL.max(lease / 3)) {
                 self.until = version.saturating_add(lease);
             }
         }
@@ -61,6 +65,15 @@ mod tests {
         assert_eq!(jumps.begins(100_000_000, 2_000, LEASE), until);
         assert_eq!(jumps.begins(110_000_000, 12_000, LEASE), until);
         assert_eq!(jumps.begins(130_000_000, 32_000, LEASE), None);
+    }
+
+    #[test]
+    fn versions_that_stand_still_and_catch_up_are_no_jump() {
+        let mut jumps = Jumps::default();
+        for ms in (0..100_000).step_by(700) {
+            let version = ms / 2_000 * 2_000_000;
+            assert_eq!(jumps.begins(version, ms, 1_000_000), None);
+        }
     }
 
     #[test]

@@ -5,12 +5,14 @@
 //! |---|---|
 //! | `plan` | what to do about what was seen |
 //! | `chore` | one transaction of it, seen through |
+//! | `failing` | what failed lately, and does not hold up the rest |
 //! | `jumps` | when versions have run ahead of time |
 //!
 //! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
 
 mod chore;
+mod failing;
 mod jumps;
 mod plan;
 
@@ -27,8 +29,9 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::watch::Watch;
 use chore::Ran;
+use failing::Failing;
 use jumps::Jumps;
-use plan::{AFTER_TROUBLE, Chore, Plan, after_trouble, all_from_next, plan, versions};
+use plan::{Chore, Plan, all_from_next, plan, versions};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
 const MAX_LOOKS: usize = 20;
@@ -75,6 +78,8 @@ pub struct Moved {
     pub dead: usize,
     /// Operations forgotten.
     pub operations: usize,
+    /// Requests of takes that asked to be served and died.
+    pub requests: usize,
     /// Items that a foreign program took, whose side records and unique keys are cleared now.
     pub orphans: usize,
 }
@@ -93,6 +98,7 @@ impl AddAssign for Moved {
         self.returned += other.returned;
         self.dead += other.dead;
         self.operations += other.operations;
+        self.requests += other.requests;
         self.orphans += other.orphans;
     }
 }
@@ -105,7 +111,8 @@ pub struct Swept {
     pub moved: Moved,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
-    /// How long nothing is to be done, if nothing comes before. After trouble, wait so long and not for the watch.
+    /// How long nothing is to be done, if nothing comes before. What failed is tried again after ten seconds and no sooner, however often
+    /// the watch fires.
     pub next: Duration,
     /// Resolves when an item is put aside for later, from the moment on that `next` was reckoned at: look again then.
     pub watch: Watch,
@@ -129,12 +136,22 @@ pub struct Sweeper {
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
     jumps: Jumps,
+    failing: Failing,
 }
 
 impl Sweeper {
     /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has.
     pub fn new(queue: Queue, id: SessionId) -> Sweeper {
-        Sweeper { queue, id, all_from: 0, until: 0, attempt: 0, cursor: Vec::new(), jumps: Jumps::default() }
+        Sweeper {
+            queue,
+            id,
+            all_from: 0,
+            until: 0,
+            attempt: 0,
+            cursor: Vec::new(),
+            jumps: Jumps::default(),
+            failing: Failing::default(),
+        }
     }
 
     /// The queue it sweeps.
@@ -145,7 +162,7 @@ impl Sweeper {
     /// Does what there is to do at `now`, and says when to look again.
     ///
     /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
-    /// in each transaction; forgets old operations; and looks through some of the side records for those whose items foreign programs
+    /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side records for those whose items foreign programs
     /// took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
@@ -176,16 +193,14 @@ impl Sweeper {
                         self.repair(db, &mut sweep).await;
                     }
                     self.all_from = all_from_next(&seen, self.all_from, rules);
-                    break (next, watch);
+                    if let Some(again) = self.failing.again_from() {
+                        self.all_from = self.all_from.min(again);
+                    }
+                    break (self.failing.pause(seen.version).map_or(next, |pause| pause.min(next)), watch);
                 }
                 Plan::Wait(left) => break (versions(left), watch),
-                Plan::Work(_) if sweep.trouble.is_some() => {
-                    let pause = u64::try_from(AFTER_TROUBLE.as_micros()).unwrap_or(u64::MAX);
-                    self.all_from = seen.version.saturating_add(pause);
-                    break (after_trouble(&seen, now), watch);
-                }
                 Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
-                Plan::Work(chores) => self.work(db, &chores, &mut sweep).await,
+                Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
         };
         let Sweep { moved, trouble, attempts, .. } = sweep;
@@ -193,20 +208,23 @@ impl Sweeper {
     }
 
     /// Looks, and watches from there on.
-    async fn look(&self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
-        let (space, all_from) = (self.queue.space(), self.all_from);
+    async fn look(&mut self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
+        let (space, all_from, failing) = (self.queue.space(), self.all_from, &self.failing);
         let done = run(db, &sweep.rules.policy, |tr| async move {
-            let seen = ops::look::look(space, &tr, all_from).await;
+            let seen = ops::look::look(space, &tr, all_from, |id| failing.has_lease(id)).await;
             let watch = ops::watch::watch_later(space, &tr);
             (tr, seen.map(|seen| (seen, watch)))
         });
         let done = done.await?;
         sweep.count(done.attempts);
-        Ok(done.value)
+        let (mut seen, watch) = done.value;
+        self.failing.tick(seen.version);
+        self.failing.pass_over(&mut seen);
+        Ok((seen, watch))
     }
 
     /// Does chores, as many as it can.
-    async fn work(&mut self, db: &Database, chores: &[Chore], sweep: &mut Sweep<'_>) {
+    async fn work(&mut self, db: &Database, chores: &[Chore], version: u64, sweep: &mut Sweep<'_>) {
         for chore in chores {
             for _ in 0..MAX_PAGES {
                 let result = self.run(db, chore::Work::Chore(*chore), sweep).await;
@@ -214,7 +232,11 @@ impl Sweeper {
                     // There may be more.
                     Some(Ran::Moved) if !matches!(chore, Chore::Return(_)) => {}
                     Some(Ran::Claimed) => return,
-                    Some(Ran::Moved | Ran::Nothing) | None => break,
+                    Some(Ran::Moved | Ran::Nothing) => break,
+                    None => {
+                        self.failing.add(*chore, version);
+                        break;
+                    }
                 }
             }
         }

@@ -9,11 +9,8 @@ use crate::ops::look::{Seen, Seldom};
 use crate::ops::sweep_right::held_by_another;
 use crate::session::SessionId;
 
-/// What failed is not tried again sooner.
-pub(super) const AFTER_TROUBLE: Duration = Duration::from_secs(10);
-
 /// Something to do, in one transaction or a few.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Chore {
     /// Give back the items of a lease that has run out.
     Return(LeaseId),
@@ -21,6 +18,8 @@ pub(super) enum Chore {
     Promote,
     /// Forget old operations.
     Forget,
+    /// Clear requests of takes that died in the line.
+    Dismiss,
 }
 
 /// What follows from a look.
@@ -46,12 +45,6 @@ pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules
     }
 }
 
-/// How long to leave it at that after some of the work failed: not so long that what can be done is late.
-pub(super) fn after_trouble(seen: &Seen, now: Millis) -> Duration {
-    let due = seen.due.filter(|due| *due > now).map(|due| Duration::from_millis(due - now));
-    due.map_or(AFTER_TROUBLE, |due| due.min(AFTER_TROUBLE))
-}
-
 /// The version from which on the next look is to be at everything, if there is nothing to do now.
 pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
     let Some(seldom) = &seen.seldom else { return all_from };
@@ -69,6 +62,9 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     }
     if seldom.operation.is_some_and(|oldest| seen.version.saturating_sub(oldest) > rules.operations_kept) {
         chores.push(Chore::Forget);
+    }
+    if seldom.requests {
+        chores.push(Chore::Dismiss);
     }
     chores
 }
@@ -124,9 +120,13 @@ mod tests {
 
     #[test]
     fn what_is_due_is_done_leases_first() {
-        let seldom = Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499) };
+        let seldom =
+            Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499), requests: true };
         let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
-        assert_eq!(of(&seen), Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget]));
+        assert_eq!(
+            of(&seen),
+            Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget, Chore::Dismiss])
+        );
         // Its own claim does not stop it, another's does, one that ran out does not.
         let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
         assert!(matches!(of(&claimed(ME, 10_000_020)), Plan::Work(_)));
@@ -138,13 +138,6 @@ mod tests {
     fn young_operations_are_kept() {
         let seldom = Some(Seldom { operation: Some(9_999_500), ..Seldom::default() });
         assert!(matches!(of(&Seen { seldom, ..seen() }), Plan::Rest(_)));
-    }
-
-    #[test]
-    fn what_failed_waits_and_the_rest_is_on_time() {
-        let after = |due| after_trouble(&Seen { due, ..seen() }, NOW);
-        assert_eq!([after(None), after(Some(NOW)), after(Some(NOW + 50_000))], [AFTER_TROUBLE; 3]);
-        assert_eq!(after(Some(NOW + 20)), Duration::from_millis(20));
     }
 
     #[test]

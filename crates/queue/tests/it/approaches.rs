@@ -44,6 +44,32 @@ struct Storm<'t> {
 }
 
 #[test]
+fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        for _ in 0..8 {
+            t.push(&q, &["x".repeat(64_000).as_str(); 10]).await;
+        }
+        for mode in [Mode::ForGood, Mode::OnLease] {
+            let (mut approach, mut session) = (Approach::default(), t.session(&q));
+            let mut take = Take { k: k(70), length: LONG, approach: &mut approach, watch: false };
+            let taken = match mode {
+                Mode::ForGood => session.take_by(&t.db, &mut take).await.unwrap().items.len(),
+                Mode::OnLease => {
+                    let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+                    t.settle(&mut lease, &Settlement::Release).await;
+                    lease.items().len()
+                }
+            };
+            assert!(taken < 70);
+            // As it is after a take of all it asked for.
+            assert_eq!(approach, Approach::default(), "{mode:?}");
+            t.push(&q, &["x".repeat(64_000).as_str(); 70]).await;
+        }
+    });
+}
+
+#[test]
 fn fair_weather_with_producers() {
     on_database(async |t| every(t, 0, false).await);
 }

@@ -90,6 +90,95 @@ fn a_lease_that_is_gone_can_be_neither_settled_nor_extended() {
 }
 
 #[test]
+fn an_index_of_no_item_is_refused() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        let mut lease = lease(t, &q, 2).await;
+        let wrong = [(0, Settlement::Done), (2, Settlement::Done)];
+        let refused = lease.settle(&t.db, &policy(), &wrong).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "lease has 2 items and none of index 2; use the indexes of `Lease::open`"
+        );
+        let tr = t.db.create_trx().unwrap();
+        assert!(matches!(lease.settle_in(&tr, &wrong).await, Err(LeaseError::NoItem { index: 2, items: 2 })));
+        assert_eq!(lease.open().count(), 2);
+    });
+}
+
+#[test]
+fn reasons_are_cut_wherever_they_come_from() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["retried", "dead"]).await;
+        let mut lease = lease(t, &q, 2).await;
+        let failure = Failure { at: 1, attempt: 1, reason: "r".repeat(200_000) };
+        let retry = Settlement::Retry { due: None, failure: failure.clone() };
+        let settlements = [(0, retry), (1, Settlement::Dead(failure))];
+        lease.settle(&t.db, &policy(), &settlements).await.unwrap();
+        let again = self::lease(t, &q, 1).await;
+        let kept = "r".repeat(kvqueue_queue::MAX_REASON);
+        assert_eq!(again.items()[0].meta.as_ref().unwrap().failures[0].reason, kept);
+        let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
+        assert_eq!(letters[0].meta.death.as_ref().unwrap().reason, kept);
+    });
+}
+
+#[test]
+fn a_settlement_given_up_as_unknown_may_be_repeated() {
+    on_database(async |t| {
+        for fault in [UnknownCommitted, UnknownNotCommitted] {
+            let q = t.queue(format!("{fault:?}"));
+            t.push(&q, &["a", "b"]).await;
+            let once = RetryPolicy { max_attempts: Some(1), timeout: None };
+            let done = [(0, Settlement::Done), (1, Settlement::Done)];
+            // With an extension between, and without.
+            for between in [false, true] {
+                let mut lease = lease(t, &q, 1).await;
+                if !t.install(Faults::script([fault])) {
+                    return;
+                }
+                let error = lease.settle(&t.db, &once, &done[..1]).await.unwrap_err();
+                t.end_faults();
+                assert!(error.is_maybe_committed() && !error.is_lost(), "{error:?}");
+                if between {
+                    lease.extend(&t.db, &policy()).await.unwrap();
+                }
+                lease.settle(&t.db, &policy(), &done[..1]).await.unwrap();
+                assert!(lease.is_settled());
+                // There is nothing left to extend.
+                lease.extend(&t.db, &policy()).await.unwrap();
+            }
+            assert_eq!(t.counter(&q, "ndone").await, 2);
+        }
+    });
+}
+
+#[test]
+fn a_lease_that_went_with_its_queue_was_not_settled() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        let mut lease = lease(t, &q, 2).await;
+        if !t.install(Faults::script([UnknownNotCommitted])) {
+            return;
+        }
+        let once = RetryPolicy { max_attempts: Some(1), timeout: None };
+        lease.settle(&t.db, &once, &[(0, Settlement::Done)]).await.unwrap_err();
+        t.end_faults();
+        t.run(async |tr| {
+            q.delete(tr);
+            Ok(())
+        })
+        .await;
+        // One of two may have been settled, and that clears no lease.
+        let again = lease.settle(&t.db, &policy(), &[(0, Settlement::Done)]).await;
+        assert!(matches!(again, Err(LeaseError::Lost)));
+    });
+}
+
+#[test]
 fn large_batches_are_held_in_pieces() {
     on_database(async |t| {
         let q = t.queue("q");

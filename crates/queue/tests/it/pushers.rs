@@ -1,6 +1,6 @@
 //! Pushing into a transaction of the caller's.
 
-use kvqueue_queue::{Kind, NewItem, Packing, PushEffect, PushError, PushOptions};
+use kvqueue_queue::{Kind, MAX_PUSHES, NewItem, Packing, PushEffect, PushError, PushOptions};
 
 use crate::common::{KINDS, on_database, session_id};
 
@@ -84,5 +84,27 @@ fn a_pusher_to_a_recipes_queue_wants_random_bytes() {
         let refused = q.pusher(&tr).push_items(&[NewItem::new("a")], &PushOptions::default()).await;
         assert!(matches!(refused, Err(PushError::NotSeeded)));
         assert!(matches!(q.pusher(&tr).push(b"a"), Err(PushError::NotSeeded)));
+    });
+}
+
+#[test]
+fn an_operation_without_items_is_none_however_many_were_pushed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        let mut pusher = q.pusher(&tr);
+        let options = PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() };
+        assert_eq!(pusher.push_items(&[], &options).await.unwrap().added(), 0);
+        for _ in 0..MAX_PUSHES {
+            pusher.push(b"").unwrap();
+        }
+        assert_eq!(pusher.push_items(&[], &options).await.unwrap().added(), 0);
+        let refused = pusher.push_items(&[NewItem::new("one more")], &options).await;
+        assert!(matches!(refused, Err(PushError::TooManyItems { limit: MAX_PUSHES })));
+        drop(tr);
+        let tr = t.db.create_trx().unwrap();
+        q.pusher(&tr).push_items(&[], &options).await.unwrap();
+        tr.commit().await.unwrap();
+        assert!(t.rows().await.is_empty());
     });
 }

@@ -9,8 +9,8 @@ use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::MutationType;
 use kvqueue_queue::{
-    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Staged, Take, TakeError,
-    Taken,
+    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Staged, SweepRules, Take,
+    TakeError, Taken,
 };
 
 use crate::common::{TestDb, k, kinds_of_records, on_database, payloads, record, rules, sweeper};
@@ -224,12 +224,33 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
         let mut mine = living.lease(1).await.lease.unwrap();
         assert_eq!(payloads(mine.items()), ["c"]);
         t.settle(&mut mine, &Settlement::Done).await;
-        let mut sweeper = sweeper(&q);
-        while sweeper.sweep(&t.db, 0, &rules()).await.unwrap().moved.returned < 2 {}
-        let again = living.lease(1).await.lease.unwrap();
-        assert_eq!(payloads(again.items()), ["a"]);
-        // Its attempt was spent, as with any worker that dies.
-        assert_eq!(again.items()[0].attempt, 2);
+        // Nobody began with them, so they are as they were, though they have but one attempt.
+        let rules = SweepRules { max_attempts: 1, ..rules() };
+        assert_eq!(t.sweep_leases(&q, 1, &rules).await.returned, 2);
+        let again = living.lease(2).await.lease.unwrap();
+        assert_eq!(payloads(again.items()), ["a", "b"]);
+        assert!(again.items().iter().all(|item| item.attempt == 1 && item.meta.is_none()));
+    });
+}
+
+#[test]
+fn who_was_served_and_has_extended_its_lease_spends_an_attempt() {
+    on_database(async |t| {
+        if !has_faults(t) {
+            return;
+        }
+        let q = three(t, "q").await;
+        let (mut taker, mut other) = (Taker::new(t, &q), Taker::new(t, &q));
+        taker.length = 1;
+        taker.ask(&q, Mode::OnLease, 2).await;
+        assert_eq!(other.leased(1).await, ["c"]);
+        let found = taker.lease(2).await;
+        let mut lease = found.lease.unwrap();
+        assert!(found.recovered);
+        lease.extend(&t.db, &RetryPolicy::default()).await.unwrap();
+        drop(lease);
+        assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 2);
+        assert_eq!(other.lease(1).await.lease.unwrap().items()[0].attempt, 2);
     });
 }
 
@@ -404,9 +425,43 @@ fn requests_that_ran_out_are_dropped() {
             Ok(())
         })
         .await;
-        assert_eq!(Taker::new(t, &q).leased(2).await, ["a", "b"]);
+        // One that makes it ask, and the line be served.
+        request(t, &q, [2; 16], u64::MAX).await;
+        assert_eq!(Taker::new(t, &q).leased(2).await, ["b", "c"]);
         assert_eq!(t.records(&q, "want").await.len(), 1);
-        assert_eq!((t.records(&q, "lease").await.len(), t.len(&q).await), (1, 1));
+        assert_eq!((t.records(&q, "lease").await.len(), t.len(&q).await), (2, 0));
+    });
+}
+
+#[test]
+fn requests_that_ran_out_are_swept_and_make_nobody_ask() {
+    on_database(async |t| {
+        let q = three(t, "q").await;
+        for session in 1..=3 {
+            request(t, &q, [session; 16], 1).await;
+        }
+        request(t, &q, [4; 16], u64::MAX).await;
+        assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.requests, 3);
+        assert_eq!(t.records(&q, "want").await.len(), 1);
+        assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.requests, 0);
+        // Some ran out where nobody sweeps: who takes does so at once, without a request of its own.
+        let q = three(t, "unswept").await;
+        request(t, &q, [1; 16], 1).await;
+        let leased = Taker::new(t, &q).lease(1).await;
+        assert_eq!((leased.attempts.begun, leased.lease.unwrap().items().len()), (1, 1));
+        assert_eq!(t.records(&q, "want").await.len(), 1);
+    });
+}
+
+#[test]
+fn to_wait_in_line_uses_up_no_attempts() {
+    on_database(async |t| {
+        let q = three(t, "q").await;
+        // Whoever stands first is dead, which those behind notice after half a second.
+        request(t, &q, [1; 16], u64::MAX).await;
+        let mut taker = Taker::new(t, &q);
+        taker.set_policy(&q, RetryPolicy { max_attempts: Some(3), timeout: None });
+        assert_eq!(taker.leased(1).await, ["b"]);
     });
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use kvqueue_queue::{Moved, SweepRules};
 
-use crate::common::{TestDb, later, on_database, rules, sweeper};
+use crate::common::{TestDb, id, later, on_database, record, rules, sweeper};
 
 /// A watch that does not fire in this time was lost.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -128,8 +128,7 @@ fn an_unreadable_record_does_not_keep_others_from_being_swept() {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
         t.lease_for(&q, 1, 0).await.unwrap();
-        let base = q.range().0;
-        let broken = [&base[..base.len() - 1], b"\x01later\0\x15\x01broken"].concat();
+        let broken = record(&q, "later", &[b"\x15\x01", id(7).as_bytes()].concat());
         t.run(async |tr| {
             tr.set(&broken, b"");
             Ok(())
@@ -137,11 +136,11 @@ fn an_unreadable_record_does_not_keep_others_from_being_swept() {
         .await;
         let mut returned = 0;
         for _ in 0..100_000 {
-            // New ones: one that met trouble leaves leases alone for a while.
+            // New ones: one that met trouble passes over what failed for a while.
             let swept = sweeper(&q).sweep(&t.db, 1, &rules()).await.unwrap();
             let trouble = swept.trouble.map(|error| std::error::Error::source(&error).unwrap().to_string());
-            assert!(trouble.is_some_and(|text| text.contains("body") && text.contains("broken")));
-            assert_eq!(swept.next, Duration::from_secs(10));
+            assert!(trouble.is_some_and(|text| text.contains("body") && text.contains("\\x07\\x07")));
+            assert!(swept.next <= Duration::from_secs(10));
             returned += swept.moved.returned;
             if returned > 0 {
                 break;

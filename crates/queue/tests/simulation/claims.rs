@@ -90,10 +90,13 @@ impl Claims {
             Claim::Pushed { items, repeated: false } => check_push(operation, items, effects, model)?,
             Claim::Pushed { items, repeated: true } => check_repetition(operation, items, effects, model)?,
             Claim::Failed { perhaps } => {
-                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened")
+                promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
             }
             Claim::Done => {
-                promise!(self.is_done(operation, model), "{operation}: told that it was done, and it was not")
+                promise!(
+                    self.is_done(operation, model),
+                    "{operation}: told that it was done, and it was not"
+                );
             }
             Claim::Swept { moved, whole } => {
                 let did = self.swept.get(&key(operation)).copied().unwrap_or_default();
@@ -121,8 +124,11 @@ impl Claims {
     /// Whether what the operation was to settle is settled, and what was to be extended was.
     fn is_done(&self, operation: &Operation, model: &Model) -> bool {
         match &operation.intent {
-            Intent::Settle { settlements, .. } if settlements.is_empty() => {
+            // Of a lease that turns out to be settled, there is nothing to extend.
+            Intent::Settle { lease, settlements, .. } if settlements.is_empty() => {
+                let items = model.handed_on(*lease).count();
                 self.commits.contains_key(&key(operation))
+                    || (0..items).all(|index| model.is_settled(*lease, index))
             }
             Intent::Settle { lease, settlements, .. } => {
                 settlements.iter().all(|(index, _)| model.is_settled(*lease, *index))

@@ -65,6 +65,7 @@ impl History {
             Event::Taken { items, .. } => format!("took {} for good", self.names(items)),
             Event::Asked(_, want) => format!("asked for {}", self.lease(want.lease)),
             Event::Left(_) => "took a request back".to_owned(),
+            Event::Overdue(_) => "cleared a request that nobody had served".to_owned(),
             Event::PickedUp(lease) => format!("picked {} up", self.lease(*lease)),
             Event::Settled { lease, settlements, .. } => {
                 format!("settled {}: {settlements:?}", self.lease(*lease))

@@ -281,7 +281,7 @@ impl Simulation {
                 self.count(format!("outcome unknown, and it happened: {}", operation.intent.name()));
             }
             (Err(1021), _) => {
-                self.count(format!("outcome unknown, and it did not: {}", operation.intent.name()))
+                self.count(format!("outcome unknown, and it did not: {}", operation.intent.name()));
             }
             (Err(1020), Fault::None) => self.count(format!("conflict: {}", operation.intent.name())),
             (Err(1007), Fault::None) => self.count("a commit is too old"),
@@ -290,8 +290,8 @@ impl Simulation {
         if told == Err(1021) {
             operation.unknown.update(|n| n + 1);
         }
-        if told.is_err() {
-            self.note(format!("{operation}: told {}", told.unwrap_err()));
+        if let Err(error) = told {
+            self.note(format!("{operation}: told {error}"));
         }
         let version = told.ok().map(|version| u64::try_from(version).unwrap());
         assert!(version.is_none() || version == logged.as_ref().map(|(version, _)| *version));

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use kvqueue::config::Delivery;
+use kvqueue_queue::{MAX_FAILURES, MAX_VALUE};
 
 use super::{Account, Books, Rest, Run, Sorted};
 use crate::chaos::{
@@ -73,6 +74,13 @@ impl Books {
             let left = keys.get(kind).copied().unwrap_or(0);
             account.check(left == 0, || format!("{left} keys of kind {kind:?} are left"));
         }
+        let parts = letters
+            .iter()
+            .flatten()
+            .map(|name| name.payload().len().div_ceil(MAX_VALUE) as u64 - 1)
+            .sum::<u64>();
+        let chunks = keys.get("chunk").copied().unwrap_or(0);
+        account.check(chunks == parts, || format!("{chunks} chunks, where dead letters have {parts}"));
         let bodies = keys.get("body").copied().unwrap_or(0);
         account.check(bodies == *dead, || format!("{bodies} bodies of {dead} dead letters"));
     }
@@ -120,15 +128,13 @@ impl Run {
     }
 }
 
-/// Of so many failures at the most an item knows. Up to then they tell attempts apart, also once dead letters are retried.
-const FAILURES: usize = kvqueue_queue::MAX_FAILURES;
-
-/// Whether two runs were the same attempt. One that ended with giving the item back does not count.
+/// Whether two runs were the same attempt. One that ended with giving the item back does not count. Once a dead letter is retried only
+/// its failures tell attempts apart, up to as many as an item knows.
 fn is_repeated(runs: &[Run]) -> bool {
     let mut seen = BTreeSet::new();
     runs.iter().any(|run| match *run {
         Run::Known { attempt, failures, act } => {
-            act != Act::Release && failures < FAILURES && !seen.insert((attempt, failures))
+            act != Act::Release && failures < MAX_FAILURES && !seen.insert((attempt, failures))
         }
         Run::Printed => false,
     })

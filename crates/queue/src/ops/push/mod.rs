@@ -116,7 +116,7 @@ impl<'t> Pusher<'t> {
     ///
     /// Reads only what it has to: unique keys and the operation id, which conflict with pushes of the same; and in the queue of a recipe,
     /// the last index or count, which conflicts with nothing. What comes of each item is known once the transaction has committed;
-    /// see [`Placed::items`].
+    /// see [`Placed::items`]. Without items nothing happens, and the operation id is not used.
     ///
     /// # Errors
     /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error.
@@ -127,6 +127,9 @@ impl<'t> Pusher<'t> {
     ) -> Result<Placed, PushError> {
         options.check()?;
         items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        if items.is_empty() {
+            return Ok(Placed::default());
+        }
         self.check_room(items.len())?;
         if self.space.kind != Kind::Fifo && self.rng.is_none() {
             return Err(PushError::NotSeeded);
@@ -142,7 +145,8 @@ impl<'t> Pusher<'t> {
 
     /// Whether so many more have room in the transaction.
     fn check_room(&self, more: usize) -> Result<(), PushError> {
-        if self.pushed + more > MAX_PUSHES {
+        // Operations have numbers of their own, and may add nothing.
+        if self.pushed + more > MAX_PUSHES || self.operations.len() >= MAX_PUSHES {
             return Err(PushError::TooManyItems { limit: MAX_PUSHES });
         }
         Ok(())

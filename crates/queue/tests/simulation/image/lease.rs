@@ -7,6 +7,8 @@ use super::{Want, element};
 
 /// What a header says.
 pub(super) struct Header {
+    /// Written for another session, which has not been heard of since.
+    pub(super) served: bool,
     pub(super) deadline: u64,
     pub(super) length: u64,
     /// For each item of the lease.
@@ -17,7 +19,7 @@ pub(super) struct Header {
 
 impl Header {
     pub(super) fn decode(value: &[u8]) -> Option<Header> {
-        let (&1, rest) = value.split_first()? else { return None };
+        let (&format @ 1..=2, rest) = value.split_first()? else { return None };
         let (deadline, rest) = rest.split_first_chunk::<8>()?;
         let (length, rest) = rest.split_first_chunk::<8>()?;
         let (count, rest) = rest.split_first_chunk::<4>()?;
@@ -25,6 +27,7 @@ impl Header {
         let count = u32::from_le_bytes(*count) as usize;
         let (bits, inline) = rest.split_at_checked(count.div_ceil(8))?;
         Some(Header {
+            served: format == 2,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
             settled: (0..count).map(|at| bits[at / 8] & (1 << (at % 8)) != 0).collect(),

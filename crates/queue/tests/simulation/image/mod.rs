@@ -45,6 +45,8 @@ pub(crate) struct Stored {
 /// A lease as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Held {
+    /// Whether whom it was written for has not been heard of since.
+    pub(crate) served: bool,
     pub(crate) deadline: u64,
     pub(crate) length: u64,
     pub(crate) items: Vec<HeldItem>,

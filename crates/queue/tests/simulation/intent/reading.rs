@@ -96,6 +96,8 @@ fn ended(before: &Image, after: &Image) -> Vec<Event> {
 pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
     let expired = before.leases.keys().filter(|id| !after.leases.contains_key(id));
     let mut events: Vec<Event> = expired.map(|lease| Event::Expired { lease: *lease, by }).collect();
+    let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
+    events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
     let items: Vec<_> = before.later.keys().filter(|key| !after.later.contains_key(key)).cloned().collect();
     if !items.is_empty() {
         events.push(Event::Promoted { items, by });

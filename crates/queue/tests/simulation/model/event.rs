@@ -26,6 +26,8 @@ pub(crate) enum Event {
     Asked(Stamp, Want),
     /// A request left the line without being served.
     Left(Stamp),
+    /// A request was cleared that nobody had served in time.
+    Overdue(Stamp),
     /// What somebody was served with, who takes for good, has reached it.
     PickedUp(LeaseId),
     /// A holder settled items of its lease, by their index, or only extended it.
@@ -53,6 +55,7 @@ impl Event {
             Event::Taken { served: Some(_), .. } => "a session serves its own request for good",
             Event::Asked(..) => "a request is made",
             Event::Left(_) => "a request leaves the line",
+            Event::Overdue(_) => "a request is cleared that nobody served",
             Event::PickedUp(_) => "a session picks up what it was served with for good",
             Event::Settled { settlements, .. } => match settlements.first() {
                 None => "a lease is extended",

@@ -19,6 +19,15 @@ impl Model {
         Ok(())
     }
 
+    /// Only what nobody may serve any more is cleared by others.
+    pub(super) fn overdue(&mut self, stamp: Stamp, at: At) -> Verdict {
+        let Some(want) = self.line.remove(&stamp) else {
+            return Err("a request was cleared twice".to_owned());
+        };
+        promise!(want.deadline < at.read, "{want:?} was cleared at {}, before its time", at.read);
+        Ok(())
+    }
+
     /// A request is served once, in its turn; with a lease under its own name, or, by its own session, under a new one or for good.
     pub(super) fn served(&mut self, stamp: Stamp, lease: Option<LeaseId>, at: At) -> Verdict {
         let Some(want) = self.line.remove(&stamp) else {

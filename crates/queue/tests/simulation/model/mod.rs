@@ -86,6 +86,8 @@ struct Seen {
 /// A lease that is held.
 #[derive(Debug)]
 struct Lease {
+    /// Written by one who served another, and that other has not been heard of since.
+    served: bool,
     deadline: u64,
     length: u64,
     /// What is not settled yet is stored with the lease.
@@ -126,6 +128,7 @@ impl Model {
             Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
             Event::Asked(stamp, want) => self.asked(*stamp, *want, at),
             Event::Left(stamp) => self.left(*stamp),
+            Event::Overdue(stamp) => self.overdue(*stamp, at),
             Event::PickedUp(lease) => self.picked_up(*lease),
             Event::Settled { lease, settlements, with_effects } => {
                 self.settled(*lease, settlements, *with_effects, at)
@@ -196,6 +199,7 @@ impl Lease {
             settled: stored.is_none(),
             stored: stored.clone(),
         };
-        Held { deadline: self.deadline, length: self.length, items: self.items.iter().map(item).collect() }
+        let items = self.items.iter().map(item).collect();
+        Held { served: self.served, deadline: self.deadline, length: self.length, items }
     }
 }

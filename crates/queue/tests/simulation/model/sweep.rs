@@ -5,13 +5,16 @@ use kvqueue_queue::{Failure, ItemId, LeaseId, Millis};
 use super::{At, Model, Place, Sweeping, Verdict, promise};
 
 impl Model {
-    /// A lease is taken away once its deadline is past. Its worker may have died of its items: that counts.
+    /// A lease is taken away once its deadline is past. Its worker may have died of its items: that counts, unless nobody has picked it up.
     pub(super) fn expired(&mut self, id: LeaseId, by: Sweeping, at: At) -> Verdict {
         let Some(lease) = self.leases.remove(&id) else { return Err(format!("{id:?} was taken away twice")) };
         promise!(lease.deadline < at.read, "{id:?} was taken away at {}, before {}", at.read, lease.deadline);
         self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
         for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
-            self.crashed(&item, by)?;
+            match lease.served {
+                true => drop(self.moved(&item, Place::Ready)?),
+                false => self.crashed(&item, by)?,
+            }
         }
         Ok(())
     }

@@ -23,6 +23,8 @@ impl Model {
         at: At,
     ) -> Verdict {
         promise!(!self.handed.contains_key(&id), "lease {id:?} was taken twice");
+        // Who serves itself takes under another name than it has asked by.
+        let for_another = served.and_then(|stamp| self.line.get(&stamp)).is_some_and(|want| want.lease == id);
         match served {
             Some(stamp) => self.served(stamp, Some(id), at)?,
             None => self.next_attempt(id)?,
@@ -34,7 +36,8 @@ impl Model {
         }
         self.handed.insert(id, held.clone());
         let held = held.into_iter().map(|(id, stored)| (id, Some(stored))).collect();
-        self.leases.insert(id, Lease { deadline: at.read + terms.length, length: terms.length, items: held });
+        let (deadline, length) = (at.read + terms.length, terms.length);
+        self.leases.insert(id, Lease { served: for_another, deadline, length, items: held });
         Ok(())
     }
 

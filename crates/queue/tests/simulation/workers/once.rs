@@ -57,8 +57,11 @@ async fn prepare(
             Fate::Open => {}
         }
     }
-    let Some(change) = lease.settle_in(tr, settlements).await? else {
-        return Ok(Prepared::Ended(Err(LeaseError::Lost)));
+    let change = match lease.settle_in(tr, settlements).await {
+        Ok(Some(change)) => change,
+        Ok(None) => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
+        Err(LeaseError::Queue(error)) => return Err(error),
+        Err(error) => return Ok(Prepared::Ended(Err(error))),
     };
     let open: Vec<usize> = lease.open().collect();
     for (index, settlement) in settlements {

@@ -1,0 +1,168 @@
+//! What the database counts for what a transaction does, in bytes. It refuses a transaction of more than 10,000,000 (error 2101), so
+//! what could be more is counted before it is written.
+//!
+//! Each mutation counts with its keys and value, and with the key once more at each end of its conflict range. The counts here are a
+//! little too high, never too low.
+
+use crate::id::ItemId;
+use crate::keys::{Space, chunks, meta};
+use crate::kind::Kind;
+use crate::meta::{MAX_REASON, Meta};
+use crate::ops::scan::Row;
+
+/// What one transaction writes at most where it can be made several, or a single item.
+pub(crate) const PART: usize = 3 << 20;
+
+/// What one transaction writes at most where it has to be one: the database's limit, less the header of a lease.
+pub(crate) const WHOLE: usize = 9_900_000;
+
+/// What surrounds a mutation.
+const MUTATION: usize = 44;
+/// What surrounds a conflict range, with the byte that its end is longer than the key.
+const RANGE: usize = 25;
+/// What surrounds an item in a lease's body: three lengths.
+const HELD: usize = 12;
+/// What a failure adds to a side record beside its text, at most: itself, and the counts of attempts and crashes.
+const FAILURE: usize = (5 + 8 + 4) + 2 * (5 + 4);
+/// What the key of a record has between (q, its name) and the id, at most: a due time; and as many bytes for the name.
+const NAME: usize = 16;
+
+/// A value that is set.
+pub(crate) fn set(key: usize, value: usize) -> usize {
+    MUTATION + RANGE + 3 * key + value
+}
+
+/// A key, or the range behind a key, that is cleared.
+pub(crate) fn clear(key: usize) -> usize {
+    MUTATION + RANGE + 4 * key + 4
+}
+
+/// A conflict range of one key.
+pub(crate) fn conflict(key: usize) -> usize {
+    RANGE + 2 * key
+}
+
+/// The length of an item's key among records of any kind, at most.
+pub(crate) fn key(space: &Space, id: &ItemId) -> usize {
+    space.queue.len() + NAME + id.as_bytes().len()
+}
+
+/// What it takes to make an item ready.
+pub(crate) fn ready(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
+    let id = id.as_bytes().len();
+    let record = if meta > 0 { set(space.meta.len() + id, meta) } else { 0 };
+    set(space.ready.len() + id, value) + record
+}
+
+/// What it takes to put an item aside, with a record of this length.
+pub(crate) fn aside(space: &Space, id: &ItemId, value: usize, meta: usize) -> usize {
+    set(key(space, id), meta) + set(key(space, id), value)
+}
+
+/// What it takes to make an item a dead letter whose side record was this one, for a reason of this length.
+pub(crate) fn dead(space: &Space, id: &ItemId, value: usize, meta: &[u8], reason: usize) -> usize {
+    // It is told twice: of the last attempt, and of the letter.
+    aside(space, id, value, meta.len() + 2 * failure(reason)) + unique(space, meta)
+}
+
+/// How much longer a side record is with another failure.
+pub(crate) fn failure(reason: usize) -> usize {
+    FAILURE + reason.min(MAX_REASON)
+}
+
+/// What it takes to clear what goes with an item until it has ended.
+pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
+    // What cannot be read may have chunks, as many as there can be.
+    match meta::decode(meta) {
+        _ if meta.is_empty() => 0,
+        Some(meta) => ending(space, id, &meta),
+        None => chunks_of(space, id, u64::MAX),
+    }
+}
+
+/// What it takes to move an item from one of these places to another.
+pub(crate) fn moving(space: &Space, id: &ItemId, value: usize, meta: &[u8]) -> usize {
+    let key = key(space, id);
+    2 * set(key, 0) + 2 * clear(key) + conflict(key) + value + meta.len() + unique(space, meta)
+}
+
+/// What it takes to clear an item, wherever it is, with what goes with it.
+pub(crate) fn removing(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
+    let key = key(space, id);
+    2 * conflict(key) + 2 * clear(key) + forget(space, id, meta)
+}
+
+/// What it takes to take a row, on a lease or for good.
+pub(crate) fn take(space: &Space, row: &Row, meta: &Meta) -> usize {
+    let key = key(space, &row.id);
+    let record = if row.meta.is_empty() { 0 } else { row.meta.len() + clear(key) };
+    take_plain(space, row.id.as_bytes().len(), row.value.len()) + record + ending(space, &row.id, meta)
+}
+
+/// What it takes to take a row without a side record.
+pub(crate) fn take_plain(space: &Space, id: usize, value: usize) -> usize {
+    let key = space.ready.len() + id;
+    // Of a FIFO queue all rows are cleared as one range.
+    let own = if space.kind == Kind::Fifo { 0 } else { conflict(key) + clear(key) };
+    HELD + id + value + own
+}
+
+/// What it takes to clear the chunks and the unique key of an item.
+fn ending(space: &Space, id: &ItemId, meta: &Meta) -> usize {
+    meta.payload_len.map_or(0, |len| chunks_of(space, id, len)) + unique_of(space, meta)
+}
+
+/// What it takes to clear the chunks of a payload of this length.
+fn chunks_of(space: &Space, id: &ItemId, payload_len: u64) -> usize {
+    // A stamp's are cleared as a range.
+    let clears = if id.stamp().is_some() { 1 } else { chunks::count(payload_len) };
+    clear(key(space, id)).saturating_mul(usize::try_from(clears).unwrap_or(usize::MAX))
+}
+
+/// What it takes to clear the unique key in a side record, and to read or set it.
+fn unique(space: &Space, meta: &[u8]) -> usize {
+    // What cannot be read has none that anybody would clear.
+    if meta.is_empty() { 0 } else { meta::decode(meta).map_or(0, |meta| unique_of(space, &meta)) }
+}
+
+fn unique_of(space: &Space, meta: &Meta) -> usize {
+    let Some(unique) = &meta.unique else { return 0 };
+    let key = space.unique_key(unique).len();
+    clear(key) + conflict(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_item_adds_is_counted_with_its_keys() {
+        let space = Space::new(&[b'p'; 100], b"q", Kind::Fifo).unwrap();
+        let id = ItemId::new(vec![0; 13].into());
+        let key = space.ready_key(&id).len();
+        assert_eq!(ready(&space, &id, 1_000, 0), 44 + key + 1_000 + 24 + 2 * key + 1);
+        assert!(ready(&space, &id, 1_000, 50) > ready(&space, &id, 1_000, 0) + 3 * key + 50);
+        assert!(aside(&space, &id, 0, 0) >= 2 * set(space.body_key(&id).len(), 0));
+        assert!(self::key(&space, &id) >= crate::keys::later::key(&space.later, u64::MAX, &id).len());
+    }
+
+    #[test]
+    fn a_unique_key_is_counted_as_it_is_stored() {
+        let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+        let id = ItemId::new(vec![0; 13].into());
+        let with = |unique: Option<Vec<u8>>| meta::encode(&Meta { attempts: 1, unique, ..Meta::default() });
+        // A byte 0 is stored as two.
+        let (none, long) = (with(None), with(Some(vec![0; 1_000])));
+        assert!(forget(&space, &id, &long) >= forget(&space, &id, &none) + 4 * 2_000);
+        assert_eq!(forget(&space, &id, &[]), 0);
+    }
+
+    #[test]
+    fn a_row_of_a_recipe_has_conflict_and_clear_of_its_own() {
+        let row =
+            Row { id: ItemId::new(vec![0; 25].into()), value: vec![0; 10].into(), meta: Vec::new().into() };
+        let of = |kind| take(&Space::new(b"", b"q", kind).unwrap(), &row, &Meta::default());
+        assert_eq!(of(Kind::Fifo), 12 + 25 + 10);
+        assert!(of(Kind::Recipe(crate::kind::Packing::Raw)) > 6 * 25 + 10);
+    }
+}

@@ -1,0 +1,39 @@
+//! Putting a ready item aside that cannot be read, so that it does not stop those behind it.
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, meta};
+use crate::meta::{Failure, Meta};
+use crate::ops::claim::take;
+use crate::ops::place;
+use crate::ops::scan::{Row, items};
+
+/// What is kept at most of a side record that cannot be read, in bytes: with a reason it is to fit into a value.
+const MAX_KEPT: usize = 90_000;
+
+/// Makes a ready item a dead letter if it cannot be read: with its value, with its side record, and with the reason. Does nothing if it can be
+/// read, or is gone.
+///
+/// Who takes has no clock, so nobody knows since when it is a dead letter.
+pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
+    let Some(value) = tr.get(&space.ready_key(id), false).await? else { return Ok(()) };
+    let record = tr.get(&space.meta_key(id), false).await?;
+    let bytes = |value: &[u8]| Bytes::copy_from_slice(value);
+    let meta = record.map(|record| bytes(&record)).unwrap_or_default();
+    let rows = [Row { id: id.clone(), value: bytes(&value), meta }];
+    let Err(error) = items(space, tr, &rows).await else { return Ok(()) };
+    let QueueError::UnreadableItem { .. } = error else { return Err(error) };
+    let [row] = &rows;
+    let known = meta::decode(&row.meta).unwrap_or_else(|| Meta {
+        unknown: vec![(meta::UNREADABLE, row.meta[..row.meta.len().min(MAX_KEPT)].to_vec())],
+        ..Meta::default()
+    });
+    let death = Some(Failure::new(0, known.attempts, &error.to_string()));
+    take(space, tr, &rows)?;
+    place::dead(space, tr, id, &row.value, &Meta { death, ..known });
+    place::count_dead(space, tr, 1);
+    Ok(())
+}

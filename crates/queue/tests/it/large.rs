@@ -1,0 +1,147 @@
+//! Leases of so many items that what is done with them is more than one transaction holds.
+
+use kvqueue_queue::{
+    Approach, Failure, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue, RetryPolicy, Settlement,
+    Take,
+};
+
+use crate::common::{TestDb, k, on_database, record, rules, sweeper};
+
+/// More items with keys as long as those of [`far`] than a transaction can make ready.
+const ITEMS: usize = 900;
+
+/// Pushes `n` items.
+async fn fill(t: &TestDb, q: &Queue, n: usize, item: impl Fn(usize) -> NewItem) {
+    let items: Vec<_> = (0..n).map(item).collect();
+    for part in items.chunks(300) {
+        t.push_items(q, part).await;
+    }
+}
+
+/// A queue whose keys are so long that a transaction holds a few hundred writes.
+fn far(t: &TestDb) -> Queue {
+    let prefix = [t.prefix.as_slice(), &[b'p'; 4_000]].concat();
+    Queue::new(&prefix, b"q").unwrap()
+}
+
+async fn leased(t: &TestDb, q: &Queue, n: usize) -> Lease {
+    fill(t, q, n, |_| NewItem::new("x")).await;
+    let lease = t.lease(q, n).await.unwrap();
+    assert_eq!(lease.items().len(), n);
+    lease
+}
+
+fn all(lease: &Lease, settlement: &Settlement) -> Vec<(usize, Settlement)> {
+    lease.open().map(|index| (index, settlement.clone())).collect()
+}
+
+#[test]
+fn items_settle_however_many_they_are() {
+    on_database(async |t| {
+        let q = far(t);
+        let mut lease = leased(t, &q, ITEMS).await;
+        let failure = || Failure::new(1, 1, &"r".repeat(MAX_REASON));
+        let settlements = lease.open().map(|index| {
+            let settlement = match index % 4 {
+                0 => Settlement::Release,
+                1 => Settlement::Retry { due: None, failure: failure() },
+                2 => Settlement::Retry { due: Some(5), failure: failure() },
+                _ => Settlement::Dead(failure()),
+            };
+            (index, settlement)
+        });
+        let settlements: Vec<_> = settlements.collect();
+        lease.settle(&t.db, &RetryPolicy::default(), &settlements).await.unwrap();
+        assert!(lease.is_settled());
+        let counts = t.run(async |tr| q.counts(tr).await).await;
+        let quarter = ITEMS as i64 / 4;
+        assert_eq!((counts.ready, counts.later, counts.dead), (2 * quarter, quarter, quarter));
+    });
+}
+
+#[test]
+fn a_settlement_in_a_transaction_of_ones_own_that_is_too_large_is_refused_by_name() {
+    on_database(async |t| {
+        let q = far(t);
+        let lease = leased(t, &q, ITEMS).await;
+        let (release, done) = (all(&lease, &Settlement::Release), all(&lease, &Settlement::Done));
+        let tr = t.db.create_trx().unwrap();
+        let refused = lease.settle_in(&tr, &release).await.unwrap_err();
+        assert!(matches!(refused, LeaseError::TooLarge { items: ITEMS }), "{refused:?}");
+        assert!(refused.to_string().ends_with("settle fewer at a time, or lower `k`"));
+        // Nothing was written, so the transaction does for what fits.
+        assert!(lease.settle_in(&tr, &done).await.unwrap().is_some());
+        tr.commit().await.unwrap();
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
+    on_database(async |t| {
+        // Of the queues of recipes each item is cleared for itself; of each item with a unique key, that is.
+        for (kind, unique) in [(Kind::Recipe(Packing::Raw), false), (Kind::Fifo, true)] {
+            let prefix = [t.prefix.as_slice(), &[b'p'; 4_000]].concat();
+            let q = Queue::of_kind(&prefix, b"q", kind).unwrap();
+            fill(t, &q, ITEMS, |n| NewItem {
+                unique: unique.then(|| format!("{n:0200}").into_bytes()),
+                ..NewItem::new("x")
+            })
+            .await;
+            for length in [0, 1] {
+                let take = &mut Take { k: k(ITEMS), length, approach: &mut Approach::Front, watch: false };
+                let found = match length {
+                    0 => t.session(&q).take_by(&t.db, take).await.unwrap().items.len(),
+                    _ => t.session(&q).lease(&t.db, take).await.unwrap().lease.unwrap().items().len(),
+                };
+                assert!((50..ITEMS).contains(&found), "{kind:?} {length}: {found}");
+            }
+            t.run(async |tr| {
+                tr.clear_range(&prefix, &[prefix.as_slice(), &[0xff]].concat());
+                Ok(())
+            })
+            .await;
+        }
+    });
+}
+
+#[test]
+fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
+    on_database(async |t| {
+        let q = far(t);
+        let mut lease = leased(t, &q, 300).await;
+        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+        let purged = q.purge_all_dead(&t.db, &RetryPolicy::default()).await.unwrap();
+        assert_eq!((purged.moved, t.run(async |tr| q.counts(tr).await).await.dead), (300, 0));
+    });
+}
+
+#[test]
+fn as_many_orphans_are_cleared_at_once_as_one_transaction_holds() {
+    on_database(async |t| {
+        let q = far(t);
+        fill(t, &q, 200, |n| NewItem {
+            unique: Some(format!("{n:01000}").into_bytes()),
+            ..NewItem::new("x")
+        })
+        .await;
+        // A foreign program takes them all.
+        t.run(async |tr| {
+            tr.clear_range(&record(&q, "val", b""), &record(&q, "val", b"\xff"));
+            Ok(())
+        })
+        .await;
+        let (mut sweeper, mut orphans) = (sweeper(&q), 0);
+        // Each sweep does some of it at least.
+        for _ in 0..200 {
+            orphans += t.sweep(&mut sweeper, 0, &rules()).await.moved.orphans;
+            if orphans == 200 {
+                break;
+            }
+        }
+        assert_eq!(orphans, 200);
+        // So their unique keys are free.
+        let again = NewItem { unique: Some(format!("{:01000}", 7).into_bytes()), ..NewItem::new("x") };
+        assert_eq!(t.push_items(&q, &[again]).await.items, 1);
+    });
+}

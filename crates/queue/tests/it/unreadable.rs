@@ -1,0 +1,103 @@
+//! Records that cannot be read: they stop nobody, and what is known of them is kept.
+
+use kvqueue_queue::{Approach, Queue, RetryPolicy, Take};
+
+use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
+
+/// Takes up to three items, for good or on a lease.
+async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> Vec<String> {
+    let mut take = Take { k: k(3), length: 30_000_000, approach: &mut approach, watch: false };
+    let mut session = t.session(q);
+    if on_lease {
+        let lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+        payloads(lease.items())
+    } else {
+        payloads(&session.take_by(&t.db, &mut take).await.unwrap().items)
+    }
+}
+
+#[test]
+fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
+    on_database(async |t| {
+        for on_lease in [false, true] {
+            for (damage, kind) in ["chunk", "meta"].into_iter().enumerate() {
+                let q = t.queue(format!("{on_lease} {kind}"));
+                t.store(&q, &id(1), "long", "key 1").await;
+                t.store(&q, &id(2), "long", "key 2").await;
+                let chunk = [id(1).as_bytes(), b"\x15\x01"].concat();
+                t.run(async |tr| {
+                    match damage {
+                        0 => tr.clear(&record(&q, "chunk", &chunk)),
+                        _ => tr.set(&record(&q, "meta", id(1).as_bytes()), b"\x01garbage"),
+                    }
+                    Ok(())
+                })
+                .await;
+                let approach =
+                    if on_lease { Approach::Staged(Default::default()) } else { Approach::default() };
+                let found = take(t, &q, on_lease, approach).await;
+                assert_eq!(found.iter().map(String::len).collect::<Vec<_>>(), [100_004], "{kind}");
+                assert_eq!((t.len(&q).await, t.counter(&q, "ndead").await), (0, 1));
+                let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
+                assert_eq!((&letters[0].id, letters.len()), (&id(1), 1));
+                assert!(letters[0].reason.contains(kind), "{}", letters[0].reason);
+                // Of a side record that says nothing its bytes are kept.
+                let kept = t.records(&q, "dead").await[0].1.windows(7).any(|bytes| bytes == b"garbage");
+                assert_eq!(kept, kind == "meta");
+                q.purge_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
+                assert!(t.records(&q, "body").await.is_empty());
+                assert_eq!(t.records(&q, "chunk").await.len(), usize::from(on_lease));
+            }
+        }
+    });
+}
+
+#[test]
+fn leases_that_cannot_be_given_back_do_not_hide_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        // More than a look names, all before others: an item each, in a piece that is not there.
+        let header =
+            [b"\x01".as_slice(), &[0; 16], &1_u32.to_le_bytes(), &1_u32.to_le_bytes(), &[0]].concat();
+        t.run(async |tr| {
+            for number in 1..=130 {
+                let key = [b"\x30".as_slice(), &[0; 16], &[0x15, number]].concat();
+                tr.set(&record(&q, "lease", &key), &header);
+            }
+            Ok(())
+        })
+        .await;
+        t.push(&q, &["a"]).await;
+        let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
+        while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
+        let mut sweeper = sweeper(&q);
+        let swept = sweeper.sweep(&t.db, 0, &rules()).await.unwrap();
+        assert_eq!((swept.moved.returned, t.list(&q).await), (1, vec!["a".to_owned()]));
+        assert!(swept.trouble.is_some());
+        // They are passed over for a while, and meanwhile the sweeper does its work as ever, also when it is woken for it.
+        t.put_aside(&q, &[("b", 5)]).await;
+        swept.watch.await.unwrap();
+        let again = t.sweep(&mut sweeper, 10, &rules()).await;
+        assert_eq!(again.moved.promoted, 1);
+    });
+}
+
+#[test]
+fn items_put_aside_that_cannot_be_read_do_not_hold_up_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put_aside(&q, &[("a", 5), ("b", 6)]).await;
+        t.run(async |tr| {
+            // No value, no id, and no time.
+            tr.set(&record(&q, "later", &[b"\x15\x01", id(7).as_bytes()].concat()), b"");
+            tr.set(&record(&q, "later", b"\x15\x05"), b"");
+            tr.set(&record(&q, "later", b"\x01time\0"), b"");
+            Ok(())
+        })
+        .await;
+        let swept = sweeper(&q).sweep(&t.db, 5, &rules()).await.unwrap();
+        assert_eq!((swept.moved.promoted, swept.trouble.is_some()), (1, true));
+        assert_eq!(t.list(&q).await, ["a"]);
+        assert_eq!(t.records(&q, "later").await.len(), 4);
+    });
+}
