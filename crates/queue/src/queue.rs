@@ -60,8 +60,9 @@ impl Queue {
         ops::delete::delete(&self.space, tr);
     }
 
-    /// Pushes to this queue in a transaction. Use one pusher per transaction and queue: two would number their
-    /// pushes alike, and the later overwrite the earlier.
+    /// Pushes to this queue in a transaction. Use one pusher per transaction and queue, and hand it on to whoever else pushes in that
+    /// transaction: two would number their pushes alike, and without any error the items of the later replace those of the earlier, though
+    /// both are counted.
     pub fn pusher<'t>(&self, tr: &'t Transaction) -> Pusher<'t> {
         Pusher::new(self.space.clone(), tr)
     }

@@ -156,14 +156,15 @@ impl Holder {
     }
 
     async fn settle(&mut self) -> Result<(), Gone> {
-        let mut said = self.outbox.take();
+        let said = self.outbox.take();
+        let mut rest = said.as_slice();
         // As many transactions as it takes, each of which extends the lease.
-        while !said.is_empty() {
+        while !rest.is_empty() {
             let began = Instant::now();
             let policy = self.policy(began);
-            let settled = self.lease.settle_some(&self.source.db, &policy, &said).await?;
+            let settled = self.lease.settle_some(&self.source.db, &policy, rest).await?;
             self.plan.changed(began, settled);
-            said.drain(..settled);
+            rest = &rest[settled..];
         }
         self.plan.settled();
         Ok(())

@@ -9,7 +9,7 @@ use std::{
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
     payload::Name,
-    plan::{Queue, Worker, config},
+    plan::{Queue, Worker, config, layouts},
     process::Process,
     records::{Record, printed, recorded},
 };
@@ -27,10 +27,11 @@ impl Arena {
         for directory in [arena.records(), arena.prints()] {
             std::fs::create_dir(directory).unwrap();
         }
-        for worker in [Worker::Helper, Worker::Program] {
+        for worker in Worker::ALL {
             let text = config(&arena.queues, worker, &arena.records());
             std::fs::write(arena.config(worker), text).unwrap();
         }
+        std::fs::write(arena.layouts(), layouts(&arena.queues)).unwrap();
         arena
     }
 
@@ -44,8 +45,13 @@ impl Arena {
         self.db.file("prints")
     }
 
-    pub(super) fn config(&self, worker: Worker) -> PathBuf {
+    fn config(&self, worker: Worker) -> PathBuf {
         self.db.file(&format!("{worker:?}.toml"))
+    }
+
+    /// The configuration of commands.
+    fn layouts(&self) -> PathBuf {
+        self.db.file("layouts.toml")
     }
 
     pub(super) fn recorded(&self) -> Vec<Record> {
@@ -67,7 +73,7 @@ impl Arena {
                 command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
-            Worker::Helper => {
+            Worker::Helper | Worker::Keeper => {
                 let mut command = helper(&self.db, "chaos::helper_daemon");
                 command.env(CONFIG, config).envs(until_empty.then_some((UNTIL_EMPTY, "1")));
                 command.stdout(Stdio::null());
@@ -96,7 +102,7 @@ impl Arena {
     /// A command of the program.
     pub(super) fn command(&self, args: &[&str]) -> Command {
         let mut command = kvqueue(&self.db, args);
-        command.arg("--config").arg(self.config(Worker::Helper));
+        command.arg("--config").arg(self.layouts());
         command.stdin(Stdio::null()).stdout(Stdio::null());
         command.stderr(self.log("commands.log"));
         command

@@ -1,33 +1,33 @@
 //! What the database has at the end: `kvqueue len`, and a helper that looks at dead letters, effects and keys.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, path::Path, process::Stdio};
+use std::{collections::BTreeMap, num::NonZeroUsize, process::Stdio};
 
 use foundationdb::{Database as Client, RangeOption, options::StreamingMode, tuple};
 use futures::TryStreamExt;
 use kvqueue_queue::{End, Kind, Packing, Queue as Layer};
 use serde_json::{Value, json};
 
-use super::{handler::EFFECTS, ledger::Rest, payload::Name, plan::Queue};
-use crate::support::{Database, Ran, database_of_helper, helper, kvqueue};
+use super::{arena::Arena, handler::EFFECTS, ledger::Rest, payload::Name, plan::Queue};
+use crate::support::{Ran, database_of_helper, helper};
 
 /// In the helper's environment: the queues, as JSON.
 const QUEUES: &str = "KVQUEUE_TEST_CHAOS_QUEUES";
 
 /// Looks at what is left of the queues.
-pub(super) fn audit(db: &Database, config: &Path, queues: &[Queue]) -> Vec<Rest> {
-    let names: Vec<_> = queues.iter().map(|queue| json!([queue.name, queue.kind])).collect();
-    let mut command = helper(db, "chaos::helper_audit");
+pub(super) fn audit(arena: &Arena) -> Vec<Rest> {
+    let names: Vec<_> = arena.queues.iter().map(|queue| json!([queue.name, queue.kind])).collect();
+    let mut command = helper(&arena.db, "chaos::helper_audit");
     command.env(QUEUES, Value::from(names).to_string()).stdin(Stdio::null());
     let ran: Ran = command.output().unwrap().into();
     let said = ran.stdout.lines().find(|line| line.starts_with('[')).unwrap_or_else(|| panic!("{ran:?}"));
     let found: Vec<Value> = serde_json::from_str(said).unwrap();
     let found = found.iter().zip(0..);
-    found.map(|(found, place)| rest(place, found, &len(db, config, &queues[place]))).collect()
+    found.map(|(found, place)| rest(place, found, &len(arena, &arena.queues[place]))).collect()
 }
 
-fn len(db: &Database, config: &Path, queue: &Queue) -> Value {
-    let mut command = kvqueue(db, &["len", &queue.name, "--json", "--config", config.to_str().unwrap()]);
-    let ran: Ran = command.stdin(Stdio::null()).output().unwrap().into();
+fn len(arena: &Arena, queue: &Queue) -> Value {
+    let mut command = arena.command(&["len", &queue.name, "--json"]);
+    let ran: Ran = command.stdout(Stdio::piped()).stderr(Stdio::piped()).output().unwrap().into();
     serde_json::from_str(&ran.ok()).unwrap()
 }
 

@@ -40,6 +40,8 @@ struct Recorder {
     records: PathBuf,
     /// Whether items can fail, and can be given back.
     leased: bool,
+    /// Whether items can kill the process.
+    poison: bool,
     lease_ms: u64,
     #[serde(skip)]
     calls: AtomicU64,
@@ -63,7 +65,7 @@ impl Recorder {
         let odd = self.calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;
         let act = match name.wish() {
             Wish::Slow(mille) => return (Act::Done, lease.mul_f64(mille as f64 / 1_000.0)),
-            Wish::Poison if attempt == 1 => Act::Crash,
+            Wish::Poison if attempt == 1 && self.poison => Act::Crash,
             _ if !self.leased => Act::Done,
             Wish::Fail if attempt == 1 => Act::Fail,
             Wish::FailFor(pause) if attempt == 1 => Act::FailFor(pause),

@@ -21,6 +21,8 @@ pub(super) struct Queue {
     take: &'static str,
     pub(super) lease: Duration,
     max_attempts: u32,
+    /// Whether it is left to daemons that are never killed.
+    pub(super) is_kept: bool,
 }
 
 /// Consumers of each queue in each daemon, and what each takes at once.
@@ -37,12 +39,26 @@ pub(super) enum Worker {
     Program,
     /// This test's handler.
     Helper,
+    /// The same, for the queue that is left to it. It is stopped, terminated, and loses its database like others, but is never killed: so
+    /// what is handled at most once is handled.
+    Keeper,
+}
+
+impl Worker {
+    pub(super) const ALL: [Self; 3] = [Self::Program, Self::Helper, Self::Keeper];
+
+    /// Whether it is the program itself.
+    pub(super) fn is_program(self) -> bool {
+        self == Self::Program
+    }
 }
 
 impl Queue {
-    /// One queue of each delivery in commit order, and one of another kind. All ways to take occur.
+    /// One queue of each delivery in commit order, and one of another kind; and one more that is handled at most once, for keepers. All
+    /// ways to take occur.
     pub(super) fn draw(random: &mut Random) -> Vec<Self> {
         let mut takes = vec!["spread", "spread", "spread", "staged", "staged", "front"];
+        let mut take = |random: &mut Random| takes.swap_remove(random.below(takes.len() as u64) as usize);
         let mut queues = Vec::new();
         for delivery in DELIVERIES {
             // The at-least-once one is always a priority queue.
@@ -50,19 +66,28 @@ impl Queue {
                 if delivery == Delivery::AtLeastOnce { &["priority"] } else { &["priority", "recipe"] };
             let other = random.choose(others);
             for kind in ["fifo", other] {
-                queues.push(Self {
-                    name: format!("{delivery:?}-{kind}").to_lowercase(),
-                    delivery,
-                    kind,
-                    end: random.choose(&["min", "max"]),
-                    take: takes.swap_remove(random.below(takes.len() as u64) as usize),
-                    lease: random.time_between(Duration::from_secs(1), Duration::from_secs(2)),
-                    // Few enough for some items to run out of them, and so many that hardly any does.
-                    max_attempts: random.choose(&[4, 100]),
-                });
+                let take = take(random);
+                queues.push(Self::new(delivery, kind, take, random));
             }
         }
+        let (kind, take) = (random.choose(&["fifo", "priority"]), random.choose(&["spread", "staged"]));
+        let kept = Self::new(Delivery::AtMostOnce, kind, take, random);
+        queues.push(Self { name: "kept".to_owned(), is_kept: true, ..kept });
         queues
+    }
+
+    fn new(delivery: Delivery, kind: &'static str, take: &'static str, random: &mut Random) -> Self {
+        Self {
+            name: format!("{delivery:?}-{kind}").to_lowercase(),
+            delivery,
+            kind,
+            end: random.choose(&["min", "max"]),
+            take,
+            lease: random.time_between(Duration::from_secs(1), Duration::from_secs(2)),
+            // Few enough for some items to run out of them, and so many that hardly any does.
+            max_attempts: random.choose(&[4, 100]),
+            is_kept: false,
+        }
     }
 
     /// Whether it has anything to settle.
@@ -71,35 +96,49 @@ impl Queue {
     }
 
     fn is_for(&self, worker: Worker) -> bool {
-        worker == Worker::Helper || self.delivery != Delivery::ExactlyOnce
+        match worker {
+            Worker::Program => !self.is_kept && self.delivery != Delivery::ExactlyOnce,
+            Worker::Helper => !self.is_kept,
+            Worker::Keeper => self.is_kept,
+        }
+    }
+
+    /// Its layout, as a configuration has it.
+    fn layout(&self) -> String {
+        let Self { name, kind, end, .. } = self;
+        let end = if *kind == "priority" { format!("end = \"{end}\"\n") } else { String::new() };
+        format!("\n[queues.{name}]\nkind = \"{kind}\"\n{end}")
     }
 }
 
-/// The configuration of such a daemon. Helpers keep their records in a directory.
+/// A configuration of all queues, for commands.
+pub(super) fn layouts(queues: &[Queue]) -> String {
+    queues.iter().map(|queue| queue.layout() + "handler = \"log\"\n").collect()
+}
+
+/// The configuration of such a daemon. All but the program keep their records in a directory.
 pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String {
     let mut text =
         "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
             .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
-        let Queue { name, delivery, kind, end, take, lease, max_attempts } = queue;
+        let Queue { delivery, take, lease, max_attempts, is_kept, .. } = queue;
         let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
-        let handler = if worker == Worker::Program { "stdout" } else { "record" };
+        let handler = if worker.is_program() { "stdout" } else { "record" };
+        text += &queue.layout();
         write!(
             text,
-            "\n[queues.{name}]\nhandler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
-             take = \"{take}\"\nslow-look = \"500ms\"\nkind = \"{kind}\"\n\
+            "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
+             take = \"{take}\"\nslow-look = \"500ms\"\n\
              consumers = [ {{ k = {K}, count = {CONSUMERS} }} ]\n\
              retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
         )
         .unwrap();
-        if *kind == "priority" {
-            writeln!(text, "end = \"{end}\"").unwrap();
-        }
-        if worker == Worker::Helper {
-            let (records, leased) = (records.display(), queue.is_leased());
+        if !worker.is_program() {
+            let (records, leased, poison) = (records.display(), queue.is_leased(), !is_kept);
             writeln!(
                 text,
-                "handler-config = {{ records = \"{records}\", leased = {leased}, lease-ms = {lease} }}"
+                "handler-config = {{ records = \"{records}\", lease-ms = {lease}, leased = {leased}, poison = {poison} }}"
             )
             .unwrap();
         }
@@ -111,13 +150,11 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String
 fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
     let queues = Queue::draw(&mut Random::seeded(1));
     for delivery in DELIVERIES {
-        let kinds: Vec<_> =
-            queues.iter().filter(|queue| queue.delivery == delivery).map(|queue| queue.kind).collect();
+        let queues = queues.iter().filter(|queue| queue.delivery == delivery && !queue.is_kept);
+        let kinds: Vec<_> = queues.map(|queue| queue.kind).collect();
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
-    for worker in [Worker::Program, Worker::Helper] {
-        let parsed: kvqueue::Config =
-            toml::from_str(&config(&queues, worker, Path::new("/records"))).unwrap();
-        assert_eq!(parsed.queues.len(), if worker == Worker::Program { 4 } else { 6 });
-    }
+    let number = |text: String| toml::from_str::<kvqueue::Config>(&text).unwrap().queues.len();
+    let of = |worker| number(config(&queues, worker, Path::new("/records")));
+    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 6, 1], 7));
 }

@@ -77,8 +77,7 @@ impl Process {
 fn end(status: ExitStatus) -> End {
     match (status.code(), status.signal()) {
         (Some(0), _) => End::Done,
-        // A second TERM ends the program at once.
-        (_, Some(9)) | (Some(143), _) => End::Killed,
+        (_, Some(9)) => End::Killed,
         _ => End::Failed,
     }
 }

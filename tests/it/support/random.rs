@@ -8,10 +8,15 @@ pub(crate) struct Random(u64);
 impl Random {
     /// From `KVQUEUE_TEST_SEED`, or a new seed; printed, for a failing test to be repeated.
     pub(crate) fn new() -> Self {
-        let given = std::env::var("KVQUEUE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
-        let seed = given.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1);
+        let seed = Self::seed();
         println!("KVQUEUE_TEST_SEED={seed}");
         Self(seed)
+    }
+
+    /// `KVQUEUE_TEST_SEED`, or a new seed.
+    pub(crate) fn seed() -> u64 {
+        let given = std::env::var("KVQUEUE_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
+        given.unwrap_or_else(|| uuid::Uuid::now_v7().as_u64_pair().1)
     }
 
     /// From a seed.

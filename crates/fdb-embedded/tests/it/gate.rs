@@ -53,6 +53,12 @@ async fn commits_wait_at_a_gate_and_end_as_it_says() {
         assert_eq!(client.await, code);
         assert_eq!(get(&scratch.db, key.as_bytes()).unwrap().is_some(), stored);
     }
+    let (client, mut late) = at_the_gate(&gate, writer(&scratch.db, b"late").await);
+    late.time_out();
+    assert_eq!(client.await, 1031);
+    assert!(get(&scratch.db, b"late").unwrap().is_none());
+    late.pass(Fault::None).unwrap();
+    assert!(get(&scratch.db, b"late").unwrap().is_some());
     let (client, lost) = at_the_gate(&gate, writer(&scratch.db, b"lost").await);
     drop(lost);
     assert_eq!(client.await, 1021);

@@ -55,7 +55,9 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
-    /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be near: extend the lease first.
+    /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be
+    /// near: extend the lease first. Until then it also counts as one that nobody has begun with, if it was served. It is what the earlier
+    /// take asked for, which may have been more items, or another length, than this one asks for: release what is too many.
     pub recovered: bool,
     /// What it went through.
     pub attempts: Attempts,

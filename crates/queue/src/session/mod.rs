@@ -35,6 +35,10 @@ use unsettled::Unsettled;
 
 /// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
 /// for every session, also after a restart.
+///
+/// Nothing checks that, as it would cost a read with every take. Two sessions of one id number their attempts alike: what one did under an
+/// unknown outcome the other may take for its own, and a lease of the one is overwritten by the other's of the same number, so that its
+/// items are lost.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
 

@@ -19,7 +19,8 @@ use crate::watch::Watch;
 /// What a take came to: items, or a watch to wait on.
 #[derive(Debug)]
 pub struct Taken {
-    /// The items, in order. They have left the queue.
+    /// The items, in order. They have left the queue. There may be more than `k` where the session had asked to be served with more, by a
+    /// take that then failed.
     pub items: Vec<Item>,
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.

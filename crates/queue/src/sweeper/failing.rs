@@ -73,9 +73,9 @@ mod tests {
         }
         let seldom = Seldom { operation: Some(1), requests: true, ..Seldom::default() };
         let seen = Seen { version: 300, claim: None, due: Some(1), seldom: Some(seldom) };
-        let mut passed = seen.clone();
+        let mut passed = seen;
         failing.pass_over(&mut passed);
-        let seldom = passed.seldom.clone().unwrap();
+        let seldom = passed.seldom.unwrap();
         assert_eq!((passed.due, seldom.operation, seldom.requests), (None, None, true));
         assert!(failing.has_lease(lease));
         assert_eq!(failing.pause(300), Some(versions(PAUSE - 200)));

@@ -15,11 +15,12 @@ use crate::common::{Rng, TestDb, k, on_database, payloads, rules, seeds, sweeper
 
 const SESSIONS: u64 = 5;
 const ITEMS: usize = 80;
-/// A fifth of a second in versions: the dead do not keep their items for long.
-const LENGTH: u64 = 200_000;
+/// A second in versions: the dead do not keep their items for long, and the living find what they were served with in time, also on a
+/// machine that is busy.
+const LENGTH: u64 = 1_000_000;
 /// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
 /// is served keeps its items for a lease.
-const DEATHS: usize = 15;
+const DEATHS: usize = 30;
 /// A session dies after up to so many looks at its take.
 const LOOKS: usize = 150;
 

@@ -48,6 +48,8 @@ pub(crate) enum Step {
     Commit(usize),
     /// A commit is lost on its way.
     Lose(usize),
+    /// A worker waits no longer for a commit, which is still on its way.
+    TimeOut(usize),
     /// A worker dies, with its sessions; another comes in its place.
     Crash(usize),
     /// A worker gives up what it is doing.

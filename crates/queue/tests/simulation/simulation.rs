@@ -50,8 +50,9 @@ struct Seat {
 struct UnderWay {
     commit: HeldCommit,
     operation: Rc<Operation>,
+    /// Nobody waits for it any more.
+    is_late: bool,
 }
-
 impl Simulation {
     pub(crate) fn new(world: Rc<World>, url: &str, mut rng: Rng) -> Simulation {
         let weather = Weather::of(&mut rng);
@@ -146,6 +147,7 @@ impl Simulation {
         for at in 0..self.under_way.len() {
             choices.add(200, Step::Commit(at));
             choices.add(self.weather.faults, Step::Lose(at));
+            choices.add(self.weather.faults, Step::TimeOut(at));
         }
         choices.add(self.weather.advance, Step::Advance);
         choices.add(self.weather.turn, Step::Turn);
@@ -154,7 +156,9 @@ impl Simulation {
 
     fn is_committing(&self, seat: &Seat) -> bool {
         let current = seat.desk.current();
-        current.is_some_and(|current| self.under_way.iter().any(|sent| Rc::ptr_eq(&sent.operation, &current)))
+        current.is_some_and(|current| {
+            self.under_way.iter().any(|sent| !sent.is_late && Rc::ptr_eq(&sent.operation, &current))
+        })
     }
 
     /// Whether there is something new for a worker, if it waits for that.
@@ -177,6 +181,14 @@ impl Simulation {
                 lost.operation.unknown.update(|n| n + 1);
                 self.note(format!("{} is lost on its way", lost.operation));
                 self.count("a commit is lost on its way");
+            }
+            Step::TimeOut(at) => {
+                let late = &mut self.under_way[at];
+                late.commit.time_out();
+                late.is_late = true;
+                late.operation.unknown.update(|n| n + 1);
+                self.note(format!("{} waits no longer for its commit", self.under_way[at].operation));
+                self.count("a commit is not waited for any longer");
             }
             Step::Crash(at) => self.crash(at),
             Step::Cancel(at) => {
@@ -228,7 +240,7 @@ impl Simulation {
             let is_sent = !arrived.is_empty();
             for commit in arrived {
                 let operation = seat.desk.current().expect("a worker commits what it says it does");
-                self.under_way.push(UnderWay { commit, operation });
+                self.under_way.push(UnderWay { commit, operation, is_late: false });
             }
             if has_ended {
                 self.seats[at] = self.hire(self.seats[at].role);
@@ -255,7 +267,7 @@ impl Simulation {
 
     /// A commit arrives, and meets what it has to meet.
     fn commit(&mut self, at: usize) {
-        let UnderWay { mut commit, operation } = self.under_way.remove(at);
+        let UnderWay { mut commit, operation, .. } = self.under_way.remove(at);
         let fault = self.fault();
         self.commits += 1;
         let entry = format!("{}: {operation}", self.commits);
@@ -269,7 +281,7 @@ impl Simulation {
                 self.count(format!("outcome unknown, and it happened: {}", operation.intent.name()));
             }
             (Err(1021), _) => {
-                self.count(format!("outcome unknown, and it did not: {}", operation.intent.name()))
+                self.count(format!("outcome unknown, and it did not: {}", operation.intent.name()));
             }
             (Err(1020), Fault::None) => self.count(format!("conflict: {}", operation.intent.name())),
             (Err(1007), Fault::None) => self.count("a commit is too old"),
@@ -278,8 +290,8 @@ impl Simulation {
         if told == Err(1021) {
             operation.unknown.update(|n| n + 1);
         }
-        if told.is_err() {
-            self.note(format!("{operation}: told {}", told.unwrap_err()));
+        if let Err(error) = told {
+            self.note(format!("{operation}: told {error}"));
         }
         let version = told.ok().map(|version| u64::try_from(version).unwrap());
         assert!(version.is_none() || version == logged.as_ref().map(|(version, _)| *version));

@@ -57,7 +57,7 @@ impl Storm<'_> {
             30..=44 => self.kill_host(at),
             45..=69 => self.stop(at, Duration::from_millis(10), LEASE / 2),
             70..=79 => self.stop(at, LEASE / 2, 2 * LEASE),
-            80..=93 => self.faults.terms += u64::from(self.slots[at].terminate()),
+            80..=93 => self.terminate(at),
             _ => self.retry_dead(),
         }
     }
@@ -66,13 +66,23 @@ impl Storm<'_> {
         self.faults.kills += u64::from(self.slots[at].kill());
     }
 
-    /// Kills the host of an embedded database; on a cluster, or where no host is found, somebody else.
+    /// Kills the host of an embedded database, or terminates it if it is one that is not killed; on a cluster, or where no host is found,
+    /// somebody else has to die.
     fn kill_host(&mut self, otherwise: usize) {
         let host = self.arena.host();
         let pids = self.slots.iter_mut().map(|slot| slot.actor.as_mut().map(|actor| actor.process().pid()));
         let found = host.and_then(|host| pids.into_iter().position(|pid| pid == Some(host)));
-        self.faults.hosts += u64::from(found.is_some());
-        self.kill(found.unwrap_or(otherwise));
+        match found {
+            Some(at) if self.slots[at].is_kept() => self.terminate(at),
+            found => {
+                self.faults.hosts += u64::from(found.is_some());
+                self.kill(found.unwrap_or(otherwise));
+            }
+        }
+    }
+
+    fn terminate(&mut self, at: usize) {
+        self.faults.terms += u64::from(self.slots[at].terminate());
     }
 
     fn stop(&mut self, at: usize, low: Duration, high: Duration) {

@@ -27,7 +27,8 @@ use super::{
 use crate::support::{PATIENCE, Random};
 
 /// Who takes part.
-const DAEMONS: [Worker; 4] = [Worker::Helper, Worker::Program, Worker::Helper, Worker::Program];
+const DAEMONS: [Worker; 6] =
+    [Worker::Helper, Worker::Program, Worker::Helper, Worker::Program, Worker::Keeper, Worker::Keeper];
 const PRODUCERS: usize = 3;
 
 /// Between two faults.
@@ -163,7 +164,7 @@ impl<'a> Storm<'a> {
         };
         slot.fill(actor);
         let (chance, within) = KILLED_AT_START;
-        if raging && self.random.chance(chance) {
+        if raging && !slot.is_kept() && self.random.chance(chance) {
             slot.kill_at = Some(Instant::now() + self.random.time_below(within));
         }
     }

@@ -1,6 +1,6 @@
 //! A place for somebody at work: who is there, and what is to happen to it.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -9,6 +9,9 @@ use crate::chaos::{
     process::Process,
     producers::{Errand, Producer},
 };
+
+/// So much later than others, keepers begin.
+const LATER: Duration = Duration::from_secs(1);
 
 /// Someone at work.
 pub(super) enum Actor {
@@ -46,7 +49,8 @@ impl Slot {
         Self {
             worker,
             actor: None,
-            start_at: Instant::now(),
+            // Whoever comes first hosts an embedded database; it had better be one that can be killed.
+            start_at: Instant::now() + if worker == Some(Worker::Keeper) { LATER } else { Duration::ZERO },
             kill_at: None,
             continue_at: None,
             is_killed: false,
@@ -67,10 +71,16 @@ impl Slot {
         self.actor.take()
     }
 
+    /// Whether nobody there is killed.
+    pub(super) fn is_kept(&self) -> bool {
+        self.worker == Some(Worker::Keeper)
+    }
+
     /// Kills whoever is there.
     pub(super) fn kill(&mut self) -> bool {
         self.kill_at = None;
-        let Some(actor) = &mut self.actor else { return false };
+        let is_kept = self.is_kept();
+        let Some(actor) = self.actor.as_mut().filter(|_| !is_kept) else { return false };
         self.is_killed = true;
         actor.process().signal(Signal::KILL);
         true
@@ -93,7 +103,10 @@ impl Slot {
 
     /// Lets a daemon drain.
     pub(super) fn terminate(&mut self) -> bool {
-        let Some(Actor::Daemon(process)) = &self.actor else { return false };
+        // A second signal would end it at once.
+        let Some(Actor::Daemon(process)) = self.actor.as_ref().filter(|_| !self.is_terminated) else {
+            return false;
+        };
         self.is_terminated = true;
         process.signal(Signal::TERM);
         true

@@ -170,6 +170,11 @@ impl HeldCommit {
         assert!(offset + crate::engine::mutation::STAMP_LEN <= key.len(), "a stamp has ten bytes");
         self.request.mutations.push(Mutation::StampedKey { key, offset, value });
     }
+    /// Tells its client that time has run out (1031), as after the timeout option's time. It is on its way all the same.
+    pub fn time_out(&mut self) {
+        let client = std::mem::replace(&mut self.request.answer, Answer::new(drop));
+        client.give(Err(Code::TRANSACTION_TIMED_OUT.into()));
+    }
 
     /// Lets it through to meet this fault, and waits for its end: the version of its commit, or the error. Both are what its client
     /// is told.

@@ -89,7 +89,7 @@ impl Parts<'_> {
             (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),
             // In the order of their numbers, since that is how rows come.
             (b"chunk", _) => {
-                self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value)
+                self.chunks.entry(self.ids.get(split_last(rest)?.0)?).or_default().extend_from_slice(value);
             }
             (b"lease", _) => self.headers.push((lease::id(rest)?, value.to_vec())),
             (b"held", _) => self.pieces.entry(lease::id(rest)?).or_default().extend_from_slice(value),

@@ -41,7 +41,7 @@ impl Model {
             Settlement::Release => drop(self.moved(id, Place::Ready)?),
             Settlement::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             Settlement::Retry { due: Some(due), failure } => {
-                self.moved(id, Place::Later(*due))?.failed(failure)
+                self.moved(id, Place::Later(*due))?.failed(failure);
             }
             Settlement::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;

@@ -127,7 +127,10 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
                 desk.told(&operation, &Claim::LostLease);
                 return;
             }
-            Some(Err(LeaseError::Retry(error))) => desk.told(&operation, &failed(&error)),
+            Some(Err(LeaseError::Retry(error))) => {
+                is_unknown |= error.is_maybe_committed();
+                desk.told(&operation, &failed(&error));
+            }
             Some(Err(error)) => panic!("{operation}: {error}"),
             None if desk.chance(50) => return,
             // Nobody can tell what became of it, but nothing is settled twice.

@@ -1,8 +1,8 @@
 //! Settling together with what a handler writes: exactly-once delivery, as a program above the layer does it.
 
-use foundationdb::Transaction;
 use foundationdb::options::MutationType;
-use kvqueue_queue::{Change, Fate, Lease, LeaseError, QueueError, Settlement};
+use foundationdb::{FdbError, Transaction};
+use kvqueue_queue::{Attempts, Change, Fate, Lease, LeaseError, QueueError, RetryError, Settlement};
 
 use crate::world::Desk;
 
@@ -32,8 +32,9 @@ pub(super) async fn settle(
                     return Ok(());
                 }
                 Err(error) => {
-                    is_unknown |= error.is_maybe_committed();
-                    error.on_error().await.unwrap()
+                    let perhaps = !error.is_retryable_not_committed();
+                    is_unknown |= perhaps;
+                    error.on_error().await.map_err(|error| given_up(error, perhaps))?
                 }
             },
             Err(QueueError::Database(error)) => tr.on_error(error).await.unwrap(),
@@ -70,4 +71,10 @@ async fn prepare(
         }
     }
     Ok(Prepared::Commit(change))
+}
+
+/// The error of a settlement after which no other attempt follows.
+fn given_up(error: FdbError, perhaps: bool) -> LeaseError {
+    let attempts = Attempts { unknown: u32::from(perhaps), ..Attempts::default() };
+    LeaseError::Retry(RetryError { error: error.into(), attempts })
 }

@@ -87,7 +87,7 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
             let stamp = stamp.await.ok().map(|stamp| stamp[..].try_into().unwrap());
             Claim::Pushed { items: placed.items(stamp).collect(), repeated: placed.is_repetition() }
         }
-        Err(error) => Claim::Failed { perhaps: error.is_maybe_committed() },
+        Err(error) => Claim::Failed { perhaps: !error.is_retryable_not_committed() },
     }
 }
 
