@@ -21,6 +21,7 @@ mod forgotten;
 mod interop;
 mod kinds;
 mod large;
+mod late;
 mod leases;
 mod long_payloads;
 mod model;

@@ -1,7 +1,6 @@
 //! The database on which runs take place, one after the other.
 
 use std::any::Any;
-use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 use std::sync::OnceLock;
@@ -14,16 +13,13 @@ use kvqueue_queue::{End, Kind, Packing};
 use tempfile::TempDir;
 
 use crate::coverage::Coverage;
-use crate::oracle::{Oracle, Place};
+use crate::place::Place;
 use crate::rng::Rng;
 use crate::simulation::Simulation;
 use crate::world::World;
 
 /// How much of a run that failed is printed.
 const LAST_LINES: usize = 60;
-/// Where clocks begin.
-const EPOCH: u64 = 1_800_000_000_000;
-
 /// The kinds of queues; half of all runs are on a FIFO.
 const KINDS: [Kind; 6] = [
     Kind::Fifo,
@@ -72,18 +68,7 @@ impl Ground {
     pub(crate) fn run(&self, seed: u64) -> Result<Run, Failed> {
         let mut rng = Rng::new(seed);
         let kind = KINDS[rng.below(KINDS.len())];
-        let place = Place::new(seed);
-        let world = Rc::new(World {
-            db: Rc::clone(&self.db),
-            queue: place.queue(kind),
-            place,
-            oracle: RefCell::new(Oracle::new(kind)),
-            coverage: RefCell::default(),
-            approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
-            clock: Cell::new(EPOCH),
-            is_calm: Cell::new(false),
-            sessions: Cell::new(0),
-        });
+        let world = Rc::new(World::new(Rc::clone(&self.db), seed, kind, &mut rng));
         let simulation = || Simulation::new(Rc::clone(&world), &self.url, rng).run();
         let ended = catch_unwind(AssertUnwindSafe(simulation));
         let history = world.oracle.borrow().history.lines().to_vec();
@@ -112,7 +97,7 @@ impl Failed {
         let last = history[history.len().saturating_sub(LAST_LINES)..].join("\n  ");
         eprintln!(
             "seed {seed}, {kind:?}, failed:\n  {last}\nrepeat it with\n  \
-             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation every_seed"
+             KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test simulation one_thousand"
         );
         resume_unwind(panic)
     }

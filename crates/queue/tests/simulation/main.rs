@@ -12,10 +12,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `simulation` | one run |
+//! | `ground`, `place` | the database of many runs, and what belongs to one |
+//! | `simulation/` | one run: its workers, its commits, step by step |
 //! | `schedule` | what happens next |
-//! | `worker`, `world` | a worker as the scheduler has it, and what it has of the world |
 //! | `workers/` | what workers do |
+//! | `worker`, `desk`, `world` | a worker as the scheduler has it, as it has itself, and what all share |
 //! | `intent` | what operations are to do |
 //! | `image/` | what is in the database |
 //! | `model/` | what has to be there |
@@ -30,12 +31,14 @@
 
 mod claims;
 mod coverage;
+mod desk;
 mod ground;
 mod history;
 mod image;
 mod intent;
 mod model;
 mod oracle;
+mod place;
 #[path = "../it/common/rng.rs"]
 mod rng;
 mod schedule;
@@ -56,9 +59,8 @@ const TWICE: u64 = 50;
 /// The most threads, each with a database of its own.
 const MAX_THREADS: usize = 8;
 
-/// Every seed keeps every promise.
 #[test]
-fn every_seed_keeps_every_promise() {
+fn one_thousand_seeds_keep_every_promise() {
     let seeds = rng::seeds(SEEDS);
     let n = seeds.end - seeds.start;
     let (next, coverage) = (Mutex::new(seeds), Mutex::new(Coverage::default()));

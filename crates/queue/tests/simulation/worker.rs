@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-use crate::world::Desk;
+use crate::desk::Desk;
 
 /// Longer than the database takes to answer on the busiest machine.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use fdb_embedded::{Faults, Network};
+use fdb_embedded::{Faults, Gate, Network};
 use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -76,6 +76,15 @@ impl TestDb {
         };
         faults.install(url).unwrap();
         true
+    }
+
+    /// Closes a gate before all commits. `None` on a cluster, which has none.
+    pub(crate) fn close_gate(&self) -> Option<Gate> {
+        let Some(url) = &self.url else {
+            println!("skipped: only the embedded engine has a gate");
+            return None;
+        };
+        Some(Gate::close(url).unwrap())
     }
 
     /// Ends all faults.

@@ -10,10 +10,10 @@ use kvqueue_queue::{
 use super::producer::failed;
 use super::{MAX_ATTEMPTS, once};
 use crate::claims::Claim;
+use crate::desk::{Counter, Desk};
 use crate::intent::Intent;
 use crate::model::Terms;
 use crate::simulation::AGE;
-use crate::world::{Counter, Desk};
 
 /// Takes on leases a few times, and handles what it has.
 pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
@@ -93,7 +93,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> O
 
 async fn wait(desk: &Desk, watch: Option<Watch>) {
     if let Some(watch) = watch {
-        desk.count("a worker goes idle");
+        desk.world.count("a worker goes idle");
         desk.watch(Counter::Ready, watch).await;
     }
 }
@@ -101,7 +101,7 @@ async fn wait(desk: &Desk, watch: Option<Watch>) {
 /// What a handler does with what it has, piece by piece.
 async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
     if lease.items().iter().any(|item| item.payload.starts_with(b"poison")) {
-        desk.count("a worker dies of an item");
+        desk.world.count("a worker dies of an item");
         desk.die().await;
     }
     let mut is_unknown = false;
@@ -110,7 +110,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             desk.pause().await;
         }
         if !desk.world.is_calm.get() && desk.chance(8) {
-            desk.count("a lease is forgotten");
+            desk.world.count("a lease is forgotten");
             return;
         }
         let settlements = if desk.chance(20) { Vec::new() } else { settlements(desk, &lease) };
@@ -123,7 +123,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
         match settled {
             Some(Ok(())) => desk.told(&operation, &Claim::Done),
             Some(Err(LeaseError::Lost)) => {
-                desk.count("a holder is told that its lease is lost");
+                desk.world.count("a holder is told that its lease is lost");
                 desk.told(&operation, &Claim::LostLease);
                 return;
             }

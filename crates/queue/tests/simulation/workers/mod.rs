@@ -10,8 +10,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use crate::desk::Desk;
 use crate::rng::Rng;
-use crate::world::Desk;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use foundationdb::options::MutationType;
 use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::{Attempts, Change, Fate, Lease, LeaseError, QueueError, RetryError, Settlement};
 
-use crate::world::Desk;
+use crate::desk::Desk;
 
 /// How a transaction goes on.
 enum Prepared {

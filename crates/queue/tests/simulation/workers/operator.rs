@@ -6,8 +6,8 @@ use kvqueue_queue::{DeadFate, ItemId};
 
 use super::producer::failed;
 use crate::claims::Claim;
+use crate::desk::Desk;
 use crate::intent::Intent;
-use crate::world::Desk;
 
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {

@@ -6,8 +6,8 @@ use kvqueue_queue::{Kind, NewItem, Placed, PushError, PushOptions, PushedItem, R
 
 use super::consumer::close;
 use crate::claims::Claim;
+use crate::desk::Desk;
 use crate::intent::Intent;
-use crate::world::Desk;
 
 /// Longer than a value may be.
 const LONG: usize = 100_500;
@@ -94,7 +94,7 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
 fn count(desk: &Desk, claim: &Claim) {
     let Claim::Pushed { items, .. } = claim else { return };
     for PushedItem { effect, .. } in items {
-        desk.count(match effect {
+        desk.world.count(match effect {
             kvqueue_queue::PushEffect::Added => "an item is added",
             kvqueue_queue::PushEffect::Duplicate => "an item is not added, because of its unique key",
             kvqueue_queue::PushEffect::Repeated => "an item is not added, because its operation is known",

@@ -6,10 +6,10 @@ use kvqueue_queue::{SweepRules, Sweeper};
 
 use super::producer::failed;
 use crate::claims::Claim;
+use crate::desk::{Counter, Desk};
 use crate::intent::Intent;
 use crate::model::Sweeping;
 use crate::simulation::AGE;
-use crate::world::{Counter, Desk};
 
 /// Sweeps a few times.
 pub(super) async fn work(desk: Rc<Desk>) {

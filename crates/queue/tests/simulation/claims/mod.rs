@@ -1,8 +1,10 @@
 //! What operations have told their workers, held against what they did.
 
+mod push;
+
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{Item, ItemId, LeaseId, Moved, PushEffect, PushedItem, SessionId};
+use kvqueue_queue::{Item, ItemId, LeaseId, Moved, PushedItem, SessionId};
 
 use crate::intent::{Intent, Operation};
 use crate::model::{Event, Model, Verdict, promise};
@@ -87,8 +89,10 @@ impl Claims {
     pub(crate) fn check(&mut self, operation: &Operation, claim: &Claim, model: &Model) -> Verdict {
         let effects = self.effects.get(&key(operation)).map(Vec::as_slice).unwrap_or_default();
         match claim {
-            Claim::Pushed { items, repeated: false } => check_push(operation, items, effects, model)?,
-            Claim::Pushed { items, repeated: true } => check_repetition(operation, items, effects, model)?,
+            Claim::Pushed { items, repeated: false } => push::check(operation, items, effects, model)?,
+            Claim::Pushed { items, repeated: true } => {
+                push::check_repetition(operation, items, effects, model)?;
+            }
             Claim::Failed { perhaps } => {
                 promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
             }
@@ -191,45 +195,4 @@ fn is_effect(event: &Event, operation: &Operation) -> bool {
         }
         _ => false,
     }
-}
-
-/// An item of a push was added, or there was one of its unique key.
-fn check_push(operation: &Operation, items: &[PushedItem], effects: &[Event], model: &Model) -> Verdict {
-    let Intent::Push { items: wanted, .. } = &operation.intent else { return Ok(()) };
-    promise!(items.len() == wanted.len(), "{operation}: told of {} items of {}", items.len(), wanted.len());
-    let added: Vec<&ItemId> = match effects {
-        [Event::Pushed { items, .. }] => items.iter().map(|(id, _)| id).collect(),
-        _ => Vec::new(),
-    };
-    let told = items.iter().filter(|item| item.effect == PushEffect::Added).map(|item| item.id.as_ref());
-    promise!(
-        told.clone().eq(added.iter().map(|id| Some(*id))),
-        "{operation}: told {items:?}, pushed {added:?}"
-    );
-    for (item, wanted) in items.iter().zip(wanted).filter(|(item, _)| item.effect == PushEffect::Duplicate) {
-        let has = item.id.as_ref().and_then(|id| model.unique_key(id));
-        promise!(
-            has.is_some() && has == wanted.unique.as_deref(),
-            "{operation}: {item:?} has not the key of {wanted:?}"
-        );
-    }
-    Ok(())
-}
-
-/// The operation of a push had been done before, and added these items then.
-fn check_repetition(
-    operation: &Operation,
-    items: &[PushedItem],
-    effects: &[Event],
-    model: &Model,
-) -> Verdict {
-    let Intent::Push { operation: Some(name), .. } = &operation.intent else {
-        return Err(format!("{operation} has no name, and was told that it was repeated"));
-    };
-    promise!(effects.is_empty(), "{operation}: told that it was repeated, and did {effects:?}");
-    let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
-    let is_same = |(told, id): (&PushedItem, &ItemId)| told.id.as_ref().is_none_or(|told| told == id);
-    let is_right = items.len() == earlier.len() && items.iter().zip(earlier).all(is_same);
-    promise!(is_right, "{operation}: told {items:?}, and {earlier:?} were pushed under its name");
-    Ok(())
 }

@@ -1,0 +1,216 @@
+//! Commits that are on their way while the world goes on, and workers that are suspended: whoever is late can do no harm.
+//!
+//! Commits wait at a gate ([`fdb_embedded::Gate`]), so each test says which one arrives first.
+
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use fdb_embedded::{Code, Fault, Gate, HeldCommit};
+use futures::poll;
+use kvqueue_queue::{
+    Approach, Lease, LeaseError, Leased, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept, Take,
+};
+
+use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
+
+/// The length of leases in versions: less than a transaction may last, so that one from before a lease's end can still commit after it.
+const LENGTH: u64 = 1_000_000;
+
+const DONE: [(usize, Settlement); 1] = [(0, Settlement::Done)];
+
+fn policy() -> RetryPolicy {
+    RetryPolicy::default()
+}
+
+/// Goes on until it has sent a commit, which then waits.
+async fn until_sent<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> HeldCommit {
+    loop {
+        assert!(poll!(doing.as_mut()).is_pending(), "it was to commit something");
+        drop(gate.backoffs());
+        if let Some(commit) = gate.arrived().pop() {
+            return commit;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Goes on to the end, and all that it commits arrives.
+async fn to_the_end<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> F::Output {
+    loop {
+        if let Poll::Ready(output) = poll!(doing.as_mut()) {
+            return output;
+        }
+        drop(gate.backoffs());
+        for commit in gate.arrived() {
+            let _told_to_its_client = commit.pass(Fault::None);
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn take(t: &TestDb, session: &mut Session) -> Leased {
+    let mut approach = Approach::Front;
+    let mut take = Take { k: k(1), length: LENGTH, approach: &mut approach, watch: false };
+    session.lease(&t.db, &mut take).await.unwrap()
+}
+
+/// A lease on the first item, for a session of its own.
+async fn lease(t: &TestDb, gate: &Gate, queue: &Queue) -> Lease {
+    to_the_end(gate, pin!(take(t, &mut t.session(queue)))).await.lease.unwrap()
+}
+
+async fn sweep(t: &TestDb, sweeper: &mut Sweeper) -> Swept {
+    sweeper.sweep(&t.db, 0, &rules()).await.unwrap()
+}
+
+/// Lets a commit arrive; 0 if it happens, else the error's code.
+fn arrives(commit: HeldCommit) -> i32 {
+    commit.pass(Fault::None).map_or_else(Code::raw, |_version| 0)
+}
+
+#[test]
+fn a_worker_suspended_past_its_lease_can_do_nothing() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let mut suspended = lease(t, &gate, &q).await;
+        gate.advance(LENGTH + 1);
+        let swept = to_the_end(&gate, pin!(sweep(t, &mut sweeper(&q)))).await;
+        assert_eq!((swept.moved.leases, swept.moved.returned), (1, 1));
+        let mut other = lease(t, &gate, &q).await;
+        assert_eq!((payloads(other.items()), other.items()[0].attempt), (vec!["a".to_owned()], 2));
+
+        // It goes on.
+        let policy = policy();
+        let settled = to_the_end(&gate, pin!(suspended.settle(&t.db, &policy, &DONE))).await;
+        assert!(matches!(settled, Err(LeaseError::Lost)));
+        let extended = to_the_end(&gate, pin!(suspended.extend(&t.db, &policy))).await;
+        assert!(matches!(extended, Err(LeaseError::Lost)));
+        to_the_end(&gate, pin!(other.settle(&t.db, &policy, &DONE))).await.unwrap();
+        drop(gate);
+        assert_eq!(t.run(async |tr| q.counts(tr).await).await.done, 1);
+    });
+}
+
+#[test]
+fn a_settlement_that_arrives_after_its_lease_was_taken_away_does_not_happen() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let (mut lease, policy) = (lease(t, &gate, &q).await, policy());
+        let mut settling = pin!(lease.settle(&t.db, &policy, &DONE));
+        let settlement = until_sent(&gate, settling.as_mut()).await;
+        gate.advance(LENGTH + 1);
+        assert_eq!(to_the_end(&gate, pin!(sweep(t, &mut sweeper(&q)))).await.moved.returned, 1);
+        assert_eq!(arrives(settlement), 1020);
+        assert!(matches!(to_the_end(&gate, settling).await, Err(LeaseError::Lost)));
+        drop(gate);
+        assert_eq!(t.list(&q).await, ["a"]);
+    });
+}
+
+#[test]
+fn a_lease_is_not_taken_away_when_its_holder_settles_at_the_last_moment() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let (mut lease, policy) = (lease(t, &gate, &q).await, policy());
+        gate.advance(LENGTH + 1);
+        let mut sweeper = sweeper(&q);
+        let mut sweeping = pin!(sweep(t, &mut sweeper));
+        let return_of_items = until_sent(&gate, sweeping.as_mut()).await;
+        to_the_end(&gate, pin!(lease.settle(&t.db, &policy, &DONE))).await.unwrap();
+        assert_eq!(arrives(return_of_items), 1020);
+        assert!(to_the_end(&gate, sweeping).await.moved.is_nothing());
+        drop(gate);
+        assert!(t.list(&q).await.is_empty());
+    });
+}
+
+/// A queue of "b" with a take of it that is on its way and that nobody waits for; then "a" comes back before it. So the session's next take
+/// wants another item, and nothing but the fence stands between the two.
+async fn given_up(
+    t: &TestDb,
+    gate: &Gate,
+    queue: &Queue,
+    session: &mut Session,
+    for_good: bool,
+) -> HeldCommit {
+    let mut other = lease(t, gate, queue).await;
+    let late = match for_good {
+        true => until_sent(gate, pin!(session.take(&t.db, k(1)))).await,
+        false => until_sent(gate, pin!(take(t, session))).await,
+    };
+    let release = [(0, Settlement::Release)];
+    to_the_end(gate, pin!(other.settle(&t.db, &policy(), &release))).await.unwrap();
+    late
+}
+
+#[test]
+fn a_take_that_was_given_up_does_not_happen_after_the_next() {
+    on_database(async |t| {
+        for for_good in [true, false] {
+            let q = t.queue(format!("q {for_good}"));
+            t.push(&q, &["a", "b"]).await;
+            let Some(gate) = t.close_gate() else { return };
+            let mut session = t.session(&q);
+            let late = given_up(t, &gate, &q, &mut session, for_good).await;
+            let items = if for_good {
+                to_the_end(&gate, pin!(session.take(&t.db, k(1)))).await.unwrap().items
+            } else {
+                to_the_end(&gate, pin!(take(t, &mut session))).await.lease.unwrap().items().to_vec()
+            };
+            assert_eq!(payloads(&items), ["a"]);
+            assert_eq!(arrives(late), 1020);
+            drop(gate);
+            assert_eq!(t.list(&q).await, ["b"]);
+        }
+    });
+}
+
+#[test]
+fn a_take_that_was_given_up_and_happens_before_the_next_is_the_next() {
+    on_database(async |t| {
+        for for_good in [true, false] {
+            let q = t.queue(format!("q {for_good}"));
+            t.push(&q, &["a", "b"]).await;
+            let Some(gate) = t.close_gate() else { return };
+            let mut session = t.session(&q);
+            let late = given_up(t, &gate, &q, &mut session, for_good).await;
+            // The next has looked, and found nothing of the late one, when that arrives.
+            let items = if for_good {
+                let mut taking = pin!(session.take(&t.db, k(1)));
+                let next = until_sent(&gate, taking.as_mut()).await;
+                assert_eq!((arrives(late), arrives(next)), (0, 1020));
+                to_the_end(&gate, taking).await.unwrap().items
+            } else {
+                let mut taking = pin!(take(t, &mut session));
+                let next = until_sent(&gate, taking.as_mut()).await;
+                assert_eq!((arrives(late), arrives(next)), (0, 1020));
+                let leased = to_the_end(&gate, taking).await;
+                assert!(leased.recovered);
+                leased.lease.unwrap().items().to_vec()
+            };
+            assert_eq!(payloads(&items), ["b"]);
+            drop(gate);
+            assert_eq!(t.list(&q).await, ["a"]);
+        }
+    });
+}
+
+#[test]
+fn a_push_that_was_given_up_does_not_happen_after_the_next() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let Some(gate) = t.close_gate() else { return };
+        let mut session = t.session(&q);
+        let late = until_sent(&gate, pin!(session.push(&t.db, &["late"]))).await;
+        to_the_end(&gate, pin!(session.push(&t.db, &["next"]))).await.unwrap();
+        assert_eq!(arrives(late), 1020);
+        drop(gate);
+        assert_eq!(t.list(&q).await, ["next"]);
+    });
+}

@@ -1,0 +1,52 @@
+//! What pushes have told their producers.
+
+use kvqueue_queue::{ItemId, PushEffect, PushedItem};
+
+use crate::intent::{Intent, Operation};
+use crate::model::{Event, Model, Verdict, promise};
+
+/// An item of a push was added, or there was one of its unique key.
+pub(super) fn check(
+    operation: &Operation,
+    items: &[PushedItem],
+    effects: &[Event],
+    model: &Model,
+) -> Verdict {
+    let Intent::Push { items: wanted, .. } = &operation.intent else { return Ok(()) };
+    promise!(items.len() == wanted.len(), "{operation}: told of {} items of {}", items.len(), wanted.len());
+    let added: Vec<&ItemId> = match effects {
+        [Event::Pushed { items, .. }] => items.iter().map(|(id, _)| id).collect(),
+        _ => Vec::new(),
+    };
+    let told = items.iter().filter(|item| item.effect == PushEffect::Added).map(|item| item.id.as_ref());
+    promise!(
+        told.clone().eq(added.iter().map(|id| Some(*id))),
+        "{operation}: told {items:?}, pushed {added:?}"
+    );
+    for (item, wanted) in items.iter().zip(wanted).filter(|(item, _)| item.effect == PushEffect::Duplicate) {
+        let has = item.id.as_ref().and_then(|id| model.unique_key(id));
+        promise!(
+            has.is_some() && has == wanted.unique.as_deref(),
+            "{operation}: {item:?} has not the key of {wanted:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The operation of a push had been done before, and added these items then.
+pub(super) fn check_repetition(
+    operation: &Operation,
+    items: &[PushedItem],
+    effects: &[Event],
+    model: &Model,
+) -> Verdict {
+    let Intent::Push { operation: Some(name), .. } = &operation.intent else {
+        return Err(format!("{operation} has no name, and was told that it was repeated"));
+    };
+    promise!(effects.is_empty(), "{operation}: told that it was repeated, and did {effects:?}");
+    let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
+    let is_same = |(told, id): (&PushedItem, &ItemId)| told.id.as_ref().is_none_or(|told| told == id);
+    let is_right = items.len() == earlier.len() && items.iter().zip(earlier).all(is_same);
+    promise!(is_right, "{operation}: told {items:?}, and {earlier:?} were pushed under its name");
+    Ok(())
+}

@@ -1,0 +1,193 @@
+//! A worker's place in the world: all that it does goes through here.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::{Poll, ready};
+
+use kvqueue_queue::{Millis, RetryPolicy, Session, SessionId, Watch};
+
+use crate::claims::Claim;
+use crate::intent::{Intent, Operation};
+use crate::rng::Rng;
+use crate::world::World;
+
+/// Why a worker has not gone on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// It waits for the database.
+    Working,
+    /// It lets others go first.
+    Pausing,
+    /// It waits on a watch of this counter; they are numbered.
+    Watching(Counter, u64),
+    /// It wants to die.
+    Dying,
+}
+
+/// What a watch looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counter {
+    /// Items that became ready.
+    Ready,
+    /// Items that were put aside.
+    Later,
+}
+
+/// A worker's place in the world.
+pub(crate) struct Desk {
+    pub(crate) world: Rc<World>,
+    name: String,
+    rng: RefCell<Rng>,
+    /// How far its clock is wrong, in milliseconds.
+    skew: i64,
+    operations: Cell<u64>,
+    watches: Cell<u64>,
+    /// What it is doing.
+    current: RefCell<Option<Rc<Operation>>>,
+    stop: Cell<Stop>,
+    is_cancelled: Cell<bool>,
+}
+
+impl Desk {
+    pub(crate) fn new(world: Rc<World>, name: String, mut rng: Rng) -> Desk {
+        let skew = [0, 0, 40_000, -40_000][rng.below(4)];
+        Desk {
+            world,
+            name,
+            rng: RefCell::new(rng),
+            skew,
+            operations: Cell::new(0),
+            watches: Cell::new(0),
+            current: RefCell::default(),
+            stop: Cell::new(Stop::Working),
+            is_cancelled: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&self, bound: usize) -> usize {
+        self.rng.borrow_mut().below(bound)
+    }
+
+    /// True in so many cases of a hundred.
+    pub(crate) fn chance(&self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    /// What its clock says.
+    pub(crate) fn now(&self) -> Millis {
+        self.world.clock.get().saturating_add_signed(self.skew)
+    }
+
+    /// An id that is nobody else's.
+    pub(crate) fn id(&self) -> SessionId {
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&self.rng.borrow_mut().next().to_be_bytes());
+        id[8..].copy_from_slice(&self.world.next_session().to_be_bytes());
+        SessionId(id)
+    }
+
+    /// A session of its own.
+    pub(crate) fn session(&self) -> Session {
+        Session::new(self.world.queue.clone(), self.id()).with_policy(self.policy())
+    }
+
+    /// How patient it is.
+    pub(crate) fn policy(&self) -> RetryPolicy {
+        let max_attempts =
+            if self.world.is_calm.get() { None } else { [None, None, Some(1), Some(3)][self.below(4)] };
+        RetryPolicy { max_attempts, timeout: None }
+    }
+
+    /// Does something, and says so; without a result if it was cancelled.
+    pub(crate) async fn run<T>(
+        &self,
+        intent: Intent,
+        doing: impl Future<Output = T>,
+    ) -> (Rc<Operation>, Option<T>) {
+        let number = self.operations.get() + 1;
+        self.operations.set(number);
+        let begun = self.world.oracle.borrow().version;
+        let operation =
+            Rc::new(Operation { worker: self.name.clone(), number, intent, begun, unknown: Cell::new(0) });
+        self.world.count(operation.intent.name());
+        self.current.replace(Some(Rc::clone(&operation)));
+        let mut doing = pin!(doing);
+        let result = poll_fn(|cx| match self.is_cancelled.take() {
+            true => Poll::Ready(None),
+            false => doing.as_mut().poll(cx).map(Some),
+        });
+        let result = result.await;
+        self.current.replace(None);
+        (operation, result)
+    }
+
+    /// Says what it was told.
+    pub(crate) fn told(&self, operation: &Operation, claim: &Claim) {
+        let told = self.world.oracle.borrow_mut().told(operation, claim);
+        told.unwrap_or_else(|how| panic!("{how}"));
+    }
+
+    /// Lets others go first.
+    pub(crate) async fn pause(&self) {
+        self.stop(Stop::Pausing).await;
+    }
+
+    /// Waits until there is something new.
+    pub(crate) async fn watch(&self, counter: Counter, watch: Watch) {
+        self.watches.update(|n| n + 1);
+        let (mut watch, mut is_lost) = (pin!(watch), false);
+        poll_fn(|cx| {
+            self.stop.set(Stop::Watching(counter, self.watches.get()));
+            if !is_lost && ready!(watch.as_mut().poll(cx)).is_err() {
+                // The database says so at once or a little later. So that it makes no difference, the worker goes on when
+                // there is something new.
+                is_lost = true;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            self.stop.set(Stop::Working);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Dies, as a worker does that is given a poisonous item.
+    pub(crate) async fn die(&self) {
+        self.stop(Stop::Dying).await;
+    }
+
+    async fn stop(&self, stop: Stop) {
+        let mut has_stopped = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut has_stopped, true) {
+                self.stop.set(Stop::Working);
+                return Poll::Ready(());
+            }
+            self.stop.set(stop);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// What it is doing.
+    pub(crate) fn current(&self) -> Option<Rc<Operation>> {
+        self.current.borrow().clone()
+    }
+
+    /// Why it has not gone on.
+    pub(crate) fn stopped(&self) -> Stop {
+        self.stop.get()
+    }
+
+    /// Ends what it is doing when it goes on, without ending itself.
+    pub(crate) fn cancel(&self) {
+        self.is_cancelled.set(true);
+    }
+}

@@ -1,0 +1,182 @@
+//! One run: a seed, and what comes of it.
+
+mod steps;
+
+use std::rc::Rc;
+
+use fdb_embedded::{Faults, Gate, HeldBackoff, HeldCommit};
+
+use crate::desk::{Desk, Stop};
+use crate::intent::Operation;
+use crate::rng::Rng;
+use crate::schedule::{Choices, Step, Weather};
+use crate::worker::Worker;
+use crate::workers::{self, Role};
+use crate::world::World;
+
+/// How much happens in a run before it becomes calm.
+const STEPS: usize = 200;
+/// How much may have to happen until all is done.
+const CALM_STEPS: usize = 2_000;
+/// What leases and jumps of versions are measured in: more than a transaction lasts.
+pub(crate) const AGE: u64 = 1_000_000_000;
+
+/// A run under way.
+pub(crate) struct Simulation {
+    world: Rc<World>,
+    gate: Gate,
+    url: String,
+    rng: Rng,
+    weather: Weather,
+    seats: Vec<Seat>,
+    under_way: Vec<UnderWay>,
+    commits: u64,
+    workers: u64,
+}
+
+/// A place that always has a worker.
+struct Seat {
+    role: Role,
+    desk: Rc<Desk>,
+    worker: Worker,
+    /// How many steps long it is suspended.
+    suspended: usize,
+    /// It waits before it tries again.
+    backoff: Option<HeldBackoff>,
+    /// What it saw of the queue when it began to watch.
+    seen: u64,
+}
+
+/// A commit that has been sent and has not arrived.
+struct UnderWay {
+    commit: HeldCommit,
+    operation: Rc<Operation>,
+    /// Nobody waits for it any more.
+    is_late: bool,
+}
+
+impl Simulation {
+    pub(crate) fn new(world: Rc<World>, url: &str, mut rng: Rng) -> Simulation {
+        let weather = Weather::of(&mut rng);
+        let p = weather.read_faults as f64 / 1_000.0;
+        Faults::seeded(rng.next()).read_too_old(p).install(url).unwrap();
+        let mut simulation = Simulation {
+            gate: Gate::close(url).unwrap(),
+            url: url.to_owned(),
+            world,
+            weather,
+            seats: Vec::new(),
+            under_way: Vec::new(),
+            commits: 0,
+            workers: 0,
+            rng,
+        };
+        for role in workers::staff(&mut simulation.rng) {
+            let seat = simulation.hire(role);
+            simulation.seats.push(seat);
+        }
+        simulation
+    }
+
+    /// Runs to the end; panics if a promise is broken.
+    pub(crate) fn run(mut self) {
+        for _ in 0..STEPS {
+            let step = self.choices().choose(&mut self.rng);
+            self.step(step.unwrap_or(Step::Advance));
+        }
+        self.calm_down();
+        for step in 0.. {
+            if self.world.oracle.borrow().model.open().next().is_none() {
+                break;
+            }
+            if step == CALM_STEPS {
+                let oracle = self.world.oracle.borrow();
+                panic!("nothing goes on with {:?}", oracle.model.open().collect::<Vec<_>>());
+            }
+            let next = self.choices().choose(&mut self.rng);
+            self.step(next.unwrap_or(Step::Advance));
+        }
+        self.seats.clear();
+        self.check_log();
+    }
+
+    /// The end of all trouble: what is under way arrives or is lost, everybody goes home, and those who come finish what
+    /// there is.
+    fn calm_down(&mut self) {
+        self.world.note("calm");
+        self.seats.clear();
+        while !self.under_way.is_empty() {
+            let step = if self.rng.below(2) == 0 { Step::Commit(0) } else { Step::Lose(0) };
+            self.step(step);
+        }
+        Faults::remove(&self.url).unwrap();
+        self.weather = Weather::calm();
+        self.world.is_calm.set(true);
+        for role in workers::finishers() {
+            let seat = self.hire(role);
+            self.seats.push(seat);
+        }
+    }
+
+    /// A new worker, with sessions of its own.
+    fn hire(&mut self, role: Role) -> Seat {
+        self.workers += 1;
+        let name = format!("{}{}", role.name(), self.workers);
+        let desk = Rc::new(Desk::new(Rc::clone(&self.world), name, Rng::new(self.rng.next())));
+        let worker = Worker::new(role.work(Rc::clone(&desk)));
+        Seat { role, desk, worker, suspended: 0, backoff: None, seen: 0 }
+    }
+
+    /// What can happen next.
+    fn choices(&self) -> Choices {
+        let mut choices = Choices::default();
+        for (at, seat) in self.seats.iter().enumerate() {
+            if self.weather.crash > 0 {
+                choices.add(self.weather.crash, Step::Crash(at));
+            }
+            if seat.suspended > 0 {
+                continue;
+            }
+            choices.add(self.weather.suspend, Step::Suspend(at));
+            let is_committing = self.is_committing(seat);
+            if is_committing || seat.backoff.is_some() {
+                choices.add(self.weather.cancel, Step::Cancel(at));
+            }
+            if !is_committing && self.has_news(seat) {
+                choices.add(seat.role.haste(), Step::Poll(at));
+            }
+        }
+        for at in 0..self.under_way.len() {
+            choices.add(200, Step::Commit(at));
+            choices.add(self.weather.faults, Step::Lose(at));
+            choices.add(self.weather.faults, Step::TimeOut(at));
+        }
+        choices.add(self.weather.advance, Step::Advance);
+        choices.add(self.weather.turn, Step::Turn);
+        choices
+    }
+
+    fn is_committing(&self, seat: &Seat) -> bool {
+        let current = seat.desk.current();
+        current.is_some_and(|current| {
+            self.under_way.iter().any(|sent| !sent.is_late && Rc::ptr_eq(&sent.operation, &current))
+        })
+    }
+
+    /// Whether there is something new for a worker, if it waits for that.
+    fn has_news(&self, seat: &Seat) -> bool {
+        match seat.desk.stopped() {
+            Stop::Watching(counter, _) => seat.seen != self.world.oracle.borrow().counted(counter),
+            _ => true,
+        }
+    }
+
+    /// The log that each transaction wrote of itself says what was seen, in the same order.
+    fn check_log(&self) {
+        let log = self.world.place.log(&self.world.db);
+        assert!(log.is_sorted_by_key(|(version, _)| *version));
+        let logged = log.iter().map(|(_, entry)| entry.split_once(": ").unwrap().1);
+        let oracle = self.world.oracle.borrow();
+        assert!(logged.eq(oracle.history.commits.iter().map(String::as_str)), "the log is not what was seen");
+    }
+}

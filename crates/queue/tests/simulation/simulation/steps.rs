@@ -1,0 +1,178 @@
+//! What happens in each step of a run.
+
+use fdb_embedded::{Code, Fault};
+
+use super::{AGE, Simulation, UnderWay};
+use crate::desk::Stop;
+use crate::intent::Operation;
+use crate::model::At;
+use crate::schedule::Step;
+
+/// What versions go on by: part of a second, or a few; or some [`AGE`]s.
+const MOMENT: u64 = 300_000;
+const WHILE: u64 = 3_000_000;
+
+/// What clients are told of commits: the outcome is unknown, it lost against another, it has read what is too old.
+const UNKNOWN: i32 = 1021;
+const CONFLICT: i32 = 1020;
+const TOO_OLD: i32 = 1007;
+
+impl Simulation {
+    /// Lets something happen.
+    pub(super) fn step(&mut self, step: Step) {
+        for seat in &mut self.seats {
+            seat.suspended = seat.suspended.saturating_sub(1);
+        }
+        match step {
+            Step::Poll(at) => self.go_on(at),
+            Step::Commit(at) => self.commit(at),
+            Step::Lose(at) => self.lose(at),
+            Step::TimeOut(at) => self.time_out(at),
+            Step::Crash(at) => self.crash(at),
+            Step::Cancel(at) => self.cancel(at),
+            Step::Suspend(at) => self.suspend(at),
+            Step::Advance => self.advance(),
+            Step::Turn => self.turn_clock(),
+        }
+    }
+
+    fn lose(&mut self, at: usize) {
+        let UnderWay { operation, .. } = self.under_way.remove(at);
+        operation.unknown.update(|n| n + 1);
+        self.world.note(format!("{operation} is lost on its way"));
+        self.world.count("a commit is lost on its way");
+    }
+
+    fn time_out(&mut self, at: usize) {
+        let UnderWay { commit, operation, is_late } = &mut self.under_way[at];
+        commit.time_out();
+        *is_late = true;
+        operation.unknown.update(|n| n + 1);
+        self.world.note(format!("{operation} waits no longer for its commit"));
+        self.world.count("a commit is not waited for any longer");
+    }
+
+    fn cancel(&mut self, at: usize) {
+        let desk = &self.seats[at].desk;
+        desk.cancel();
+        self.world.note(format!("{} gives up what it does", desk.name()));
+        self.world.count("an operation is given up");
+        self.go_on(at);
+    }
+
+    fn suspend(&mut self, at: usize) {
+        self.seats[at].suspended = 5 + self.rng.below(40);
+        self.world.note(format!("{} is suspended", self.seats[at].desk.name()));
+        self.world.count("a worker is suspended");
+    }
+
+    fn advance(&mut self) {
+        let by = match self.rng.below(5) {
+            _ if self.world.is_calm.get() => 60 * AGE,
+            0 | 1 => MOMENT,
+            2 => WHILE,
+            _ => AGE * (1 + self.rng.below(3) as u64),
+        };
+        self.gate.advance(by);
+        self.world.note(format!("versions go on by {by}"));
+    }
+
+    fn turn_clock(&mut self) {
+        let by = match self.rng.below(4) {
+            _ if self.world.is_calm.get() => 600_000,
+            turn => [1_000, 60_000, 600_000, -60_000][turn],
+        };
+        let clock = &self.world.clock;
+        clock.set(clock.get().saturating_add_signed(by));
+        self.world.note(format!("the clock goes on by {by}"));
+    }
+
+    /// A worker goes on until it waits for something that is to be decided here.
+    fn go_on(&mut self, at: usize) {
+        loop {
+            let seat = &mut self.seats[at];
+            let before = seat.desk.stopped();
+            seat.backoff = None;
+            let has_ended = seat.worker.poll();
+            seat.backoff = self.gate.backoffs().pop();
+            let arrived = self.gate.arrived();
+            let is_sent = !arrived.is_empty();
+            for commit in arrived {
+                let operation = seat.desk.current().expect("a worker commits what it says it does");
+                self.under_way.push(UnderWay { commit, operation, is_late: false });
+            }
+            if has_ended {
+                self.seats[at] = self.hire(self.seats[at].role);
+                return;
+            }
+            match seat.desk.stopped() {
+                _ if is_sent || seat.backoff.is_some() => return,
+                Stop::Pausing => return,
+                Stop::Dying => return self.crash(at),
+                stopped @ Stop::Watching(counter, _) if stopped != before => {
+                    seat.seen = self.world.oracle.borrow().counted(counter);
+                    return;
+                }
+                Stop::Working | Stop::Watching(..) => seat.worker.wait(&seat.desk),
+            }
+        }
+    }
+
+    fn crash(&mut self, at: usize) {
+        self.world.note(format!("{} dies", self.seats[at].desk.name()));
+        self.world.count(if self.is_committing(&self.seats[at]) {
+            "a crash within a commit"
+        } else {
+            "a crash"
+        });
+        self.seats[at] = self.hire(self.seats[at].role);
+    }
+
+    /// A commit arrives, and meets what it has to meet.
+    fn commit(&mut self, at: usize) {
+        let UnderWay { mut commit, operation, .. } = self.under_way.remove(at);
+        let fault = self.fault();
+        self.commits += 1;
+        let entry = format!("{}: {operation}", self.commits);
+        let (key, offset) = self.world.place.log_record();
+        commit.add_stamped_key(key, offset, entry.clone().into_bytes());
+        let read = u64::try_from(commit.read_version()).unwrap();
+        let told = commit.pass(fault).map_err(Code::raw);
+        let logged = self.world.place.last_logged(&self.world.db).filter(|(_, last)| *last == entry);
+        self.count_outcome(&operation, told, fault);
+        let version = told.ok().map(|version| u64::try_from(version).unwrap());
+        assert!(version.is_none() || version == logged.as_ref().map(|(version, _)| *version));
+        if let Some((version, _)) = logged {
+            let rows = self.world.place.rows(&self.world.db);
+            let judged =
+                self.world.oracle.borrow_mut().committed(&operation, At { read, commit: version }, &rows);
+            let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
+            events.iter().for_each(|event| self.world.count(event.name()));
+        }
+    }
+
+    /// Takes note of what a client was told of its commit.
+    fn count_outcome(&self, operation: &Operation, told: Result<i64, i32>, fault: Fault) {
+        let Err(code) = told else { return };
+        operation.unknown.update(|n| n + u32::from(code == UNKNOWN));
+        let what = operation.intent.name();
+        match (code, fault) {
+            (UNKNOWN, Fault::UnknownCommitted) => {
+                self.world.count(format!("outcome unknown, and it happened: {what}"));
+            }
+            (UNKNOWN, _) => self.world.count(format!("outcome unknown, and it did not: {what}")),
+            (CONFLICT, Fault::None) => self.world.count(format!("conflict: {what}")),
+            (TOO_OLD, Fault::None) => self.world.count("a commit is too old"),
+            _ => {}
+        }
+        self.world.note(format!("{operation}: told {code}"));
+    }
+
+    fn fault(&mut self) -> Fault {
+        if self.rng.below(100) >= self.weather.faults {
+            return Fault::None;
+        }
+        [Fault::UnknownCommitted, Fault::UnknownNotCommitted, Fault::Conflict, Fault::TooOld]
+            [self.rng.below(4)]
+    }
+}
