@@ -99,10 +99,16 @@ fn helper_together() {
 fn as_many_wake_as_there_are_items() {
     let db = Database::new();
     let mut daemon = Background::start(helper(&db, "idle::helper_together"));
-    for _ in 0..3 {
-        (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("waiting for push")));
+    // Some are idle again before others have said that they are done.
+    let until = |daemon: &mut Background, text, times| {
+        while daemon.said(text) < times {
+            daemon.wait_for(text);
+        }
+    };
+    for round in 1..=3 {
+        until(&mut daemon, "waiting for push", round * CONSUMERS);
         run(&db, &[&["push", "q"], &["item"; CONSUMERS][..]].concat()).ok();
-        (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("handled together")));
+        until(&mut daemon, "handled together", round * CONSUMERS);
     }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));
