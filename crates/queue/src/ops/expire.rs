@@ -7,8 +7,7 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
-use crate::ops::scan::decode_meta;
-use crate::ops::settle::{now, row};
+use crate::ops::settle::now;
 use crate::ops::{cost, lease, place};
 
 /// What is said of an attempt whose lease ran out.
@@ -47,7 +46,8 @@ pub(crate) fn has_run_out(header: &Header, version: u64) -> bool {
 /// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
 ///
 /// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
-/// finds it gone. Items of a lease that was served and never taken up are ready as they were before: nobody has begun with them.
+/// finds it gone. Items of a lease that was served and never taken up are ready as they were before, since nobody has begun with them; and
+/// so is one whose side record cannot be read.
 pub(crate) async fn expire(
     space: &Space,
     tr: &Transaction,
@@ -69,7 +69,7 @@ pub(crate) async fn expire(
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, terms, &mut expired)?;
+            give_back(space, tr, &held, terms, &mut expired);
         }
     }
     place::count_ready(space, tr, expired.returned);
@@ -102,22 +102,22 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     parts
 }
 
-fn give_back(
-    space: &Space,
-    tr: &Transaction,
-    held: &Held,
-    terms: Terms,
-    expired: &mut Expired,
-) -> Result<(), QueueError> {
-    let meta = crashed(decode_meta(space, &row(held))?, terms);
-    if meta.death.is_some() {
-        place::dead(space, tr, &held.id, &held.value, &meta);
-        expired.dead += 1;
-    } else {
-        place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
-        expired.returned += 1;
+fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, expired: &mut Expired) {
+    match meta::decode(&held.meta).map(|meta| crashed(meta, terms)) {
+        Some(meta) if meta.death.is_some() => {
+            place::dead(space, tr, &held.id, &held.value, &meta);
+            expired.dead += 1;
+        }
+        Some(meta) => {
+            place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
+            expired.returned += 1;
+        }
+        // As it was: it is not to keep its neighbours here, and the next take makes it a dead letter.
+        None => {
+            place::ready(space, tr, &held.id, &held.value, &held.meta);
+            expired.returned += 1;
+        }
     }
-    Ok(())
 }
 
 /// The side record of an item whose lease ran out.

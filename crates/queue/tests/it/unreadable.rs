@@ -1,6 +1,6 @@
 //! Records that cannot be read: they stop nobody, and what is known of them is kept.
 
-use kvqueue_queue::{Approach, Queue, RetryPolicy, Take};
+use kvqueue_queue::{Approach, NewItem, Queue, RetryPolicy, Take};
 
 use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
 
@@ -53,6 +53,31 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
 }
 
 #[test]
+fn a_side_record_that_cannot_be_read_is_put_back_by_a_retry() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        let before = t.records(&q, "meta").await;
+        let put = async |record_of: &[u8]| {
+            t.run(async |tr| {
+                tr.set(&record(&q, "meta", id(1).as_bytes()), record_of);
+                Ok(())
+            })
+            .await;
+        };
+        put(&[&before[0].1[..], b"garbage"].concat()).await;
+        for _ in 0..2 {
+            assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items, []);
+            assert_eq!(t.counter(&q, "ndead").await, 1);
+            q.retry_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
+        }
+        // A version that can read it.
+        put(&before[0].1).await;
+        assert_eq!(take(t, &q, true, Approach::default()).await[0].len(), 100_004);
+    });
+}
+
+#[test]
 fn leases_that_cannot_be_given_back_do_not_hide_others() {
     on_database(async |t| {
         let q = t.queue("q");
@@ -79,6 +104,28 @@ fn leases_that_cannot_be_given_back_do_not_hide_others() {
         swept.watch.await.unwrap();
         let again = t.sweep(&mut sweeper, 10, &rules()).await;
         assert_eq!(again.moved.promoted, 1);
+    });
+}
+
+#[test]
+fn an_item_that_cannot_be_read_does_not_keep_its_neighbours_in_a_lease_that_ran_out() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let marked = NewItem::new("b").with_attribute("mark", "");
+        t.push_items(&q, &[NewItem::new("a"), marked, NewItem::new("c")]).await;
+        t.lease_for(&q, 3, SHORT).await.unwrap();
+        let (key, header) = t.records(&q, "lease").await.remove(0);
+        let at = header.windows(4).position(|bytes| bytes == b"mark").unwrap();
+        let damaged = [&header[..at], b"\xff", &header[at + 1..]].concat();
+        t.run(async |tr| {
+            tr.set(&record(&q, "lease", &key), &damaged);
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 3);
+        assert_eq!(take(t, &q, false, Approach::default()).await, ["a"]);
+        assert_eq!(take(t, &q, false, Approach::default()).await, ["c"]);
+        assert_eq!((t.len(&q).await, t.counter(&q, "ndead").await), (0, 1));
     });
 }
 
