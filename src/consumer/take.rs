@@ -104,8 +104,10 @@ async fn lease(
     let leased = session.lease(&source.db, take).await?;
     let found = match leased.lease {
         Some(lease) => {
-            let recovered = leased.recovered;
-            Found::Items(InHand::Leased(Leased { lease, taken_at, recovered }))
+            // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
+            let took_long = taken_at.elapsed() > source.lease / 3 * 2;
+            let doubtful = leased.recovered || took_long;
+            Found::Items(InHand::Leased(Leased { lease, taken_at, doubtful }))
         }
         None => Found::Nothing(leased.watch),
     };

@@ -12,6 +12,9 @@ use crate::support::{
 
 const ITEMS: u32 = 1_000;
 
+/// Conflicts in a row that take some seconds, by the back-off between them, and less than a take's ten.
+const CONFLICTS: usize = 14;
+
 const SEED: &str = "KVQUEUE_TEST_FAULTS";
 
 /// Works the queue off in a storm: a third of its commits goes wrong.
@@ -46,6 +49,30 @@ fn helper_disk_failure() {
             Faults::script([Fault::DiskFailure]).install(&url).unwrap();
         }
     }));
+}
+
+/// Its first take loses against others for longer than its lease lasts.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_takes_that_meet_conflicts() {
+    let config = "[queues.q]\nhandler = 'log'\nlease = '1s'\nconsumers = [ { k = 1 } ]";
+    let Some(daemon) = daemon_of_helper(config) else { return };
+    let (url, _) = database_of_helper().unwrap();
+    run_to_the_end(daemon.until_empty(true).observe(move |_, event| {
+        if event == Event::Started {
+            Faults::script([Fault::Conflict; CONFLICTS]).install(&url).unwrap();
+        }
+    }));
+}
+
+#[test]
+fn a_lease_is_not_lost_because_its_take_took_longer_than_it_lasts() {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "item"]).ok();
+    let ran = Background::start(helper(&db, "faults::helper_takes_that_meet_conflicts")).end();
+    assert!(!ran.stderr.contains("lease lost"), "{ran:?}");
+    assert_eq!(ran.stderr.matches("payload=item").count(), 1, "{ran:?}");
+    assert_eq!(ran.code, Some(0));
 }
 
 #[test]

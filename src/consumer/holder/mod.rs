@@ -37,8 +37,8 @@ pub(crate) struct Leased {
     pub(crate) lease: Lease,
     /// When the take began.
     pub(crate) taken_at: Instant,
-    /// Whether an earlier attempt turned out to have made it, some time before.
-    pub(crate) recovered: bool,
+    /// Whether that does not tell how old the lease is: an earlier take had made it, or this one took long.
+    pub(crate) doubtful: bool,
 }
 
 /// Keeps one lease. It ends when every item is settled, when the lease is lost, or when nobody is left to say what becomes of the rest.
@@ -81,12 +81,12 @@ impl Holder {
         consumer: u64,
         leased: Leased,
     ) -> (Self, Holding) {
-        let Leased { lease, taken_at, recovered } = leased;
+        let Leased { lease, taken_at, doubtful } = leased;
         let outbox = Arc::<Outbox>::default();
         let (ask, asked) = mpsc::unbounded_channel();
         let cancelled = signals.grace_over.child_token();
         let holding = Holding { outbox: outbox.clone(), ask, cancelled: cancelled.clone() };
-        let plan = Plan::new(source.lease, taken_at, recovered, lease.open().count());
+        let plan = Plan::new(source.lease, taken_at, doubtful, lease.open().count());
         let holder = Self {
             source,
             signals,

@@ -32,7 +32,7 @@ pub(super) struct Plan {
     length: Duration,
     /// When the last change that succeeded began.
     changed_at: Instant,
-    /// Whether the lease may be older than that says.
+    /// Whether that does not tell how old the lease is.
     doubtful: bool,
     /// Items that are not settled.
     open: usize,
@@ -45,8 +45,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// A lease on so many items, by a take that began at `taken_at`. It is `doubtful` if an earlier attempt of the take turned out to
-    /// have made it.
+    /// A lease on so many items, by a take that began at `taken_at`; `doubtful` if that does not tell how old it is.
     pub(super) fn new(length: Duration, taken_at: Instant, doubtful: bool, items: usize) -> Self {
         Self {
             length,
@@ -79,7 +78,7 @@ impl Plan {
         self.open -= settled;
     }
 
-    /// The lease may be older than the last change says.
+    /// The last change does not tell how old the lease is.
     pub(super) fn doubt(&mut self) {
         self.doubtful = true;
     }
