@@ -130,7 +130,7 @@ impl Daemon {
         let sweepings = parts.iter().map(Part::sweeping).collect();
         tokio::select! {
             ended = lifecycle::serve(&mut crew, shared, signals, self.config.grace) => Ok(ended?),
-            never = sweep::forever(db.clone(), sweepings) => match never {},
+            never = sweep::forever(db.clone(), &shared.signals, sweepings) => match never {},
         }
     }
 

@@ -15,14 +15,18 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use foundationdb::Database;
 use futures::future::{join, join_all};
-use kvqueue_queue::{Queue, RetryPolicy, SessionId, SweepRules, Sweeper, Swept};
+use kvqueue_queue::{Queue, RetryError, RetryPolicy, SessionId, SweepRules, Sweeper, Swept};
 use tokio::time::sleep;
 use uuid::Uuid;
 
 use self::pause::Woken;
 use crate::{
     config::QueueConfig,
-    consumer::ambient::{now, random},
+    consumer::{
+        ambient::{now, random},
+        signals::Signals,
+    },
+    database::STORAGE_FAILED,
 };
 
 /// A transaction that takes longer is given up, and tried again later.
@@ -48,26 +52,26 @@ impl Sweeping {
 }
 
 /// Sweeps queues, each by itself.
-pub(crate) async fn forever(db: Arc<Database>, sweepings: Vec<Sweeping>) -> Infallible {
+pub(crate) async fn forever(db: Arc<Database>, signals: &Signals, sweepings: Vec<Sweeping>) -> Infallible {
     let queues = sweepings.iter().map(|sweeping| sweeping.queue.clone()).collect();
-    let (never, _) =
-        join(tokens::forever(&db, queues), join_all(sweepings.iter().map(|it| sweep(&db, it)))).await;
+    let sweeps = join_all(sweepings.iter().map(|it| sweep(&db, signals, it)));
+    let (never, _) = join(tokens::forever(&db, signals, queues), sweeps).await;
     never
 }
 
-async fn sweep(db: &Database, Sweeping { queue, rules }: &Sweeping) -> Infallible {
+async fn sweep(db: &Database, signals: &Signals, Sweeping { queue, rules }: &Sweeping) -> Infallible {
     let mut sweeper = Sweeper::new(queue.clone(), SessionId(Uuid::now_v7().into_bytes()));
     let mut failures = 0;
     loop {
         let woken = match sweeper.sweep(db, now(), rules).await {
             Ok(swept) => {
                 failures = 0;
-                report(queue, &swept);
+                report(signals, queue, &swept);
                 wait(swept).await
             }
             Err(error) => {
                 failures += 1;
-                warn(queue, &error);
+                warn(signals, queue, &error);
                 Woken::Failure { failures }
             }
         };
@@ -77,18 +81,15 @@ async fn sweep(db: &Database, Sweeping { queue, rules }: &Sweeping) -> Infallibl
 
 /// Waits until there may be something to do.
 async fn wait(swept: Swept) -> Woken {
-    if swept.trouble.is_some() {
-        // However many items are put aside: it would fail again, and say so again.
-        sleep(swept.next).await;
-        return Woken::Time;
-    }
-    tokio::select! {
+    let woken = tokio::select! {
         woken = swept.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
         () = sleep(swept.next) => Woken::Time,
-    }
+    };
+    // However soon that was: more of it may fail, and say so again.
+    if swept.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
 }
 
-fn report(queue: &Queue, swept: &Swept) {
+fn report(signals: &Signals, queue: &Queue, swept: &Swept) {
     let (name, moved) = (queue.name().escape_ascii(), &swept.moved);
     if moved.dead > 0 {
         tracing::warn!(queue = %name, items = moved.dead, "items are dead letters after their last lease ran out");
@@ -103,12 +104,15 @@ fn report(queue: &Queue, swept: &Swept) {
         tracing::debug!(queue = %name, promoted = moved.promoted, operations = moved.operations, "swept");
     }
     if let Some(error) = &swept.trouble {
-        warn(queue, error);
+        warn(signals, queue, error);
     }
 }
 
-fn warn(queue: &Queue, error: &(dyn std::error::Error + 'static)) {
-    let name = queue.name().escape_ascii();
+fn warn(signals: &Signals, queue: &Queue, error: &RetryError) {
+    if error.code() == Some(STORAGE_FAILED) {
+        signals.storage_failed();
+    }
+    let (name, error) = (queue.name().escape_ascii(), error as &dyn std::error::Error);
     tracing::warn!(queue = %name, error, "sweep failed, trying again later");
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Woken {
     Time,
     /// An item was put aside; perhaps for an earlier time.
     Item,
-    /// There was no wait: the last sweep failed, or the watch was lost. So many failures in a row.
+    /// The last sweep failed, or some of it, or the watch was lost. So many failures in a row.
     Failure {
         /// From 1.
         failures: u32,

@@ -7,6 +7,7 @@ use kvqueue_queue::{Queue, sweep_tokens};
 use tokio::time::sleep;
 
 use super::{POLICY, warn};
+use crate::consumer::signals::Signals;
 
 /// How often it is done; the first time, when the daemon starts.
 const EVERY: Duration = Duration::from_hours(1);
@@ -15,7 +16,7 @@ const EVERY: Duration = Duration::from_hours(1);
 const GONE: u64 = 86_400_000_000;
 
 /// Sweeps the queues, again and again.
-pub(super) async fn forever(db: &Database, queues: Vec<Queue>) -> Infallible {
+pub(super) async fn forever(db: &Database, signals: &Signals, queues: Vec<Queue>) -> Infallible {
     loop {
         for queue in &queues {
             match sweep_tokens(db, queue, GONE, &POLICY).await {
@@ -24,7 +25,7 @@ pub(super) async fn forever(db: &Database, queues: Vec<Queue>) -> Infallible {
                     let name = queue.name().escape_ascii();
                     tracing::info!(queue = %name, sessions = swept.cleared, "cleared what dead sessions left");
                 }
-                Err(error) => warn(queue, &error),
+                Err(error) => warn(signals, queue, &error),
             }
         }
         sleep(EVERY).await;

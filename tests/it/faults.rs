@@ -86,6 +86,17 @@ fn a_failed_disk_ends_the_daemon_and_a_new_one_finds_every_item() {
 }
 
 #[test]
+fn a_disk_that_fails_under_a_sweep_ends_the_daemon_too() {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "--delay", "1ms", "item"]).ok();
+    // Its consumer finds nothing to take, and so writes nothing.
+    let mut daemon = Background::start(helper(&db, "faults::helper_disk_failure"));
+    daemon.wait_for("a restart opens it again");
+    assert_eq!(daemon.end().code, Some(1));
+    assert_eq!(run(&db, &["run", "--queue", "q", "--handler", "stdout", "--until-empty"]).ok(), "item\n");
+}
+
+#[test]
 fn each_item_is_handled_once() {
     let mut random = Random::new();
     // The faults are the embedded engine's.

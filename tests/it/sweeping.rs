@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{Approach, Queue, Session, SessionId, Take};
 use rustix::process::Signal;
 
@@ -24,6 +25,25 @@ fn helper_die_with_items() {
     let leased = runtime.block_on(session.lease(&store.db, &mut take)).unwrap();
     assert!(leased.lease.is_some());
     std::process::abort();
+}
+
+/// Leaves a lease in the queue `q` that has run out, and whose only item is not there.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_break_lease() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let records = pack(&(Bytes::from(&b"q"[..]), Bytes::from(&b"lease"[..])));
+    // A session, and the number of its attempt.
+    let key = [prefix.as_bytes(), &records, b"\x30", &[0; 16], b"\x15\x01"].concat();
+    // Format, deadline and length; an item, in a piece; not settled.
+    let header = [&[1][..], &[0; 16], &1_u32.to_le_bytes(), &1_u32.to_le_bytes(), &[0]].concat();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let tr = store.db.create_trx().unwrap();
+        tr.set(&key, &header);
+        tr.commit().await.unwrap();
+    });
 }
 
 /// A daemon that logs the items of `q`, and looks for nothing by itself for hours.
@@ -52,6 +72,20 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
     assert!(before.elapsed() >= delay, "it came after {:?}", before.elapsed());
     let len: serde_json::Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
     assert_eq!((&len["ready"], &len["later"]), (&0.into(), &1.into()), "{len}");
+    stop(daemon);
+}
+
+#[test]
+fn a_sweep_that_met_trouble_is_woken_like_any_other() {
+    let db = Database::new();
+    Background::start(helper(&db, "sweeping::helper_break_lease")).end().ok();
+    let mut daemon = daemon(&db, "");
+    daemon.wait_for("sweep failed");
+    let before = Instant::now();
+    run(&db, &["push", "q", "--delay", "1ms", "soon"]).ok();
+    daemon.wait_for("\"soon\"");
+    // What failed is tried again after ten seconds.
+    assert!(before.elapsed() < Duration::from_secs(6), "it came after {:?}", before.elapsed());
     stop(daemon);
 }
 
