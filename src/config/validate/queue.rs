@@ -29,6 +29,7 @@ impl QueueConfig {
             let problem = "an idle consumer would never rest";
             return Err(ConfigError::value(key("slow-look"), "\"0s\"", problem, fix));
         }
+        at_most_a_year(key("slow-look"), self.slow_look)?;
         self.validate_lease(key("lease"))?;
         self.validate_timeout(key("handler-timeout"), grace)?;
         self.validate_push(key)?;
@@ -74,6 +75,7 @@ impl QueueConfig {
             let problem = "no item could be handled in no time";
             return Err(ConfigError::value(key, quoted(timeout), problem, fix));
         }
+        at_most_a_year(key.clone(), timeout)?;
         // What has a lease is given back when a stop cannot wait for it.
         if self.delivery == Delivery::AtMostOnce && timeout > grace {
             let problem = format!(
