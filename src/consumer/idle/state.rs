@@ -86,7 +86,7 @@ pub(crate) struct State {
     armed: bool,
     /// How far this process keeps away from the others.
     distance: Duration,
-    /// Whether a member that was not woken has found items since the watch fired. Then it was no other process that won.
+    /// Whether a member that was not woken has found items since the watch was armed. Then it was no other process that won.
     served: bool,
 }
 
@@ -107,6 +107,7 @@ impl State {
                 self.idle.push_back(member);
                 if watched {
                     self.armed = true;
+                    self.served = false;
                     effects.push(Effect::Watch);
                 }
             }
@@ -120,7 +121,6 @@ impl State {
             }
             Event::Fired => {
                 self.armed = false;
-                self.served = false;
                 let after = self.distance.mul_f64(random as f64 / u64::MAX as f64);
                 self.look(Reason::Push, after, &mut effects);
             }
