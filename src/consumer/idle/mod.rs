@@ -155,28 +155,26 @@ impl Shared {
 /// Waits on a watch, but not for longer than it is relied on.
 async fn stand(shared: Weak<Mutex<Shared>>, watch: Watch, slow_look: Duration) {
     let look_at = Instant::now() + slow_look;
-    let fired = tokio::select! {
-        fired = watch => fired,
-        () = sleep_until(look_at) => return expired(&shared),
-    };
-    let Err(error) = fired else {
-        let Some(shared) = shared.upgrade() else { return };
-        lock(&shared).lost = 0;
-        return on(&shared, Event::Fired, None);
+    let end = tokio::select! {
+        fired = watch => fired.map(|()| Event::Fired),
+        () = sleep_until(look_at) => Ok(Event::Expired),
     };
     let pause = {
-        let Some(shared) = shared.upgrade() else { return };
-        let mut shared = lock(&shared);
+        let Some(this) = shared.upgrade() else { return };
+        let error = match end {
+            Ok(event) => {
+                lock(&this).lost = 0;
+                return on(&this, event, None);
+            }
+            Err(error) => error,
+        };
+        let mut shared = lock(&this);
         shared.lost = shared.lost.saturating_add(1);
         tracing::debug!(queue = %shared.queue, %error, "watch lost");
         backoff::pause(shared.lost)
     };
     // The watch is gone, not the queue. But a database that takes no watches is not to be asked without end.
     sleep_until(look_at.min(Instant::now() + pause)).await;
-    expired(&shared);
-}
-
-fn expired(shared: &Weak<Mutex<Shared>>) {
     if let Some(shared) = shared.upgrade() {
         on(&shared, Event::Expired, None);
     }
