@@ -40,6 +40,16 @@ fn pop_says_what_it_took() {
 }
 
 #[test]
+fn push_says_what_it_pushed() {
+    let db = Database::new();
+    let mut command = kvqueue(&db, &["push", "q", "a", "b"]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let ran: Ran = command.stdout(full).output().unwrap().into();
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: 2 acknowledged, which could not be printed: No space left on device (os error 28)");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
+}
+
+#[test]
 fn a_daemon_that_prints_stops_rather_than_empty_the_queue() {
     let db = pushed();
     let args = ["run", "--queue", "q", "--handler", "stdout", "-k", "1", "-q"];

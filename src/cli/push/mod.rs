@@ -27,7 +27,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use bytes::Bytes;
 use kvqueue_queue::{NewItem, PushError, PushOptions, Session};
 
@@ -101,12 +101,17 @@ impl Args {
         let pushed =
             client.wait(async { if whole { push.whole(input).await } else { push.stream(input).await } });
         push.progress.finish();
-        if !pushed.as_ref().is_err_and(|error| error.is::<UsageError>()) {
-            let object = push.account.object(queue.name(), push.refusals.count(), ids);
-            output::line(globals.json, push.account.text().as_bytes(), &object)?;
-        }
+        let told = match &pushed {
+            Err(error) if error.is::<UsageError>() => Ok(()),
+            _ => {
+                let object = push.account.object(queue.name(), push.refusals.count(), ids);
+                output::line(globals.json, push.account.text().as_bytes(), &object)
+            }
+        };
         pushed?;
         client.wait(push.session.close(client.db())).context("pushed, but the session is not closed")?;
+        // Not an io::Error outside: whoever has closed the pipe does not know what was pushed.
+        told.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.account.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
     }
 
