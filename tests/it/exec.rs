@@ -42,6 +42,18 @@ fn a_command_that_fails_is_logged_with_what_it_said() {
 }
 
 #[test]
+fn the_log_has_as_much_of_what_a_command_said_as_the_limit_allows() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let ran = with_script(&db, "printf %02000d 0 >&2; exit 3", "");
+    assert!(ran.stderr.contains(&"0".repeat(2_000)), "{ran:?}");
+    ran.ok();
+    let letter: serde_json::Value =
+        serde_json::from_str(&run(&db, &["dead", "list", "q", "--json"]).ok()).unwrap();
+    assert_eq!(letter["reason"].as_str().unwrap().len(), 500);
+}
+
+#[test]
 fn a_command_need_not_read_its_input() {
     let db = Database::new();
     run(&db, &["push", "q", &"x".repeat(100_000)]).ok();

@@ -8,19 +8,20 @@ use crate::handlers::Outcome;
 
 /// The settlement of attempt number `attempt` that ended with `outcome` at the time `now`. `random` is any number.
 pub(super) fn of(outcome: Outcome, attempt: u32, rules: &RetryRules, now: Millis, random: u64) -> Settlement {
-    let failure = |reason: &str| Failure::new(now, attempt, reason);
+    // Whole, for the log; what is stored of it is cut.
+    let failure = |reason| Failure { at: now, attempt, reason };
     let (pause, reason) = match outcome {
         Outcome::Done => return Settlement::Done,
         Outcome::Release => return Settlement::Release,
-        Outcome::Dead(reason) => return Settlement::Dead(failure(&reason)),
+        Outcome::Dead(reason) => return Settlement::Dead(failure(reason)),
         Outcome::Retry(reason) => (None, reason),
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
     };
     match rules.delay(attempt, random) {
-        Some(delay) => Settlement::Retry { due: due(now, pause.unwrap_or(delay)), failure: failure(&reason) },
+        Some(delay) => Settlement::Retry { due: due(now, pause.unwrap_or(delay)), failure: failure(reason) },
         None => {
             let most = rules.max_attempts;
-            Settlement::Dead(failure(&format!("attempt {attempt} of {most} failed: {reason}")))
+            Settlement::Dead(failure(format!("attempt {attempt} of {most} failed: {reason}")))
         }
     }
 }

@@ -15,7 +15,7 @@ const FIX: &str = "write command = [\"program\", \"argument\"] in handler-config
 pub(super) struct ExecSettings {
     /// The program and its arguments.
     pub(super) command: Vec<String>,
-    /// The most bytes that are kept of a failing command's error output.
+    /// The most bytes that a reason has of a failing command's error output.
     #[serde(default = "default_stderr_limit", with = "size")]
     pub(super) stderr_limit: u64,
     /// Exit codes that say that no retry helps.
