@@ -21,6 +21,9 @@ use crate::{
     systemd,
 };
 
+/// How long the database has to take back what handlers had that the grace has ended.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
 /// Why a daemon that was running could not end well.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -135,8 +138,7 @@ async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), 
         let consumers = shared.consumers();
         tracing::warn!(consumers, "the grace is over, handlers are cancelled");
         shared.signals.grace_over.cancel();
-        // Handlers get their last moment, and as long is left to give back what they had.
-        let ended = timeout(2 * LAST_MOMENT, &mut finished).await.is_ok();
+        let ended = timeout(LAST_MOMENT + GIVE_BACK, &mut finished).await.is_ok();
         if !ended || shared.signals.left_behind() > 0 {
             return Err(RunError::GraceOver { consumers, grace });
         }

@@ -9,7 +9,7 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, Ran, kvqueue, run, run_with_input};
+use crate::support::{Background, Database, Ran, kvqueue, run, run_script, run_with_input};
 
 /// A daemon with an item in hand: its command has begun, and ends when [`InHand::let_go`] is called.
 struct InHand {
@@ -114,6 +114,20 @@ fn when_the_grace_is_over_commands_are_killed_and_their_items_given_back() {
     assert_eq!(ran.code, Some(0), "{ran:?}");
     is_killed(command);
     assert_eq!(attempts(&test.db), ["one 1", "two 1", "three 1"], "no attempt is spent");
+}
+
+#[test]
+fn items_are_given_back_though_the_database_is_slow() {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "one"]).ok();
+    let mut command = run_script(&db, "sleep 1000", "", &["-v"]);
+    command.env("KVQUEUE_GRACE", "100ms").env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1.0,slow-ms=1200");
+    let mut daemon = Background::start(command);
+    daemon.wait_for("took items");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(attempts(&db), ["one 1"]);
 }
 
 #[test]
