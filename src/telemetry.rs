@@ -55,7 +55,9 @@ pub(crate) fn parse_level(text: &str) -> Result<Targets, ConfigError> {
             Some((target, level)) => (Some(target), level),
             None => (None, part),
         };
-        let level: LevelFilter = level.parse().map_err(|_| level_error(text, level))?;
+        // No level would parse as "error", and that is nobody's wish.
+        let parsed = if level.is_empty() { None } else { level.parse::<LevelFilter>().ok() };
+        let level = parsed.ok_or_else(|| level_error(text, level))?;
         targets = match target {
             Some(target) => targets.with_target(target, level),
             None => targets.with_default(level),

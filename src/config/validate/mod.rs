@@ -48,6 +48,7 @@ mod tests {
         insta::assert_snapshot!(problem("database = ''"), @r#"database = "": no database is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");
