@@ -59,10 +59,10 @@ pub(super) fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
     }
 }
 
-/// A time in RFC 3339, or the number itself if it is beyond the calendar.
+/// A time in RFC 3339, to the millisecond; or the number itself if it is beyond the calendar.
 pub(super) fn time(millis: Millis) -> String {
     let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
-    time.map_or_else(|| millis.to_string(), |time| time.to_string())
+    time.map_or_else(|| millis.to_string(), |time| format!("{time:.3}"))
 }
 
 /// Prints a message on stderr. Without a stderr there is nobody to tell.
@@ -116,7 +116,7 @@ mod tests {
             "payload_base64": "/w==",
             "attempt": 2,
             "attributes": {"k": "v"},
-            "enqueued_at": "2023-11-14T22:13:20.5Z",
+            "enqueued_at": "2023-11-14T22:13:20.500Z",
             "unique_base64": "/w==",
         });
         assert_eq!(super::item(&item), expected);

@@ -1,7 +1,7 @@
 //! How takes that go on at the same time get along: throughput, and conflicts per take.
 //!
 //! ```sh
-//! cargo bench -p kvqueue-queue --bench contention -- [--seconds S] [--dir DIR]
+//! cargo bench -p kvqueue-queue --bench contention -- [--seconds S] [--dir DIR] [--only APPROACH] [--processes N] [--k K]
 //! KVQUEUE_TEST_CLUSTER_FILE=FILE FDB_CLIENT_LIB=LIB cargo bench -p kvqueue-queue --bench contention
 //! ```
 //!
@@ -46,27 +46,44 @@ fn main() {
     }
     let value = |flag: &str| arguments.iter().skip_while(|argument| *argument != flag).nth(1);
     let seconds = value("--seconds").map_or(2.0, |text| text.parse().unwrap());
-    let only = value("--only");
-    let scratch = tempfile::tempdir_in(value("--dir").map_or(std::env::temp_dir(), Into::into)).unwrap();
+    let chosen = Chosen {
+        approach: value("--only").cloned(),
+        processes: value("--processes").map(|text| text.parse().unwrap()),
+        k: value("--k").map(|text| text.parse().unwrap()),
+    };
+    let above = value("--dir").map_or(std::env::temp_dir(), Into::into);
+    std::fs::create_dir_all(&above).unwrap();
+    let scratch = tempfile::tempdir_in(above).unwrap();
     let database = std::env::var("KVQUEUE_TEST_CLUSTER_FILE")
         .unwrap_or_else(|_| format!("embedded:{}", scratch.path().join("db").display()));
-    runtime.block_on(bench(&database, Duration::from_secs_f64(seconds), only.map(String::as_str)));
+    runtime.block_on(bench(&database, Duration::from_secs_f64(seconds), &chosen));
 }
 
-async fn bench(database: &str, time: Duration, only: Option<&str>) {
-    println!("| processes x consumers | K | producer | {} |", approaches().join(" | "));
-    println!("|---|---|---|{}", "---|".repeat(approaches().len()));
+/// What to measure; `None` is all there is.
+struct Chosen {
+    approach: Option<String>,
+    processes: Option<usize>,
+    k: Option<usize>,
+}
+
+async fn bench(database: &str, time: Duration, chosen: &Chosen) {
+    let approaches: Vec<_> = approaches()
+        .into_iter()
+        .filter(|name| chosen.approach.as_ref().is_none_or(|only| only == name))
+        .collect();
+    println!("| processes x consumers | K | producer | {} |", approaches.join(" | "));
+    println!("|---|---|---|{}", "---|".repeat(approaches.len()));
     let db = Arc::new(Database::from_path(database).unwrap());
-    for (processes, consumers) in [(1, 1), (1, 4), (1, 16), (4, 1), (4, 4)] {
-        for k in [1, 10, 100] {
+    let crews = [(1, 1), (1, 4), (1, 16), (4, 1), (4, 4)];
+    for (processes, consumers) in
+        crews.into_iter().filter(|crew| chosen.processes.is_none_or(|n| n == crew.0))
+    {
+        for k in [1, 10, 100].into_iter().filter(|k| chosen.k.is_none_or(|only| only == *k)) {
             for producer in [false, true] {
                 print!("| {processes} x {consumers} | {k} | {} |", if producer { "yes" } else { "no" });
-                for approach in approaches() {
-                    let cell =
-                        Cell { processes, consumers, k, producer, approach: approach.to_owned(), time };
-                    if only.is_some_and(|only| only != approach) {
-                        continue;
-                    }
+                for approach in &approaches {
+                    let approach = (*approach).to_owned();
+                    let cell = Cell { processes, consumers, k, producer, approach, time };
                     print!(" {} |", run(database, &db, &cell).await);
                     std::io::stdout().flush().unwrap();
                 }

@@ -68,20 +68,28 @@ impl Approach {
         }
     }
 
-    /// A take that had found as many items as it asked for, or not, lost against another.
-    pub(crate) fn conflicted(&mut self, full: bool) {
+    /// How many items there have to be for the queue to count as long; `None`: as many as the take asks for.
+    pub(crate) fn reach(&self, k: usize) -> Option<usize> {
+        match self {
+            Approach::Spread(spread) => spread.reach(k),
+            Approach::Front | Approach::Staged(_) => None,
+        }
+    }
+
+    /// A take from a queue that was long, or not, lost against another.
+    pub(crate) fn conflicted(&mut self, long: bool) {
         match self {
             Approach::Front => {}
-            Approach::Spread(spread) => spread.conflicted(full),
+            Approach::Spread(spread) => spread.conflicted(long),
             Approach::Staged(staged) => staged.conflicted(),
         }
     }
 
-    /// A take committed that found as many items as it asked for, or not, and whose last item was `last`.
-    pub(crate) fn committed(&mut self, full: bool, last: &ItemId) {
+    /// A take from a queue that was long, or not, committed; its last item was `last`.
+    pub(crate) fn committed(&mut self, long: bool, last: &ItemId) {
         match self {
             Approach::Front => {}
-            Approach::Spread(spread) => spread.committed(full, last),
+            Approach::Spread(spread) => spread.committed(long, last),
             Approach::Staged(staged) => staged.done(),
         }
     }
@@ -111,17 +119,8 @@ impl Approach {
         }
     }
 
-    /// The take under way was served by another, with as many items as it asked for, or not.
-    pub(crate) fn served(&mut self, full: bool) {
-        match self {
-            Approach::Front => {}
-            Approach::Spread(spread) => spread.served(full),
-            Approach::Staged(staged) => staged.done(),
-        }
-    }
-
-    /// The take under way has taken its request back and begins anew.
-    pub(crate) fn left(&mut self) {
+    /// The take under way was served by another, or has taken its request back and begins anew.
+    pub(crate) fn done(&mut self) {
         match self {
             Approach::Front => {}
             Approach::Spread(spread) => spread.done(),

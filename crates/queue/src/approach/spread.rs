@@ -8,8 +8,8 @@ use crate::rng::Rng;
 ///
 /// It begins at the front and stays there, in strict order, until a take loses against another process. Then it jumps to a place at
 /// random within a *window* of the first items and goes on from there, each take behind the one before; after some takes, or where
-/// the queue ends, it goes back and jumps anew, so that nothing at the front waits for long. A conflict doubles the window, each
-/// take without one narrows it a little: it settles where one or two takes in a hundred conflict, however many processes take,
+/// the queue ends, it goes back and jumps anew, so that nothing at the front waits for long. A conflict widens the window, each
+/// take without one narrows it a little: it settles where about one take in a hundred conflicts, however many processes take,
 /// and closes again for one that is alone.
 ///
 /// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are
@@ -20,34 +20,48 @@ pub struct Spread {
     runs: f64,
     /// The last item of the take before, and how many takes may still go on behind it.
     stretch: Option<(ItemId, u32)>,
-    /// How many takes in a row must find all they ask for before the queue counts as long enough to spread. While it is not 0, takes
-    /// begin at the front.
-    cramped: u32,
+    /// From how many runs on a queue is long.
+    long: usize,
+    /// Whether the queue is too short to spread, as far as is known. Then takes begin at the front, and look how far it reaches.
+    cramped: bool,
     staged: Staged,
 }
 
-/// What a take without a conflict leaves of the window. With doubling, 1 - this is about the share of conflicts that remains.
+/// How many times as wide a conflict makes the window.
+const WIDER: f64 = 4.0;
+
+/// What a take without a conflict leaves of the window. It stays as it is where one take in 138 conflicts: 0.99^138 is 1 / 4.
 const NARROWER: f64 = 0.99;
 
 /// The widest window in items: a jump walks over those that it skips.
-const MAX_SKIP: usize = 10_000;
+const MAX_SKIP: usize = 20_000;
 
 /// Takes between two jumps.
 const STRETCH: u32 = 32;
 
-/// After so many takes that found all they asked for, a queue that was short counts as long.
-const LONG_AGAIN: u32 = 64;
+/// What counts as long by default. Where a handful of processes spread over less, they conflict more often than staged.
+const LONG: usize = 256;
 
 impl Default for Spread {
     fn default() -> Spread {
-        Spread { runs: 1.0, stretch: None, cramped: 0, staged: Staged::default() }
+        Spread::long_from(LONG)
     }
 }
 
 impl Spread {
+    /// Takes that spread where the queue has so many runs of K items, 256 by default, and are staged where it has fewer.
+    pub fn long_from(runs: usize) -> Spread {
+        Spread { runs: 1.0, stretch: None, long: runs, cramped: true, staged: Staged::default() }
+    }
+
     /// Whether takes are staged for now.
     pub(super) fn is_staged(&self) -> bool {
-        self.cramped > 0 && self.staged.asks()
+        self.cramped && self.staged.asks()
+    }
+
+    /// How many items a queue has that counts as long; only if that is to be found out.
+    pub(super) fn reach(&self, k: usize) -> Option<usize> {
+        self.cramped.then(|| k.saturating_mul(self.long).min(MAX_SKIP).max(k))
     }
 
     /// The take under way is through, however it got its items.
@@ -55,17 +69,8 @@ impl Spread {
         self.staged.done();
     }
 
-    /// The take under way was served. Those who serve hand out what a take of its own would get, so a full one tells as much; another
-    /// may have been cut by what those before it got.
-    pub(super) fn served(&mut self, full: bool) {
-        if full {
-            self.note(true);
-        }
-        self.staged.done();
-    }
-
     pub(super) fn place(&self, k: usize, rng: &mut Rng) -> Place {
-        if self.cramped > 0 {
+        if self.cramped {
             return Place::default();
         }
         match &self.stretch {
@@ -77,35 +82,40 @@ impl Spread {
         }
     }
 
-    pub(super) fn conflicted(&mut self, full: bool) {
+    pub(super) fn conflicted(&mut self, long: bool) {
         self.stretch = None;
-        if !full {
-            self.cramped = LONG_AGAIN;
-        }
-        if self.cramped > 0 {
+        self.look(long);
+        if self.cramped {
             self.staged.conflicted();
         } else {
-            self.runs = (self.runs * 2.0).min(MAX_SKIP as f64);
+            self.runs = (self.runs * WIDER).min(MAX_SKIP as f64);
         }
     }
 
-    pub(super) fn committed(&mut self, full: bool, last: &ItemId) {
-        self.note(full);
+    pub(super) fn committed(&mut self, long: bool, last: &ItemId) {
+        let left = self.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
+        let opened = self.look(long);
         self.staged.done();
         self.runs = (self.runs * NARROWER).max(1.0);
-        let left = self.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
-        self.stretch = (self.runs >= 2.0 && left > 0).then(|| (last.clone(), left));
+        // With a window that has just opened the others go on from the front, too.
+        self.stretch = (self.runs >= 2.0 && left > 0 && !opened).then(|| (last.clone(), left));
+    }
+
+    /// The queue was seen to be long, or not. Where takes were staged till now there are others, so the window opens at once; returns
+    /// whether it does.
+    fn look(&mut self, long: bool) -> bool {
+        let opens = long && self.is_staged();
+        if opens {
+            self.runs = self.runs.max((self.long / 2) as f64);
+        }
+        self.cramped = !long;
+        opens
     }
 
     pub(super) fn short(&mut self) {
-        self.note(false);
+        self.cramped = true;
         self.runs = (self.runs / 2.0).max(1.0);
         self.stretch = None;
-    }
-
-    /// A take found all it asked for, or not.
-    fn note(&mut self, full: bool) {
-        self.cramped = if full { self.cramped.saturating_sub(1) } else { LONG_AGAIN };
     }
 }
 
@@ -115,8 +125,12 @@ mod tests {
     use crate::item::Stamp;
     use crate::session::SessionId;
 
+    /// Of a queue that is known to be long.
     fn fresh() -> (Spread, Rng, ItemId) {
-        (Spread::default(), Rng::of(SessionId([7; 16])), Stamp::from([1; 12]).into())
+        let last = Stamp::from([1; 12]).into();
+        let mut spread = Spread::default();
+        spread.committed(true, &last);
+        (spread, Rng::of(SessionId([7; 16])), last)
     }
 
     #[test]
@@ -131,18 +145,18 @@ mod tests {
     #[test]
     fn a_conflict_leads_to_jumps_within_the_window() {
         let (mut spread, mut rng, _) = fresh();
-        (0..5).for_each(|_| spread.conflicted(true));
+        (0..3).for_each(|_| spread.conflicted(true));
         let places: Vec<_> = (0..1_000).map(|_| spread.place(10, &mut rng)).collect();
         assert!(
-            places.iter().all(|place| place.behind.is_none() && place.skip % 10 == 0 && place.skip < 320)
+            places.iter().all(|place| place.behind.is_none() && place.skip % 10 == 0 && place.skip < 640)
         );
-        assert!(places.iter().any(|place| place.skip >= 300) && places.iter().any(Place::is_front));
+        assert!(places.iter().any(|place| place.skip >= 600) && places.iter().any(Place::is_front));
     }
 
     #[test]
     fn it_goes_on_behind_its_last_take_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
-        (0..8).for_each(|_| spread.conflicted(true));
+        (0..4).for_each(|_| spread.conflicted(true));
         for _ in 0..STRETCH {
             spread.committed(true, &last);
             assert_eq!(spread.place(1, &mut rng), Place { behind: Some(last.clone()), skip: 0 });
@@ -154,28 +168,14 @@ mod tests {
     #[test]
     fn peace_and_a_short_queue_close_the_window() {
         let (mut spread, mut rng, last) = fresh();
-        (0..5).for_each(|_| spread.conflicted(true));
+        let closed = spread.clone();
+        (0..3).for_each(|_| spread.conflicted(true));
         (0..500).for_each(|_| spread.committed(true, &last));
         assert!(spread.place(1, &mut rng).is_front());
-        (0..5).for_each(|_| spread.conflicted(true));
-        (0..5).for_each(|_| spread.short());
-        (0..LONG_AGAIN).for_each(|_| spread.committed(true, &last));
-        assert_eq!(spread, Spread::default());
-    }
-
-    #[test]
-    fn full_takes_count_whoever_served_them() {
-        let (mut spread, _, _) = fresh();
-        spread.conflicted(false);
-        (1..LONG_AGAIN).for_each(|_| spread.served(true));
-        spread.conflicted(true);
-        assert!(spread.is_staged());
-        spread.served(false);
-        spread.conflicted(true);
-        assert!(spread.is_staged(), "a short one tells nothing");
-        spread.served(true);
-        spread.conflicted(true);
-        assert!(!spread.is_staged());
+        (0..3).for_each(|_| spread.conflicted(true));
+        (0..6).for_each(|_| spread.short());
+        spread.committed(true, &last);
+        assert_eq!(spread, closed);
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         for k in [1, 100, 10_000, 100_000] {
             assert!((0..100).all(|_| spread.place(k, &mut rng).skip < MAX_SKIP.max(k)));
         }
-        assert!(spread.place(10_000, &mut rng).is_front());
+        assert!(spread.place(MAX_SKIP, &mut rng).is_front());
     }
 
     #[test]
@@ -196,10 +196,39 @@ mod tests {
         spread.conflicted(false);
         assert!(spread.is_staged());
         assert!(spread.place(1, &mut rng).is_front());
-        (0..LONG_AGAIN).for_each(|_| spread.committed(true, &last));
+        spread.committed(true, &last);
         assert!(!spread.is_staged(), "the queue is long again");
         spread.conflicted(false);
         (0..100).for_each(|_| spread.committed(false, &last));
         assert!(!spread.is_staged(), "nobody else takes");
+    }
+
+    #[test]
+    fn the_window_opens_at_once_where_staged_takes_find_the_queue_long() {
+        let (mut spread, mut rng, last) = fresh();
+        spread.conflicted(false);
+        spread.committed(true, &last);
+        let places: Vec<_> = (0..1_000).map(|_| spread.place(1, &mut rng)).collect();
+        assert!(places.iter().all(|place| place.behind.is_none() && place.skip < LONG / 2));
+        assert!(places.iter().any(|place| place.skip > LONG / 4));
+        let (mut alone, ..) = fresh();
+        alone.short();
+        alone.committed(true, &last);
+        assert!(alone.place(1, &mut rng).is_front(), "nobody else takes");
+    }
+
+    #[test]
+    fn how_far_a_queue_reaches_matters_while_it_is_not_known_to_be_long() {
+        let (mut spread, _, last) = fresh();
+        assert_eq!(spread.reach(10), None);
+        for shorten in [Spread::short, |spread: &mut Spread| spread.conflicted(false)] {
+            shorten(&mut spread);
+            assert_eq!(
+                [1, 10, 1_000, 100_000].map(|k| spread.reach(k)),
+                [256, 2_560, 20_000, 100_000].map(Some)
+            );
+            spread.committed(true, &last);
+        }
+        assert_eq!(Spread::default().reach(10), Some(2_560));
     }
 }

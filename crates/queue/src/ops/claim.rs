@@ -19,23 +19,6 @@ use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 use crate::ops::{conflict, cost, parts};
 
-/// Reads up to `k` ready items at a place, and removes them and their side records. Also says whether there were as many as a take can
-/// get; see [`is_full`].
-///
-/// Without items the transaction is left without writes.
-pub(crate) async fn claim(
-    space: &Space,
-    tr: &Transaction,
-    k: NonZeroUsize,
-    place: &Place,
-) -> Result<(Vec<Row>, bool), QueueError> {
-    let mut rows = find(space, tr, k, place).await?;
-    let full = is_full(space, &rows, k);
-    rows.truncate(together(space, &rows, k)?);
-    take(space, tr, &rows)?;
-    Ok((rows, full))
-}
-
 /// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
 /// fewer all the same: those that are large, or suspect.
 pub(crate) fn is_full(space: &Space, rows: &[Row], k: NonZeroUsize) -> bool {

@@ -16,6 +16,17 @@ pub(crate) async fn first_key(
     Ok((key[..] < end[..]).then(|| key.to_vec()))
 }
 
+/// Whether there are so many keys in a range.
+pub(crate) async fn has_keys(
+    tr: &Transaction,
+    (begin, end): &(Vec<u8>, Vec<u8>),
+    count: usize,
+) -> Result<bool, QueueError> {
+    let last = i32::try_from(count).unwrap_or(i32::MAX);
+    let key = tr.get_key(&KeySelector::new(begin.as_slice().into(), false, last), true).await?;
+    Ok(key[..] < end[..])
+}
+
 /// How many keys there are in a range, by striding over them: a read for every [`STRIDE`] keys, and a few at both ends.
 pub(crate) async fn count_keys(
     tr: &Transaction,

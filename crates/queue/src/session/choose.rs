@@ -1,5 +1,7 @@
 //! Which items a take gets: those at the place that its approach names, or what it is served with.
 
+use std::num::NonZeroUsize;
+
 use foundationdb::Transaction;
 use futures::FutureExt;
 use futures::future::{ready, try_join};
@@ -9,13 +11,14 @@ use super::{Session, Take};
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
-use crate::ops::claim::{claim, find, is_full, take, together};
+use crate::ops::claim::{find, is_full, take, together};
+use crate::ops::find::has_keys;
 use crate::ops::scan::Row;
 use crate::ops::{lease, want};
 
 /// What a transaction can do for a take.
 pub(super) enum Chosen {
-    /// It removes these rows; and whether the queue had as many as the take can get.
+    /// It removes these rows; and whether the queue was long, by the measure of the approach.
     Rows(Vec<Row>, bool),
     /// The take was served; this is its lease.
     Served(LeaseId, Header, Vec<Held>),
@@ -38,7 +41,7 @@ impl Session {
         match self.turn(tr, take, length).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
             Turn::Free => self.choose_at_place(tr, take).await,
-            Turn::Own(rows, full) => Ok(Chosen::Rows(rows, full)),
+            Turn::Own(rows, long) => Ok(Chosen::Rows(rows, long)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header).await?;
                 Ok(Chosen::Served(id, header, held))
@@ -49,14 +52,48 @@ impl Session {
     }
 
     async fn choose_at_place(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Chosen, QueueError> {
-        let space = self.queue.space();
         let place = take.approach.place(take.k.get(), &mut self.rng);
-        let (mut rows, mut full) = claim(space, tr, take.k, &place).await?;
+        let (mut rows, mut long) = self.find(tr, take, &place).await?;
         if rows.is_empty() && !place.is_front() {
             take.approach.short();
-            (rows, full) = claim(space, tr, take.k, &Place::default()).await?;
+            (rows, long) = self.find(tr, take, &Place::default()).await?;
         }
-        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, full) })
+        self.claim(tr, take.k, rows, long)
+    }
+
+    /// What there is at a place, and whether the queue is long.
+    async fn find(
+        &self,
+        tr: &Transaction,
+        take: &Take<'_>,
+        place: &Place,
+    ) -> Result<(Vec<Row>, Option<bool>), QueueError> {
+        try_join(find(self.queue.space(), tr, take.k, place), self.is_long(tr, take)).await
+    }
+
+    /// Removes those of the rows found that one take gets.
+    fn claim(
+        &self,
+        tr: &Transaction,
+        k: NonZeroUsize,
+        mut rows: Vec<Row>,
+        long: Option<bool>,
+    ) -> Result<Chosen, QueueError> {
+        let space = self.queue.space();
+        let long = long.unwrap_or_else(|| is_full(space, &rows, k));
+        rows.truncate(together(space, &rows, k)?);
+        take(space, tr, &rows)?;
+        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, long) })
+    }
+
+    /// Whether the queue is long, if the approach has its own measure for that.
+    pub(super) async fn is_long(
+        &self,
+        tr: &Transaction,
+        take: &Take<'_>,
+    ) -> Result<Option<bool>, QueueError> {
+        let Some(reach) = take.approach.reach(take.k.get()) else { return Ok(None) };
+        Ok(Some(has_keys(tr, &self.queue.space().item_range(), reach).await?))
     }
 
     /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
@@ -71,7 +108,7 @@ impl Session {
             true => ready(Ok(true)).left_future(),
             false => want::any(&space, tr).right_future(),
         };
-        let (mut rows, asks) = try_join(find(&space, tr, take.k, &Place::default()), asks).await?;
+        let ((rows, long), asks) = try_join(self.find(tr, take, &Place::default()), asks).await?;
         if rows.is_empty() {
             return Ok(Chosen::Empty);
         }
@@ -79,9 +116,6 @@ impl Session {
             self.ask(tr, take, length).await?;
             return Ok(Chosen::Steps(Step::Asks));
         }
-        let full = is_full(&space, &rows, take.k);
-        rows.truncate(together(&space, &rows, take.k)?);
-        self::take(&space, tr, &rows)?;
-        Ok(Chosen::Rows(rows, full))
+        self.claim(tr, take.k, rows, long)
     }
 }

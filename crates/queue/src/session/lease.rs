@@ -35,16 +35,11 @@ pub struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// A take of these items committed, where the queue had as many as it can get, or not.
-    pub(super) fn won(&mut self, items: &[Item], full: bool) {
+    /// A take of these items from a queue that was long, or not, committed.
+    pub(super) fn won(&mut self, items: &[Item], long: bool) {
         if let Some(last) = items.last() {
-            self.approach.committed(full, &last.id);
+            self.approach.committed(long, &last.id);
         }
-    }
-
-    /// It was served with so many items.
-    pub(super) fn served(&mut self, items: usize) {
-        self.approach.served(items >= self.k.get());
     }
 }
 
@@ -77,7 +72,7 @@ enum Step {
     Found(Lease),
     /// There is nothing to take.
     Empty(Option<Watch>),
-    /// The transaction takes what is last in `unsure`; and whether the queue had as many as it can get.
+    /// The transaction takes what is last in `unsure`; and whether the queue was long.
     Takes(Lease, bool),
     /// It is not this take's turn; it waits for this key.
     Waits(Vec<u8>),
@@ -116,13 +111,13 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Takes(lease, full)) => match tr.commit().await {
+                Ok(Step::Takes(lease, long)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
                         }
                         if error.code() == NOT_COMMITTED {
-                            take.approach.conflicted(full);
+                            take.approach.conflicted(long);
                         }
                         retry.after_commit(error).await?
                     }
@@ -130,7 +125,7 @@ impl Session {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
                         self.asked.clear();
-                        take.won(lease.items(), full);
+                        take.won(lease.items(), long);
                         return Ok(leased(lease, false));
                     }
                 },
@@ -148,13 +143,13 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows, full) => Ok(Step::Takes(self.put_lease(tr, length, rows).await?, full)),
+            Chosen::Rows(rows, long) => Ok(Step::Takes(self.put_lease(tr, length, rows).await?, long)),
             Chosen::Served(id, header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
                 let items = scan::items(&space, tr, &rows).await?;
                 self.unsure.clear();
                 self.asked.clear();
-                take.served(items.len());
+                take.approach.done();
                 Ok(Step::Found(Lease::new(space, id, &header, items, held)))
             }
         }

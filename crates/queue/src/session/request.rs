@@ -59,8 +59,8 @@ pub(super) enum Turn {
     Free,
     /// It was served: this is its lease.
     Served(LeaseId, Header),
-    /// This transaction serves it. The rows are removed, and whether there were as many as it can get is said too; a lease is still to be written, under an id of its own: another session may
-    /// serve the request with other rows, if this transaction does not commit.
+    /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
+    /// serve the request with other rows, if this transaction does not commit. And whether the queue was long.
     Own(Vec<Row>, bool),
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),
@@ -123,9 +123,9 @@ impl Session {
             return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
-        let full = is_full(&space, &rows, demand(&line));
+        let long = self.is_long(tr, take).await?.unwrap_or_else(|| is_full(&space, &rows, demand(&line)));
         Ok(match serve(&space, tr, &line, rows, now)? {
-            Some(rows) => Turn::Own(rows, full),
+            Some(rows) => Turn::Own(rows, long),
             None => Turn::Steps(Step::Serves),
         })
     }
@@ -160,7 +160,7 @@ impl Session {
                     (Step::Asks, Some(id)) => self.asked.is_only(*id),
                     (Step::Leaves, _) => {
                         self.asked.clear();
-                        take.approach.left();
+                        take.approach.done();
                     }
                     (Step::Asks | Step::Serves, _) => {}
                 }

@@ -51,7 +51,8 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
             t.push(&q, &["x".repeat(64_000).as_str(); 10]).await;
         }
         for mode in [Mode::ForGood, Mode::OnLease] {
-            let (mut approach, mut session) = (Approach::default(), t.session(&q));
+            let fresh = Approach::Spread(Spread::long_from(1));
+            let (mut approach, mut session) = (fresh.clone(), t.session(&q));
             let mut take = Take { k: k(70), length: LONG, approach: &mut approach, watch: false };
             let taken = match mode {
                 Mode::ForGood => session.take_by(&t.db, &mut take).await.unwrap().items.len(),
@@ -62,9 +63,26 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
                 }
             };
             assert!(taken < 70);
-            // As it is after a take of all it asked for.
-            assert_eq!(approach, Approach::default(), "{mode:?}");
+            assert_ne!(approach, fresh, "{mode:?} has not seen that the queue is long");
             t.push(&q, &["x".repeat(64_000).as_str(); 70]).await;
+        }
+    });
+}
+
+#[test]
+fn a_take_sees_how_long_a_queue_of_any_kind_is() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("{i}"), kind);
+            t.fill(&q, &["x"; 10]).await;
+            for (runs, is_long) in [(6, false), (5, true), (4, true)] {
+                let fresh = Approach::Spread(Spread::long_from(runs));
+                let (mut approach, mut session) = (fresh.clone(), t.session(&q));
+                let mut take = Take { k: k(2), length: LONG, approach: &mut approach, watch: false };
+                let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+                t.settle(&mut lease, &Settlement::Release).await;
+                assert_eq!(approach != fresh, is_long, "{kind:?}, {runs} runs of 2 in 10 items");
+            }
         }
     });
 }

@@ -14,6 +14,7 @@ const WANTED: &[(&str, u64)] = &[
     ("an item is not added, because of its unique key", 700),
     ("items are leased", 6_000),
     ("items are taken for good", 900),
+    ("items are passed over", 150),
     ("an item is finished", 4_000),
     ("an item is released", 150),
     ("an item is retried at once", 200),
@@ -70,7 +71,11 @@ const WANTED: &[(&str, u64)] = &[
 
 impl Coverage {
     pub(crate) fn count(&mut self, what: impl Into<String>) {
-        *self.0.entry(what.into()).or_default() += 1;
+        self.count_many(what, 1);
+    }
+
+    pub(crate) fn count_many(&mut self, what: impl Into<String>, n: u64) {
+        *self.0.entry(what.into()).or_default() += n;
     }
 
     pub(crate) fn add(&mut self, other: &Coverage) {

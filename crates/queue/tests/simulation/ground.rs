@@ -74,7 +74,9 @@ impl Ground {
         let history = world.oracle.borrow().history.lines().to_vec();
         ended.map_err(|panic| Failed { seed, kind, history: history.clone(), panic })?;
         self.clear(&world.place);
-        Ok(Run { history, coverage: world.coverage.take() })
+        let mut coverage = world.coverage.take();
+        coverage.count_many("items are passed over", world.oracle.borrow().jumps());
+        Ok(Run { history, coverage })
     }
 
     fn clear(&self, place: &Place) {

@@ -65,6 +65,11 @@ impl Oracle {
         self.claims.check(operation, claim, &self.model)
     }
 
+    /// How many takes passed items over.
+    pub(crate) fn jumps(&self) -> u64 {
+        self.model.jumps
+    }
+
     /// What a counter says.
     pub(crate) fn counted(&self, counter: Counter) -> u64 {
         match counter {

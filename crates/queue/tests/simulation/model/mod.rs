@@ -72,6 +72,8 @@ pub(crate) struct Model {
     past: Vec<(u64, Seen)>,
     /// What the transaction took whose events are coming.
     taken: BTreeSet<ItemId>,
+    /// How many takes passed items over.
+    pub(crate) jumps: u64,
 }
 
 /// What takes see of a queue.
@@ -109,6 +111,7 @@ impl Model {
             counters: Counters::default(),
             past: vec![(0, Seen::default())],
             taken: BTreeSet::new(),
+            jumps: 0,
         }
     }
 

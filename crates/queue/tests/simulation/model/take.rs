@@ -92,6 +92,7 @@ impl Model {
             let still = now[first..].iter().take(items.len()).map(|waiting| &waiting.id);
             promise!(still.eq(items), "{items:?} were taken, and something has changed there");
         }
+        self.jumps += u64::from(skipped > 0);
         self.taken.extend(items.iter().cloned());
         Ok(())
     }

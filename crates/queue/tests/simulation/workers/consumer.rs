@@ -56,7 +56,9 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
 }
 
 fn approach(desk: &Desk) -> Approach {
-    let all = [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())];
+    // Queues are short here, and yet some are to count as long.
+    let spread = Spread::long_from(1 + desk.below(4));
+    let all = [Approach::Front, Approach::Spread(spread), Approach::Staged(Staged::default())];
     // In some runs everybody has the same.
     all[desk.world.approach.unwrap_or_else(|| desk.below(3))].clone()
 }
