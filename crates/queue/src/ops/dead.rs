@@ -111,15 +111,12 @@ pub(crate) async fn unique_holder(
 }
 
 /// Makes a letter ready, with all its attempts before it. Counting is the caller's.
-///
-/// A side record that could not be read is put back as it was: a version that can read it knows of the rest of the payload.
 pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: Meta) {
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
     }
     let meta = Meta { attempts: 0, crashes: 0, death: None, ..meta };
-    let record = meta::unreadable(&meta).map_or_else(|| meta::encode(&meta), <[u8]>::to_vec);
-    place::ready(space, tr, id, value, &record);
+    place::ready(space, tr, id, value, &meta::encode(&meta));
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
 }

@@ -53,31 +53,6 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
 }
 
 #[test]
-fn a_side_record_that_cannot_be_read_is_put_back_by_a_retry() {
-    on_database(async |t| {
-        let q = t.queue("q");
-        t.store(&q, &id(1), "long", "key").await;
-        let before = t.records(&q, "meta").await;
-        let put = async |record_of: &[u8]| {
-            t.run(async |tr| {
-                tr.set(&record(&q, "meta", id(1).as_bytes()), record_of);
-                Ok(())
-            })
-            .await;
-        };
-        put(&[&before[0].1[..], b"garbage"].concat()).await;
-        for _ in 0..2 {
-            assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items, []);
-            assert_eq!(t.counter(&q, "ndead").await, 1);
-            q.retry_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
-        }
-        // A version that can read it.
-        put(&before[0].1).await;
-        assert_eq!(take(t, &q, true, Approach::default()).await[0].len(), 100_004);
-    });
-}
-
-#[test]
 fn leases_that_cannot_be_given_back_do_not_hide_others() {
     on_database(async |t| {
         let q = t.queue("q");
