@@ -56,7 +56,7 @@ fn list_prints_a_table_or_objects() {
     let (db, ids) = buried();
     assert_eq!(ids.len(), 3);
     let table = without(&run(&db, &["dead", "list", "q"]).ok(), &ids);
-    for part in ["[id 1]", "2027-01-15T08:00:00.01Z", "no such address", "it is ", "gone"] {
+    for part in ["[id 1]", "2027-01-15T08:00:00.010Z", "no such address", "it is ", "gone"] {
         assert!(table.contains(part), "{part} is not in\n{table}");
     }
     assert!(!table.contains("no text"), "a reason has one line in a table:\n{table}");
@@ -93,10 +93,10 @@ fn show_prints_all_that_is_known() {
     let (db, ids) = buried();
     insta::assert_snapshot!(without(&run(&db, &["dead", "show", "q", &ids[0]]).ok(), &ids), @r"
     id           [id 1]
-    died         2027-01-15T08:00:00.01Z
+    died         2027-01-15T08:00:00.010Z
     reason       no such address
     attempts     1
-    failure      attempt 1 at 2027-01-15T08:00:00.01Z: no such address
+    failure      attempt 1 at 2027-01-15T08:00:00.010Z: no such address
     attribute    to=ann
     unique key   order 1
     payload      5 bytes
