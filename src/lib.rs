@@ -23,7 +23,9 @@
 //! `examples/greeter` is a crate that does this and more.
 //!
 //! ```no_run
-//! use kvqueue::{Config, Context, Daemon, Handler, Item, Outcome, Settings, SettingsError};
+//! use std::process::ExitCode;
+//!
+//! use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 //!
 //! #[derive(serde::Deserialize)]
 //! #[serde(deny_unknown_fields)]
@@ -45,12 +47,13 @@
 //!     }
 //! }
 //!
-//! fn main() -> Result<(), Box<dyn std::error::Error>> {
-//!     let config = kvqueue::config::load(Some("kvqueue.toml".as_ref()))?;
-//!     kvqueue::telemetry::init(&config.log)?;
-//!     Ok(Daemon::new(config).handler("email", Email::from_config).run()?)
+//! fn main() -> ExitCode {
+//!     kvqueue::cli::main_with(|daemon| daemon.handler("email", Email::from_config)).into()
 //! }
 //! ```
+//!
+//! That is the whole program `kvqueue`, whose `run` and `config check` know one handler more. To run a daemon within a program of another
+//! kind, [`Daemon`].
 
 mod actors;
 pub mod cli;

@@ -15,9 +15,13 @@ pub(super) enum Command {
 }
 
 impl Command {
-    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+    pub(super) fn run(
+        &self,
+        globals: &Globals,
+        register: impl FnOnce(Daemon) -> Daemon,
+    ) -> anyhow::Result<Exit> {
         let config = globals.load()?;
-        Daemon::new(config.clone()).check()?;
+        register(Daemon::new(config.clone())).check()?;
         match self {
             Self::Check if globals.quiet => {}
             Self::Check => {

@@ -26,11 +26,16 @@ mod push;
 mod run;
 mod target;
 
-use std::io::ErrorKind;
+use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
 use clap::{Parser, Subcommand};
 
-use crate::{config::ConfigError, daemon::DaemonError, database::OpenError, exit::Exit};
+use crate::{
+    config::ConfigError,
+    daemon::{Daemon, DaemonError},
+    database::OpenError,
+    exit::Exit,
+};
 use globals::Globals;
 
 const EXIT_CODES: &str = "\
@@ -78,6 +83,27 @@ struct UsageError(String);
 
 /// Parses this process's command line, runs the command, reports an error and returns the exit code.
 pub fn main() -> Exit {
+    main_with(|daemon| daemon)
+}
+
+/// As [`main`], for a program with handlers of its own: `register` adds them to the daemon that is to run, or whose configuration is to
+/// be checked.
+///
+/// ```no_run
+/// use kvqueue::{Context, Handler, Item, Outcome, SettingsError};
+/// # struct Email;
+/// # #[kvqueue::async_trait]
+/// # impl Handler for Email {
+/// #     async fn handle(&self, _: &Item, _: &Context) -> Outcome {
+/// #         Outcome::Done
+/// #     }
+/// # }
+///
+/// fn main() -> std::process::ExitCode {
+///     kvqueue::cli::main_with(|daemon| daemon.handler("email", |_| Ok::<_, SettingsError>(Email))).into()
+/// }
+/// ```
+pub fn main_with(register: impl FnOnce(Daemon) -> Daemon) -> Exit {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -86,7 +112,7 @@ pub fn main() -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
-    match std::panic::catch_unwind(|| cli.run()) {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
         Ok(Ok(exit)) => exit,
         Ok(Err(error)) => report(&error),
         // The panic has been printed, or logged.
@@ -95,10 +121,10 @@ pub fn main() -> Exit {
 }
 
 impl Cli {
-    fn run(self) -> anyhow::Result<Exit> {
+    fn run(self, register: impl FnOnce(Daemon) -> Daemon) -> anyhow::Result<Exit> {
         let globals = &self.globals;
         match self.command {
-            Command::Run(args) => args.run(globals),
+            Command::Run(args) => args.run(globals, register),
             Command::Push(args) => args.run(globals),
             Command::Pop(args) => args.run(globals),
             Command::Peek(args) => args.run(globals),
@@ -106,7 +132,7 @@ impl Cli {
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),
             Command::Dead(command) => command.run(globals),
-            Command::Config(command) => command.run(globals),
+            Command::Config(command) => command.run(globals, register),
             Command::Doctor(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),
         }

@@ -24,7 +24,7 @@ pub(super) struct Args {
     /// Only this queue
     #[arg(long)]
     queue: Option<String>,
-    /// What to do with an item: log, stdout, exec
+    /// What to do with an item: log, stdout, exec, or a handler that this program adds
     #[arg(long, requires = "queue")]
     handler: Option<String>,
     /// So many consumers
@@ -39,14 +39,18 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) fn run(self, globals: &Globals) -> anyhow::Result<Exit> {
+    pub(super) fn run(
+        self,
+        globals: &Globals,
+        register: impl FnOnce(Daemon) -> Daemon,
+    ) -> anyhow::Result<Exit> {
         let mut config = globals.load()?;
         let until_empty = self.until_empty;
         self.apply(&mut config)?;
         config.validate()?;
         telemetry::init(&config.log)?;
         let format = config.log.format;
-        Daemon::new(config).until_empty(until_empty).run().inspect_err(|error| {
+        register(Daemon::new(config)).until_empty(until_empty).run().inspect_err(|error| {
             // People read the message on stderr; whoever collects JSON wants it there.
             if let (LogFormat::Json, DaemonError::Run(error)) = (format, error) {
                 tracing::error!(%error, "stopped with an error");

@@ -1,13 +1,9 @@
-//! The daemon: kvqueue's, with one handler more.
+//! kvqueue, with one handler more.
 
-use std::{env, error::Error, path::PathBuf};
+use std::process::ExitCode;
 
 use greeter::Greet;
-use kvqueue::Daemon;
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let file = env::args_os().nth(1).map(PathBuf::from);
-    let config = kvqueue::config::load(file.as_deref())?;
-    kvqueue::telemetry::init(&config.log)?;
-    Ok(Daemon::new(config).handler("greet", Greet::from_config).run()?)
+fn main() -> ExitCode {
+    kvqueue::cli::main_with(|daemon| daemon.handler("greet", Greet::from_config)).into()
 }

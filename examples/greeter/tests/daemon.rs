@@ -16,6 +16,8 @@ use tokio::{process::Command, time::timeout};
 /// Far longer than anything takes; only a failure waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/greeter.toml");
+
 async fn push(db: &Database, queue: &Queue, items: &[NewItem]) {
     let mut session = Session::new(queue.clone(), SessionId([1; 16]));
     session.push_items(db, items, &PushOptions::default()).await.unwrap();
@@ -45,7 +47,7 @@ async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
     let (ann, bob) = join(watch(&store.db, "ann"), watch(&store.db, "bob")).await;
 
     let greeter = Command::new(env!("CARGO_BIN_EXE_greeter"))
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/greeter.toml"))
+        .args(["run", "--config", CONFIG])
         .env("KVQUEUE_DATABASE", &url)
         .stdout(Stdio::piped())
         .kill_on_drop(true)
@@ -64,4 +66,21 @@ async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
     assert_eq!((greeted(&store.db, "ann").await, greeted(&store.db, "bob").await), (1, 1));
     let counts = queue.counts(&store.db.create_trx().unwrap()).await.unwrap();
     assert_eq!(counts, Counts { done: 2, dead: 1, ..Counts::default() });
+}
+
+#[tokio::test]
+async fn its_configuration_is_checked_with_its_handler() {
+    let directory = tempfile::tempdir().unwrap();
+    let wrong = directory.path().join("wrong.toml");
+    let text = std::fs::read_to_string(CONFIG).unwrap().replace("pause = \"100ms\"", "pose = \"100ms\"");
+    std::fs::write(&wrong, text).unwrap();
+    let check = async |config: &std::path::Path| {
+        let mut greeter = Command::new(env!("CARGO_BIN_EXE_greeter"));
+        let checked = greeter.args(["config", "check", "--config"]).arg(config).output().await.unwrap();
+        (checked.status.code(), String::from_utf8(checked.stderr).unwrap())
+    };
+    assert_eq!(check(CONFIG.as_ref()).await, (Some(0), String::new()));
+    let (code, message) = check(&wrong).await;
+    assert_eq!(code, Some(78));
+    assert!(message.contains("queues.greetings.handler-config") && message.contains("pose"), "{message}");
 }
