@@ -115,8 +115,12 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
     }
-    let meta = Meta { attempts: 0, crashes: 0, death: None, ..meta };
-    place::ready(space, tr, id, value, &meta::encode(&meta));
+    // One that could not be read is put back as it was, for a version that can read it.
+    let record = match meta::unreadable(&meta) {
+        Some(record) => record.to_vec(),
+        None => meta::encode(&Meta { attempts: 0, crashes: 0, death: None, ..meta }),
+    };
+    place::ready(space, tr, id, value, &record);
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
 }

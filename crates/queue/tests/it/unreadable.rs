@@ -1,6 +1,6 @@
 //! Records that cannot be read: they stop nobody, and what is known of them is kept.
 
-use kvqueue_queue::{Approach, Queue, RetryPolicy, Take};
+use kvqueue_queue::{Approach, Queue, QueueError, RetryPolicy, Take};
 
 use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
 
@@ -49,6 +49,58 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
                 assert_eq!(t.records(&q, "chunk").await.len(), usize::from(on_lease));
             }
         }
+    });
+}
+
+#[test]
+fn an_item_whose_side_record_cannot_be_read_is_retried_with_that_record() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        let key = record(&q, "meta", id(1).as_bytes());
+        let readable = t.records(&q, "meta").await[0].1.clone();
+        let garbled = [b"\x01garbage".as_slice(), &readable].concat();
+        t.run(async |tr| {
+            tr.set(&key, &garbled);
+            Ok(())
+        })
+        .await;
+        let retry = async || q.retry_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
+        let none = t.session(&q).take(&t.db, k(1)).await.unwrap();
+        assert_eq!((none.items.len(), t.counter(&q, "ndead").await), (0, 1));
+        retry().await;
+        assert_eq!(t.records(&q, "meta").await[0].1, garbled);
+        // Nobody gets the beginning of its payload for the whole.
+        assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().items.is_empty());
+        retry().await;
+        t.run(async |tr| {
+            tr.set(&key, &readable);
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items[0].payload.len(), 100_004);
+        for kind in ["chunk", "unique", "meta", "dead", "body"] {
+            assert!(t.records(&q, kind).await.is_empty(), "{kind}");
+        }
+    });
+}
+
+#[test]
+fn a_pop_of_an_item_that_cannot_be_read_writes_nothing() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        t.run(async |tr| {
+            tr.clear(&record(&q, "chunk", &[id(1).as_bytes(), b"\x15\x01"].concat()));
+            Ok(())
+        })
+        .await;
+        let before = t.rows().await;
+        let tr = t.db.create_trx().unwrap();
+        let refused = q.pop_k(&tr, k(2)).await.unwrap_err();
+        assert!(matches!(&refused, QueueError::UnreadableItem { id: which, .. } if *which == id(1)));
+        tr.commit().await.unwrap();
+        assert_eq!(t.rows().await, before);
     });
 }
 
