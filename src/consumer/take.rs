@@ -104,7 +104,8 @@ async fn lease(
     let leased = session.lease(&source.db, take).await?;
     let found = match leased.lease {
         Some(lease) => {
-            let recovered = leased.recovered;
+            // One that waited in line may have got its items long after it began: then only the database knows how long they are held.
+            let recovered = leased.recovered || taken_at.elapsed() > source.lease / 3;
             Found::Items(InHand::Leased(Leased { lease, taken_at, recovered }))
         }
         None => Found::Nothing(leased.watch),

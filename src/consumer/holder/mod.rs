@@ -37,7 +37,7 @@ pub(crate) struct Leased {
     pub(crate) lease: Lease,
     /// When the take began.
     pub(crate) taken_at: Instant,
-    /// Whether an earlier attempt turned out to have made it, some time before.
+    /// Whether it may have been made some time before it was known: by an earlier attempt, or by a take that took long.
     pub(crate) recovered: bool,
 }
 

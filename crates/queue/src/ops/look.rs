@@ -10,7 +10,6 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
-use crate::ops::expire::has_run_out;
 use crate::ops::find::first_key;
 use crate::ops::settle::now;
 use crate::ops::want;
@@ -106,7 +105,7 @@ async fn look_at_leases(
         for row in &page {
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
-            if has_run_out(&header, version) {
+            if header.has_run_out(version) {
                 if !passes(id) {
                     seen.expired.push(id);
                 }
