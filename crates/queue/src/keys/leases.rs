@@ -9,7 +9,8 @@
 use bytes::Bytes;
 
 use crate::id::ItemId;
-use crate::keys::element::{append_number, append_uuid, split_number};
+use crate::keys::element::{UUID, append_number, append_uuid, split_number};
+use crate::keys::range;
 use crate::session::SessionId;
 
 /// Second element of a header's key.
@@ -28,8 +29,6 @@ const FIXED: usize = 1 + 8 + 8 + 4 + 4;
 const INLINE: usize = 4_096;
 /// The length of a piece.
 const PIECE: usize = 90_000;
-/// Type code of a UUID.
-const UUID: u8 = 0x30;
 
 /// Which lease it is: no other has or had this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -191,8 +190,7 @@ pub(crate) fn piece_key(subspace: &[u8], id: LeaseId, piece: u64) -> Vec<u8> {
 
 /// All pieces of a lease, as a range.
 pub(crate) fn piece_range(subspace: &[u8], id: LeaseId) -> (Vec<u8>, Vec<u8>) {
-    let key = key(subspace, id);
-    ([&key[..], &[0x00]].concat(), [&key[..], &[0xff]].concat())
+    range(&key(subspace, id))
 }
 
 fn encode_body(items: &[Held]) -> Vec<u8> {

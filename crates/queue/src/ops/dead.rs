@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use crate::dead::DeadLetter;
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
-use crate::keys::{Space, counters, meta, range};
+use crate::keys::{self, Space, counters, meta, range};
 use crate::meta::Meta;
 use crate::ops::scan::{self, Row};
 use crate::ops::{parts, place};
@@ -37,7 +37,7 @@ pub(crate) async fn records(
     limit: NonZeroUsize,
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
     let (first, end) = range(&space.dead);
-    let begin = after.map_or(first, |id| [space.dead_key(id).as_slice(), &[0x00]].concat());
+    let begin = after.map_or(first, |id| keys::after(&space.dead_key(id)));
     let option = RangeOption {
         limit: Some(limit.get()),
         mode: StreamingMode::WantAll,

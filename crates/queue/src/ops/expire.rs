@@ -7,8 +7,9 @@ use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
+use crate::ops::lease::row;
 use crate::ops::scan::decode_meta;
-use crate::ops::settle::{now, row};
+use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 
 /// What is said of an attempt whose lease ran out.

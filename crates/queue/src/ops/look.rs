@@ -11,7 +11,7 @@ use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
 use crate::ops::find::first_key;
-use crate::ops::settle::now;
+use crate::ops::version::now;
 use crate::ops::want;
 
 /// The most expired leases that one look names.
