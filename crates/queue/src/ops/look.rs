@@ -1,5 +1,7 @@
 //! What a sweeper looks at before it does anything. Reads only, and conflicts with nothing.
 
+use std::ops::Range;
+
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -54,16 +56,16 @@ impl Seen {
     }
 }
 
-/// Looks; at everything if the version is `all_from` or later, but not at leases that `passes` over.
+/// Looks; at everything unless the version is one of a `pause`, but not at leases that `passes` over.
 pub(crate) async fn look(
     space: &Space,
     tr: &Transaction,
-    all_from: u64,
+    pause: &Range<u64>,
     passes: impl Fn(LeaseId) -> bool,
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     let seldom = async {
-        if version < all_from {
+        if pause.contains(&version) {
             return Ok(None);
         }
         let seldom = Seldom {
