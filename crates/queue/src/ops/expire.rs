@@ -7,8 +7,6 @@ use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
-use crate::ops::lease::row;
-use crate::ops::scan::decode_meta;
 use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 
@@ -63,7 +61,7 @@ pub(crate) async fn expire(
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, terms, &mut expired)?;
+            give_back(space, tr, &held, terms, &mut expired);
         }
     }
     place::count_ready(space, tr, expired.returned);
@@ -96,14 +94,13 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     parts
 }
 
-fn give_back(
-    space: &Space,
-    tr: &Transaction,
-    held: &Held,
-    terms: Terms,
-    expired: &mut Expired,
-) -> Result<(), QueueError> {
-    let meta = crashed(decode_meta(space, &row(held))?, terms);
+fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, expired: &mut Expired) {
+    let Some(meta) = meta::decode(&held.meta).map(|meta| crashed(meta, terms)) else {
+        // A take that cannot read it either makes it a dead letter.
+        place::ready(space, tr, &held.id, &held.value, &held.meta);
+        expired.returned += 1;
+        return;
+    };
     if meta.death.is_some() {
         place::dead(space, tr, &held.id, &held.value, &meta);
         expired.dead += 1;
@@ -111,7 +108,6 @@ fn give_back(
         place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
         expired.returned += 1;
     }
-    Ok(())
 }
 
 /// The side record of an item whose lease ran out.
