@@ -11,7 +11,8 @@ use crate::keys::leases::{Header, Held, LeaseId, Settled};
 use crate::meta::{Failure, Millis};
 use crate::ops;
 use crate::ops::cost::WHOLE;
-use crate::ops::settle::{cost, now, part, settle};
+use crate::ops::settle::{cost, part, settle};
+use crate::ops::version::now;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
 
 /// What becomes of an item of a lease.

@@ -87,7 +87,7 @@ pub use counts::{Counts, Rest};
 pub use dead::{AllDead, DeadFate, DeadLetter};
 pub use error::{DeadLetterError, LeaseError, NameError, PushError, QueueError, TakeError};
 pub use id::{ItemId, ParseIdError};
-pub use item::{Item, Stamp};
+pub use item::{Item, ParseStampError, Stamp};
 pub use keys::leases::LeaseId;
 pub use kind::{End, Kind, Packing};
 pub use lease::{Change, Fate, Lease, Settlement};

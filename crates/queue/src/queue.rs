@@ -76,6 +76,9 @@ impl Queue {
     ///
     /// The read conflicts with every other pop of the same items, and where fewer than `k` are found, with every
     /// push. Fails with 1036 after a push in the same transaction: those items have no stamp yet.
+    ///
+    /// # Errors
+    /// [`QueueError::UnreadableItem`] if one of them cannot be read; nothing was written. A session's take puts it aside.
     pub async fn pop_k(&self, tr: &Transaction, k: NonZeroUsize) -> Result<Popped, QueueError> {
         ops::pop::pop_k(&self.space, tr, k).await
     }

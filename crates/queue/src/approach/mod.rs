@@ -32,9 +32,9 @@ pub enum Approach {
     /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
     ///
     /// A take that loses asks to be served, and so do those after it for a while: they stand in a line, in the order in which they asked,
-    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, of which one
-    /// often is another's. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what was served to a session that died meanwhile
-    /// comes back when its lease runs out, and no attempt is spent.
+    /// and whoever stands first serves all of them in one transaction. So a take under contention is two transactions, and a third, which
+    /// takes up what it was served with, unless it has served itself. Needs a [`Sweeper`](crate::Sweeper), in at-most-once delivery too: what
+    /// was served to a session that died meanwhile comes back after five seconds, and no attempt is spent.
     Staged(Staged),
 }
 

@@ -4,6 +4,7 @@
 //! the push, in its transaction; they stay where they are until the item is finished, popped or purged.
 
 use crate::id::ItemId;
+use crate::keys;
 use crate::keys::element::{append_number, split_number};
 use crate::{MAX_VALUE, PAYLOAD_CEILING};
 
@@ -38,7 +39,7 @@ pub(crate) fn is_of(subspace: &[u8], id: &ItemId, key: &[u8]) -> bool {
 ///
 /// Only ids that are no beginning of others, such as stamps, have it for themselves.
 pub(crate) fn range(subspace: &[u8], id: &ItemId) -> (Vec<u8>, Vec<u8>) {
-    ([subspace, id.as_bytes(), &[0x00]].concat(), [subspace, id.as_bytes(), &[0xff]].concat())
+    keys::range(&[subspace, id.as_bytes()].concat())
 }
 
 /// The value and the chunks of a payload.

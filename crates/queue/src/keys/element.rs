@@ -9,7 +9,9 @@ const BYTES: u8 = 0x01;
 /// Type code of a text, which is otherwise written alike.
 const TEXT: u8 = 0x02;
 /// Type code of a UUID.
-const UUID: u8 = 0x30;
+pub(crate) const UUID: u8 = 0x30;
+/// Type code of a 96-bit versionstamp.
+pub(crate) const STAMP: u8 = 0x33;
 /// Type code of the integer 0; positive ones of n bytes have `ZERO + n`.
 const ZERO: u8 = 0x14;
 /// Ends a byte string, unless [`ESCAPE`] follows.

@@ -3,11 +3,10 @@
 //! Written by pushes with a versionstamped key, read and cleared by pops.
 
 use crate::item::Stamp;
+use crate::keys::element::STAMP;
 
 /// Second element of an item's key.
 pub(crate) const VAL: &[u8] = b"val";
-/// Type code of a 96-bit versionstamp in a tuple.
-const STAMP: u8 = 0x33;
 
 /// The parameter of SET_VERSIONSTAMPED_KEY for push number `user` of a transaction.
 ///

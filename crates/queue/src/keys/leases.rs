@@ -3,13 +3,14 @@
 //! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as settled, and clears
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
-//! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items, number of pieces, a bit for each item (set: settled), and the body itself if
-//! there are no pieces.
+//! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items,
+//! number of pieces, a bit for each item (set: settled), and the body itself if there are no pieces.
 
 use bytes::Bytes;
 
 use crate::id::ItemId;
-use crate::keys::element::{append_number, append_uuid, split_number};
+use crate::keys::element::{UUID, append_number, append_uuid, split_number};
+use crate::keys::range;
 use crate::session::SessionId;
 
 /// Second element of a header's key.
@@ -21,13 +22,13 @@ pub(crate) const HELD: &[u8] = b"held";
 const FORMAT: u8 = 1;
 /// The same of a lease that was written for another session, which has not been heard of since.
 const SERVED: u8 = 2;
+/// How long a lease lasts that was written for another session, in versions, until that has taken it up: as long as any transaction.
+pub(crate) const PICK_UP: u64 = 5_000_000;
 const FIXED: usize = 1 + 8 + 8 + 4 + 4;
 /// A body up to this length stands in the header.
 const INLINE: usize = 4_096;
 /// The length of a piece.
 const PIECE: usize = 90_000;
-/// Type code of a UUID.
-const UUID: u8 = 0x30;
 
 /// Which lease it is: no other has or had this id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,8 +42,7 @@ pub struct LeaseId {
 /// What a header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Whether it was written by who served another's request, and that one has neither extended it nor settled anything. Then nobody
-    /// has begun with its items.
+    /// Whether it was written by who served another's request, and that one has not taken it up. Then nobody has begun with its items.
     pub(crate) served: bool,
     /// The database version after which a sweeper may take the lease away.
     pub(crate) deadline: u64,
@@ -119,6 +119,14 @@ impl Header {
         (Header { served: false, deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
     }
 
+    /// Whether a sweeper may take the lease away.
+    ///
+    /// A deadline that is further ahead than was set was set in another life of the database, before versions went back.
+    pub(crate) fn has_run_out(&self, version: u64) -> bool {
+        let ahead = if self.served { PICK_UP } else { self.length };
+        self.deadline < version || self.deadline.saturating_sub(ahead) > version
+    }
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let count = u32::try_from(self.settled.count).expect("a take is bounded far below 2^32 items");
         let mut out = Vec::with_capacity(FIXED + self.settled.bits.len() + self.inline.len());
@@ -182,8 +190,7 @@ pub(crate) fn piece_key(subspace: &[u8], id: LeaseId, piece: u64) -> Vec<u8> {
 
 /// All pieces of a lease, as a range.
 pub(crate) fn piece_range(subspace: &[u8], id: LeaseId) -> (Vec<u8>, Vec<u8>) {
-    let key = key(subspace, id);
-    ([&key[..], &[0x00]].concat(), [&key[..], &[0xff]].concat())
+    range(&key(subspace, id))
 }
 
 fn encode_body(items: &[Held]) -> Vec<u8> {
@@ -227,6 +234,19 @@ mod tests {
         fn held()(id: Vec<u8>, meta: Vec<u8>, value in prop::collection::vec(any::<u8>(), 0..3_000)) -> Held {
             Held { id: ItemId::new(id.into()), meta: meta.into(), value: value.into() }
         }
+    }
+
+    #[test]
+    fn a_lease_runs_out_behind_its_deadline_or_when_versions_went_back() {
+        let header = |deadline, length| Header::new(deadline, length, &[]).0;
+        assert!(!header(100, 30).has_run_out(100));
+        assert!(header(100, 30).has_run_out(101));
+        assert!(!header(100, 30).has_run_out(70));
+        assert!(header(100, 30).has_run_out(69));
+        // One that was served is set ahead by the time for picking it up, whatever its length.
+        let served = Header { served: true, ..header(PICK_UP + 10, 30) };
+        assert!(!served.has_run_out(10) && !served.has_run_out(PICK_UP + 10));
+        assert!(served.has_run_out(9) && served.has_run_out(PICK_UP + 11));
     }
 
     proptest! {

@@ -21,6 +21,11 @@ const DEATH: u8 = 10;
 /// A side record that could not be read, as it was. Written with a death, and only kept by those who read it.
 pub(crate) const UNREADABLE: u8 = 11;
 
+/// The side record that could not be read, as it was, of an item that became a dead letter for that.
+pub(crate) fn unreadable(meta: &Meta) -> Option<&[u8]> {
+    meta.unknown.iter().find(|(tag, _)| *tag == UNREADABLE).map(|(_, record)| record.as_slice())
+}
+
 /// The record's value.
 pub(crate) fn encode(meta: &Meta) -> Vec<u8> {
     let mut out = Vec::new();

@@ -4,6 +4,7 @@
 //! in the log has a number of its own: which operation of its transaction it was.
 
 use crate::item::Stamp;
+use crate::keys::element::STAMP;
 
 /// Second element of an operation's key.
 pub(crate) const OP: &[u8] = b"op";
@@ -11,8 +12,6 @@ pub(crate) const OP: &[u8] = b"op";
 pub(crate) const OPLOG: &[u8] = b"oplog";
 
 const LEN: usize = Stamp::LEN + 4;
-/// Type code of a 96-bit versionstamp in a tuple.
-const STAMP: u8 = 0x33;
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

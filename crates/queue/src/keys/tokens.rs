@@ -4,12 +4,11 @@
 //! a commit's outcome is unknown: the slot then tells whether that attempt committed. One slot per session, of
 //! constant size. The Erlang program neither reads nor writes it.
 
+use crate::keys::element::append_uuid;
 use crate::session::SessionId;
 
 /// Second element of a token slot's key.
 pub(crate) const TOKEN: &[u8] = b"token";
-/// Type code of a UUID in a tuple; the session id is its 16 bytes, whatever they are.
-const UUID: u8 = 0x30;
 /// Length of a slot's value: the attempt's number and the stamp of its commit.
 const LEN: usize = 8 + 10;
 
@@ -30,12 +29,10 @@ impl Token {
     }
 }
 
-/// The key of a session's slot; `subspace` is the packed (q, "token").
+/// The key of a session's slot: as a UUID the session id is its 16 bytes, whatever they are. `subspace` is the packed (q, "token").
 pub(crate) fn key(subspace: &[u8], session: SessionId) -> Vec<u8> {
-    let mut key = Vec::with_capacity(subspace.len() + 1 + session.0.len());
-    key.extend_from_slice(subspace);
-    key.push(UUID);
-    key.extend_from_slice(&session.0);
+    let mut key = subspace.to_vec();
+    append_uuid(&mut key, session.0);
     key
 }
 

@@ -10,7 +10,7 @@ use futures::TryStreamExt;
 use crate::dead::DeadLetter;
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
-use crate::keys::{Space, counters, meta, range};
+use crate::keys::{self, Space, counters, meta, range};
 use crate::meta::Meta;
 use crate::ops::scan::{self, Row};
 use crate::ops::{parts, place};
@@ -37,7 +37,7 @@ pub(crate) async fn records(
     limit: NonZeroUsize,
 ) -> Result<Vec<(ItemId, Bytes)>, QueueError> {
     let (first, end) = range(&space.dead);
-    let begin = after.map_or(first, |id| [space.dead_key(id).as_slice(), &[0x00]].concat());
+    let begin = after.map_or(first, |id| keys::after(&space.dead_key(id)));
     let option = RangeOption {
         limit: Some(limit.get()),
         mode: StreamingMode::WantAll,
@@ -115,8 +115,12 @@ pub(crate) fn revive(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8],
     if let Some(key) = &meta.unique {
         tr.set(&space.unique_key(key), id.as_bytes());
     }
-    let meta = Meta { attempts: 0, crashes: 0, death: None, ..meta };
-    place::ready(space, tr, id, value, &meta::encode(&meta));
+    // One that could not be read is put back as it was, for a version that can read it.
+    let record = match meta::unreadable(&meta) {
+        Some(record) => record.to_vec(),
+        None => meta::encode(&Meta { attempts: 0, crashes: 0, death: None, ..meta }),
+    };
+    place::ready(space, tr, id, value, &record);
     tr.clear(&space.dead_key(id));
     tr.clear(&space.body_key(id));
 }

@@ -10,7 +10,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::Space;
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
-use crate::ops::settle::now;
+use crate::ops::version::now;
 use crate::ops::{conflict, cost, place, token};
 use crate::session::SessionId;
 

@@ -3,11 +3,11 @@
 use foundationdb::Transaction;
 
 use crate::error::QueueError;
-use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::leases::{Held, LeaseId};
 use crate::keys::{Space, meta};
 use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
-use crate::ops::settle::now;
+use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 
 /// What is said of an attempt whose lease ran out.
@@ -36,13 +36,6 @@ pub(crate) struct Terms {
     pub(crate) spare: LeaseId,
 }
 
-/// Whether a sweeper may take a lease away.
-///
-/// A deadline that is further ahead than the lease's own length was set in another life of the database, before versions went back.
-pub(crate) fn has_run_out(header: &Header, version: u64) -> bool {
-    header.deadline < version || header.deadline.saturating_sub(header.length) > version
-}
-
 /// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
 ///
 /// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
@@ -55,7 +48,7 @@ pub(crate) async fn expire(
     terms: Terms,
 ) -> Result<Option<Expired>, QueueError> {
     let version = now(tr).await?;
-    let Some(mut header) = lease::header(space, tr, id).await?.filter(|header| has_run_out(header, version))
+    let Some(mut header) = lease::header(space, tr, id).await?.filter(|header| header.has_run_out(version))
     else {
         return Ok(None);
     };
@@ -103,20 +96,18 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
 }
 
 fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, expired: &mut Expired) {
-    match meta::decode(&held.meta).map(|meta| crashed(meta, terms)) {
-        Some(meta) if meta.death.is_some() => {
-            place::dead(space, tr, &held.id, &held.value, &meta);
-            expired.dead += 1;
-        }
-        Some(meta) => {
-            place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
-            expired.returned += 1;
-        }
-        // As it was: it is not to keep its neighbours here, and the next take makes it a dead letter.
-        None => {
-            place::ready(space, tr, &held.id, &held.value, &held.meta);
-            expired.returned += 1;
-        }
+    let Some(meta) = meta::decode(&held.meta).map(|meta| crashed(meta, terms)) else {
+        // A take that cannot read it either makes it a dead letter.
+        place::ready(space, tr, &held.id, &held.value, &held.meta);
+        expired.returned += 1;
+        return;
+    };
+    if meta.death.is_some() {
+        place::dead(space, tr, &held.id, &held.value, &meta);
+        expired.dead += 1;
+    } else {
+        place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
+        expired.returned += 1;
     }
 }
 
@@ -155,15 +146,6 @@ mod tests {
         let death = third.death.expect("that was the last attempt");
         assert_eq!((death.at, death.attempt), (7, 3));
         assert_eq!(death.reason, format!("no attempt left of 3: {RAN_OUT}"));
-    }
-
-    #[test]
-    fn a_lease_runs_out_behind_its_deadline_or_when_versions_went_back() {
-        let header = |deadline, length| Header::new(deadline, length, &[]).0;
-        assert!(!has_run_out(&header(100, 30), 100));
-        assert!(has_run_out(&header(100, 30), 101));
-        assert!(!has_run_out(&header(100, 30), 70));
-        assert!(has_run_out(&header(100, 30), 69));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use foundationdb::{RangeOption, Transaction};
 
 use crate::error::QueueError;
 use crate::keys::{Space, after, operations, range};
-use crate::ops::settle::now;
+use crate::ops::version::now;
 
 /// The most operations of one transaction.
 const PAGE: usize = 1_000;

@@ -15,6 +15,11 @@ pub(crate) fn hold(rows: Vec<Row>) -> Vec<Held> {
     rows.into_iter().map(|Row { id, value, meta }| Held { id, meta, value }).collect()
 }
 
+/// An item in a lease as the row that it was.
+pub(crate) fn row(held: &Held) -> Row {
+    Row { id: held.id.clone(), value: held.value.clone(), meta: held.meta.clone() }
+}
+
 /// Writes a new lease; returns its header.
 pub(crate) fn put(
     space: &Space,

@@ -1,5 +1,7 @@
 //! What a sweeper looks at before it does anything. Reads only, and conflicts with nothing.
 
+use std::ops::Range;
+
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -10,9 +12,8 @@ use crate::keys::claims::Claim;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
-use crate::ops::expire::has_run_out;
 use crate::ops::find::first_key;
-use crate::ops::settle::now;
+use crate::ops::version::now;
 use crate::ops::want;
 
 /// The most expired leases that one look names.
@@ -55,16 +56,16 @@ impl Seen {
     }
 }
 
-/// Looks; at everything if the version is `all_from` or later, but not at leases that `passes` over.
+/// Looks; at everything unless the version is one of a `pause`, but not at leases that `passes` over.
 pub(crate) async fn look(
     space: &Space,
     tr: &Transaction,
-    all_from: u64,
+    pause: &Range<u64>,
     passes: impl Fn(LeaseId) -> bool,
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
     let seldom = async {
-        if version < all_from {
+        if pause.contains(&version) {
             return Ok(None);
         }
         let seldom = Seldom {
@@ -79,10 +80,11 @@ pub(crate) async fn look(
     Ok(Seen { version, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
 }
 
-/// A key that is none of ours counts as due, so that whoever goes about it names it.
+/// A key that is none of ours counts as due, so that whoever goes about it names it; but for one behind all times, which nobody gets to.
 async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
-    Ok(Some(later::decode(&space.later, &key).map_or(0, |(due, _)| due)))
+    let none_of_ours = || (key <= later::at(&space.later, Millis::MAX)).then_some(0);
+    Ok(later::decode(&space.later, &key).map_or_else(none_of_ours, |(due, _)| Some(due)))
 }
 
 async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>, QueueError> {
@@ -106,7 +108,7 @@ async fn look_at_leases(
         for row in &page {
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
-            if has_run_out(&header, version) {
+            if header.has_run_out(version) {
                 if !passes(id) {
                     seen.expired.push(id);
                 }

@@ -32,5 +32,6 @@ pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod token;
 pub(crate) mod unreadable;
+pub(crate) mod version;
 pub(crate) mod want;
 pub(crate) mod watch;

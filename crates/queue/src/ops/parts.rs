@@ -4,7 +4,6 @@ use foundationdb::Transaction;
 
 use crate::id::ItemId;
 use crate::keys::{Space, chunks, meta};
-use crate::meta::Meta;
 
 /// Clears the chunks of an item whose side record gives its payload this length.
 pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, payload_len: Option<u64>) {
@@ -20,7 +19,6 @@ pub(crate) fn clear(space: &Space, tr: &Transaction, id: &ItemId, payload_len: O
 
 /// The same with the side record as it is stored. One that cannot be read may have had chunks.
 pub(crate) fn clear_by(space: &Space, tr: &Transaction, id: &ItemId, record: &[u8]) {
-    let unknown = |meta: &Meta| meta.unknown.iter().any(|(tag, _)| *tag == meta::UNREADABLE);
-    let meta = meta::decode(record).filter(|meta| !unknown(meta));
+    let meta = meta::decode(record).filter(|meta| meta::unreadable(meta).is_none());
     clear(space, tr, id, meta.map_or(Some(u64::MAX), |meta| meta.payload_len));
 }

@@ -4,7 +4,7 @@ use foundationdb::Transaction;
 use futures::future::try_join_all;
 
 use crate::error::QueueError;
-use crate::keys::{Space, split_bytes};
+use crate::keys::{Space, after, split_bytes};
 use crate::kind::Kind;
 use crate::ops::find::first_key;
 
@@ -64,7 +64,7 @@ fn next_key(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     match rest {
         // An element too long for a name: pass over all keys that begin with it.
         Some(rest) => [&key[..key.len() - rest.len()], &[0xff]].concat(),
-        None => [key, &[0x00]].concat(),
+        None => after(key),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Reading ready items in the order in which they are taken.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -151,7 +152,7 @@ pub(crate) async fn join_metas(
         false => id > ends.1,
     });
     let metas = if more && !reach { metas_between(space, tr, ends).await? } else { metas };
-    let metas: std::collections::HashMap<_, _> = metas.into_iter().collect();
+    let metas: HashMap<_, _> = metas.into_iter().collect();
     for row in rows {
         if let Some(meta) = metas.get(&row.id) {
             row.meta = meta.clone();

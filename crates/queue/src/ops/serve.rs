@@ -11,6 +11,7 @@ use foundationdb::Transaction;
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::Space;
+use crate::keys::leases::PICK_UP;
 use crate::ops::claim::{cost_of, take, together};
 use crate::ops::lease;
 use crate::ops::scan::Row;
@@ -18,9 +19,6 @@ use crate::ops::want::{Line, remove};
 
 /// The most items that one transaction hands out, unless the first request asks for more.
 const MAX_ITEMS: usize = 1_000;
-
-/// How long the lease lasts that a take for good is served with, in versions: until it has been told.
-pub(crate) const PICK_UP: u64 = 10_000_000;
 
 /// How many items a transaction that serves this line has to read.
 pub(crate) fn demand(line: &Line) -> NonZeroUsize {
@@ -52,7 +50,7 @@ pub(crate) fn serve(
             continue;
         }
         let length = if waiting.want.length == 0 { PICK_UP } else { waiting.want.length };
-        let deadline = now.saturating_add(length);
+        let deadline = now.saturating_add(PICK_UP);
         lease::put_served(space, tr, waiting.want.lease, (deadline, length), &lease::hold(rows));
     }
     Ok(own)

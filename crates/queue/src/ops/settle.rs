@@ -9,7 +9,9 @@ use crate::keys::{Space, counters, meta};
 use crate::lease::Settlement;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
+use crate::ops::lease::row;
 use crate::ops::scan::{Row, decode_meta};
+use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 
 /// Settles items of the lease `id`, by their index in `held`, and sets a new deadline for those that stay. Items settled before
@@ -107,16 +109,6 @@ impl Counts {
         place::count_later(space, tr, self.later);
         place::count_dead(space, tr, self.dead);
     }
-}
-
-/// The database version that the transaction reads at.
-pub(crate) async fn now(tr: &Transaction) -> Result<u64, QueueError> {
-    Ok(u64::try_from(tr.get_read_version().await?).unwrap_or(0))
-}
-
-/// An item in a lease as the row that it was.
-pub(crate) fn row(held: &Held) -> Row {
-    Row { id: held.id.clone(), value: held.value.clone(), meta: held.meta.clone() }
 }
 
 /// The side record of an item whose attempt has failed.

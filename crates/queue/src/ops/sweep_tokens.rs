@@ -8,6 +8,7 @@ use foundationdb::{Database, RangeOption, Transaction};
 use crate::error::QueueError;
 use crate::keys::{Space, after, tokens};
 use crate::ops::conflict;
+use crate::ops::version::now;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 
@@ -67,7 +68,7 @@ async fn sweep_page(
     end: &[u8],
     older_than_versions: u64,
 ) -> Result<Page, QueueError> {
-    let now = u64::try_from(tr.get_read_version().await?).unwrap_or(0);
+    let now = now(tr).await?;
     let range = RangeOption {
         limit: Some(PAGE.get()),
         mode: StreamingMode::WantAll,

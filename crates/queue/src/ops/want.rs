@@ -1,6 +1,6 @@
 //! Requests of takes that ask to be served: asking, looking at the line of those who wait, leaving it.
 
-use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
+use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join;
@@ -9,7 +9,8 @@ use crate::error::QueueError;
 use crate::keys::leases::LeaseId;
 use crate::keys::wants::Want;
 use crate::keys::{Space, items, range};
-use crate::ops::settle::now;
+use crate::ops::conflict;
+use crate::ops::version::now;
 
 /// The most requests that one transaction serves.
 pub(crate) const MAX_SERVED: usize = 100;
@@ -140,9 +141,7 @@ pub(crate) async fn line(
 
 /// Takes a request out of the line; fails at commit if another has.
 pub(crate) fn remove(tr: &Transaction, key: &[u8]) -> Result<(), QueueError> {
-    let after = [key, &[0x00]].concat();
-    // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    tr.add_conflict_range(key, &after, ConflictRangeType::Read)?;
+    conflict::as_reader(tr, key)?;
     tr.clear(key);
     Ok(())
 }

@@ -13,9 +13,9 @@ const MAX_ASIDE: usize = 1_000;
 
 impl Session {
     /// The transaction of a take's next attempt after its body failed. An item that cannot be read is made a dead letter first, so that
-    /// the next attempt does not meet it; `aside` are those that were.
+    /// the next attempt does not meet it; `aside` are those that were. One that the take was served with is given back before.
     pub(super) async fn after_take(
-        &self,
+        &mut self,
         db: &Database,
         retry: &mut Retry,
         tr: Transaction,
@@ -28,6 +28,7 @@ impl Session {
             }
             _ => return retry.after_body(tr, error).await,
         };
+        self.give_up(db).await;
         let (space, item) = (self.queue.space(), &id);
         run(db, &self.policy, |tr| async move {
             let buried = bury(space, &tr, item).await;

@@ -10,10 +10,11 @@ use super::request;
 use crate::approach::Approach;
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
-use crate::keys::leases::{Held, LeaseId};
+use crate::keys::leases::{Header, Held, LeaseId};
 use crate::lease::Lease;
+use crate::ops::lease::row;
 use crate::ops::scan::Row;
-use crate::ops::settle::{now, row};
+use crate::ops::version::now;
 use crate::ops::{lease, scan};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::watch::Watch;
@@ -35,12 +36,31 @@ pub struct Take<'a> {
 }
 
 impl Take<'_> {
-    /// A take of these items from a queue that was long, or not, committed.
-    pub(super) fn won(&mut self, items: &[Item], long: bool) {
-        if let Some(last) = items.last() {
-            self.approach.committed(long, &last.id);
+    /// It committed, with these items.
+    pub(super) fn won(&mut self, items: &[Item], by: By) {
+        match (by, items.last()) {
+            (By::Others, _) => self.approach.done(),
+            (By::Itself { long }, Some(last)) => self.approach.committed(long, &last.id),
+            (By::Itself { .. }, None) => {}
         }
     }
+
+    /// It did not commit, because of what others did.
+    pub(super) fn lost(&mut self, by: By) {
+        // Nobody takes what it was served with, but a sweeper does if it comes too late.
+        if let By::Itself { long } = by {
+            self.approach.conflicted(long);
+        }
+    }
+}
+
+/// How a take gets its items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    /// By itself; and whether the queue was long.
+    Itself { long: bool },
+    /// Others have served it.
+    Others,
 }
 
 /// What a take on a lease came to.
@@ -50,9 +70,9 @@ pub struct Leased {
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
     pub watch: Option<Watch>,
-    /// Whether the lease is older than this take: an earlier one had made it after all, or others have served it. Its deadline may be
-    /// near: extend the lease first. Until then it also counts as one that nobody has begun with, if it was served. It is what the earlier
-    /// take asked for, which may have been more items, or another length, than this one asks for: release what is too many.
+    /// Whether the lease is older than this take: an earlier one had made it after all. Its deadline may be near: extend the lease
+    /// first. It is what the earlier take asked for, which may have been more items, or another length, than this one asks for: release
+    /// what is too many.
     pub recovered: bool,
     /// What it went through.
     pub attempts: Attempts,
@@ -68,12 +88,12 @@ pub(super) struct Unsure {
 
 /// How an attempt goes on.
 enum Step {
-    /// An earlier one had committed, or somebody has served this take: this is its lease.
+    /// An earlier one had committed: this is its lease.
     Found(Lease),
     /// There is nothing to take.
     Empty(Option<Watch>),
-    /// The transaction takes what is last in `unsure`; and whether the queue was long.
-    Takes(Lease, bool),
+    /// The transaction takes what is last in `unsure`.
+    Takes(Lease, By),
     /// It is not this take's turn; it waits for this key.
     Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
@@ -111,13 +131,13 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Takes(lease, long)) => match tr.commit().await {
+                Ok(Step::Takes(lease, by)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
                         }
                         if error.code() == NOT_COMMITTED {
-                            take.approach.conflicted(long);
+                            take.lost(by);
                         }
                         retry.after_commit(error).await?
                     }
@@ -125,7 +145,7 @@ impl Session {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
                         self.asked.clear();
-                        take.won(lease.items(), long);
+                        take.won(lease.items(), by);
                         return Ok(leased(lease, false));
                     }
                 },
@@ -134,7 +154,6 @@ impl Session {
     }
 
     async fn prepare_lease(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Step, QueueError> {
-        let space = self.queue.space().clone();
         if let Some(lease) = self.find_unsure(tr).await? {
             return Ok(Step::Found(lease));
         }
@@ -143,14 +162,11 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows, long) => Ok(Step::Takes(self.put_lease(tr, length, rows).await?, long)),
+            Chosen::Rows(rows, long) => {
+                Ok(Step::Takes(self.put_lease(tr, length, rows).await?, By::Itself { long }))
+            }
             Chosen::Served(id, header, held) => {
-                let rows: Vec<Row> = held.iter().map(row).collect();
-                let items = scan::items(&space, tr, &rows).await?;
-                self.unsure.clear();
-                self.asked.clear();
-                take.approach.done();
-                Ok(Step::Found(Lease::new(space, id, &header, items, held)))
+                Ok(Step::Takes(self.take_up(tr, id, header, held).await?, By::Others))
             }
         }
     }
@@ -168,19 +184,51 @@ impl Session {
         let id = LeaseId { session: self.id, number: self.next_attempt() };
         let deadline = now(tr).await?.saturating_add(length);
         let header = lease::put(&space, tr, id, (deadline, length), &held);
+        self.hold(tr, id, &header, items, held)
+    }
+
+    /// Makes a lease this session's that others have served it with. Its time runs from here, and from here on an attempt is spent.
+    async fn take_up(
+        &mut self,
+        tr: &Transaction,
+        id: LeaseId,
+        header: Header,
+        held: Vec<Held>,
+    ) -> Result<Lease, QueueError> {
+        let space = self.queue.space().clone();
+        let rows: Vec<Row> = held.iter().map(row).collect();
+        let items = scan::items(&space, tr, &rows).await?;
+        let deadline = now(tr).await?.saturating_add(header.length);
+        let header = Header { served: false, deadline, ..header };
+        lease::update(&space, tr, id, &header);
+        self.hold(tr, id, &header, items, held)
+    }
+
+    /// The lease that a transaction makes, if it commits.
+    fn hold(
+        &mut self,
+        tr: &Transaction,
+        id: LeaseId,
+        header: &Header,
+        items: Vec<Item>,
+        held: Vec<Held>,
+    ) -> Result<Lease, QueueError> {
+        let space = self.queue.space().clone();
         lease::fence(&space, tr, self.id)?;
         if self.unsure.len() == MAX_UNSURE {
             self.unsure.pop_front();
         }
         self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
-        Ok(Lease::new(space, id, &header, items, held))
+        Ok(Lease::new(space, id, header, items, held))
     }
 
     /// The lease of an attempt of unknown outcome, if it committed and was not taken away since.
     async fn find_unsure(&mut self, tr: &Transaction) -> Result<Option<Lease>, QueueError> {
         for at in 0..self.unsure.len() {
             let id = self.unsure[at].id;
-            if let Some(header) = lease::header(self.queue.space(), tr, id).await? {
+            let header = lease::header(self.queue.space(), tr, id).await?;
+            // What others have served and was not taken up is found as such.
+            if let Some(header) = header.filter(|header| !header.served) {
                 let Some(Unsure { id, items, held }) = self.unsure.remove(at) else { continue };
                 self.unsure.clear();
                 self.asked.clear();

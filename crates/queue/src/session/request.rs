@@ -5,11 +5,13 @@
 //! everybody does if the first does not, since it may be dead. Served means that a lease was written under the id that
 //! the request names. So this id tells what became of the request, whatever became of its session's commits:
 //!
-//! * There is such a lease: it was served. * There is such a request: it waits.
+//! * There is such a lease: it was served, and takes it up.
+//! * There is such a request: it waits.
 //! * There is neither: it was not registered, or it was dropped, or its lease ran out; and as every attempt to ask is fenced
 //!   against the session's next one, it will not be registered later either once that has committed.
 
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction, TransactionCommitError};
 
@@ -22,7 +24,8 @@ use crate::lease::Settlement;
 use crate::ops::claim::{find, is_full};
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
-use crate::ops::settle::{now, part, settle};
+use crate::ops::settle::{part, settle};
+use crate::ops::version::now;
 use crate::ops::{lease, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
@@ -112,7 +115,7 @@ impl Session {
         let serves = line.serves(now);
         let mut rows = Vec::new();
         if take.approach.is_staged() && own.want.k <= take.k && own.want.length == length {
-            let limit = if serves { demand(&line) } else { std::num::NonZeroUsize::MIN };
+            let limit = if serves { demand(&line) } else { NonZeroUsize::MIN };
             rows = find(&space, tr, limit, &Place::default()).await?;
         }
         if rows.is_empty() {

@@ -5,13 +5,14 @@ use std::num::NonZeroUsize;
 use foundationdb::{Database, Transaction};
 
 use super::choose::Chosen;
+use super::lease::By;
 use super::{Session, Take, request, unsettled::Effect};
 use crate::approach::Approach;
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
 use crate::ops::claim::forget;
+use crate::ops::lease::row;
 use crate::ops::scan::Row;
-use crate::ops::settle::row;
 use crate::ops::{lease, scan, token};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError};
 use crate::watch::Watch;
@@ -33,8 +34,8 @@ pub struct Taken {
 enum Step {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
-    /// The transaction removes items; and whether the queue was long.
-    Removes(bool),
+    /// The transaction removes items.
+    Removes(By),
     /// The transaction only reads: there is nothing to take.
     Empty(Option<Watch>),
     /// It is not this take's turn; it waits for this key.
@@ -82,18 +83,18 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Removes(long)) => match tr.commit().await {
+                Ok(Step::Removes(by)) => match tr.commit().await {
                     Err(error) => {
                         self.unsettled.failed(*error);
                         if error.code() == NOT_COMMITTED {
-                            take.approach.conflicted(long);
+                            take.lost(by);
                         }
                         retry.after_commit(error).await?
                     }
                     Ok(_committed) => {
                         let items = self.taken();
                         self.asked.clear();
-                        take.won(&items, long);
+                        take.won(&items, by);
                         return Ok(Taken { items, watch: None, attempts: retry.attempts });
                     }
                 },
@@ -113,26 +114,25 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows, long) => self.put_token(tr, &rows, long).await,
+            Chosen::Rows(rows, long) => self.put_token(tr, &rows, By::Itself { long }).await,
             Chosen::Served(id, mut header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
                 header.settled.fill();
                 lease::update(self.queue.space(), tr, id, &header);
-                // Who served it knows how long the queue is; this take has not looked.
-                self.put_token(tr, &rows, false).await
+                self.put_token(tr, &rows, By::Others).await
             }
         }
     }
 
     /// Ends the items of rows that the transaction removes, and leaves what tells that it has.
-    async fn put_token(&mut self, tr: &Transaction, rows: &[Row], long: bool) -> Result<Step, QueueError> {
+    async fn put_token(&mut self, tr: &Transaction, rows: &[Row], by: By) -> Result<Step, QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, rows).await?;
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unsettled.note(attempt, Effect::Took(items));
-        Ok(Step::Removes(long))
+        Ok(Step::Removes(by))
     }
 
     /// What the attempt that just committed had removed.

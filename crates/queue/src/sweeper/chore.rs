@@ -10,8 +10,8 @@ use crate::keys::leases::LeaseId;
 use crate::ops::expire::{self, Terms};
 use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
-use crate::ops::settle::now;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
+use crate::ops::version::now;
 use crate::ops::{forget_operations, promote, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 

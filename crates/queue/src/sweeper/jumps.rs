@@ -26,6 +26,10 @@ impl Jumps {
     /// Only the first: `now` stands still while a sweep goes on, and versions do not.
     pub(super) fn begins(&mut self, version: u64, now: Millis, lease: u64) -> Option<u64> {
         if let Some((last_version, last_time)) = self.last.replace((version, now)) {
+            if version < last_version {
+                // Another life of the database, in which there was no jump.
+                self.until = 0;
+            }
             let expected = now.saturating_sub(last_time).saturating_mul(1_000);
             // A holder extends at a third of its lease, so what is less does it no harm.
             if version.saturating_sub(last_version) > expected.saturating_add(STANDSTILL.max(lease / 3)) {
@@ -65,6 +69,14 @@ mod tests {
         assert_eq!(jumps.begins(100_000_000, 2_000, LEASE), until);
         assert_eq!(jumps.begins(110_000_000, 12_000, LEASE), until);
         assert_eq!(jumps.begins(130_000_000, 32_000, LEASE), None);
+    }
+
+    #[test]
+    fn versions_that_go_back_end_it() {
+        let mut jumps = Jumps::default();
+        jumps.begins(0, 0, LEASE);
+        assert!(jumps.begins(100_000_000, 2_000, LEASE).is_some());
+        assert_eq!(jumps.begins(1_000_000, 3_000, LEASE), None);
     }
 
     #[test]

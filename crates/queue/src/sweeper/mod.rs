@@ -16,7 +16,7 @@ mod failing;
 mod jumps;
 mod plan;
 
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 use std::time::Duration;
 
 use foundationdb::Database;
@@ -127,8 +127,8 @@ pub struct Swept {
 pub struct Sweeper {
     queue: Queue,
     id: SessionId,
-    /// From this version on a look is at everything.
-    all_from: u64,
+    /// At these versions, which began with the last look at everything, there is no other. Versions before them have gone back.
+    pause: Range<u64>,
     /// How far its last claim reached. Each reaches further, so that a claim tells which attempt wrote it.
     until: u64,
     /// The number of its last attempt to move something.
@@ -145,7 +145,7 @@ impl Sweeper {
         Sweeper {
             queue,
             id,
-            all_from: 0,
+            pause: 0..0,
             until: 0,
             attempt: 0,
             cursor: Vec::new(),
@@ -162,8 +162,8 @@ impl Sweeper {
     /// Does what there is to do at `now`, and says when to look again.
     ///
     /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
-    /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side records for those whose items foreign programs
-    /// took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
+    /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side
+    /// records for those whose items foreign programs took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
     /// # Errors
@@ -187,14 +187,15 @@ impl Sweeper {
             if let Some(until) = left {
                 seen.leave_leases(until);
             }
-            match plan(&seen, self.all_from, now, self.id, rules) {
+            match plan(&seen, self.pause.end, now, self.id, rules) {
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
                         self.repair(db, &mut sweep).await;
+                        self.pause.start = seen.version;
                     }
-                    self.all_from = all_from_next(&seen, self.all_from, rules);
+                    self.pause.end = all_from_next(&seen, self.pause.end, rules);
                     if let Some(again) = self.failing.again_from() {
-                        self.all_from = self.all_from.min(again);
+                        self.pause.end = self.pause.end.min(again);
                     }
                     break (self.failing.pause(seen.version).map_or(next, |pause| pause.min(next)), watch);
                 }
@@ -209,9 +210,9 @@ impl Sweeper {
 
     /// Looks, and watches from there on.
     async fn look(&mut self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
-        let (space, all_from, failing) = (self.queue.space(), self.all_from, &self.failing);
+        let (space, pause, failing) = (self.queue.space(), &self.pause, &self.failing);
         let done = run(db, &sweep.rules.policy, |tr| async move {
-            let seen = ops::look::look(space, &tr, all_from, |id| failing.has_lease(id)).await;
+            let seen = ops::look::look(space, &tr, pause, |id| failing.has_lease(id)).await;
             let watch = ops::watch::watch_later(space, &tr);
             (tr, seen.map(|seen| (seen, watch)))
         });
@@ -280,5 +281,39 @@ impl Sweep<'_> {
                 self.trouble.get_or_insert(error);
             })
             .ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+    use crate::approach::Approach;
+    use crate::session::{Session, Take};
+    use crate::testing::on_database;
+
+    #[test]
+    fn everything_is_looked_at_after_versions_went_back() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+            session.push(db, &["a"]).await.unwrap();
+            let approach = &mut Approach::Front;
+            let mut take = Take { k: NonZeroUsize::MIN, length: 1, approach, watch: false };
+            let lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+            let version = async || db.create_trx().unwrap().get_read_version().await.unwrap().cast_unsigned();
+            while version().await <= lease.deadline() {}
+            let mut sweeper = Sweeper::new(queue, SessionId([2; 16]));
+            // It has rested until then, in another life of the database.
+            sweeper.pause = u64::MAX / 2..u64::MAX;
+            let swept = sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();
+            assert_eq!(swept.moved.returned, 1);
+            assert!(swept.next <= Duration::from_secs(30));
+            // And now it rests, as ever.
+            let pause = sweeper.pause.clone();
+            sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();
+            assert_eq!(sweeper.pause, pause);
+        });
     }
 }

@@ -39,6 +39,8 @@ fn time_is_bounded() {
         };
         assert_eq!(error.code(), Some(1031));
         t.end_faults();
+        // What comes now is not to be bounded: on a machine that is busy it may take longer.
+        let mut session = session.with_policy(RetryPolicy::default());
         assert_eq!(session.take(&t.db, k(1)).await.unwrap().items.len(), 1);
     });
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
@@ -17,6 +18,9 @@ use crate::common::{TestDb, k, kinds_of_records, on_database, payloads, record, 
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
+
+/// How long what was served waits for whom it was served to.
+const PICK_UP: Duration = Duration::from_secs(5);
 
 /// One actor that takes: a session, and the approach of a process of its own.
 struct Taker<'t> {
@@ -224,6 +228,9 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
         let mut mine = living.lease(1).await.lease.unwrap();
         assert_eq!(payloads(mine.items()), ["c"]);
         t.settle(&mut mine, &Settlement::Done).await;
+        // A lease as short as this one runs from when it is taken up, for which there is time.
+        assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
+        tokio::time::sleep(PICK_UP).await;
         // Nobody began with them, so they are as they were, though they have but one attempt.
         let rules = SweepRules { max_attempts: 1, ..rules() };
         assert_eq!(t.sweep_leases(&q, 1, &rules).await.returned, 2);
@@ -234,23 +241,30 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
 }
 
 #[test]
-fn who_was_served_and_has_extended_its_lease_spends_an_attempt() {
+fn who_was_served_and_dies_of_an_item_spends_an_attempt() {
     on_database(async |t| {
         if !has_faults(t) {
             return;
         }
-        let q = three(t, "q").await;
-        let (mut taker, mut other) = (Taker::new(t, &q), Taker::new(t, &q));
-        taker.length = 1;
-        taker.ask(&q, Mode::OnLease, 2).await;
-        assert_eq!(other.leased(1).await, ["c"]);
-        let found = taker.lease(2).await;
-        let mut lease = found.lease.unwrap();
-        assert!(found.recovered);
-        lease.extend(&t.db, &RetryPolicy::default()).await.unwrap();
-        drop(lease);
-        assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 2);
-        assert_eq!(other.lease(1).await.lease.unwrap().items()[0].attempt, 2);
+        // What becomes of the commits with which it takes up what it was served with.
+        for (i, script) in [vec![], vec![UnknownCommitted], vec![UnknownNotCommitted], vec![Fault::Conflict]]
+            .into_iter()
+            .enumerate()
+        {
+            let q = three(t, &format!("{i}")).await;
+            let (mut taker, mut other) = (Taker::new(t, &q), Taker::new(t, &q));
+            taker.length = 1;
+            taker.ask(&q, Mode::OnLease, 2).await;
+            assert_eq!(other.leased(1).await, ["c"]);
+            t.install(Faults::script(script.clone()));
+            let found = taker.lease(2).await;
+            t.end_faults();
+            assert_eq!(found.recovered, script == [UnknownCommitted]);
+            // It dies at once, before it has written anything else.
+            assert_eq!(payloads(found.lease.unwrap().items()), ["a", "b"]);
+            assert_eq!(t.sweep_leases(&q, 1, &rules()).await.returned, 2, "{script:?}");
+            assert_eq!(other.lease(1).await.lease.unwrap().items()[0].attempt, 2, "{script:?}");
+        }
     });
 }
 

@@ -15,14 +15,15 @@ use crate::common::{Rng, TestDb, k, on_database, payloads, rules, seeds, sweeper
 
 const SESSIONS: u64 = 5;
 const ITEMS: usize = 80;
-/// A second in versions: the dead do not keep their items for long, and the living find what they were served with in time, also on a
-/// machine that is busy.
+/// A second in versions: the dead do not keep their items for long, and the living finish theirs in time, also on a machine that is
+/// busy.
 const LENGTH: u64 = 1_000_000;
 /// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
-/// is served keeps its items for a lease.
-const DEATHS: usize = 30;
-/// A session dies after up to so many looks at its take.
-const LOOKS: usize = 150;
+/// is served keeps its items for five seconds.
+const DEATHS: usize = 8;
+/// A session dies after looks at its take that are fewer than a power of two, up to this one: how many a take needs depends on the
+/// machine.
+const LOOKS: usize = 7;
 
 const KINDS: [Kind; 3] = [Kind::Fifo, Kind::Recipe(Packing::Tuple), Kind::Priority(End::Max, Packing::Raw)];
 
@@ -39,47 +40,55 @@ fn what_the_dead_had_comes_back_by_every_approach() {
     on_database(async |t| {
         for seed in seeds(1) {
             println!("KVQUEUE_TEST_SEED={seed} cargo test -p kvqueue-queue --test it what_the_dead_had");
-            for approach in
-                [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())]
-            {
-                for (i, kind) in KINDS.into_iter().enumerate() {
-                    let queue = t.queue_of(format!("{seed} {i} {approach:?}"), kind);
-                    let world = World { t, queue, approach: approach.clone(), finished: AtomicUsize::new(0) };
-                    let run = tokio::time::timeout(Duration::from_secs(120), world.run(seed));
-                    run.await.unwrap_or_else(|_| panic!("{kind:?} {approach:?} hangs"));
-                }
-            }
+            let approaches =
+                [Approach::Front, Approach::Spread(Spread::default()), Approach::Staged(Staged::default())];
+            let all = approaches.iter().flat_map(|approach| KINDS.map(|kind| (approach, kind)));
+            // All at once: most of the time is spent waiting for leases to run out.
+            let runs = (0..).zip(all).map(async |(i, (approach, kind))| {
+                let queue = t.queue_of(format!("{seed} {i}"), kind);
+                let world = World { t, queue, approach: approach.clone(), finished: AtomicUsize::new(0) };
+                let run = tokio::time::timeout(Duration::from_secs(120), world.run(seed << 8 | i));
+                run.await.unwrap_or_else(|_| panic!("{kind:?} {approach:?} hangs"))
+            });
+            let returned: usize = futures::future::join_all(runs).await.iter().sum();
+            println!("{returned} items came back");
+            assert!(returned > 0, "nobody died with items");
         }
     });
 }
 
 impl World<'_> {
-    async fn run(&self, seed: u64) {
+    /// Returns how many items came back.
+    async fn run(&self, seed: u64) -> usize {
         let names: Vec<String> = (0..ITEMS).map(|n| format!("{n:03}")).collect();
         self.t.fill(&self.queue, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let consumers = (0..SESSIONS).map(|n| self.consume(Rng::new(seed * SESSIONS + n)));
-        let (finished, ()) = tokio::join!(futures::future::join_all(consumers), self.sweep());
+        let (finished, returned) = tokio::join!(futures::future::join_all(consumers), self.sweep());
         let mut all = finished.concat();
         all.sort_unstable();
         assert_eq!(all, names, "{:?}", self.queue);
         assert_eq!(self.t.len(&self.queue).await, 0);
         // Requests of the dead may be left until the next take asks.
         assert_eq!(self.t.records(&self.queue, "lease").await, []);
+        returned
     }
 
     fn is_over(&self) -> bool {
         self.finished.load(Ordering::SeqCst) >= ITEMS
     }
 
-    /// Returns what is in leases that ran out, until all is finished.
-    async fn sweep(&self) {
+    /// Gives back what is in leases that ran out, until all is finished; returns how many items that were.
+    async fn sweep(&self) -> usize {
+        let mut returned = 0;
         let mut sweeper = sweeper(&self.queue);
         let rules = SweepRules { max_attempts: u32::MAX, ..rules() };
         while !self.is_over() {
             let swept = sweeper.sweep(&self.t.db, 0, &rules).await.unwrap();
             assert!(swept.trouble.is_none());
+            returned += swept.moved.returned;
             let _ = tokio::time::timeout(Duration::from_millis(10), swept.watch).await;
         }
+        returned
     }
 
     /// One consumer after another, each until it dies. Returns what they finished.
@@ -88,7 +97,8 @@ impl World<'_> {
         let (mut session, mut approach) = (t.session(&self.queue), self.approach.clone());
         let mut finished = Vec::new();
         while !self.is_over() {
-            let looks = if rng.below(DEATHS) == 0 { rng.below(LOOKS) } else { usize::MAX };
+            let most = 1 << rng.below(LOOKS + 1);
+            let looks = if rng.below(DEATHS) == 0 { rng.below(most) } else { usize::MAX };
             let n = rng.below(3) + 1;
             let Some(leased) = self.take(&mut session, &mut approach, n, looks).await else {
                 session = t.session(&self.queue);

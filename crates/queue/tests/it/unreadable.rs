@@ -1,6 +1,10 @@
 //! Records that cannot be read: they stop nobody, and what is known of them is kept.
 
-use kvqueue_queue::{Approach, NewItem, Queue, RetryPolicy, Take};
+use fdb_embedded::Fault::{Conflict, None as Fine};
+use fdb_embedded::Faults;
+use kvqueue_queue::{
+    Approach, NewItem, Queue, QueueError, RetryPolicy, Session, Staged, SweepRules, Take, TakeError,
+};
 
 use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
 
@@ -49,6 +53,98 @@ fn an_item_that_cannot_be_read_becomes_a_dead_letter_and_the_take_goes_on() {
                 assert_eq!(t.records(&q, "chunk").await.len(), usize::from(on_lease));
             }
         }
+    });
+}
+
+#[test]
+fn an_item_whose_side_record_cannot_be_read_is_retried_with_that_record() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        let key = record(&q, "meta", id(1).as_bytes());
+        let readable = t.records(&q, "meta").await[0].1.clone();
+        let garbled = [b"\x01garbage".as_slice(), &readable].concat();
+        t.run(async |tr| {
+            tr.set(&key, &garbled);
+            Ok(())
+        })
+        .await;
+        let retry = async || q.retry_dead(&t.db, &RetryPolicy::default(), &id(1)).await.unwrap();
+        let none = t.session(&q).take(&t.db, k(1)).await.unwrap();
+        assert_eq!((none.items.len(), t.counter(&q, "ndead").await), (0, 1));
+        retry().await;
+        assert_eq!(t.records(&q, "meta").await[0].1, garbled);
+        // Nobody gets the beginning of its payload for the whole.
+        assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().items.is_empty());
+        retry().await;
+        t.run(async |tr| {
+            tr.set(&key, &readable);
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.session(&q).take(&t.db, k(1)).await.unwrap().items[0].payload.len(), 100_004);
+        for kind in ["chunk", "unique", "meta", "dead", "body"] {
+            assert!(t.records(&q, kind).await.is_empty(), "{kind}");
+        }
+    });
+}
+
+#[test]
+fn an_item_that_cannot_be_read_and_was_served_becomes_a_dead_letter_too() {
+    on_database(async |t| {
+        for on_lease in [false, true] {
+            let q = t.queue(format!("{on_lease}"));
+            for n in 1..=3 {
+                t.store(&q, &id(n), &"x".repeat(n.into()), &n.to_string()).await;
+            }
+            let ids = async |session: &mut Session, n| {
+                let approach = &mut Approach::Staged(Staged::default());
+                let length = if on_lease { 30_000_000 } else { 0 };
+                let mut take = Take { k: k(n), length, approach, watch: false };
+                let items = match on_lease {
+                    true => session.lease(&t.db, &mut take).await?.lease.unwrap().items().to_vec(),
+                    false => session.take_by(&t.db, &mut take).await?.items,
+                };
+                Ok::<_, TakeError>(items.into_iter().map(|item| item.id).collect::<Vec<_>>())
+            };
+            // It asks, and gets no further.
+            if !t.install(Faults::script([Conflict, Fine, Conflict, Conflict])) {
+                return;
+            }
+            let mut session = t.session(&q).with_policy(RetryPolicy { max_attempts: Some(2), timeout: None });
+            ids(&mut session, 2).await.unwrap_err();
+            t.end_faults();
+            t.run(async |tr| {
+                tr.clear(&record(&q, "chunk", &[id(1).as_bytes(), b"\x15\x01"].concat()));
+                Ok(())
+            })
+            .await;
+            // Who serves it looks at its own items only.
+            assert_eq!(ids(&mut t.session(&q), 1).await.unwrap(), [id(3)]);
+            assert_eq!(t.records(&q, "lease").await.len(), 1 + usize::from(on_lease));
+            let mut session = session.with_policy(RetryPolicy::default());
+            assert_eq!(ids(&mut session, 2).await.unwrap(), [id(2)], "{on_lease}");
+            assert_eq!((t.len(&q).await, t.counter(&q, "ndead").await), (0, 1));
+        }
+    });
+}
+
+#[test]
+fn a_pop_of_an_item_that_cannot_be_read_writes_nothing() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.store(&q, &id(1), "long", "key").await;
+        t.run(async |tr| {
+            tr.clear(&record(&q, "chunk", &[id(1).as_bytes(), b"\x15\x01"].concat()));
+            Ok(())
+        })
+        .await;
+        let before = t.rows().await;
+        let tr = t.db.create_trx().unwrap();
+        let refused = q.pop_k(&tr, k(2)).await.unwrap_err();
+        assert!(matches!(&refused, QueueError::UnreadableItem { id: which, .. } if *which == id(1)));
+        tr.commit().await.unwrap();
+        assert_eq!(t.rows().await, before);
     });
 }
 
@@ -121,5 +217,19 @@ fn items_put_aside_that_cannot_be_read_do_not_hold_up_others() {
         assert_eq!((swept.moved.promoted, swept.trouble.is_some()), (1, true));
         assert_eq!(t.list(&q).await, ["a"]);
         assert_eq!(t.records(&q, "later").await.len(), 4);
+    });
+}
+
+#[test]
+fn a_key_behind_all_times_does_not_keep_a_sweeper_busy() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.run(async |tr| {
+            tr.set(&record(&q, "later", b"\x30"), b"");
+            Ok(())
+        })
+        .await;
+        let swept = sweeper(&q).sweep(&t.db, 5, &SweepRules::default()).await.unwrap();
+        assert!(swept.trouble.is_none() && !swept.next.is_zero(), "{swept:?}");
     });
 }

@@ -66,6 +66,7 @@ impl History {
             Event::Asked(_, want) => format!("asked for {}", self.lease(want.lease)),
             Event::Left(_) => "took a request back".to_owned(),
             Event::Overdue(_) => "cleared a request that nobody had served".to_owned(),
+            Event::TakenUp(lease) => format!("took {} up", self.lease(*lease)),
             Event::PickedUp(lease) => format!("picked {} up", self.lease(*lease)),
             Event::Settled { lease, settlements, .. } => {
                 format!("settled {}: {settlements:?}", self.lease(*lease))

@@ -20,11 +20,11 @@ use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
 use crate::id::ItemId;
-use crate::keys::{Space, counters, items, operations};
+use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::new_item::{NewItem, PushOptions, check_payload};
-use crate::ops::place::count_ready;
+use crate::ops::place::{count_later, count_ready};
 use crate::ops::recipe::Numbers;
 use crate::pushed::{Placed, PushEffect, Spot};
 use crate::rng::Rng;
@@ -189,9 +189,7 @@ impl<'t> Pusher<'t> {
             places.push((PushEffect::Added, Some(spot)));
         }
         count_ready(&self.space, self.tr, ready);
-        if later > 0 {
-            self.tr.atomic_op(&self.space.nlater, &counters::increment(later), MutationType::Add);
-        }
+        count_later(&self.space, self.tr, later);
         let placed = Placed::new(places);
         if let Some(id) = operation {
             self.note_operation(id, first, &placed);

@@ -5,10 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kvqueue_queue::{ItemId, LeaseId, NewItem, SessionId, Settlement};
 
 use crate::image::{Held, Image};
-use crate::model::{Event, Sweeping, Terms};
-
-/// How long a lease lasts with which somebody is served who takes for good.
-const PICK_UP: u64 = 10_000_000;
+use crate::model::{Event, PICK_UP, Sweeping, Terms};
 
 /// The items of a push that were added: those whose unique key was free.
 pub(super) fn pushed(
@@ -74,6 +71,9 @@ pub(super) fn taking(session: SessionId, terms: Terms, before: &Image, after: &I
         events.push(Event::Taken { items: taken, terms, served: None });
     }
     events.extend(ended(before, after));
+    let served = before.leases.iter().filter(|(_, held)| held.served);
+    let mine = served.filter(|(id, _)| after.leases.get(id).is_some_and(|held| !held.served));
+    events.extend(mine.map(|(id, _)| Event::TakenUp(*id)));
     let asked = after.line.iter().filter(|(stamp, _)| !before.line.contains_key(stamp));
     events.extend(asked.map(|(stamp, want)| Event::Asked(*stamp, *want)));
     events

@@ -30,6 +30,8 @@ pub(crate) enum Event {
     Overdue(Stamp),
     /// What somebody was served with, who takes for good, has reached it.
     PickedUp(LeaseId),
+    /// What somebody was served with, who takes on a lease, has reached it.
+    TakenUp(LeaseId),
     /// A holder settled items of its lease, by their index, or only extended it.
     Settled { lease: LeaseId, settlements: Vec<(usize, Settlement)>, with_effects: bool },
     /// A lease was taken away.
@@ -57,6 +59,7 @@ impl Event {
             Event::Left(_) => "a request leaves the line",
             Event::Overdue(_) => "a request is cleared that nobody served",
             Event::PickedUp(_) => "a session picks up what it was served with for good",
+            Event::TakenUp(_) => "a session takes up the lease that it was served with",
             Event::Settled { settlements, .. } => match settlements.first() {
                 None => "a lease is extended",
                 Some((_, Settlement::Done)) => "an item is finished",

@@ -5,6 +5,9 @@ use kvqueue_queue::{LeaseId, Stamp};
 use super::{At, Model, Place, Verdict, promise};
 use crate::image::Want;
 
+/// How long a lease lasts, in versions, with which somebody is served who has yet to take it up.
+pub(crate) const PICK_UP: u64 = 5_000_000;
+
 impl Model {
     pub(super) fn asked(&mut self, stamp: Stamp, want: Want, at: At) -> Verdict {
         promise!(self.line.last_key_value().is_none_or(|(last, _)| *last < stamp), "{want:?} has pushed in");
@@ -42,6 +45,12 @@ impl Model {
         let is_first = first.is_none_or(|(first, other)| *first > stamp || other.deadline < at.read);
         promise!(is_first, "{want:?} was served before {first:?}");
         Ok(())
+    }
+
+    /// What a request on a lease was served with has reached it: from then on the lease is as long as was asked for.
+    pub(super) fn taken_up(&mut self, id: LeaseId, at: At) -> Verdict {
+        promise!(self.leases.get(&id).is_some_and(|lease| lease.served), "{id:?} was taken up twice");
+        self.settled(id, &[], false, at)
     }
 
     /// What a request for good was served with has reached it.

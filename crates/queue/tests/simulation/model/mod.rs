@@ -29,6 +29,7 @@ use kvqueue_queue::{ItemId, Kind, LeaseId, SessionId, Stamp};
 
 pub(crate) use event::{At, Event, Sweeping, Terms};
 pub(crate) use life::Place;
+pub(crate) use line::PICK_UP;
 
 use crate::image::{Counters, Held, HeldItem, Image, Stored, Want};
 use life::Item;
@@ -133,6 +134,7 @@ impl Model {
             Event::Left(stamp) => self.left(*stamp),
             Event::Overdue(stamp) => self.overdue(*stamp, at),
             Event::PickedUp(lease) => self.picked_up(*lease),
+            Event::TakenUp(lease) => self.taken_up(*lease, at),
             Event::Settled { lease, settlements, with_effects } => {
                 self.settled(*lease, settlements, *with_effects, at)
             }

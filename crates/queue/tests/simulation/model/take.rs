@@ -3,6 +3,7 @@
 use kvqueue_queue::{End, ItemId, Kind, LeaseId, Stamp};
 
 use super::event::Terms;
+use super::line::PICK_UP;
 use super::{At, Lease, Model, Place, Seen, Verdict, promise};
 
 /// A ready item, as takes see it.
@@ -36,8 +37,8 @@ impl Model {
         }
         self.handed.insert(id, held.clone());
         let held = held.into_iter().map(|(id, stored)| (id, Some(stored))).collect();
-        let (deadline, length) = (at.read + terms.length, terms.length);
-        self.leases.insert(id, Lease { served: for_another, deadline, length, items: held });
+        let deadline = at.read + if for_another { PICK_UP } else { terms.length };
+        self.leases.insert(id, Lease { served: for_another, deadline, length: terms.length, items: held });
         Ok(())
     }
 
