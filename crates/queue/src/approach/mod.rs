@@ -114,7 +114,7 @@ impl Approach {
     pub(crate) fn asks(&self) -> bool {
         match self {
             Approach::Front => false,
-            Approach::Spread(spread) => spread.is_staged(),
+            Approach::Spread(spread) => spread.asks(),
             Approach::Staged(staged) => staged.asks(),
         }
     }

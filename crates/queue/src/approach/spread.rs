@@ -24,6 +24,8 @@ pub struct Spread {
     long: usize,
     /// Whether the queue is too short to spread, as far as is known. Then takes begin at the front, and look how far it reaches.
     cramped: bool,
+    /// Whether that may have changed: the last take lost.
+    doubt: bool,
     staged: Staged,
 }
 
@@ -51,17 +53,29 @@ impl Default for Spread {
 impl Spread {
     /// Takes that spread where the queue has so many runs of K items, 256 by default, and are staged where it has fewer.
     pub fn long_from(runs: usize) -> Spread {
-        Spread { runs: 1.0, stretch: None, long: runs, cramped: true, staged: Staged::default() }
+        Spread {
+            runs: 1.0,
+            stretch: None,
+            long: runs,
+            cramped: true,
+            doubt: false,
+            staged: Staged::default(),
+        }
     }
 
-    /// Whether takes are staged for now.
+    /// Whether takes are staged where they conflict.
     pub(super) fn is_staged(&self) -> bool {
+        self.cramped
+    }
+
+    /// Whether the take under way asks without trying the front.
+    pub(super) fn asks(&self) -> bool {
         self.cramped && self.staged.asks()
     }
 
     /// How many items a queue has that counts as long; only if that is to be found out.
     pub(super) fn reach(&self, k: usize) -> Option<usize> {
-        self.cramped.then(|| k.saturating_mul(self.long).min(MAX_SKIP).max(k))
+        (self.cramped || self.doubt).then(|| k.saturating_mul(self.long).min(MAX_SKIP).max(k))
     }
 
     /// The take under way is through, however it got its items.
@@ -85,6 +99,7 @@ impl Spread {
     pub(super) fn conflicted(&mut self, long: bool) {
         self.stretch = None;
         self.look(long);
+        self.doubt = true;
         if self.cramped {
             self.staged.conflicted();
         } else {
@@ -104,11 +119,11 @@ impl Spread {
     /// The queue was seen to be long, or not. Where takes were staged till now there are others, so the window opens at once; returns
     /// whether it does.
     fn look(&mut self, long: bool) -> bool {
-        let opens = long && self.is_staged();
+        let opens = long && self.asks();
         if opens {
             self.runs = self.runs.max((self.long / 2) as f64);
         }
-        self.cramped = !long;
+        (self.cramped, self.doubt) = (!long, false);
         opens
     }
 
@@ -194,13 +209,13 @@ mod tests {
         spread.conflicted(true);
         assert!(!spread.is_staged(), "a long queue has room for both");
         spread.conflicted(false);
-        assert!(spread.is_staged());
+        assert!(spread.is_staged() && spread.asks());
         assert!(spread.place(1, &mut rng).is_front());
         spread.committed(true, &last);
         assert!(!spread.is_staged(), "the queue is long again");
         spread.conflicted(false);
         (0..100).for_each(|_| spread.committed(false, &last));
-        assert!(!spread.is_staged(), "nobody else takes");
+        assert!(!spread.asks(), "nobody else takes");
     }
 
     #[test]
