@@ -47,6 +47,17 @@ pub(crate) struct Place {
     pub(crate) skip: usize,
 }
 
+/// How long the queue is, by the measure of an approach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// There is enough for others, too.
+    Long,
+    /// There is not.
+    Short,
+    /// Nobody has looked.
+    Unknown,
+}
+
 impl Default for Approach {
     fn default() -> Approach {
         Approach::Spread(Spread::default())
@@ -68,7 +79,7 @@ impl Approach {
         }
     }
 
-    /// How many items there have to be for the queue to count as long; `None`: as many as the take asks for.
+    /// How many items there have to be for the queue to count as long; `None`: that is not to be found out.
     pub(crate) fn reach(&self, k: usize) -> Option<usize> {
         match self {
             Approach::Spread(spread) => spread.reach(k),
@@ -76,20 +87,20 @@ impl Approach {
         }
     }
 
-    /// A take from a queue that was long, or not, lost against another.
-    pub(crate) fn conflicted(&mut self, long: bool) {
+    /// A take lost against another that had seen so much of the queue.
+    pub(crate) fn conflicted(&mut self, seen: Extent) {
         match self {
             Approach::Front => {}
-            Approach::Spread(spread) => spread.conflicted(long),
+            Approach::Spread(spread) => spread.conflicted(seen),
             Approach::Staged(staged) => staged.conflicted(),
         }
     }
 
-    /// A take from a queue that was long, or not, committed; its last item was `last`.
-    pub(crate) fn committed(&mut self, long: bool, last: &ItemId) {
+    /// A take committed that had seen so much of the queue; its last item was `last`.
+    pub(crate) fn committed(&mut self, seen: Extent, last: &ItemId) {
         match self {
             Approach::Front => {}
-            Approach::Spread(spread) => spread.committed(long, last),
+            Approach::Spread(spread) => spread.committed(seen, last),
             Approach::Staged(staged) => staged.done(),
         }
     }
@@ -138,8 +149,8 @@ mod tests {
     #[test]
     fn the_front_stays_the_front() {
         let (mut approach, mut rng) = (Approach::Front, Rng::of(SessionId([7; 16])));
-        approach.conflicted(false);
-        approach.committed(true, &Stamp::from([1; 12]).into());
+        approach.conflicted(Extent::Short);
+        approach.committed(Extent::Long, &Stamp::from([1; 12]).into());
         assert!(approach.place(1, &mut rng).is_front());
     }
 }

@@ -1,6 +1,6 @@
 //! Each process a stretch of its own, as far apart as conflicts demand.
 
-use super::{Place, Staged};
+use super::{Extent, Place, Staged};
 use crate::id::ItemId;
 use crate::rng::Rng;
 
@@ -21,11 +21,9 @@ pub struct Spread {
     /// The last item of the take before, and how many takes may still go on behind it.
     stretch: Option<(ItemId, u32)>,
     /// From how many runs on a queue is long.
-    long: usize,
-    /// Whether the queue is too short to spread, as far as is known. Then takes begin at the front, and look how far it reaches.
-    cramped: bool,
-    /// Whether that may have changed: the last take lost.
-    doubt: bool,
+    long_from: usize,
+    /// Whether it is, as far as is known. Where it is not known, takes look; where it is short, they begin at the front and are staged.
+    extent: Extent,
     staged: Staged,
 }
 
@@ -56,26 +54,25 @@ impl Spread {
         Spread {
             runs: 1.0,
             stretch: None,
-            long: runs,
-            cramped: true,
-            doubt: false,
+            long_from: runs,
+            extent: Extent::Unknown,
             staged: Staged::default(),
         }
     }
 
     /// Whether takes are staged where they conflict.
     pub(super) fn is_staged(&self) -> bool {
-        self.cramped
+        self.extent == Extent::Short
     }
 
     /// Whether the take under way asks without trying the front.
     pub(super) fn asks(&self) -> bool {
-        self.cramped && self.staged.asks()
+        self.is_staged() && self.staged.asks()
     }
 
     /// How many items a queue has that counts as long; only if that is to be found out.
     pub(super) fn reach(&self, k: usize) -> Option<usize> {
-        (self.cramped || self.doubt).then(|| k.saturating_mul(self.long).min(MAX_SKIP).max(k))
+        (self.extent != Extent::Long).then(|| k.saturating_mul(self.long_from).min(MAX_SKIP).max(k))
     }
 
     /// The take under way is through, however it got its items.
@@ -84,7 +81,7 @@ impl Spread {
     }
 
     pub(super) fn place(&self, k: usize, rng: &mut Rng) -> Place {
-        if self.cramped {
+        if self.is_staged() {
             return Place::default();
         }
         match &self.stretch {
@@ -96,39 +93,40 @@ impl Spread {
         }
     }
 
-    pub(super) fn conflicted(&mut self, long: bool) {
+    pub(super) fn conflicted(&mut self, seen: Extent) {
         self.stretch = None;
-        self.look(long);
-        self.doubt = true;
-        if self.cramped {
+        self.look(seen);
+        if self.is_staged() {
             self.staged.conflicted();
         } else {
             self.runs = (self.runs * WIDER).min(MAX_SKIP as f64);
+            self.extent = Extent::Unknown;
         }
     }
 
-    pub(super) fn committed(&mut self, long: bool, last: &ItemId) {
+    pub(super) fn committed(&mut self, seen: Extent, last: &ItemId) {
         let left = self.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
-        let opened = self.look(long);
+        let opened = self.look(seen);
         self.staged.done();
         self.runs = (self.runs * NARROWER).max(1.0);
         // With a window that has just opened the others go on from the front, too.
-        self.stretch = (self.runs >= 2.0 && left > 0 && !opened).then(|| (last.clone(), left));
+        let goes_on = seen == Extent::Long && self.runs >= 2.0 && left > 0 && !opened;
+        self.stretch = goes_on.then(|| (last.clone(), left));
     }
 
-    /// The queue was seen to be long, or not. Where takes were staged till now there are others, so the window opens at once; returns
-    /// whether it does.
-    fn look(&mut self, long: bool) -> bool {
-        let opens = long && self.asks();
+    /// Where takes were staged till now there are others, so the window opens as soon as the queue is seen to be long; returns whether it
+    /// does.
+    fn look(&mut self, seen: Extent) -> bool {
+        let opens = seen == Extent::Long && self.asks();
         if opens {
-            self.runs = self.runs.max((self.long / 2) as f64);
+            self.runs = self.runs.max((self.long_from / 2) as f64);
         }
-        (self.cramped, self.doubt) = (!long, false);
+        self.extent = seen;
         opens
     }
 
     pub(super) fn short(&mut self) {
-        self.cramped = true;
+        self.extent = Extent::Unknown;
         self.runs = (self.runs / 2.0).max(1.0);
         self.stretch = None;
     }
@@ -136,6 +134,8 @@ impl Spread {
 
 #[cfg(test)]
 mod tests {
+    use Extent::{Long, Short, Unknown};
+
     use super::*;
     use crate::item::Stamp;
     use crate::session::SessionId;
@@ -144,7 +144,7 @@ mod tests {
     fn fresh() -> (Spread, Rng, ItemId) {
         let last = Stamp::from([1; 12]).into();
         let mut spread = Spread::default();
-        spread.committed(true, &last);
+        spread.committed(Long, &last);
         (spread, Rng::of(SessionId([7; 16])), last)
     }
 
@@ -153,14 +153,14 @@ mod tests {
         let (mut spread, mut rng, last) = fresh();
         for _ in 0..100 {
             assert!(spread.place(10, &mut rng).is_front());
-            spread.committed(true, &last);
+            spread.committed(Long, &last);
         }
     }
 
     #[test]
     fn a_conflict_leads_to_jumps_within_the_window() {
         let (mut spread, mut rng, _) = fresh();
-        (0..3).for_each(|_| spread.conflicted(true));
+        (0..3).for_each(|_| spread.conflicted(Long));
         let places: Vec<_> = (0..1_000).map(|_| spread.place(10, &mut rng)).collect();
         assert!(
             places.iter().all(|place| place.behind.is_none() && place.skip % 10 == 0 && place.skip < 640)
@@ -171,12 +171,12 @@ mod tests {
     #[test]
     fn it_goes_on_behind_its_last_take_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
-        (0..4).for_each(|_| spread.conflicted(true));
+        (0..4).for_each(|_| spread.conflicted(Long));
         for _ in 0..STRETCH {
-            spread.committed(true, &last);
+            spread.committed(Long, &last);
             assert_eq!(spread.place(1, &mut rng), Place { behind: Some(last.clone()), skip: 0 });
         }
-        spread.committed(true, &last);
+        spread.committed(Long, &last);
         assert_eq!(spread.place(1, &mut rng).behind, None);
     }
 
@@ -184,19 +184,19 @@ mod tests {
     fn peace_and_a_short_queue_close_the_window() {
         let (mut spread, mut rng, last) = fresh();
         let closed = spread.clone();
-        (0..3).for_each(|_| spread.conflicted(true));
-        (0..500).for_each(|_| spread.committed(true, &last));
+        (0..3).for_each(|_| spread.conflicted(Long));
+        (0..500).for_each(|_| spread.committed(Long, &last));
         assert!(spread.place(1, &mut rng).is_front());
-        (0..3).for_each(|_| spread.conflicted(true));
+        (0..3).for_each(|_| spread.conflicted(Long));
         (0..6).for_each(|_| spread.short());
-        spread.committed(true, &last);
+        spread.committed(Long, &last);
         assert_eq!(spread, closed);
     }
 
     #[test]
     fn the_window_is_bounded_in_items() {
         let (mut spread, mut rng, _) = fresh();
-        (0..100).for_each(|_| spread.conflicted(true));
+        (0..100).for_each(|_| spread.conflicted(Long));
         for k in [1, 100, 10_000, 100_000] {
             assert!((0..100).all(|_| spread.place(k, &mut rng).skip < MAX_SKIP.max(k)));
         }
@@ -206,44 +206,57 @@ mod tests {
     #[test]
     fn where_the_queue_is_short_takes_that_conflict_are_staged_for_a_while() {
         let (mut spread, mut rng, last) = fresh();
-        spread.conflicted(true);
+        spread.conflicted(Long);
         assert!(!spread.is_staged(), "a long queue has room for both");
-        spread.conflicted(false);
+        spread.conflicted(Short);
         assert!(spread.is_staged() && spread.asks());
         assert!(spread.place(1, &mut rng).is_front());
-        spread.committed(true, &last);
+        spread.committed(Long, &last);
         assert!(!spread.is_staged(), "the queue is long again");
-        spread.conflicted(false);
-        (0..100).for_each(|_| spread.committed(false, &last));
+        spread.conflicted(Short);
+        (0..100).for_each(|_| spread.committed(Short, &last));
         assert!(!spread.asks(), "nobody else takes");
     }
 
     #[test]
     fn the_window_opens_at_once_where_staged_takes_find_the_queue_long() {
         let (mut spread, mut rng, last) = fresh();
-        spread.conflicted(false);
-        spread.committed(true, &last);
+        spread.conflicted(Short);
+        spread.committed(Long, &last);
         let places: Vec<_> = (0..1_000).map(|_| spread.place(1, &mut rng)).collect();
         assert!(places.iter().all(|place| place.behind.is_none() && place.skip < LONG / 2));
         assert!(places.iter().any(|place| place.skip > LONG / 4));
         let (mut alone, ..) = fresh();
         alone.short();
-        alone.committed(true, &last);
+        alone.committed(Long, &last);
         assert!(alone.place(1, &mut rng).is_front(), "nobody else takes");
+    }
+
+    #[test]
+    fn a_stretch_that_ends_where_the_queue_does_says_nothing_of_the_front() {
+        let (mut spread, mut rng, last) = fresh();
+        (0..4).for_each(|_| spread.conflicted(Long));
+        spread.committed(Long, &last);
+        assert_eq!(spread.reach(10), None);
+        spread.committed(Unknown, &last);
+        assert!(!spread.is_staged() && spread.reach(10).is_some());
+        assert!((0..100).map(|_| spread.place(1, &mut rng)).any(|place| place.skip > 0));
     }
 
     #[test]
     fn how_far_a_queue_reaches_matters_while_it_is_not_known_to_be_long() {
         let (mut spread, _, last) = fresh();
         assert_eq!(spread.reach(10), None);
-        for shorten in [Spread::short, |spread: &mut Spread| spread.conflicted(false)] {
+        for shorten in [Spread::short, |spread: &mut Spread| spread.conflicted(Short)] {
             shorten(&mut spread);
             assert_eq!(
                 [1, 10, 1_000, 100_000].map(|k| spread.reach(k)),
                 [256, 2_560, 20_000, 100_000].map(Some)
             );
-            spread.committed(true, &last);
+            spread.committed(Long, &last);
         }
+        spread.conflicted(Long);
+        assert_eq!(spread.reach(10), Some(2_560), "it may have become shorter");
         assert_eq!(Spread::default().reach(10), Some(2_560));
     }
 }

@@ -8,7 +8,7 @@ use futures::future::{ready, try_join};
 
 use super::request::{Step, Turn};
 use super::{Session, Take};
-use crate::approach::Place;
+use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::ops::claim::{find, is_full, take, together};
@@ -18,8 +18,8 @@ use crate::ops::{lease, want};
 
 /// What a transaction can do for a take.
 pub(super) enum Chosen {
-    /// It removes these rows; and whether the queue was long, by the measure of the approach.
-    Rows(Vec<Row>, bool),
+    /// It removes these rows; and what was seen of the queue.
+    Rows(Vec<Row>, Extent),
     /// The take was served; this is its lease.
     Served(LeaseId, Header, Vec<Held>),
     /// There is nothing to take. It has only read.
@@ -41,7 +41,7 @@ impl Session {
         match self.turn(tr, take, length).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
             Turn::Free => self.choose_at_place(tr, take).await,
-            Turn::Own(rows, long) => Ok(Chosen::Rows(rows, long)),
+            Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header).await?;
                 Ok(Chosen::Served(id, header, held))
@@ -52,23 +52,24 @@ impl Session {
     }
 
     async fn choose_at_place(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Chosen, QueueError> {
-        let place = take.approach.place(take.k.get(), &mut self.rng);
-        let (mut rows, mut long) = self.find(tr, take, &place).await?;
-        if rows.is_empty() && !place.is_front() {
+        let mut place = take.approach.place(take.k.get(), &mut self.rng);
+        let mut found = self.find(tr, take, &place).await?;
+        if found.0.is_empty() && !place.is_front() {
             take.approach.short();
-            (rows, long) = self.find(tr, take, &Place::default()).await?;
+            place = Place::default();
+            found = self.find(tr, take, &place).await?;
         }
-        self.claim(tr, take.k, rows, long)
+        self.claim(tr, take.k, found, &place)
     }
 
-    /// What there is at a place, and whether the queue is long.
+    /// What there is at a place, and how long the queue is, if the approach wants to know.
     async fn find(
         &self,
         tr: &Transaction,
         take: &Take<'_>,
         place: &Place,
-    ) -> Result<(Vec<Row>, Option<bool>), QueueError> {
-        try_join(find(self.queue.space(), tr, take.k, place), self.is_long(tr, take)).await
+    ) -> Result<(Vec<Row>, Extent), QueueError> {
+        try_join(find(self.queue.space(), tr, take.k, place), self.extent(tr, take)).await
     }
 
     /// Removes those of the rows found that one take gets.
@@ -76,24 +77,27 @@ impl Session {
         &self,
         tr: &Transaction,
         k: NonZeroUsize,
-        mut rows: Vec<Row>,
-        long: Option<bool>,
+        (mut rows, mut seen): (Vec<Row>, Extent),
+        place: &Place,
     ) -> Result<Chosen, QueueError> {
         let space = self.queue.space();
-        let long = long.unwrap_or_else(|| is_full(space, &rows, k));
+        if seen == Extent::Unknown {
+            seen = match is_full(space, &rows, k) {
+                true => Extent::Long,
+                false if place.is_front() => Extent::Short,
+                false => Extent::Unknown,
+            };
+        }
         rows.truncate(together(space, &rows, k)?);
         take(space, tr, &rows)?;
-        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, long) })
+        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, seen) })
     }
 
-    /// Whether the queue is long, if the approach has its own measure for that.
-    pub(super) async fn is_long(
-        &self,
-        tr: &Transaction,
-        take: &Take<'_>,
-    ) -> Result<Option<bool>, QueueError> {
-        let Some(reach) = take.approach.reach(take.k.get()) else { return Ok(None) };
-        Ok(Some(has_keys(tr, &self.queue.space().item_range(), reach).await?))
+    /// How long the queue is, if the approach wants to know.
+    pub(super) async fn extent(&self, tr: &Transaction, take: &Take<'_>) -> Result<Extent, QueueError> {
+        let Some(reach) = take.approach.reach(take.k.get()) else { return Ok(Extent::Unknown) };
+        let is_long = has_keys(tr, &self.queue.space().item_range(), reach).await?;
+        Ok(if is_long { Extent::Long } else { Extent::Short })
     }
 
     /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
@@ -108,14 +112,15 @@ impl Session {
             true => ready(Ok(true)).left_future(),
             false => want::any(&space, tr).right_future(),
         };
-        let ((rows, long), asks) = try_join(self.find(tr, take, &Place::default()), asks).await?;
-        if rows.is_empty() {
+        let front = Place::default();
+        let (found, asks) = try_join(self.find(tr, take, &front), asks).await?;
+        if found.0.is_empty() {
             return Ok(Chosen::Empty);
         }
         if asks {
             self.ask(tr, take, length).await?;
             return Ok(Chosen::Steps(Step::Asks));
         }
-        self.claim(tr, take.k, rows, long)
+        self.claim(tr, take.k, found, &front)
     }
 }

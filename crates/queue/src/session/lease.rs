@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 use super::Session;
 use super::choose::Chosen;
 use super::request;
-use crate::approach::Approach;
+use crate::approach::{Approach, Extent};
 use crate::error::{QueueError, TakeError};
 use crate::item::Item;
 use crate::keys::leases::{Header, Held, LeaseId};
@@ -40,7 +40,7 @@ impl Take<'_> {
     pub(super) fn won(&mut self, items: &[Item], by: By) {
         match (by, items.last()) {
             (By::Others, _) => self.approach.done(),
-            (By::Itself { long }, Some(last)) => self.approach.committed(long, &last.id),
+            (By::Itself { seen }, Some(last)) => self.approach.committed(seen, &last.id),
             (By::Itself { .. }, None) => {}
         }
     }
@@ -48,8 +48,8 @@ impl Take<'_> {
     /// It did not commit, because of what others did.
     pub(super) fn lost(&mut self, by: By) {
         // Nobody takes what it was served with, but a sweeper does if it comes too late.
-        if let By::Itself { long } = by {
-            self.approach.conflicted(long);
+        if let By::Itself { seen } = by {
+            self.approach.conflicted(seen);
         }
     }
 }
@@ -57,8 +57,8 @@ impl Take<'_> {
 /// How a take gets its items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum By {
-    /// By itself; and whether the queue was long.
-    Itself { long: bool },
+    /// By itself; and what was seen of the queue.
+    Itself { seen: Extent },
     /// Others have served it.
     Others,
 }
@@ -162,8 +162,8 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows, long) => {
-                Ok(Step::Takes(self.put_lease(tr, length, rows).await?, By::Itself { long }))
+            Chosen::Rows(rows, seen) => {
+                Ok(Step::Takes(self.put_lease(tr, length, rows).await?, By::Itself { seen }))
             }
             Chosen::Served(id, header, held) => {
                 Ok(Step::Takes(self.take_up(tr, id, header, held).await?, By::Others))

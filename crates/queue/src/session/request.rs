@@ -16,12 +16,13 @@ use std::num::NonZeroUsize;
 use foundationdb::{Database, Transaction, TransactionCommitError};
 
 use super::{Session, Take};
+use crate::approach::Extent;
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
 use crate::lease::Settlement;
-use crate::ops::claim::{find, is_full};
+use crate::ops::claim::find;
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
 use crate::ops::settle::{part, settle};
@@ -63,8 +64,9 @@ pub(super) enum Turn {
     /// It was served: this is its lease.
     Served(LeaseId, Header),
     /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
-    /// serve the request with other rows, if this transaction does not commit. And whether the queue was long.
-    Own(Vec<Row>, bool),
+    /// serve the request with other rows, if this transaction does not commit. And what was seen of
+    /// the queue.
+    Own(Vec<Row>, Extent),
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),
     /// This transaction is to be committed, and then another one goes on.
@@ -126,9 +128,9 @@ impl Session {
             return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
         }
         line.expired.iter().try_for_each(|key| want::remove(tr, key))?;
-        let long = self.is_long(tr, take).await?.unwrap_or_else(|| is_full(&space, &rows, demand(&line)));
+        let seen = self.extent(tr, take).await?;
         Ok(match serve(&space, tr, &line, rows, now)? {
-            Some(rows) => Turn::Own(rows, long),
+            Some(rows) => Turn::Own(rows, seen),
             None => Turn::Steps(Step::Serves),
         })
     }

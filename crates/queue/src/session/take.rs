@@ -114,7 +114,7 @@ impl Session {
             Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
-            Chosen::Rows(rows, long) => self.put_token(tr, &rows, By::Itself { long }).await,
+            Chosen::Rows(rows, seen) => self.put_token(tr, &rows, By::Itself { seen }).await,
             Chosen::Served(id, mut header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
                 header.settled.fill();
