@@ -105,10 +105,10 @@ impl Approach {
         }
     }
 
-    /// There was nothing at a place that was not the front.
-    pub(crate) fn short(&mut self) {
+    /// There was nothing at a place that was not the front, as far as was seen.
+    pub(crate) fn beyond(&mut self, seen: Extent) {
         if let Approach::Spread(spread) = self {
-            spread.short();
+            spread.beyond(seen);
         }
     }
 

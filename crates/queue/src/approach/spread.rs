@@ -125,10 +125,15 @@ impl Spread {
         opens
     }
 
-    pub(super) fn short(&mut self) {
-        self.extent = Extent::Unknown;
-        self.runs = (self.runs / 2.0).max(1.0);
+    pub(super) fn beyond(&mut self, seen: Extent) {
         self.stretch = None;
+        self.extent = seen;
+        self.runs /= 2.0;
+        if seen == Extent::Long {
+            // There are so many runs, and another jump is to find something.
+            self.runs = self.runs.min((self.long_from / 2) as f64);
+        }
+        self.runs = self.runs.max(1.0);
     }
 }
 
@@ -188,7 +193,7 @@ mod tests {
         (0..500).for_each(|_| spread.committed(Long, &last));
         assert!(spread.place(1, &mut rng).is_front());
         (0..3).for_each(|_| spread.conflicted(Long));
-        (0..6).for_each(|_| spread.short());
+        (0..6).for_each(|_| spread.beyond(Short));
         spread.committed(Long, &last);
         assert_eq!(spread, closed);
     }
@@ -227,7 +232,7 @@ mod tests {
         assert!(places.iter().all(|place| place.behind.is_none() && place.skip < LONG / 2));
         assert!(places.iter().any(|place| place.skip > LONG / 4));
         let (mut alone, ..) = fresh();
-        alone.short();
+        alone.beyond(Short);
         alone.committed(Long, &last);
         assert!(alone.place(1, &mut rng).is_front(), "nobody else takes");
     }
@@ -244,11 +249,26 @@ mod tests {
     }
 
     #[test]
+    fn a_jump_beyond_the_end_is_followed_by_one_that_finds_something() {
+        let (mut spread, mut rng, _) = fresh();
+        (0..100).for_each(|_| spread.conflicted(Long));
+        spread.beyond(Long);
+        let places: Vec<_> = (0..1_000).map(|_| spread.place(1, &mut rng)).collect();
+        assert!(
+            places.iter().all(|place| place.skip < LONG) && places.iter().any(|place| place.skip > LONG / 4)
+        );
+        spread.beyond(Short);
+        assert!(spread.place(1, &mut rng).is_front());
+    }
+
+    #[test]
     fn how_far_a_queue_reaches_matters_while_it_is_not_known_to_be_long() {
         let (mut spread, _, last) = fresh();
         assert_eq!(spread.reach(10), None);
-        for shorten in [Spread::short, |spread: &mut Spread| spread.conflicted(Short)] {
-            shorten(&mut spread);
+        for doubt in
+            [|spread: &mut Spread| spread.beyond(Unknown), |spread: &mut Spread| spread.conflicted(Short)]
+        {
+            doubt(&mut spread);
             assert_eq!(
                 [1, 10, 1_000, 100_000].map(|k| spread.reach(k)),
                 [256, 2_560, 20_000, 100_000].map(Some)

@@ -52,14 +52,15 @@ impl Session {
     }
 
     async fn choose_at_place(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Chosen, QueueError> {
-        let mut place = take.approach.place(take.k.get(), &mut self.rng);
-        let mut found = self.find(tr, take, &place).await?;
-        if found.0.is_empty() && !place.is_front() {
-            take.approach.short();
-            place = Place::default();
-            found = self.find(tr, take, &place).await?;
+        // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
+        loop {
+            let place = take.approach.place(take.k.get(), &mut self.rng);
+            let found = self.find(tr, take, &place).await?;
+            if place.is_front() || !found.0.is_empty() {
+                return self.claim(tr, take.k, found, &place);
+            }
+            take.approach.beyond(found.1);
         }
-        self.claim(tr, take.k, found, &place)
     }
 
     /// What there is at a place, and how long the queue is, if the approach wants to know.
