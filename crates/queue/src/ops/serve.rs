@@ -132,6 +132,6 @@ mod tests {
     fn waiting(k: NonZeroUsize) -> crate::ops::want::Waiting {
         let lease = crate::keys::leases::LeaseId { session: crate::session::SessionId([1; 16]), number: 1 };
         let want = crate::keys::wants::Want { lease, k, length: 1, deadline: 1, last: false };
-        crate::ops::want::Waiting { key: Vec::new(), since: 0, want }
+        crate::ops::want::Waiting { key: Vec::new(), want }
     }
 }

@@ -22,15 +22,16 @@ const GLANCE: usize = 8;
 /// dropped. What is served to the dead comes back only when its lease runs out; of each session that is one request at most.
 pub(crate) const LIFE: u64 = 5_000_000;
 
-/// How long a request that stands first is left to serve itself and the line, in versions. Whoever asked may be dead.
+/// How long each request is left to serve itself and the line by those behind it, in versions. Whoever asked may be dead.
 pub(crate) const PATIENCE: u64 = 500_000;
+
+/// So many places wait one behind the other; those behind them all wait for as long as the last of these.
+const MOST_PATIENT: usize = 4;
 
 /// A request that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Waiting {
     pub(crate) key: Vec<u8>,
-    /// The database version at which it was made.
-    pub(crate) since: u64,
     pub(crate) want: Want,
 }
 
@@ -46,10 +47,12 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Whether whoever made the own request is to serve the line: it stands first, or who does has let it wait.
-    pub(crate) fn serves(&self, now: u64) -> bool {
-        let is_own = |first: &Waiting| self.own.as_ref() == Some(first);
-        self.first.first().is_some_and(|first| is_own(first) || first.since.saturating_add(PATIENCE) < now)
+    /// Whether whoever made the own request is to serve the line, having seen the same request first for so many versions: its own stands
+    /// first, or those before it have let it wait. Each place behind waits longer, or all would serve at once and conflict.
+    pub(crate) fn serves(&self, waited: u64) -> bool {
+        let Some(own) = &self.own else { return false };
+        let place = self.first.iter().position(|waiting| waiting == own).unwrap_or(self.first.len());
+        !self.first.is_empty() && waited >= PATIENCE * place.min(MOST_PATIENT) as u64
     }
 
     /// Sorts a request in.
@@ -130,8 +133,8 @@ pub(crate) async fn line(
     {
         for row in &page {
             let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(items::suffix_stamp);
-            if let (Some(stamp), Some(want)) = (stamp, Want::decode(row.value())) {
-                let waiting = Waiting { key: row.key().to_vec(), since: stamp.version(), want };
+            if let (Some(_), Some(want)) = (stamp, Want::decode(row.value())) {
+                let waiting = Waiting { key: row.key().to_vec(), want };
                 line.add(waiting, own, space.kind.takes_last(), now);
             }
         }
@@ -158,7 +161,7 @@ mod tests {
     fn waiting(session: u8, deadline: u64, last: bool) -> Waiting {
         let lease = LeaseId { session: SessionId([session; 16]), number: 1 };
         let want = Want { lease, k: NonZeroUsize::MIN, length: 0, deadline, last };
-        Waiting { key: vec![session], since: u64::from(session), want }
+        Waiting { key: vec![session], want }
     }
 
     fn line_of(requests: impl IntoIterator<Item = Waiting>, own: u8) -> Line {
@@ -180,26 +183,27 @@ mod tests {
         let line = line_of(requests.clone(), 3);
         assert_eq!(line.first, [requests[2].clone(), requests[4].clone()]);
         assert_eq!(line.expired, [vec![1], vec![4]]);
-        assert!(line.serves(NOW));
-        assert!(!line_of(requests.clone(), 5).serves(NOW));
-        assert!(!line_of(requests, 6).serves(NOW));
+        assert!(line.serves(0));
+        assert!(!line_of(requests.clone(), 5).serves(0));
+        assert!(!line_of(requests, 6).serves(u64::MAX));
     }
 
     #[test]
-    fn who_stands_first_serves_unless_it_lets_others_wait() {
-        let requests = [waiting(1, NOW, false), waiting(2, NOW, false)];
-        for (own, now, serves) in
-            [(1, NOW, true), (2, NOW, false), (2, PATIENCE + 1, false), (2, PATIENCE + 2, true)]
+    fn who_stands_first_serves_and_those_behind_one_after_the_other_if_it_lets_them_wait() {
+        let requests = [1, 2, 3].map(|session| waiting(session, NOW, false));
+        for (waited, servers) in
+            [(0, [true, false, false]), (PATIENCE, [true, true, false]), (2 * PATIENCE, [true; 3])]
         {
-            assert_eq!(line_of(requests.clone(), own).serves(now), serves);
+            assert_eq!([1, 2, 3].map(|own| line_of(requests.clone(), own).serves(waited)), servers);
         }
-        assert!(!Line::default().serves(NOW));
+        assert!(!line_of(requests, 2).serves(PATIENCE - 1));
+        assert!(!Line::default().serves(u64::MAX));
     }
 
     #[test]
     fn the_own_request_does_not_run_out_while_its_session_looks() {
         let line = line_of([waiting(1, 0, false), waiting(2, NOW, false)], 1);
-        assert!(line.serves(NOW) && line.expired.is_empty());
+        assert!(line.serves(0) && line.expired.is_empty());
     }
 
     #[test]

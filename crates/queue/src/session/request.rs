@@ -2,7 +2,7 @@
 //!
 //! A take that lost against another asks: it registers a request in a line. Then it looks again and again whether it was served,
 //! and whether it is its turn to serve: whoever stands first serves the line, so that those behind do not conflict with it; and
-//! everybody does if the first does not, since it may be dead. Served means that a lease was written under the id that
+//! those behind it do, one after the other, if the first does not for a while, since it may be dead. Served means that a lease was written under the id that
 //! the request names. So this id tells what became of the request, whatever became of its session's commits:
 //!
 //! * There is such a lease: it was served, and takes it up.
@@ -27,33 +27,51 @@ use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
 use crate::ops::settle::{part, settle};
 use crate::ops::version::now;
+use crate::ops::want::Line;
 use crate::ops::{lease, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
 /// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
 const MAX_ASKED: usize = 64;
 
-/// Requests that may have been registered, oldest first. At most one of them was.
+/// What a session has asked for.
 #[derive(Debug, Default)]
-pub(super) struct Asked(VecDeque<LeaseId>);
+pub(super) struct Asked {
+    /// Requests that may have been registered, oldest first. At most one of them was.
+    ids: VecDeque<LeaseId>,
+    /// The request that was seen first in the line, by its key, and since which version.
+    first: Option<(Vec<u8>, u64)>,
+}
 
 impl Asked {
     fn note(&mut self, id: LeaseId) {
-        if self.0.len() == MAX_ASKED {
-            self.0.pop_front();
+        if self.ids.len() == MAX_ASKED {
+            self.ids.pop_front();
         }
-        self.0.push_back(id);
+        self.ids.push_back(id);
     }
 
     /// It is this one, so it is no other.
     fn is_only(&mut self, id: LeaseId) {
-        self.0.clear();
-        self.0.push_back(id);
+        self.ids.clear();
+        self.ids.push_back(id);
     }
 
     /// What they asked for is there, or they cannot get it any more.
     pub(super) fn clear(&mut self) {
-        self.0.clear();
+        *self = Asked::default();
+    }
+
+    /// For how long, in versions, the same request has been seen first in the line.
+    fn waited(&mut self, line: &Line, now: u64) -> u64 {
+        let first = line.first.first().map(|waiting| waiting.key.as_slice());
+        match &self.first {
+            Some((key, since)) if first == Some(key) => now.saturating_sub(*since),
+            _ => {
+                self.first = first.map(|key| (key.to_vec(), now));
+                0
+            }
+        }
     }
 }
 
@@ -103,7 +121,7 @@ impl Session {
         take: &mut Take<'_>,
         length: u64,
     ) -> Result<Turn, QueueError> {
-        if self.asked.0.is_empty() {
+        if self.asked.ids.is_empty() {
             return Ok(Turn::Free);
         }
         let space = self.queue.space().clone();
@@ -111,10 +129,10 @@ impl Session {
             return Ok(Turn::Served(id, header));
         }
         let now = now(tr).await?;
-        let line = want::line(&space, tr, self.asked.0.make_contiguous(), now).await?;
+        let line = want::line(&space, tr, self.asked.ids.make_contiguous(), now).await?;
         let Some(own) = &line.own else { return Ok(Turn::Free) };
         self.asked.is_only(own.want.lease);
-        let serves = line.serves(now);
+        let serves = line.serves(self.asked.waited(&line, now));
         let mut rows = Vec::new();
         if take.approach.is_staged() && own.want.k <= take.k && own.want.length == length {
             let limit = if serves { demand(&line) } else { NonZeroUsize::MIN };
@@ -161,7 +179,7 @@ impl Session {
     ) -> Result<Transaction, RetryError> {
         match tr.commit().await {
             Ok(committed) => {
-                match (step, self.asked.0.back()) {
+                match (step, self.asked.ids.back()) {
                     (Step::Asks, Some(id)) => self.asked.is_only(*id),
                     (Step::Leaves, _) => {
                         self.asked.clear();
@@ -180,13 +198,13 @@ impl Session {
 
     fn step_failed(&mut self, step: Step, error: &TransactionCommitError) {
         if step == Step::Asks && !maybe_committed(**error) {
-            self.asked.0.pop_back();
+            self.asked.ids.pop_back();
         }
     }
 
     /// Gives back what a take that failed may have got and asked for. What cannot be given back now, the next take finds.
     pub(super) async fn give_up(&mut self, db: &Database) {
-        if self.asked.0.is_empty() {
+        if self.asked.ids.is_empty() {
             return;
         }
         let Ok((_, tr)) = Retry::begin(db, &self.policy) else { return };
@@ -206,7 +224,7 @@ impl Session {
     pub(super) async fn hand_back(&mut self, tr: &Transaction) -> Result<Handed, QueueError> {
         let space = self.queue.space().clone();
         let ids: Vec<LeaseId> =
-            self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.0.iter().copied()).collect();
+            self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.ids.iter().copied()).collect();
         for id in ids {
             if let Some(header) = lease::header(&space, tr, id).await? {
                 let held = lease::body(&space, tr, id, &header).await?;
@@ -218,15 +236,15 @@ impl Session {
                 }
             }
         }
-        if !self.asked.0.is_empty() {
-            let line = want::line(&space, tr, self.asked.0.make_contiguous(), 0).await?;
+        if !self.asked.ids.is_empty() {
+            let line = want::line(&space, tr, self.asked.ids.make_contiguous(), 0).await?;
             line.own.iter().try_for_each(|own| want::remove(tr, &own.key))?;
         }
         Ok(Handed::All)
     }
 
     async fn find_served(&self, tr: &Transaction) -> Result<Option<(LeaseId, Header)>, QueueError> {
-        for id in &self.asked.0 {
+        for id in &self.asked.ids {
             if let Some(header) = lease::header(self.queue.space(), tr, *id).await? {
                 return Ok(Some((*id, header)));
             }
