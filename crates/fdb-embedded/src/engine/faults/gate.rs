@@ -4,7 +4,7 @@
 //! has the same run again from the same decisions, however many clients there are.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 
 use parking_lot::Mutex;
@@ -14,6 +14,14 @@ use crate::engine::mutation::Mutation;
 use crate::engine::{Answer, CommitRequest, Engine};
 use crate::error::Code;
 use crate::future::Future;
+
+/// How many gates of this process are closed.
+static CLOSED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether a gate of this process is closed.
+pub(crate) fn is_any_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed) > 0
+}
 
 /// What has come to a gate, if it is closed.
 #[derive(Default)]
@@ -72,13 +80,15 @@ impl Queued {
 /// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
 /// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. A client that would wait a
 /// while before it tries again (`on_error`) waits there for as long as the test lets it. Versions stand still, but for one with each commit, and no
-/// transaction becomes too old with time.
+/// transaction becomes too old with time. Reads are ready at once, all of them, so that reads of one client that are under way together are
+/// always made in the same order.
 pub struct Gate {
     engine: Arc<Engine>,
 }
 
 impl Gate {
     pub(crate) fn of(engine: Arc<Engine>) -> Gate {
+        CLOSED.fetch_add(1, Ordering::Relaxed);
         engine.gate().close();
         engine.hold_versions(true);
         Gate { engine }
@@ -120,6 +130,7 @@ impl Gate {
 
 impl Drop for Gate {
     fn drop(&mut self) {
+        CLOSED.fetch_sub(1, Ordering::Relaxed);
         self.engine.hold_versions(false);
         for request in self.engine.gate().open().commits {
             self.engine.admit(request);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use crate::error::Code;
 
 pub(super) use gate::Queued;
+pub(crate) use gate::is_any_closed as is_any_gate_closed;
 pub use gate::{Gate, HeldBackoff, HeldCommit};
 pub(super) use switch::Switch;
 pub use text::{BadFaults, VARIABLE};
