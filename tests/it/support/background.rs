@@ -57,6 +57,16 @@ impl Background {
         }
     }
 
+    /// The same for several texts, in any order, also if it was said before.
+    #[track_caller]
+    pub(crate) fn wait_for_all(&mut self, texts: &[&str]) {
+        for text in texts {
+            if self.said(text) == 0 {
+                self.wait_for(text);
+            }
+        }
+    }
+
     /// How many lines of what has been waited for contain `text`.
     pub(crate) fn said(&self, text: &str) -> usize {
         self.said.lines().filter(|line| line.contains(text)).count()

@@ -20,10 +20,10 @@ const ITEMS: usize = 80;
 const LENGTH: u64 = 1_000_000;
 /// One take in so many is the last of its session. They are rare enough that most takes find living ones before them: each dead one that
 /// is served keeps its items for five seconds.
-const DEATHS: usize = 8;
+const DEATHS: usize = 4;
 /// A session dies after looks at its take that are fewer than a power of two, up to this one: how many a take needs depends on the
 /// machine.
-const LOOKS: usize = 7;
+const LOOKS: usize = 14;
 
 const KINDS: [Kind; 3] = [Kind::Fifo, Kind::Recipe(Packing::Tuple), Kind::Priority(End::Max, Packing::Raw)];
 
