@@ -22,7 +22,8 @@ pub struct Spread {
     stretch: Option<(ItemId, u32)>,
     /// From how many runs on a queue is long.
     long_from: usize,
-    /// Whether it is, as far as is known. Where it is not known, takes look; where it is short, they begin at the front and are staged.
+    /// Whether it is, as far as is known. Where it is not known to be, takes look, if they have met others; where it is short, they begin at
+    /// the front and are staged.
     extent: Extent,
     staged: Staged,
 }
@@ -70,9 +71,12 @@ impl Spread {
         self.is_staged() && self.staged.asks()
     }
 
-    /// How many items a queue has that counts as long; only if that is to be found out.
+    /// How many items a queue has that counts as long; only if that is to be found out. The database counts them for that, which one that
+    /// is alone need not pay for.
     pub(super) fn reach(&self, k: usize) -> Option<usize> {
-        (self.extent != Extent::Long).then(|| k.saturating_mul(self.long_from).min(MAX_SKIP).max(k))
+        let has_met_others = self.runs > 1.0 || self.staged.asks();
+        let looks = has_met_others && self.extent != Extent::Long;
+        looks.then(|| k.saturating_mul(self.long_from).min(MAX_SKIP).max(k))
     }
 
     /// The take under way is through, however it got its items.
@@ -262,21 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn how_far_a_queue_reaches_matters_while_it_is_not_known_to_be_long() {
+    fn how_far_a_queue_reaches_matters_to_those_that_have_met_others_and_do_not_know() {
         let (mut spread, _, last) = fresh();
-        assert_eq!(spread.reach(10), None);
+        spread.committed(Short, &last);
+        assert_eq!(spread.reach(10), None, "it is alone");
+        spread.conflicted(Long);
+        assert_eq!([1, 10, 1_000, 100_000].map(|k| spread.reach(k)), [256, 2_560, 20_000, 100_000].map(Some));
+        spread.committed(Long, &last);
+        assert_eq!(spread.reach(10), None, "it knows");
         for doubt in
             [|spread: &mut Spread| spread.beyond(Unknown), |spread: &mut Spread| spread.conflicted(Short)]
         {
+            spread.conflicted(Long);
             doubt(&mut spread);
-            assert_eq!(
-                [1, 10, 1_000, 100_000].map(|k| spread.reach(k)),
-                [256, 2_560, 20_000, 100_000].map(Some)
-            );
-            spread.committed(Long, &last);
+            assert!(spread.reach(10).is_some());
         }
-        spread.conflicted(Long);
-        assert_eq!(spread.reach(10), Some(2_560), "it may have become shorter");
-        assert_eq!(Spread::default().reach(10), Some(2_560));
+        (0..500).for_each(|_| spread.committed(Short, &last));
+        assert_eq!(spread.reach(10), None, "it is alone again");
     }
 }

@@ -16,8 +16,7 @@ use std::num::NonZeroUsize;
 use foundationdb::{Database, Transaction, TransactionCommitError};
 
 use super::{Session, Take};
-use crate::approach::Extent;
-use crate::approach::Place;
+use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
@@ -82,8 +81,7 @@ pub(super) enum Turn {
     /// It was served: this is its lease.
     Served(LeaseId, Header),
     /// This transaction serves it. The rows are removed; a lease is still to be written, under an id of its own: another session may
-    /// serve the request with other rows, if this transaction does not commit. And what was seen of
-    /// the queue.
+    /// serve the request with other rows, if this transaction does not commit. And what was seen of the queue.
     Own(Vec<Row>, Extent),
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),

@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fdb_embedded::Faults;
+use fdb_embedded::{Fault, Faults};
 use futures::FutureExt;
 use kvqueue_queue::{
     Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged, Take,
@@ -75,6 +75,10 @@ fn a_take_sees_how_long_a_queue_of_any_kind_is() {
             let q = t.queue_of(format!("{i}"), kind);
             t.fill(&q, &["x"; 10]).await;
             for (runs, is_long) in [(6, false), (5, true), (4, true)] {
+                // Who meets nobody does not look.
+                if !t.install(Faults::script([Fault::Conflict])) {
+                    return;
+                }
                 let (mut approach, mut session) = (Approach::Spread(Spread::long_from(runs)), t.session(&q));
                 let mut take = Take { k: k(2), length: LONG, approach: &mut approach, watch: false };
                 let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
