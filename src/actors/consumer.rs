@@ -5,7 +5,6 @@ use std::sync::Arc;
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
 };
-use kvqueue_queue::Session;
 use tokio::{
     sync::oneshot,
     task::{JoinError, JoinHandle},
@@ -22,10 +21,10 @@ use crate::{
         backoff,
         batch::InHand,
         dispatch::Dispatcher,
-        holder::Holder,
+        holder::Slice,
         idle::Place,
         state::{Effect, Event, Found, State},
-        take::{self, Attempt},
+        take::{self, Attempt, Seat},
     },
     database::STORAGE_FAILED,
 };
@@ -37,15 +36,15 @@ pub(super) struct Consumer {
     spec: Spec,
     shared: Arc<Shared>,
     state: State,
-    /// Absent while a take has it, and once it is closed.
-    session: Option<Session>,
+    /// Absent once it takes no more.
+    seat: Option<Seat>,
     /// What the last take gave: items to dispatch...
     in_hand: Option<InHand>,
     /// ...or what wakes.
     woken: Option<oneshot::Receiver<()>>,
     waiting: Option<SpawnHandle>,
-    /// The holder of the batch that was dispatched last.
-    settling: Option<JoinHandle<()>>,
+    /// Resolves when the batch that was dispatched last is settled.
+    settling: Option<oneshot::Receiver<()>>,
     /// Among the queue's idle consumers.
     place: Place,
     /// Fires on drain: no take may begin any more, and items that are not begun are given back.
@@ -55,7 +54,7 @@ pub(super) struct Consumer {
 
 impl Consumer {
     pub(super) fn new(id: u64, spec: Spec, shared: Arc<Shared>, obituary: Obituary) -> Self {
-        let session = Some(take::session(&spec.source));
+        let seat = Some(spec.source.taker.join());
         let place = spec.source.idle.join();
         let stop = shared.signals.draining.child_token();
         Self {
@@ -63,7 +62,7 @@ impl Consumer {
             spec,
             shared,
             state: State::new(),
-            session,
+            seat,
             in_hand: None,
             woken: None,
             waiting: None,
@@ -108,12 +107,10 @@ impl Consumer {
     }
 
     fn take(&mut self, context: &mut Context<Self>) {
-        let session = self.session.take().expect("a consumer takes one batch at a time");
         let Spec { source, k } = self.spec.clone();
-        take::take(source, session, k, self.place.member, self.stop.clone())
+        take::take(source, self.place.member, k, self.stop.clone())
             .into_actor(self)
-            .map(|(session, attempt), actor, context| {
-                actor.session = Some(session);
+            .map(|attempt, actor, context| {
                 let event = actor.taken(attempt);
                 actor.on(event, context);
             })
@@ -125,7 +122,7 @@ impl Consumer {
         match attempt {
             Attempt::GivenUp => Event::NotTaken,
             Attempt::Failed(error) => {
-                self.note(&error, error.code(), "take failed, trying again");
+                self.note(&*error, error.code(), "take failed, trying again");
                 Event::TakeFailed
             }
             Attempt::AtRest => Event::Took(Found::Rest),
@@ -149,18 +146,16 @@ impl Consumer {
         tracing::warn!(queue = %self.spec.source.name, consumer = self.id, error, "{what}");
     }
 
-    /// Hands the batch to the pool, and its lease to a holder. A panic in either is not the handler's, for that one is contained: it is
+    /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
     /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
         let in_hand = self.in_hand.take().expect("a dispatch follows a take");
         let before = self.settling.take();
         let handled = self.start(in_hand);
         async move {
-            handled.await?;
-            match before {
-                Some(settling) => settling.await,
-                None => Ok(()),
-            }
+            let handled = handled.await;
+            settled(before).await;
+            handled
         }
         .into_actor(self)
         .map(|done, actor, context| {
@@ -171,16 +166,13 @@ impl Consumer {
     }
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
-        let Shared { pool, signals, work, .. } = &*self.shared;
+        let Shared { pool, work, .. } = &*self.shared;
         let (source, consumer) = (self.spec.source.clone(), self.id);
-        let dispatcher = Dispatcher { source, consumer, signals: signals.clone(), stop: self.stop.clone() };
+        let dispatcher = Dispatcher { source, consumer, stop: self.stop.clone() };
         match in_hand {
             InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
-            InHand::Leased(leased) => {
-                let items = leased.lease.items().to_vec();
-                let source = self.spec.source.clone();
-                let (holder, holding) = Holder::new(source, signals.clone(), consumer, leased);
-                self.settling = Some(work.spawn(holder.run()));
+            InHand::Leased(Slice { items, holding, settled }) => {
+                self.settling = Some(settled);
                 work.spawn_on(dispatcher.leased(items, holding), pool)
             }
         }
@@ -194,19 +186,15 @@ impl Consumer {
     }
 
     fn close(&mut self, context: &mut Context<Self>) {
-        let session = self.session.take().expect("a consumer closes its session once");
+        let seat = self.seat.take().expect("a consumer leaves once");
         let source = self.spec.source.clone();
         let settling = self.settling.take();
         async move {
-            let settled = match settling {
-                Some(settling) => settling.await,
-                None => Ok(()),
-            };
-            (settled, take::close(&source, session).await)
+            settled(settling).await;
+            take::close(&source, seat).await
         }
         .into_actor(self)
-        .map(|(settled, left), actor, context| {
-            resume_panic(settled);
+        .map(|left, actor, context| {
             let left = left.unwrap_or_else(|error| {
                 actor.note(&error, error.code(), "session not closed, a later sweep removes what it leaves");
                 None
@@ -216,6 +204,13 @@ impl Consumer {
             actor.on(Event::Closed(found), context);
         })
         .spawn(context);
+    }
+}
+
+/// Waits until a batch is settled.
+async fn settled(settling: Option<oneshot::Receiver<()>>) {
+    if let Some(settling) = settling {
+        settling.await.expect("the holder of a lease panics only by a fault of ours");
     }
 }
 

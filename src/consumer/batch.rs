@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use kvqueue_queue::Item;
 
-use super::holder::Leased;
+use super::holder::Slice;
 
 /// What a take has brought.
 #[derive(Debug)]
 pub(crate) enum InHand {
     /// Items on a lease: if they are dropped, the lease runs out.
-    Leased(Leased),
+    Leased(Slice),
     /// Items that have left the queue.
     Taken(Batch),
 }
@@ -19,7 +19,7 @@ impl InHand {
     /// How many items there are.
     pub(crate) fn len(&self) -> usize {
         match self {
-            Self::Leased(leased) => leased.lease.items().len(),
+            Self::Leased(slice) => slice.items.len(),
             Self::Taken(batch) => batch.items().len(),
         }
     }

@@ -3,7 +3,7 @@
 //! | file | role |
 //! |---|---|
 //! | `state` | the state machine: events in, effects out, nothing else |
-//! | `take` | one take, in turn with the queue's other consumers |
+//! | `take` | takes for all of a queue's consumers |
 //! | `dispatch` | a batch to the handler, in order |
 //! | `holder` | the lease of a batch: heartbeats, settling, its loss |
 //! | `idle` | waiting for items: one watch for all consumers of a queue |

@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, RetryRules};
-use tokio::sync::Mutex;
+use kvqueue_queue::{Queue, RetryRules};
+use tokio_util::task::TaskTracker;
 
-use super::idle::Idle;
+use super::{idle::Idle, signals::Signals, take::Taker};
 use crate::{config::Delivery, handlers::Handling};
 
 /// One queue in this process: where its items come from and what is done with them.
@@ -24,10 +24,11 @@ pub(crate) struct Source {
     pub(crate) timeout: Option<Duration>,
     /// Whether consumers stop once there is nothing left to wait for.
     pub(crate) until_empty: bool,
-    /// Held during a take. Consumers of one process would only conflict with each other; the lock is fair, so they take turns. What
-    /// it guards is what all of them learn from conflicts with other processes.
-    pub(crate) turn: Mutex<Approach>,
+    pub(crate) taker: Taker,
     pub(crate) idle: Idle,
+    pub(crate) signals: Arc<Signals>,
+    /// Batches that are being handled or settled. They go on when their consumer panics.
+    pub(crate) work: TaskTracker,
 }
 
 impl Source {

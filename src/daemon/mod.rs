@@ -119,7 +119,7 @@ impl Daemon {
             signal = signals.received() => return Ok(signal.map_err(RunError::Signals)?),
         }
         let mut crew = Crew::new(shared.clone());
-        self.start_consumers(db, parts, &crew).await?;
+        self.start_consumers(db, parts, shared, &crew).await?;
         tracing::info!(
             database = self.config.database,
             queues = parts.len(),
@@ -138,10 +138,11 @@ impl Daemon {
         &self,
         db: &Arc<Database>,
         parts: &[Part],
+        shared: &Shared,
         crew: &Crew,
     ) -> Result<(), DaemonError> {
         let specs = parts.iter().flat_map(|part| {
-            let source = part.source(db, self.until_empty);
+            let source = part.source(db, shared, self.until_empty);
             part.ks().map(move |k| Spec { source: source.clone(), k })
         });
         crew.start(specs.collect()).await.map_err(RunError::from)?;

@@ -4,11 +4,11 @@ use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged};
-use tokio::sync::Mutex;
 
 use crate::{
+    actors::Shared,
     config::{Config, ConfigError, QueueConfig, Retry, TakeStrategy},
-    consumer::{idle::Idle, source::Source},
+    consumer::{idle::Idle, source::Source, take::Taker},
     handlers::{Handling, Registry},
     sweep::Sweeping,
 };
@@ -47,7 +47,7 @@ impl Part {
     }
 
     /// What the queue's consumers share.
-    pub(super) fn source(&self, db: &Arc<Database>, until_empty: bool) -> Arc<Source> {
+    pub(super) fn source(&self, db: &Arc<Database>, shared: &Shared, until_empty: bool) -> Arc<Source> {
         let config = &self.config;
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
         Arc::new(Source {
@@ -60,8 +60,10 @@ impl Part {
             retry: rules(&config.retry),
             timeout: config.handler_timeout,
             until_empty,
-            turn: Mutex::new(approach(config.take)),
+            taker: Taker::new(approach(config.take)),
             idle: Idle::new(self.name.clone(), slow_look),
+            signals: shared.signals.clone(),
+            work: shared.work.clone(),
         })
     }
 

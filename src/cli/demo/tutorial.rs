@@ -10,7 +10,7 @@ use anyhow::{Context, anyhow};
 use foundationdb::Database;
 use futures::future::try_join_all;
 use kvqueue_queue::{Approach, Queue, RetryPolicy, RetryRules, retry};
-use tokio::{sync::Mutex, time::timeout};
+use tokio::time::timeout;
 
 use super::{
     ledger::{Ledger, Page},
@@ -20,7 +20,7 @@ use crate::{
     actors::{Crew, Shared, Spec},
     cli::client::Client,
     config::Delivery,
-    consumer::{idle::Idle, source::Source},
+    consumer::{idle::Idle, source::Source, take::Taker},
     database::Store,
     handlers::Handling,
 };
@@ -42,7 +42,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) -> anyhow::Result<Report> {
     let queue = Queue::new(b"", QUEUE.as_bytes())?;
-    let source = Arc::new(source(store, &queue, ledger));
+    let source = Arc::new(source(store, &queue, shared, ledger));
     let mut crew = Crew::new(shared.clone());
     let mut consumers = Vec::new();
     for k in EARLY {
@@ -72,7 +72,7 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
     Ok(Report { consumers, page, left, push_time, total_time })
 }
 
-fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
+fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Source {
     Source {
         name: QUEUE.into(),
         queue: queue.clone(),
@@ -83,8 +83,10 @@ fn source(store: &Store, queue: &Queue, ledger: &Ledger) -> Source {
         retry: RetryRules::default(),
         timeout: None,
         until_empty: false,
-        turn: Mutex::new(Approach::default()),
+        taker: Taker::new(Approach::default()),
         idle: Idle::new(QUEUE.into(), PATIENCE),
+        signals: shared.signals.clone(),
+        work: shared.work.clone(),
     }
 }
 

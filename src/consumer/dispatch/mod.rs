@@ -19,7 +19,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::{signals::Signals, source::Source};
+use super::source::Source;
 use crate::handlers::{Context, Ended, Handling, call};
 
 /// Who dispatches.
@@ -28,7 +28,6 @@ pub(crate) struct Dispatcher {
     pub(crate) source: Arc<Source>,
     /// The consumer's id.
     pub(crate) consumer: u64,
-    pub(crate) signals: Arc<Signals>,
     /// Fires when the consumer is to stop: items on a lease that are not begun are given back.
     pub(crate) stop: CancellationToken,
 }
@@ -56,7 +55,7 @@ impl Dispatcher {
             deadline: None,
             cancelled: cancelled.child_token(),
             transaction,
-            stop: self.signals.stop.clone(),
+            stop: self.source.signals.stop.clone(),
         };
         call(&self.source.handling, items.into(), context, self.source.timeout).await
     }

@@ -9,26 +9,27 @@ impl Dispatcher {
     /// Handles the items. After the grace of a stop the rest is given up.
     pub(crate) async fn taken(self, mut batch: Batch) {
         for range in self.calls(batch.items().len()) {
-            if self.signals.grace_over.is_cancelled() {
+            if self.source.signals.grace_over.is_cancelled() {
                 break;
             }
             batch.begin(range.end);
             let items = &batch.items()[range];
             let span = self.span(items);
-            let ended = self.call(items, &self.signals.grace_over, None).instrument(span.clone()).await;
+            let ended =
+                self.call(items, &self.source.signals.grace_over, None).instrument(span.clone()).await;
             let cancelled = Outcome::retry("the grace of a stop was over");
             let outcomes = ended.outcomes(items.len(), &cancelled);
             for (item, outcome) in items.iter().zip(outcomes) {
                 let Some(reason) = failure(outcome) else { continue };
-                if self.signals.grace_over.is_cancelled() {
-                    self.signals.leave_behind(1);
+                if self.source.signals.grace_over.is_cancelled() {
+                    self.source.signals.leave_behind(1);
                 }
                 span.in_scope(|| {
                     tracing::warn!(item = %item.id, reason, "item failed, and is gone: its delivery is at-most-once");
                 });
             }
         }
-        self.signals.leave_behind(batch.not_begun());
+        self.source.signals.leave_behind(batch.not_begun());
     }
 }
 

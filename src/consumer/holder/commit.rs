@@ -9,7 +9,7 @@ use tokio::{
 
 use super::{
     Gone, Holder,
-    holding::{Commit, Verdict},
+    holding::{Commit, Verdict, Waiting},
 };
 use crate::database::STORAGE_FAILED;
 
@@ -18,7 +18,7 @@ type Settlements = [(usize, Settlement)];
 impl Holder {
     /// Gives a handler a transaction. What waits is settled before: later it would conflict with the transaction.
     pub(super) async fn begin(&mut self, answer: oneshot::Sender<Transaction>) -> Result<(), Gone> {
-        if !self.outbox.is_empty() {
+        if self.outbox.waiting() != Waiting::Nothing {
             self.settle().await?;
         }
         self.unsure = false;
@@ -39,7 +39,7 @@ impl Holder {
         let verdict = verdict.map_err(|_| Gone::RanOut)??;
         match verdict {
             Verdict::Settled => {
-                self.plan.changed(self.begun_at, settlements.len());
+                self.changed(self.begun_at, &settlements);
                 if self.unsure {
                     // It may have been an earlier attempt that committed.
                     self.plan.doubt();

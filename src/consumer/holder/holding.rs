@@ -1,19 +1,41 @@
 //! The dispatcher's end of a lease: says what becomes of items, and asks for transactions.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::Settlement;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// What becomes of items, from the dispatcher to the holder. They are on different threads, and waking one from the other costs more
-/// than handling a small item: so the holder is woken by the first only, and fetches all when it is time to settle.
+/// What becomes of items, from the dispatchers to the holder. They are on different threads, and waking one from the other costs more
+/// than handling a small item: so the holder is woken by the first only, and when the first slice is done, and fetches all when it is
+/// time to settle.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    said: Mutex<Vec<(usize, Settlement)>>,
-    /// Something lies in it, for the first time since it was emptied.
-    pub(super) first: Notify,
+    said: Mutex<Said>,
+    /// There is something to settle, or more reason to do so soon.
+    pub(super) news: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Said {
+    settlements: Vec<(usize, Settlement)>,
+    /// Of a whole slice all is said.
+    slice_done: bool,
+}
+
+/// What lies in an outbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    /// Nothing.
+    Nothing,
+    /// What becomes of items.
+    Some,
+    /// The same, and a consumer waits for it that has nothing else to say.
+    Slice,
 }
 
 /// What a dispatcher asks of the holder.
@@ -44,9 +66,13 @@ pub(crate) enum Verdict {
     Refused(FdbError),
 }
 
-/// The dispatcher's end. Dropped, it tells the holder that nothing more will be said, so that it settles at once.
+/// The dispatcher's end, for a slice of the lease. With the last of them dropped nothing more will be said, and the holder settles at once.
 #[derive(Debug)]
 pub(crate) struct Holding {
+    /// The index in the lease of the first item of the slice.
+    pub(super) first: usize,
+    /// Items of the slice of which nothing was said.
+    pub(super) unsaid: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
     pub(super) ask: mpsc::UnboundedSender<Asked>,
     /// Cancelled when the lease is lost, or when the grace of a stop is over.
@@ -58,17 +84,33 @@ pub(crate) struct Holding {
 pub(crate) struct Lost;
 
 impl Outbox {
-    fn lock(&self) -> MutexGuard<'_, Vec<(usize, Settlement)>> {
+    fn lock(&self) -> MutexGuard<'_, Said> {
         self.said.lock().expect("nothing panics while it holds the lock")
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+    fn say(&self, index: usize, settlement: Settlement, slice_done: bool) {
+        let mut said = self.lock();
+        said.settlements.push((index, settlement));
+        let is_news = said.settlements.len() == 1 || (slice_done && !said.slice_done);
+        said.slice_done |= slice_done;
+        if is_news {
+            self.news.notify_one();
+        }
+    }
+
+    /// Whether there is something to settle.
+    pub(super) fn waiting(&self) -> Waiting {
+        let said = self.lock();
+        match (said.settlements.is_empty(), said.slice_done) {
+            (true, _) => Waiting::Nothing,
+            (false, false) => Waiting::Some,
+            (false, true) => Waiting::Slice,
+        }
     }
 
     /// Empties it.
     pub(super) fn take(&self) -> Vec<(usize, Settlement)> {
-        std::mem::take(&mut *self.lock())
+        std::mem::take(&mut *self.lock()).settlements
     }
 }
 
@@ -78,13 +120,10 @@ impl Holding {
         self.ask.is_closed()
     }
 
-    /// Says what becomes of an item. It is settled soon, together with others; unless the lease is lost.
+    /// Says what becomes of an item, by its index in the slice. It is settled soon, together with others; unless the lease is lost.
     pub(crate) fn settle(&self, index: usize, settlement: Settlement) {
-        let mut said = self.outbox.lock();
-        said.push((index, settlement));
-        if said.len() == 1 {
-            self.outbox.first.notify_one();
-        }
+        let slice_done = self.unsaid.fetch_sub(1, Ordering::Relaxed) == 1;
+        self.outbox.say(self.first + index, settlement, slice_done);
     }
 
     /// A transaction for a handler to write into.
@@ -94,12 +133,13 @@ impl Holding {
         begun.await.map_err(|_| Lost)
     }
 
-    /// Commits what a handler has written together with these settlements, or neither.
+    /// Commits what a handler has written together with these settlements, by indexes in the slice, or neither.
     pub(crate) async fn commit(
         &self,
         transaction: Transaction,
-        settlements: Vec<(usize, Settlement)>,
+        mut settlements: Vec<(usize, Settlement)>,
     ) -> Result<Verdict, Lost> {
+        settlements.iter_mut().for_each(|(index, _)| *index += self.first);
         let (answer, verdict) = oneshot::channel();
         let commit = Commit { transaction, settlements, answer };
         self.ask.send(Asked::Commit(commit)).map_err(|_| Lost)?;

@@ -1,10 +1,12 @@
 //! The holder of a lease: a task beside the handlers that keeps the lease, settles what is said of its items, and tells when it is lost.
+//! The consumers that a take was for have a slice of its lease each, and one holder.
 //!
 //! | file | role |
 //! |---|---|
 //! | `plan` | what to do next, as a pure function of time |
 //! | `commit` | transactions that handlers write into |
 //! | `holding` | the dispatcher's end |
+//! | `slice` | what each consumer has of it |
 //!
 //! Holders run on the actors' runtime, like takes. What they do is waiting for the database, and no handler runs there, so a handler that
 //! blocks its thread, or all of the pool's, stops no heartbeat; and they outlive the consumer that took the items, should it panic.
@@ -12,10 +14,11 @@
 mod commit;
 mod holding;
 mod plan;
+mod slice;
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
-use kvqueue_queue::{Lease, LeaseError, QueueError, RetryPolicy};
+use kvqueue_queue::{Lease, LeaseError, QueueError, RetryPolicy, Settlement};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -23,13 +26,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    holding::{Asked, Outbox},
-    plan::{Next, Plan},
+    holding::{Asked, Outbox, Waiting},
+    plan::{GATHER, GATHER_SLICES, Next, Plan},
+    slice::{Line, Slices},
 };
-use super::{signals::Signals, source::Source};
+use super::source::Source;
 use crate::database::STORAGE_FAILED;
 
-pub(crate) use self::holding::{Holding, Verdict};
+pub(crate) use self::{
+    holding::{Holding, Verdict},
+    slice::Slice,
+};
 
 /// A batch as a take has left it.
 #[derive(Debug)]
@@ -44,9 +51,8 @@ pub(crate) struct Leased {
 /// Keeps one lease. It ends when every item is settled, when the lease is lost, or when nobody is left to say what becomes of the rest.
 pub(crate) struct Holder {
     source: Arc<Source>,
-    signals: Arc<Signals>,
-    consumer: u64,
     lease: Lease,
+    slices: Slices,
     plan: Plan,
     /// What is to be settled.
     outbox: Arc<Outbox>,
@@ -74,24 +80,19 @@ enum Gone {
 }
 
 impl Holder {
-    /// A holder for a batch, and what the dispatcher needs of it.
-    pub(crate) fn new(
-        source: Arc<Source>,
-        signals: Arc<Signals>,
-        consumer: u64,
-        leased: Leased,
-    ) -> (Self, Holding) {
+    /// A holder for what was taken, and the slices of it: `shares` are in order, and together they are all of the items.
+    pub(crate) fn new(source: Arc<Source>, leased: Leased, shares: &[Range<usize>]) -> (Self, Vec<Slice>) {
         let Leased { lease, taken_at, doubtful } = leased;
-        let outbox = Arc::<Outbox>::default();
         let (ask, asked) = mpsc::unbounded_channel();
-        let cancelled = signals.grace_over.child_token();
-        let holding = Holding { outbox: outbox.clone(), ask, cancelled: cancelled.clone() };
+        let cancelled = source.signals.grace_over.child_token();
+        let line = Line { outbox: Arc::default(), ask, cancelled: cancelled.clone() };
+        let (parts, slices) = slice::cut(&lease, shares, &line);
         let plan = Plan::new(source.lease, taken_at, doubtful, lease.open().count());
+        let outbox = line.outbox;
         let holder = Self {
             source,
-            signals,
-            consumer,
             lease,
+            slices: parts,
             plan,
             outbox,
             asked,
@@ -99,7 +100,7 @@ impl Holder {
             begun_at: taken_at,
             unsure: false,
         };
-        (holder, holding)
+        (holder, slices)
     }
 
     /// Holds the lease to its end.
@@ -111,6 +112,7 @@ impl Holder {
         }
         // Before the guard's turn: whoever is cancelled asks whether the lease was lost.
         self.asked.close();
+        self.slices.ended();
         if self.source.until_empty {
             self.source.idle.nudge();
         }
@@ -129,7 +131,7 @@ impl Holder {
                 Next::Wait(until) => tokio::select! {
                     biased;
                     asked = self.asked.recv() => self.hear(asked).await?,
-                    () = self.outbox.first.notified() => self.note_said(),
+                    () = self.outbox.news.notified() => self.note_said(),
                     () = sleep_until(until) => {}
                 },
             }
@@ -149,10 +151,13 @@ impl Holder {
     }
 
     fn note_said(&mut self) {
-        // It may be settled already: with a transaction that was asked for meanwhile.
-        if !self.outbox.is_empty() {
-            self.plan.said(Instant::now());
-        }
+        let gather = match self.outbox.waiting() {
+            // It is settled already: before a transaction that was asked for meanwhile.
+            Waiting::Nothing => return,
+            Waiting::Some => GATHER,
+            Waiting::Slice => GATHER_SLICES,
+        };
+        self.plan.said(Instant::now(), gather);
     }
 
     async fn settle(&mut self) -> Result<(), Gone> {
@@ -163,11 +168,16 @@ impl Holder {
             let began = Instant::now();
             let policy = self.policy(began);
             let settled = self.lease.settle_some(&self.source.db, &policy, rest).await?;
-            self.plan.changed(began, settled);
+            self.changed(began, &rest[..settled]);
             rest = &rest[settled..];
         }
         self.plan.settled();
         Ok(())
+    }
+
+    fn changed(&mut self, began: Instant, settled: &[(usize, Settlement)]) {
+        self.plan.changed(began, settled.len());
+        settled.iter().for_each(|(index, _)| self.slices.settled(*index));
     }
 
     async fn extend(&mut self) -> Result<(), Gone> {
@@ -187,12 +197,11 @@ impl Holder {
     fn give_up(&self, gone: &Gone) {
         let open = self.plan.open();
         if gone.code() == Some(STORAGE_FAILED) {
-            self.signals.storage_failed();
+            self.source.signals.storage_failed();
         }
-        self.signals.leave_behind(open);
+        self.source.signals.leave_behind(open);
         tracing::warn!(
             queue = %self.source.name,
-            consumer = self.consumer,
             items = open,
             settled = self.lease.items().len() - open,
             reason = gone as &dyn std::error::Error,
@@ -204,10 +213,9 @@ impl Holder {
     fn note_rest(&self) {
         let items = self.plan.open();
         if items > 0 {
-            self.signals.leave_behind(items);
+            self.source.signals.leave_behind(items);
             tracing::warn!(
                 queue = %self.source.name,
-                consumer = self.consumer,
                 items,
                 "lease left to run out: nobody handles its items any more"
             );

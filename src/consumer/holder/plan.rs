@@ -11,6 +11,9 @@ use tokio::time::Instant;
 /// How long an outcome may wait for others to be settled with.
 pub(super) const GATHER: Duration = Duration::from_millis(5);
 
+/// The same where it is the last one of a slice: its consumer has no more to add, and takes only so far ahead of it.
+pub(super) const GATHER_SLICES: Duration = Duration::from_millis(1);
+
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
@@ -36,8 +39,8 @@ pub(super) struct Plan {
     doubtful: bool,
     /// Items that are not settled.
     open: usize,
-    /// Since when it is known of some of them what becomes of them.
-    waiting_since: Option<Instant>,
+    /// By when to settle what is known of some of them.
+    settle_at: Option<Instant>,
     /// A handler has a transaction, which an extension would make conflict.
     handing_out: bool,
     /// The dispatcher is gone.
@@ -52,21 +55,22 @@ impl Plan {
             changed_at: taken_at,
             doubtful,
             open: items,
-            waiting_since: None,
+            settle_at: None,
             handing_out: false,
             alone: false,
         }
     }
 
-    /// It is known of items what becomes of them. They wait to be settled.
-    pub(super) fn said(&mut self, now: Instant) {
+    /// It is known of items what becomes of them. They wait to be settled, no longer than `gather` from now.
+    pub(super) fn said(&mut self, now: Instant, gather: Duration) {
         self.handing_out = false;
-        self.waiting_since.get_or_insert(now);
+        let at = now + gather;
+        self.settle_at = Some(self.settle_at.map_or(at, |before| before.min(at)));
     }
 
     /// Nothing waits any more.
     pub(super) fn settled(&mut self) {
-        self.waiting_since = None;
+        self.settle_at = None;
     }
 
     /// A change succeeded that began at `began` and settled so many items.
@@ -120,8 +124,7 @@ impl Plan {
         if now >= self.held_until() {
             return Next::Lost;
         }
-        let gathered_at = self.waiting_since.map(|since| since + GATHER);
-        if gathered_at.is_some_and(|at| self.alone || now >= at) {
+        if self.settle_at.is_some_and(|at| self.alone || now >= at) {
             return Next::Settle;
         }
         if self.alone {
@@ -131,7 +134,7 @@ impl Plan {
         if now >= extend_at {
             return Next::Extend;
         }
-        Next::Wait(gathered_at.map_or(extend_at, |at| at.min(extend_at)))
+        Next::Wait(self.settle_at.map_or(extend_at, |at| at.min(extend_at)))
     }
 
     /// At a third of the lease; at two while a transaction is about, which an extension would make conflict.
@@ -184,8 +187,8 @@ mod tests {
     fn outcomes_wait_for_others_but_not_long() {
         let mut plan = plan(3);
         let start = plan.changed_at;
-        plan.said(start);
-        plan.said(start + GATHER / 2);
+        plan.said(start, GATHER);
+        plan.said(start + GATHER / 2, GATHER);
         assert_eq!(plan.next(start + GATHER / 2), Next::Wait(start + GATHER));
         assert_eq!(plan.next(start + GATHER), Next::Settle);
         settle(&mut plan, 2);
@@ -194,10 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn what_a_consumer_waits_for_is_settled_sooner() {
+        let mut plan = plan(3);
+        let start = plan.changed_at;
+        plan.said(start, GATHER);
+        plan.said(start + GATHER_SLICES, GATHER_SLICES);
+        plan.said(start + GATHER_SLICES, GATHER);
+        assert_eq!(plan.next(start), Next::Wait(start + GATHER_SLICES * 2));
+        assert_eq!(plan.next(start + GATHER_SLICES * 2), Next::Settle);
+    }
+
+    #[test]
     fn when_all_is_said_they_wait_for_nothing() {
         let mut plan = plan(2);
         let start = plan.changed_at;
-        plan.said(start);
+        plan.said(start, GATHER);
         plan.left_alone();
         assert_eq!(plan.next(start), Next::Settle);
         settle(&mut plan, 2);
@@ -209,7 +223,7 @@ mod tests {
     fn left_alone_it_settles_what_was_said_and_extends_no_more() {
         let mut plan = plan(2);
         let start = plan.changed_at;
-        plan.said(start);
+        plan.said(start, GATHER);
         plan.left_alone();
         assert_eq!(plan.next(start), Next::Settle);
         settle(&mut plan, 1);
@@ -219,7 +233,7 @@ mod tests {
     #[test]
     fn a_lease_of_unknown_age_is_extended_before_anything_else() {
         let mut plan = Plan::new(LENGTH, Instant::now(), true, 1);
-        plan.said(plan.changed_at);
+        plan.said(plan.changed_at, GATHER);
         for seconds in [0, 1_000] {
             assert_eq!(after(&plan, seconds), Next::Extend);
             assert_eq!(plan.time_left(plan.changed_at + Duration::from_secs(seconds)), LENGTH);

@@ -1,0 +1,120 @@
+//! The slices of a lease: each consumer that a take was for has one.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::AtomicUsize},
+};
+
+use kvqueue_queue::{Item, Lease, Settlement};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+
+use super::holding::{Asked, Holding, Outbox};
+
+/// A consumer's part of a lease.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    pub(crate) items: Vec<Item>,
+    /// By which a dispatcher says what becomes of them.
+    pub(crate) holding: Holding,
+    /// Resolves when all of them are settled, or the lease is held no longer; to an error if its holder panicked.
+    pub(crate) settled: oneshot::Receiver<()>,
+}
+
+impl Slice {
+    /// For nobody handles it: its items go back to their places.
+    pub(crate) fn give_back(self) {
+        (0..self.items.len()).for_each(|index| self.holding.settle(index, Settlement::Release));
+    }
+}
+
+/// The holder's view of the slices of its lease.
+#[derive(Debug)]
+pub(super) struct Slices(Vec<Part>);
+
+#[derive(Debug)]
+struct Part {
+    /// The index in the lease behind its last item.
+    end: usize,
+    /// Items that are not settled.
+    open: usize,
+    settled: Option<oneshot::Sender<()>>,
+}
+
+/// What all slices of a lease say through.
+pub(super) struct Line {
+    pub(super) outbox: Arc<Outbox>,
+    pub(super) ask: mpsc::UnboundedSender<Asked>,
+    pub(super) cancelled: CancellationToken,
+}
+
+/// Cuts a lease into slices: `shares` are in order, and together they are all of its items.
+pub(super) fn cut(lease: &Lease, shares: &[Range<usize>], line: &Line) -> (Slices, Vec<Slice>) {
+    let cut = shares.iter().map(|share| {
+        let (sender, settled) = oneshot::channel();
+        let holding = Holding {
+            first: share.start,
+            unsaid: AtomicUsize::new(share.len()),
+            outbox: line.outbox.clone(),
+            ask: line.ask.clone(),
+            cancelled: line.cancelled.clone(),
+        };
+        let part = Part { end: share.end, open: share.len(), settled: Some(sender) };
+        (part, Slice { items: lease.items()[share.clone()].to_vec(), holding, settled })
+    });
+    let (parts, slices) = cut.unzip();
+    (Slices(parts), slices)
+}
+
+impl Slices {
+    /// An item is settled.
+    pub(super) fn settled(&mut self, index: usize) {
+        let at = self.0.partition_point(|part| part.end <= index);
+        let Some(part) = self.0.get_mut(at) else { return };
+        part.open = part.open.saturating_sub(1);
+        if part.open == 0 {
+            part.tell();
+        }
+    }
+
+    /// The lease is held no longer.
+    pub(super) fn ended(&mut self) {
+        self.0.iter_mut().for_each(Part::tell);
+    }
+}
+
+impl Part {
+    fn tell(&mut self) {
+        if let Some(settled) = self.settled.take() {
+            // A consumer that is gone does not wait.
+            let _ = settled.send(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_slice_hears_when_the_last_of_its_items_is_settled() {
+        let (senders, mut slices): (Vec<_>, Vec<_>) = (0..2).map(|_| oneshot::channel()).unzip();
+        let ends = [(2, 2), (3, 1)].into_iter().zip(senders);
+        let parts = ends.map(|((end, open), settled)| Part { end, open, settled: Some(settled) });
+        let mut parts = Slices(parts.collect());
+        parts.settled(1);
+        parts.settled(2);
+        assert!(slices[0].try_recv().is_err());
+        assert!(slices[1].try_recv().is_ok());
+        parts.settled(0);
+        assert!(slices[0].try_recv().is_ok());
+    }
+
+    #[test]
+    fn with_the_lease_all_of_them_end() {
+        let (settled, mut slice) = oneshot::channel();
+        let mut parts = Slices(vec![Part { end: 9, open: 9, settled: Some(settled) }]);
+        parts.ended();
+        assert!(slice.try_recv().is_ok());
+    }
+}

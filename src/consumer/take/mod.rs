@@ -1,0 +1,167 @@
+//! Takes for the consumers of a queue in this process. Each asks for items; while one take is under way the others' wishes gather, and
+//! the next take is for all of them, by whoever comes to lead it. So takes of one process never conflict with each other, and the more
+//! consumers there are, the more share a transaction, and later the one that settles.
+//!
+//! | file | role |
+//! |---|---|
+//! | `line` | those who wait for items |
+//! | `once` | one take for some of them |
+//! | `share` | who gets which of the items taken |
+
+mod line;
+mod once;
+mod share;
+
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use kvqueue_queue::{Approach, RetryError, Session, TakeError};
+use tokio::{
+    sync::{Mutex, oneshot},
+    task::yield_now,
+};
+use tokio_util::sync::CancellationToken;
+
+use self::{
+    line::{Line, Ticket},
+    once::serve,
+};
+use super::{
+    batch::{Batch, InHand},
+    idle::Member,
+    source::Source,
+};
+use crate::config::Delivery;
+
+/// The most items that several consumers take together; one alone may ask for more. It bounds what one transaction holds up, and what
+/// is lost with one lease.
+const MOST_TOGETHER: usize = 2_000;
+
+/// How a take ended for one of those it was for.
+#[derive(Debug)]
+pub(crate) enum Attempt {
+    /// It had not begun when the consumer was told to stop.
+    GivenUp,
+    /// The database refused.
+    Failed(Arc<TakeError>),
+    /// There is nothing, until this resolves.
+    Nothing(oneshot::Receiver<()>),
+    /// There is nothing, and nothing that could become something: no lease, no item for later.
+    AtRest,
+    /// Items.
+    Items(InHand),
+}
+
+/// What takes of a queue are made with, shared by its consumers.
+pub(crate) struct Taker {
+    line: Line,
+    /// Held during a take. The lock is fair.
+    turn: Mutex<Turn>,
+    seats: Arc<AtomicUsize>,
+}
+
+/// What goes from one take to the next.
+struct Turn {
+    /// What is learned from conflicts with other processes.
+    approach: Approach,
+    /// An identity that no other process has, or has had, from the first take to the last consumer's end.
+    session: Option<Session>,
+}
+
+/// A consumer's right to ask. The last one to leave ends the session.
+#[derive(Debug)]
+pub(crate) struct Seat(Option<Arc<AtomicUsize>>);
+
+impl Taker {
+    /// For consumers yet to come.
+    pub(crate) fn new(approach: Approach) -> Self {
+        let turn = Mutex::new(Turn { approach, session: None });
+        Self { line: Line::default(), turn, seats: Arc::default() }
+    }
+
+    /// Takes in a consumer.
+    pub(crate) fn join(&self) -> Seat {
+        self.seats.fetch_add(1, Ordering::Relaxed);
+        Seat(Some(self.seats.clone()))
+    }
+}
+
+impl Seat {
+    /// Whether it was the last.
+    fn leave(mut self) -> bool {
+        self.0.take().is_some_and(|seats| seats.fetch_sub(1, Ordering::Relaxed) == 1)
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        if let Some(seats) = self.0.take() {
+            seats.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Takes up to `k` items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.
+pub(crate) async fn take(
+    source: Arc<Source>,
+    member: Member,
+    k: NonZeroUsize,
+    stop: CancellationToken,
+) -> Attempt {
+    loop {
+        if let Some(attempt) = ask(&source, member, k, &stop).await {
+            return attempt;
+        }
+        // Whoever led the take is gone without an answer. What it may have taken comes with the next.
+    }
+}
+
+async fn ask(
+    source: &Arc<Source>,
+    member: Member,
+    k: NonZeroUsize,
+    stop: &CancellationToken,
+) -> Option<Attempt> {
+    let taker = &source.taker;
+    let Ticket { number, mut answer } = taker.line.ask(member, k);
+    loop {
+        let mut turn = tokio::select! {
+            biased;
+            answer = &mut answer => return answer.ok(),
+            () = stop.cancelled() => {
+                if taker.line.withdraw(number) {
+                    return Some(Attempt::GivenUp);
+                }
+                return answer.await.ok();
+            }
+            turn = taker.turn.lock() => turn,
+        };
+        // Others who are about to ask do so now.
+        yield_now().await;
+        let together = match source.delivery {
+            // The transactions of several handlers would conflict on the lease that they share.
+            Delivery::ExactlyOnce => 1,
+            Delivery::AtLeastOnce | Delivery::AtMostOnce => MOST_TOGETHER,
+        };
+        let asked = taker.line.first(together);
+        if !asked.is_empty() {
+            serve(source, &mut turn, asked).await;
+        }
+    }
+}
+
+/// Ends what a consumer that takes no more has asked for. The last one closes the session: what a take on a lease may have got whose
+/// outcome was never known is given back; what another removed is returned.
+pub(crate) async fn close(source: &Source, seat: Seat) -> Result<Option<InHand>, RetryError> {
+    if !seat.leave() {
+        return Ok(None);
+    }
+    let Some(session) = source.taker.turn.lock().await.session.take() else { return Ok(None) };
+    let left = session.close(&source.db).await?;
+    Ok((!left.is_empty()).then(|| InHand::Taken(Batch::new(source.name.clone(), left))))
+}
