@@ -1,6 +1,9 @@
 //! One consumer: carries out what its state machine says.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use actix::{
     Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
@@ -17,6 +20,7 @@ use super::{
     obituary::Obituary,
 };
 use crate::{
+    config::Delivery,
     consumer::{
         backoff,
         batch::InHand,
@@ -24,13 +28,19 @@ use crate::{
         holder::Slice,
         idle::Place,
         state::{Effect, Event, Found, State},
-        take::{self, Attempt, Seat},
+        take::{self, Attempt, Seat, Wish},
     },
     database::STORAGE_FAILED,
 };
 
-/// The actor. Only one thing is under way at a time: a take, a batch, or a wait; and beside it what is left to be settled of the batch
-/// before.
+/// A batch that is handled within this time is quick: then a take is a large part of the whole, and goes on beside the next batch.
+const QUICK: Duration = Duration::from_millis(10);
+
+/// After this long a batch is slow: what was taken ahead waits for it no longer.
+const SLOW: Duration = Duration::from_millis(50);
+
+/// The actor. One batch is handled at a time. Beside it there may be what is left to be settled of the batch before, and a take of the
+/// next one.
 pub(super) struct Consumer {
     id: u64,
     spec: Spec,
@@ -38,13 +48,15 @@ pub(super) struct Consumer {
     state: State,
     /// Absent once it takes no more.
     seat: Option<Seat>,
-    /// What the last take gave: items to dispatch...
+    /// What the last take gave: items to dispatch, now or after those that are handled...
     in_hand: Option<InHand>,
     /// ...or what wakes.
     woken: Option<oneshot::Receiver<()>>,
     waiting: Option<SpawnHandle>,
-    /// Resolves when the batch that was dispatched last is settled.
-    settling: Option<oneshot::Receiver<()>>,
+    /// They resolve when what was dispatched last, or given back, is settled.
+    settling: Vec<oneshot::Receiver<()>>,
+    /// Fires when the batch that is handled has become slow.
+    slow: Option<SpawnHandle>,
     /// Among the queue's idle consumers.
     place: Place,
     /// Fires on drain: no take may begin any more, and items that are not begun are given back.
@@ -66,7 +78,8 @@ impl Consumer {
             in_hand: None,
             woken: None,
             waiting: None,
-            settling: None,
+            settling: Vec::new(),
+            slow: None,
             place,
             stop,
             obituary,
@@ -84,7 +97,12 @@ impl Consumer {
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
         match effect {
-            Effect::Take => self.take(context),
+            Effect::Take => self.take(false, context),
+            Effect::TakeAhead => {
+                self.take(true, context);
+                self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
+            }
+            Effect::GiveBack => self.give_back(),
             Effect::Dispatch => self.dispatch(context),
             Effect::Wait => self.wait(context),
             Effect::Pause { failures } => {
@@ -106,9 +124,10 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, context: &mut Context<Self>) {
+    fn take(&mut self, ahead: bool, context: &mut Context<Self>) {
         let Spec { source, k } = self.spec.clone();
-        take::take(source, self.place.member, k, self.stop.clone())
+        let wish = Wish { member: self.place.member, k, ahead };
+        take::take(source, wish, self.stop.clone())
             .into_actor(self)
             .map(|attempt, actor, context| {
                 let event = actor.taken(attempt);
@@ -125,6 +144,7 @@ impl Consumer {
                 self.note(&*error, error.code(), "take failed, trying again");
                 Event::TakeFailed
             }
+            Attempt::NothingAhead => Event::Took(Found::NothingAhead),
             Attempt::AtRest => Event::Took(Found::Rest),
             Attempt::Nothing(woken) => {
                 self.woken = Some(woken);
@@ -150,19 +170,34 @@ impl Consumer {
     /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
         let in_hand = self.in_hand.take().expect("a dispatch follows a take");
-        let before = self.settling.take();
+        let before = std::mem::take(&mut self.settling);
+        let begun = Instant::now();
         let handled = self.start(in_hand);
         async move {
             let handled = handled.await;
+            let took = begun.elapsed();
             settled(before).await;
-            handled
+            handled.map(|()| took)
         }
         .into_actor(self)
         .map(|done, actor, context| {
-            resume_panic(done);
-            actor.on(Event::Dispatched, context);
+            if let Some(slow) = actor.slow.take() {
+                context.cancel_future(slow);
+            }
+            let took = done.unwrap_or_else(|error| resume_panic(error));
+            // What was taken at most once cannot be given back.
+            let may_take_ahead = actor.spec.source.delivery != Delivery::AtMostOnce;
+            actor.on(Event::Dispatched { quickly: may_take_ahead && took < QUICK }, context);
         })
         .spawn(context);
+    }
+
+    /// What was taken ahead goes back to the queue; what was taken at most once never is ahead.
+    fn give_back(&mut self) {
+        if let Some(InHand::Leased(slice)) = self.in_hand.take() {
+            tracing::debug!(queue = %self.spec.source.name, consumer = self.id, items = slice.items.len(), "given back");
+            self.settling.push(slice.give_back());
+        }
     }
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
@@ -172,7 +207,7 @@ impl Consumer {
         match in_hand {
             InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
             InHand::Leased(Slice { items, holding, settled }) => {
-                self.settling = Some(settled);
+                self.settling.push(settled);
                 work.spawn_on(dispatcher.leased(items, holding), pool)
             }
         }
@@ -188,7 +223,7 @@ impl Consumer {
     fn close(&mut self, context: &mut Context<Self>) {
         let seat = self.seat.take().expect("a consumer leaves once");
         let source = self.spec.source.clone();
-        let settling = self.settling.take();
+        let settling = std::mem::take(&mut self.settling);
         async move {
             settled(settling).await;
             take::close(&source, seat).await
@@ -207,18 +242,17 @@ impl Consumer {
     }
 }
 
-/// Waits until a batch is settled.
-async fn settled(settling: Option<oneshot::Receiver<()>>) {
-    if let Some(settling) = settling {
-        settling.await.expect("the holder of a lease panics only by a fault of ours");
+/// Waits until batches are settled.
+async fn settled(settling: Vec<oneshot::Receiver<()>>) {
+    for settled in settling {
+        settled.await.expect("the holder of a lease panics only by a fault of ours");
     }
 }
 
-fn resume_panic(done: Result<(), JoinError>) {
-    if let Err(error) = done
-        && let Ok(panic) = error.try_into_panic()
-    {
-        std::panic::resume_unwind(panic);
+fn resume_panic(error: JoinError) -> ! {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(error) => panic!("nobody cancels a dispatch, and yet: {error}"),
     }
 }
 

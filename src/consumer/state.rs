@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!                took items
-//!   ┌────────┐ ─────────────▶ ┌─────────────┐
-//!   │ taking │ ◀───────────── │ dispatching │
-//!   └────────┘   dispatched   └─────────────┘
+//!   ┌────────┐ ─────────────▶ ┌─────────────┐ ──┐ dispatched,
+//!   │ taking │ ◀───────────── │ dispatching │   │ more items were
+//!   └────────┘   dispatched   └─────────────┘ ◀─┘ taken ahead
 //!     │ ▲ │ ▲
 //!     │ │ │ └── pause over ── pausing
 //!     │ │ └──── failed ─────▶ pausing
@@ -13,12 +13,15 @@
 //!     └─ at rest, given up ─▶ closing
 //!
 //!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ dispatched ─▶ closing ─▶ (stopped)
+//!           taking, dispatching ─▶ draining ─ neither is under way ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
 //! *Dispatched* means that the handler is done with the batch, or that what it had not begun was given back, as after a drain. What the
-//! handler has said of the batch may still be on its way to the database while the next one is taken, but no two batches are.
+//! handler has said of the batch may still be on its way to the database while the next one is handled, but no two batches are.
+//!
+//! Where the handler was done with the last batch quickly, the next one is taken while this one is handled: *ahead*. Then at most two batches
+//! are in a consumer's hands. Should the handler turn out to take long after all, what was taken ahead goes back, for others to take.
 
 /// What happened to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,12 @@ pub enum Event {
     /// The pause after a failed take is over.
     PauseOver,
     /// The batch in hand is handled, and the one before it settled.
-    Dispatched,
+    Dispatched {
+        /// Whether that went fast enough to take the next one ahead.
+        quickly: bool,
+    },
+    /// The batch in hand takes long.
+    Slow,
     /// There may be items again.
     Woken,
     /// Finish what is in hand and stop.
@@ -48,6 +56,8 @@ pub enum Event {
 pub enum Found {
     /// Nothing; a push after this wakes the consumer.
     Nothing,
+    /// Nothing to take ahead; nothing wakes the consumer.
+    NothingAhead,
     /// Nothing, and nothing will come of itself: the end, for a consumer that is to work until then.
     Rest,
     /// So many items, up to K. There may be more.
@@ -59,8 +69,12 @@ pub enum Found {
 pub(crate) enum Effect {
     /// Take up to K items.
     Take,
-    /// Hand the items just taken to the handler.
+    /// The same, while a batch is handled; and say so, should that take long.
+    TakeAhead,
+    /// Hand the items just taken to the handler, or those taken ahead.
     Dispatch,
+    /// Give back the items taken ahead.
+    GiveBack,
     /// Wait to be woken.
     Wait,
     /// Stop waiting, to be woken or for a pause to end.
@@ -78,8 +92,8 @@ pub(crate) enum Effect {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    Taking,
-    Dispatching,
+    /// Taking, dispatching, or both.
+    Working,
     Idle,
     Pausing,
     Draining,
@@ -91,35 +105,73 @@ enum Phase {
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     phase: Phase,
+    /// A take is under way.
+    taking: bool,
+    /// A batch is handled.
+    dispatching: bool,
+    /// Items that were taken ahead are in hand.
+    ahead: bool,
+    /// How the last batch went.
+    quick: bool,
+    /// The batch that is handled takes long.
+    slow: bool,
     failures: u32,
 }
 
 impl State {
     /// A consumer about to start.
     pub(crate) fn new() -> Self {
-        Self { phase: Phase::Taking, failures: 0 }
+        Self {
+            phase: Phase::Working,
+            taking: false,
+            dispatching: false,
+            ahead: false,
+            quick: false,
+            slow: false,
+            failures: 0,
+        }
     }
 
     /// Takes an event into account. Events that come too late for the phase change nothing.
     pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
+        match event {
+            Event::Took(_) | Event::NotTaken | Event::TakeFailed => self.taking = false,
+            Event::Dispatched { quickly } => (self.dispatching, self.quick) = (false, quickly),
+            _ => {}
+        }
         match (self.phase, event) {
-            (Phase::Taking, Event::Started) => vec![Effect::Take],
-            (Phase::Taking, Event::Took(found)) => self.took(found),
-            (Phase::Taking, Event::TakeFailed) => self.take_failed(),
+            (Phase::Working, Event::Started) => self.take(),
+            (Phase::Working, Event::Took(found)) => self.took(found),
+            (Phase::Working, Event::TakeFailed) => self.take_failed(),
             // The drain that made it give up is still on its way.
-            (Phase::Taking, Event::NotTaken) => self.close(),
-            (Phase::Dispatching, Event::Dispatched)
-            | (Phase::Idle, Event::Woken)
-            | (Phase::Pausing, Event::PauseOver) => self.go(Phase::Taking, Effect::Take),
-            (_, Event::Drain) => self.drain(),
-            (Phase::Draining, Event::Took(Found::Items(_))) => vec![Effect::Dispatch],
-            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched) => {
-                self.close()
+            (Phase::Working, Event::NotTaken) if !self.dispatching => self.close(),
+            (Phase::Working, Event::Dispatched { .. }) => self.go_on(),
+            (Phase::Working, Event::Slow) => {
+                self.slow = true;
+                self.give_back()
             }
-            (Phase::Closing, Event::Closed(Found::Items(_))) => self.go(Phase::Finishing, Effect::Dispatch),
-            (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched) => vec![Effect::Stop],
+            (Phase::Idle, Event::Woken) | (Phase::Pausing, Event::PauseOver) => self.take(),
+            (_, Event::Drain) => self.drain(),
+            (Phase::Draining, Event::Took(Found::Items(_))) if self.dispatching => vec![Effect::GiveBack],
+            (Phase::Draining, Event::Took(Found::Items(_))) => self.dispatch(),
+            (
+                Phase::Draining,
+                Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched { .. },
+            ) if !self.taking && !self.dispatching => self.close(),
+            (Phase::Closing, Event::Closed(Found::Items(_))) => {
+                self.phase = Phase::Finishing;
+                self.dispatch()
+            }
+            (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched { .. }) => {
+                vec![Effect::Stop]
+            }
             _ => Vec::new(),
         }
+    }
+
+    fn take(&mut self) -> Vec<Effect> {
+        self.taking = true;
+        self.go(Phase::Working, Effect::Take)
     }
 
     fn took(&mut self, found: Found) -> Vec<Effect> {
@@ -127,13 +179,47 @@ impl State {
         match found {
             Found::Rest => self.close(),
             Found::Nothing => self.go(Phase::Idle, Effect::Wait),
-            Found::Items(_) => self.go(Phase::Dispatching, Effect::Dispatch),
+            Found::NothingAhead if self.dispatching => Vec::new(),
+            Found::NothingAhead => self.take(),
+            Found::Items(_) if !self.dispatching => self.dispatch(),
+            Found::Items(_) => {
+                self.ahead = true;
+                if self.slow { self.give_back() } else { Vec::new() }
+            }
         }
     }
 
     fn take_failed(&mut self) -> Vec<Effect> {
         self.failures = self.failures.saturating_add(1);
+        if self.dispatching {
+            // The next take waits until the batch is handled.
+            return Vec::new();
+        }
         self.go(Phase::Pausing, Effect::Pause { failures: self.failures })
+    }
+
+    /// The batch in hand is handled: on with the next.
+    fn go_on(&mut self) -> Vec<Effect> {
+        match (std::mem::take(&mut self.ahead), self.taking) {
+            (true, _) => self.dispatch(),
+            (false, true) => Vec::new(),
+            (false, false) => self.take(),
+        }
+    }
+
+    fn dispatch(&mut self) -> Vec<Effect> {
+        (self.dispatching, self.slow) = (true, false);
+        let mut effects = vec![Effect::Dispatch];
+        if self.quick && self.phase == Phase::Working {
+            self.taking = true;
+            effects.push(Effect::TakeAhead);
+        }
+        effects
+    }
+
+    fn give_back(&mut self) -> Vec<Effect> {
+        let ahead = std::mem::take(&mut self.ahead);
+        ahead.then_some(Effect::GiveBack).into_iter().collect()
     }
 
     fn drain(&mut self) -> Vec<Effect> {
@@ -142,9 +228,9 @@ impl State {
                 self.phase = Phase::Closing;
                 vec![Effect::StopWaiting, Effect::Close]
             }
-            Phase::Taking | Phase::Dispatching => {
+            Phase::Working => {
                 self.phase = Phase::Draining;
-                Vec::new()
+                self.give_back()
             }
             Phase::Draining | Phase::Closing | Phase::Finishing => Vec::new(),
         }
@@ -161,137 +247,4 @@ impl State {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Effect::*, Event::*, *};
-
-    /// Feeds the events to a fresh consumer and returns the effects of the last one.
-    fn last(events: &[Event]) -> Vec<Effect> {
-        let mut state = State::new();
-        events.iter().map(|event| state.on(*event)).last().unwrap_or_default()
-    }
-
-    #[test]
-    fn it_takes_as_long_as_it_finds_items() {
-        assert_eq!(last(&[Started]), [Take]);
-        assert_eq!(last(&[Started, Took(Found::Items(3))]), [Dispatch]);
-        assert_eq!(last(&[Started, Took(Found::Items(3)), Dispatched]), [Take]);
-    }
-
-    #[test]
-    fn with_nothing_to_take_it_waits_until_woken() {
-        assert_eq!(last(&[Started, Took(Found::Nothing)]), [Wait]);
-        assert_eq!(last(&[Started, Took(Found::Nothing), Woken]), [Take]);
-    }
-
-    #[test]
-    fn failed_takes_are_counted_until_one_succeeds() {
-        let mut state = State::new();
-        state.on(Started);
-        for failures in 1..4 {
-            assert_eq!(state.on(TakeFailed), [Pause { failures }]);
-            assert_eq!(state.on(PauseOver), [Take]);
-        }
-        state.on(Took(Found::Nothing));
-        state.on(Woken);
-        assert_eq!(state.on(TakeFailed), [Pause { failures: 1 }]);
-    }
-
-    #[test]
-    fn a_queue_at_rest_is_the_end() {
-        assert_eq!(last(&[Started, Took(Found::Rest)]), [Close]);
-        assert_eq!(last(&[Started, Took(Found::Rest), Closed(Found::Nothing)]), [Stop]);
-    }
-
-    #[test]
-    fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
-        assert_eq!(last(&[Started, Took(Found::Items(1)), Drain]), []);
-        assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, Dispatched]), [Close]);
-        assert_eq!(
-            last(&[Started, Took(Found::Items(1)), Drain, Dispatched, Closed(Found::Nothing)]),
-            [Stop]
-        );
-    }
-
-    #[test]
-    fn items_left_in_the_session_are_handled_before_the_end() {
-        let closed = [Started, TakeFailed, Drain, Closed(Found::Items(2))];
-        assert_eq!(last(&closed), [Dispatch]);
-        assert_eq!(last(&[&closed[..], &[Dispatched]].concat()), [Stop]);
-    }
-
-    #[test]
-    fn a_take_under_way_when_a_drain_comes_is_waited_for() {
-        assert_eq!(last(&[Started, Drain]), []);
-        assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
-        assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
-        assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
-        assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
-        assert_eq!(last(&[Started, Drain, Took(Found::Items(1)), Dispatched]), [Close]);
-    }
-
-    #[test]
-    fn a_take_may_hear_of_a_drain_before_the_consumer_does() {
-        assert_eq!(last(&[Started, NotTaken]), [Close]);
-        assert_eq!(last(&[Started, NotTaken, Drain]), []);
-        assert_eq!(last(&[Started, NotTaken, Drain, Closed(Found::Nothing)]), [Stop]);
-    }
-
-    #[test]
-    fn a_drain_ends_waiting_and_pausing() {
-        assert_eq!(last(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
-        assert_eq!(last(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
-    }
-
-    #[test]
-    fn events_that_come_too_late_change_nothing() {
-        assert_eq!(last(&[Started, Woken]), []);
-        assert_eq!(last(&[Started, Took(Found::Items(1)), Woken]), []);
-        assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Woken]), []);
-        assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Drain]), []);
-    }
-
-    /// What can happen next to an actor that has `under_way` to finish.
-    fn possible(under_way: Effect) -> Vec<Event> {
-        let mut events = match under_way {
-            Take => {
-                vec![Took(Found::Nothing), Took(Found::Rest), Took(Found::Items(1)), TakeFailed, NotTaken]
-            }
-            Dispatch => vec![Dispatched],
-            Wait => vec![Woken],
-            Pause { .. } => vec![PauseOver],
-            Close => vec![Closed(Found::Nothing), Closed(Found::Items(1))],
-            StopWaiting | Stop => unreachable!("these are done at once"),
-        };
-        events.push(Drain);
-        events
-    }
-
-    /// Follows every course of events for so many steps.
-    fn explore(state: &State, under_way: Effect, drained: bool, steps: u32) {
-        for event in possible(under_way) {
-            let mut next = state.clone();
-            let mut effects = next.on(event);
-            let drained = drained || event == Drain;
-            if effects.first() == Some(&StopWaiting) {
-                assert!(matches!(under_way, Wait | Pause { .. }), "{state:?} on {event:?}");
-                effects.remove(0);
-            } else if event == Drain {
-                assert_eq!(effects, [], "{under_way:?} goes on after a drain");
-                effects.push(under_way);
-            }
-            let [effect] = effects[..] else { panic!("{state:?} on {event:?} has {effects:?} under way") };
-            let goes_on = !matches!(effect, Take | Wait | Pause { .. }) || effect == under_way;
-            assert!(!drained || goes_on, "{state:?} on {event:?} after a drain: {effect:?}");
-            if effect != Stop && steps > 0 {
-                explore(&next, effect, drained, steps - 1);
-            }
-        }
-    }
-
-    #[test]
-    fn one_thing_is_always_under_way_and_nothing_new_after_a_drain() {
-        let mut state = State::new();
-        assert_eq!(state.on(Started), [Take]);
-        explore(&state, Take, false, 10);
-    }
-}
+mod tests;

@@ -51,7 +51,7 @@ fn helper_consumer_panics_twice() {
     let takes = AtomicU32::new(0);
     run_daemon(|daemon| {
         daemon.observe(move |_, event| {
-            if matches!(event, Event::Dispatched) {
+            if matches!(event, Event::Dispatched { .. }) {
                 assert!(takes.fetch_add(1, Ordering::Relaxed) >= 2, "panic on purpose");
             }
         })

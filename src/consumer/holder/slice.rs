@@ -22,9 +22,10 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// For nobody handles it: its items go back to their places.
-    pub(crate) fn give_back(self) {
+    /// Nobody handles it: its items go back to their places. What is returned resolves when they have.
+    pub(crate) fn give_back(self) -> oneshot::Receiver<()> {
         (0..self.items.len()).for_each(|index| self.holding.settle(index, Settlement::Release));
+        self.settled
     }
 }
 

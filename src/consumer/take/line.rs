@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use super::Attempt;
+use super::{Attempt, Wish};
 use crate::consumer::idle::Member;
 
 /// A wish for items.
@@ -19,6 +19,8 @@ pub(super) struct Request {
     pub(super) member: Member,
     /// For how many at most.
     pub(super) k: NonZeroUsize,
+    /// While it has others to handle: it does not wait where there are none.
+    pub(super) ahead: bool,
     /// Dropped, it tells that nobody serves the request, and nobody will.
     pub(super) answer: oneshot::Sender<Attempt>,
 }
@@ -46,12 +48,12 @@ impl Line {
     }
 
     /// Stands at its end.
-    pub(super) fn ask(&self, member: Member, k: NonZeroUsize) -> Ticket {
+    pub(super) fn ask(&self, Wish { member, k, ahead }: Wish) -> Ticket {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.lock();
         waiting.asked += 1;
         let number = waiting.asked;
-        waiting.requests.push_back(Request { number, member, k, answer: sender });
+        waiting.requests.push_back(Request { number, member, k, ahead, answer: sender });
         Ticket { number, answer }
     }
 
@@ -90,7 +92,9 @@ mod tests {
 
     fn line(ks: &[usize]) -> (Line, Vec<Ticket>) {
         let line = Line::default();
-        let tickets = (1..).zip(ks).map(|(member, k)| line.ask(member, NonZeroUsize::new(*k).unwrap()));
+        let wishes =
+            (1..).zip(ks).map(|(member, k)| Wish { member, k: NonZeroUsize::new(*k).unwrap(), ahead: false });
+        let tickets = wishes.map(|wish| line.ask(wish));
         let tickets = tickets.collect();
         (line, tickets)
     }

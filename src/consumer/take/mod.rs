@@ -51,6 +51,8 @@ pub(crate) enum Attempt {
     Failed(Arc<TakeError>),
     /// There is nothing, until this resolves.
     Nothing(oneshot::Receiver<()>),
+    /// There is nothing to take ahead.
+    NothingAhead,
     /// There is nothing, and nothing that could become something: no lease, no item for later.
     AtRest,
     /// Items.
@@ -106,29 +108,30 @@ impl Drop for Seat {
     }
 }
 
-/// Takes up to `k` items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.
-pub(crate) async fn take(
-    source: Arc<Source>,
-    member: Member,
-    k: NonZeroUsize,
-    stop: CancellationToken,
-) -> Attempt {
+/// What a consumer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish {
+    /// Who it is.
+    pub(crate) member: Member,
+    /// How many items at most.
+    pub(crate) k: NonZeroUsize,
+    /// While it has others to handle: it does not wait where there are none, and comes after those who have none.
+    pub(crate) ahead: bool,
+}
+
+/// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.
+pub(crate) async fn take(source: Arc<Source>, wish: Wish, stop: CancellationToken) -> Attempt {
     loop {
-        if let Some(attempt) = ask(&source, member, k, &stop).await {
+        if let Some(attempt) = ask(&source, wish, &stop).await {
             return attempt;
         }
         // Whoever led the take is gone without an answer. What it may have taken comes with the next.
     }
 }
 
-async fn ask(
-    source: &Arc<Source>,
-    member: Member,
-    k: NonZeroUsize,
-    stop: &CancellationToken,
-) -> Option<Attempt> {
+async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Option<Attempt> {
     let taker = &source.taker;
-    let Ticket { number, mut answer } = taker.line.ask(member, k);
+    let Ticket { number, mut answer } = taker.line.ask(wish);
     loop {
         let mut turn = tokio::select! {
             biased;

@@ -11,7 +11,7 @@ use crate::{
     config::Delivery,
     consumer::{
         batch::{Batch, InHand},
-        holder::{Holder, Leased, Slice},
+        holder::{Holder, Leased},
         source::Source,
     },
 };
@@ -41,7 +41,9 @@ fn policy() -> RetryPolicy {
 }
 
 /// Takes for all of these at once, and answers each; or puts it back in the line, if there was not enough.
-pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, asked: Vec<Request>) {
+pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<Request>) {
+    // Of a short queue those get something who have nothing.
+    asked.sort_by_key(|request| request.ahead);
     match take(source, turn, &asked).await {
         Err(error) => refuse(asked, error),
         Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, leased, attempts),
@@ -60,7 +62,7 @@ async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Fo
         k: k.unwrap_or(NonZeroUsize::MIN),
         length: source.lease_versions(),
         approach: &mut turn.approach,
-        watch: source.idle.wants_watch(),
+        watch: source.idle.wants_watch() && asked.iter().any(|request| !request.ahead),
     };
     match source.delivery {
         Delivery::AtMostOnce => remove(source, session, &mut take).await,
@@ -125,10 +127,11 @@ fn send_away(source: &Source, asked: Vec<Request>, mut watch: Option<Watch>, at_
     if at_rest {
         source.idle.rested();
     }
-    for Request { member, answer, .. } in asked {
-        let _ = answer.send(match at_rest {
-            true => Attempt::AtRest,
-            false => Attempt::Nothing(source.idle.empty(member, watch.take())),
+    for Request { member, ahead, answer, .. } in asked {
+        let _ = answer.send(match (ahead, at_rest) {
+            (true, _) => Attempt::NothingAhead,
+            (false, true) => Attempt::AtRest,
+            (false, false) => Attempt::Nothing(source.idle.empty(member, watch.take())),
         });
     }
 }
@@ -150,11 +153,11 @@ fn hand_out(source: &Arc<Source>, mut asked: Vec<Request>, leased: Leased, attem
         source.idle.found(member, attempts.conflicts > 0);
         if let Err(Attempt::Items(InHand::Leased(slice))) = answer.send(Attempt::Items(InHand::Leased(slice)))
         {
-            slice.give_back();
+            drop(slice.give_back());
         }
     }
-    slices.for_each(Slice::give_back);
-    source.taker.line.put_back(unserved);
+    slices.for_each(|slice| drop(slice.give_back()));
+    put_back(source, unserved);
 }
 
 /// What is more than was asked for goes to the last: it is nowhere else any more.
@@ -168,5 +171,14 @@ fn give(source: &Source, mut asked: Vec<Request>, mut items: Vec<Item>, attempts
         // A batch that nobody takes says so when it is dropped.
         let _ = answer.send(Attempt::Items(InHand::Taken(batch)));
     }
-    source.taker.line.put_back(unserved);
+    put_back(source, unserved);
+}
+
+/// For those who have nothing to handle the next take looks again, and brings a watch. The others hear that there was not enough.
+fn put_back(source: &Source, unserved: Vec<Request>) {
+    let (ahead, hungry): (Vec<_>, Vec<_>) = unserved.into_iter().partition(|request| request.ahead);
+    source.taker.line.put_back(hungry);
+    for request in ahead {
+        let _ = request.answer.send(Attempt::NothingAhead);
+    }
 }

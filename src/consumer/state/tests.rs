@@ -1,0 +1,264 @@
+use super::{Effect::*, Event::*, *};
+
+const fn done(quickly: bool) -> Event {
+    Dispatched { quickly }
+}
+
+/// Feeds the events to a fresh consumer and returns the effects of the last one.
+fn last(events: &[Event]) -> Vec<Effect> {
+    let mut state = State::new();
+    events.iter().map(|event| state.on(*event)).last().unwrap_or_default()
+}
+
+#[test]
+fn it_takes_as_long_as_it_finds_items() {
+    assert_eq!(last(&[Started]), [Take]);
+    assert_eq!(last(&[Started, Took(Found::Items(3))]), [Dispatch]);
+    assert_eq!(last(&[Started, Took(Found::Items(3)), done(false)]), [Take]);
+}
+
+#[test]
+fn with_nothing_to_take_it_waits_until_woken() {
+    assert_eq!(last(&[Started, Took(Found::Nothing)]), [Wait]);
+    assert_eq!(last(&[Started, Took(Found::Nothing), Woken]), [Take]);
+}
+
+#[test]
+fn failed_takes_are_counted_until_one_succeeds() {
+    let mut state = State::new();
+    state.on(Started);
+    for failures in 1..4 {
+        assert_eq!(state.on(TakeFailed), [Pause { failures }]);
+        assert_eq!(state.on(PauseOver), [Take]);
+    }
+    state.on(Took(Found::Nothing));
+    state.on(Woken);
+    assert_eq!(state.on(TakeFailed), [Pause { failures: 1 }]);
+}
+
+#[test]
+fn a_queue_at_rest_is_the_end() {
+    assert_eq!(last(&[Started, Took(Found::Rest)]), [Close]);
+    assert_eq!(last(&[Started, Took(Found::Rest), Closed(Found::Nothing)]), [Stop]);
+}
+
+#[test]
+fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
+    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain]), []);
+    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, done(false)]), [Close]);
+    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, done(false), Closed(Found::Nothing)]), [Stop]);
+}
+
+#[test]
+fn items_left_in_the_session_are_handled_before_the_end() {
+    let closed = [Started, TakeFailed, Drain, Closed(Found::Items(2))];
+    assert_eq!(last(&closed), [Dispatch]);
+    assert_eq!(last(&[&closed[..], &[done(false)]].concat()), [Stop]);
+}
+
+#[test]
+fn a_take_under_way_when_a_drain_comes_is_waited_for() {
+    assert_eq!(last(&[Started, Drain]), []);
+    assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
+    assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
+    assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
+    assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
+    assert_eq!(last(&[Started, Drain, Took(Found::Items(1)), done(false)]), [Close]);
+}
+
+#[test]
+fn a_take_may_hear_of_a_drain_before_the_consumer_does() {
+    assert_eq!(last(&[Started, NotTaken]), [Close]);
+    assert_eq!(last(&[Started, NotTaken, Drain]), []);
+    assert_eq!(last(&[Started, NotTaken, Drain, Closed(Found::Nothing)]), [Stop]);
+}
+
+#[test]
+fn a_drain_ends_waiting_and_pausing() {
+    assert_eq!(last(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
+    assert_eq!(last(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
+}
+
+#[test]
+fn events_that_come_too_late_change_nothing() {
+    assert_eq!(last(&[Started, Woken]), []);
+    assert_eq!(last(&[Started, Took(Found::Items(1)), Woken]), []);
+    assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Woken]), []);
+    assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Drain]), []);
+}
+
+const QUICK: Event = done(true);
+
+/// A consumer whose last batch went quickly, and that handles another.
+const BUSY: [Event; 4] = [Started, Took(Found::Items(1)), QUICK, Took(Found::Items(1))];
+
+fn busy(events: &[Event]) -> Vec<Effect> {
+    last(&[&BUSY[..], events].concat())
+}
+
+#[test]
+fn where_batches_go_quickly_the_next_is_taken_ahead() {
+    assert_eq!(busy(&[]), [Dispatch, TakeAhead]);
+    assert_eq!(busy(&[Took(Found::Items(1))]), []);
+    assert_eq!(busy(&[Took(Found::Items(1)), QUICK]), [Dispatch, TakeAhead]);
+    assert_eq!(busy(&[Took(Found::Items(1)), done(false)]), [Dispatch]);
+    assert_eq!(busy(&[Took(Found::Items(1)), done(false), done(false)]), [Take]);
+}
+
+#[test]
+fn a_take_ahead_that_is_late_is_the_next_take() {
+    assert_eq!(busy(&[QUICK]), []);
+    assert_eq!(busy(&[QUICK, Took(Found::Items(1))]), [Dispatch, TakeAhead]);
+    assert_eq!(busy(&[QUICK, Took(Found::NothingAhead)]), [Take]);
+    assert_eq!(busy(&[QUICK, TakeFailed]), [Pause { failures: 1 }]);
+}
+
+#[test]
+fn a_take_ahead_that_brings_nothing_is_made_again_when_the_batch_is_handled() {
+    for nothing in [Took(Found::NothingAhead), TakeFailed] {
+        assert_eq!(busy(&[nothing]), []);
+        assert_eq!(busy(&[nothing, QUICK]), [Take]);
+    }
+}
+
+#[test]
+fn what_was_taken_ahead_does_not_wait_for_a_slow_handler() {
+    assert_eq!(busy(&[Took(Found::Items(1)), Slow]), [GiveBack]);
+    assert_eq!(busy(&[Slow, Took(Found::Items(1))]), [GiveBack]);
+    assert_eq!(busy(&[Slow]), []);
+    assert_eq!(busy(&[Took(Found::Items(1)), Slow, done(false)]), [Take]);
+}
+
+#[test]
+fn a_drain_gives_back_what_was_taken_ahead() {
+    assert_eq!(busy(&[Took(Found::Items(1)), Drain]), [GiveBack]);
+    assert_eq!(busy(&[Drain, Took(Found::Items(1))]), [GiveBack]);
+    for end in [[NotTaken, QUICK], [QUICK, NotTaken], [TakeFailed, QUICK]] {
+        assert_eq!(busy(&[&[Drain], &end[..]].concat()), [Close]);
+    }
+    // It is the one in hand if the one before is handled.
+    assert_eq!(busy(&[Drain, QUICK, Took(Found::Items(1))]), [Dispatch]);
+}
+
+/// What an actor has under way and in hand.
+#[derive(Clone, Debug, Default)]
+struct Actor {
+    taking: bool,
+    /// The take under way was begun ahead.
+    ahead: bool,
+    dispatching: bool,
+    waiting: bool,
+    pausing: bool,
+    closing: bool,
+    stopped: bool,
+    in_hand: bool,
+    drained: bool,
+}
+
+impl Actor {
+    /// What can happen to it next.
+    fn possible(&self) -> Vec<Event> {
+        let mut events = vec![Drain];
+        if self.taking {
+            events.extend([Took(Found::Items(1)), TakeFailed]);
+            events.extend(if self.ahead {
+                vec![Took(Found::NothingAhead)]
+            } else {
+                vec![Took(Found::Nothing), Took(Found::Rest)]
+            });
+            // The take hears of a drain before the actor does.
+            events.push(NotTaken);
+        }
+        if self.dispatching {
+            events.extend([done(false), QUICK, Slow]);
+        }
+        if self.waiting {
+            events.push(Woken);
+        }
+        if self.pausing {
+            events.push(PauseOver);
+        }
+        if self.closing {
+            events.extend([Closed(Found::Nothing), Closed(Found::Items(1))]);
+        }
+        events
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Took(found) => {
+                self.taking = false;
+                self.take_in_hand(matches!(found, Found::Items(_)));
+            }
+            NotTaken | TakeFailed => self.taking = false,
+            Dispatched { .. } => self.dispatching = false,
+            Woken => self.waiting = false,
+            PauseOver => self.pausing = false,
+            Closed(found) => {
+                self.closing = false;
+                self.take_in_hand(matches!(found, Found::Items(_)));
+            }
+            Drain => self.drained = true,
+            Started | Slow => {}
+        }
+    }
+
+    fn take_in_hand(&mut self, items: bool) {
+        assert!(!(items && self.in_hand), "items in hand are forgotten");
+        self.in_hand |= items;
+    }
+
+    fn carry_out(&mut self, effect: Effect) {
+        let begins = matches!(effect, Take | TakeAhead | Wait | Pause { .. });
+        assert!(!(self.drained && begins), "{effect:?} after a drain");
+        match effect {
+            Take | TakeAhead => {
+                assert!(!self.taking, "two takes");
+                (self.taking, self.ahead) = (true, effect == TakeAhead);
+            }
+            Dispatch => {
+                assert!(self.in_hand && !self.dispatching, "a dispatch of nothing, or beside another");
+                (self.in_hand, self.dispatching) = (false, true);
+            }
+            GiveBack => assert!(std::mem::take(&mut self.in_hand), "nothing to give back"),
+            Wait => self.waiting = true,
+            Pause { .. } => self.pausing = true,
+            StopWaiting => {
+                assert!(self.waiting || self.pausing);
+                (self.waiting, self.pausing) = (false, false);
+            }
+            Close => {
+                assert!(!self.taking && !self.dispatching && !self.in_hand, "closed with something in hand");
+                self.closing = true;
+            }
+            Stop => self.stopped = true,
+        }
+    }
+}
+
+/// Follows every course of events for so many steps.
+fn explore(state: &State, actor: &Actor, steps: u32) {
+    for event in actor.possible() {
+        let (mut state, mut actor) = (state.clone(), actor.clone());
+        actor.hear(event);
+        let effects = state.on(event);
+        effects.iter().for_each(|effect| actor.carry_out(*effect));
+        if actor.stopped {
+            assert!(!actor.in_hand && !actor.taking && !actor.dispatching);
+            continue;
+        }
+        let under_way = actor.taking || actor.dispatching || actor.waiting || actor.pausing || actor.closing;
+        assert!(under_way, "{event:?} leaves nothing under way: {state:?}");
+        assert!(!actor.in_hand || actor.dispatching, "{event:?} leaves items lying about: {state:?}");
+        if steps > 0 {
+            explore(&state, &actor, steps - 1);
+        }
+    }
+}
+
+#[test]
+fn whatever_happens_something_is_under_way_and_no_items_are_forgotten() {
+    let (mut state, mut actor) = (State::new(), Actor::default());
+    state.on(Started).into_iter().for_each(|effect| actor.carry_out(effect));
+    explore(&state, &actor, 8);
+}
