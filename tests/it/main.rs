@@ -24,6 +24,7 @@ mod panics;
 mod push;
 mod push_options;
 mod retries;
+mod sharing;
 mod signals;
 mod support;
 mod sweeping;
