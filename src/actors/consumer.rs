@@ -1,6 +1,8 @@
 //! One consumer: carries out what its state machine says.
 
 use std::{
+    collections::VecDeque,
+    num::NonZeroUsize,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,8 +35,8 @@ use crate::{
     database::STORAGE_FAILED,
 };
 
-/// A batch that is handled within this time is quick: then a take is a large part of the whole, and goes on beside the next batch.
-const QUICK: Duration = Duration::from_millis(10);
+/// What is taken ahead should be handled within this time: where a handler takes longer, a take is a small part of the whole.
+const AHEAD: Duration = Duration::from_millis(10);
 
 /// After this long a batch is slow: what was taken ahead waits for it no longer.
 const SLOW: Duration = Duration::from_millis(50);
@@ -48,8 +50,8 @@ pub(super) struct Consumer {
     state: State,
     /// Absent once it takes no more.
     seat: Option<Seat>,
-    /// What the last take gave: items to dispatch, now or after those that are handled...
-    in_hand: Option<InHand>,
+    /// What takes have given: batches to dispatch, now or after the one that is handled...
+    in_hand: VecDeque<InHand>,
     /// ...or what wakes.
     woken: Option<oneshot::Receiver<()>>,
     waiting: Option<SpawnHandle>,
@@ -75,7 +77,7 @@ impl Consumer {
             shared,
             state: State::new(),
             seat,
-            in_hand: None,
+            in_hand: VecDeque::new(),
             woken: None,
             waiting: None,
             settling: Vec::new(),
@@ -97,11 +99,8 @@ impl Consumer {
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
         match effect {
-            Effect::Take => self.take(false, context),
-            Effect::TakeAhead => {
-                self.take(true, context);
-                self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
-            }
+            Effect::Take => self.take(1, false, context),
+            Effect::TakeAhead(batches) => self.take(batches, true, context),
             Effect::GiveBack => self.give_back(),
             Effect::Dispatch => self.dispatch(context),
             Effect::Wait => self.wait(context),
@@ -124,9 +123,10 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, ahead: bool, context: &mut Context<Self>) {
+    fn take(&mut self, batches: usize, ahead: bool, context: &mut Context<Self>) {
         let Spec { source, k } = self.spec.clone();
-        let wish = Wish { member: self.place.member, k, ahead };
+        let batches = NonZeroUsize::new(batches).unwrap_or(NonZeroUsize::MIN);
+        let wish = Wish { member: self.place.member, k, batches, ahead };
         take::take(source, wish, self.stop.clone())
             .into_actor(self)
             .map(|attempt, actor, context| {
@@ -150,11 +150,12 @@ impl Consumer {
                 self.woken = Some(woken);
                 Event::Took(Found::Nothing)
             }
-            Attempt::Items(items) => {
-                let count = items.len();
-                tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items = count, "took items");
-                self.in_hand = Some(items);
-                Event::Took(Found::Items(count))
+            Attempt::Batches(batches) => {
+                let items: usize = batches.iter().map(InHand::len).sum();
+                tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items, "took items");
+                let found = Found::Batches(batches.len());
+                self.in_hand.extend(batches);
+                Event::Took(found)
             }
         }
     }
@@ -169,7 +170,8 @@ impl Consumer {
     /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
     /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
-        let in_hand = self.in_hand.take().expect("a dispatch follows a take");
+        let in_hand = self.in_hand.pop_front().expect("a dispatch follows a take");
+        self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
         let before = std::mem::take(&mut self.settling);
         let begun = Instant::now();
         let handled = self.start(in_hand);
@@ -185,18 +187,31 @@ impl Consumer {
                 context.cancel_future(slow);
             }
             let took = done.unwrap_or_else(|error| resume_panic(error));
-            // What was taken at most once cannot be given back.
-            let may_take_ahead = actor.spec.source.delivery != Delivery::AtMostOnce;
-            actor.on(Event::Dispatched { quickly: may_take_ahead && took < QUICK }, context);
+            actor.on(Event::Dispatched { ahead: actor.ahead(took) }, context);
         })
         .spawn(context);
     }
 
-    /// What was taken ahead goes back to the queue; what was taken at most once never is ahead.
+    /// How many batches are to be taken ahead, where one takes so long.
+    fn ahead(&self, took: Duration) -> usize {
+        match self.spec.source.delivery {
+            // They could not be given back.
+            Delivery::AtMostOnce => 0,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => {
+                let batches = AHEAD.as_micros() / took.as_micros().max(1);
+                usize::try_from(batches).unwrap_or(usize::MAX)
+            }
+        }
+    }
+
+    /// What waits for the handler goes back to the queue; what was taken at most once never waits.
     fn give_back(&mut self) {
-        if let Some(InHand::Leased(slice)) = self.in_hand.take() {
-            tracing::debug!(queue = %self.spec.source.name, consumer = self.id, items = slice.items.len(), "given back");
-            self.settling.push(slice.give_back());
+        for batch in self.in_hand.drain(..) {
+            if let InHand::Leased(slice) = batch {
+                let items = slice.items.len();
+                tracing::debug!(queue = %self.spec.source.name, consumer = self.id, items, "given back");
+                self.settling.push(slice.give_back());
+            }
         }
     }
 
@@ -234,8 +249,8 @@ impl Consumer {
                 actor.note(&error, error.code(), "session not closed, a later sweep removes what it leaves");
                 None
             });
-            let found = left.as_ref().map_or(Found::Nothing, |left| Found::Items(left.len()));
-            actor.in_hand = left;
+            let found = if left.is_some() { Found::Batches(1) } else { Found::Nothing };
+            actor.in_hand.extend(left);
             actor.on(Event::Closed(found), context);
         })
         .spawn(context);

@@ -20,8 +20,11 @@
 //! *Dispatched* means that the handler is done with the batch, or that what it had not begun was given back, as after a drain. What the
 //! handler has said of the batch may still be on its way to the database while the next one is handled, but no two batches are.
 //!
-//! Where the handler was done with the last batch quickly, the next one is taken while this one is handled: *ahead*. Then at most two batches
-//! are in a consumer's hands. Should the handler turn out to take long after all, what was taken ahead goes back, for others to take.
+//! Where the handler was done with the last batch quickly, the next ones are taken while this one is handled: *ahead*, up to [`MOST_AHEAD`].
+//! Should the handler turn out to take long after all, what was taken ahead goes back, for others to take.
+
+/// The most batches that a consumer holds beside the one that is handled.
+pub(crate) const MOST_AHEAD: usize = 3;
 
 /// What happened to a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,8 +41,8 @@ pub enum Event {
     PauseOver,
     /// The batch in hand is handled, and the one before it settled.
     Dispatched {
-        /// Whether that went fast enough to take the next one ahead.
-        quickly: bool,
+        /// It went fast enough to take so many batches ahead.
+        ahead: usize,
     },
     /// The batch in hand takes long.
     Slow,
@@ -60,8 +63,8 @@ pub enum Found {
     NothingAhead,
     /// Nothing, and nothing will come of itself: the end, for a consumer that is to work until then.
     Rest,
-    /// So many items, up to K. There may be more.
-    Items(usize),
+    /// So many batches of up to K items. There may be more.
+    Batches(usize),
 }
 
 /// What the actor has to do.
@@ -69,11 +72,11 @@ pub enum Found {
 pub(crate) enum Effect {
     /// Take up to K items.
     Take,
-    /// The same, while a batch is handled; and say so, should that take long.
-    TakeAhead,
-    /// Hand the items just taken to the handler, or those taken ahead.
+    /// Take up to so many batches of K items while one is handled.
+    TakeAhead(usize),
+    /// Hand the batch that was taken first to the handler; and say so, should that take long.
     Dispatch,
-    /// Give back the items taken ahead.
+    /// Give back all batches that wait for the handler.
     GiveBack,
     /// Wait to be woken.
     Wait,
@@ -109,10 +112,10 @@ pub(crate) struct State {
     taking: bool,
     /// A batch is handled.
     dispatching: bool,
-    /// Items that were taken ahead are in hand.
-    ahead: bool,
-    /// How the last batch went.
-    quick: bool,
+    /// Batches in hand that wait for the handler.
+    ahead: usize,
+    /// How many may, as the last one went.
+    most_ahead: usize,
     /// The batch that is handled takes long.
     slow: bool,
     failures: u32,
@@ -125,8 +128,8 @@ impl State {
             phase: Phase::Working,
             taking: false,
             dispatching: false,
-            ahead: false,
-            quick: false,
+            ahead: 0,
+            most_ahead: 0,
             slow: false,
             failures: 0,
         }
@@ -136,7 +139,9 @@ impl State {
     pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
             Event::Took(_) | Event::NotTaken | Event::TakeFailed => self.taking = false,
-            Event::Dispatched { quickly } => (self.dispatching, self.quick) = (false, quickly),
+            Event::Dispatched { ahead } => {
+                (self.dispatching, self.most_ahead) = (false, ahead.min(MOST_AHEAD));
+            }
             _ => {}
         }
         match (self.phase, event) {
@@ -152,15 +157,15 @@ impl State {
             }
             (Phase::Idle, Event::Woken) | (Phase::Pausing, Event::PauseOver) => self.take(),
             (_, Event::Drain) => self.drain(),
-            (Phase::Draining, Event::Took(Found::Items(_))) if self.dispatching => vec![Effect::GiveBack],
-            (Phase::Draining, Event::Took(Found::Items(_))) => self.dispatch(),
+            (Phase::Draining, Event::Took(Found::Batches(_))) if self.dispatching => vec![Effect::GiveBack],
+            (Phase::Draining, Event::Took(Found::Batches(batches))) => self.dispatch(batches),
             (
                 Phase::Draining,
                 Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched { .. },
             ) if !self.taking && !self.dispatching => self.close(),
-            (Phase::Closing, Event::Closed(Found::Items(_))) => {
+            (Phase::Closing, Event::Closed(Found::Batches(batches))) => {
                 self.phase = Phase::Finishing;
-                self.dispatch()
+                self.dispatch(batches)
             }
             (Phase::Closing, Event::Closed(_)) | (Phase::Finishing, Event::Dispatched { .. }) => {
                 vec![Effect::Stop]
@@ -181,9 +186,9 @@ impl State {
             Found::Nothing => self.go(Phase::Idle, Effect::Wait),
             Found::NothingAhead if self.dispatching => Vec::new(),
             Found::NothingAhead => self.take(),
-            Found::Items(_) if !self.dispatching => self.dispatch(),
-            Found::Items(_) => {
-                self.ahead = true;
+            Found::Batches(batches) if !self.dispatching => self.dispatch(batches),
+            Found::Batches(batches) => {
+                self.ahead += batches;
                 if self.slow { self.give_back() } else { Vec::new() }
             }
         }
@@ -200,26 +205,31 @@ impl State {
 
     /// The batch in hand is handled: on with the next.
     fn go_on(&mut self) -> Vec<Effect> {
-        match (std::mem::take(&mut self.ahead), self.taking) {
-            (true, _) => self.dispatch(),
-            (false, true) => Vec::new(),
-            (false, false) => self.take(),
+        match (self.ahead, self.taking) {
+            (0, true) => Vec::new(),
+            (0, false) => self.take(),
+            (batches, _) => self.dispatch(batches),
         }
     }
 
-    fn dispatch(&mut self) -> Vec<Effect> {
-        (self.dispatching, self.slow) = (true, false);
+    /// Begins with the first of so many batches in hand. The others wait, and more are taken when half of those that may wait are gone.
+    fn dispatch(&mut self, batches: usize) -> Vec<Effect> {
+        (self.dispatching, self.slow, self.ahead) = (true, false, batches - 1);
+        if self.phase != Phase::Working {
+            let rest = self.give_back();
+            return [&[Effect::Dispatch], &rest[..]].concat();
+        }
         let mut effects = vec![Effect::Dispatch];
-        if self.quick && self.phase == Phase::Working {
+        if !self.taking && self.ahead < self.most_ahead.div_ceil(2) {
             self.taking = true;
-            effects.push(Effect::TakeAhead);
+            effects.push(Effect::TakeAhead(self.most_ahead - self.ahead));
         }
         effects
     }
 
     fn give_back(&mut self) -> Vec<Effect> {
         let ahead = std::mem::take(&mut self.ahead);
-        ahead.then_some(Effect::GiveBack).into_iter().collect()
+        (ahead > 0).then_some(Effect::GiveBack).into_iter().collect()
     }
 
     fn drain(&mut self) -> Vec<Effect> {

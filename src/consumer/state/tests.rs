@@ -1,7 +1,7 @@
 use super::{Effect::*, Event::*, *};
 
-const fn done(quickly: bool) -> Event {
-    Dispatched { quickly }
+const fn done(ahead: usize) -> Event {
+    Dispatched { ahead }
 }
 
 /// Feeds the events to a fresh consumer and returns the effects of the last one.
@@ -13,8 +13,8 @@ fn last(events: &[Event]) -> Vec<Effect> {
 #[test]
 fn it_takes_as_long_as_it_finds_items() {
     assert_eq!(last(&[Started]), [Take]);
-    assert_eq!(last(&[Started, Took(Found::Items(3))]), [Dispatch]);
-    assert_eq!(last(&[Started, Took(Found::Items(3)), done(false)]), [Take]);
+    assert_eq!(last(&[Started, Took(Found::Batches(3))]), [Dispatch]);
+    assert_eq!(last(&[Started, Took(Found::Batches(1)), done(0)]), [Take]);
 }
 
 #[test]
@@ -44,16 +44,16 @@ fn a_queue_at_rest_is_the_end() {
 
 #[test]
 fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
-    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain]), []);
-    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, done(false)]), [Close]);
-    assert_eq!(last(&[Started, Took(Found::Items(1)), Drain, done(false), Closed(Found::Nothing)]), [Stop]);
+    assert_eq!(last(&[Started, Took(Found::Batches(1)), Drain]), []);
+    assert_eq!(last(&[Started, Took(Found::Batches(1)), Drain, done(0)]), [Close]);
+    assert_eq!(last(&[Started, Took(Found::Batches(1)), Drain, done(0), Closed(Found::Nothing)]), [Stop]);
 }
 
 #[test]
 fn items_left_in_the_session_are_handled_before_the_end() {
-    let closed = [Started, TakeFailed, Drain, Closed(Found::Items(2))];
+    let closed = [Started, TakeFailed, Drain, Closed(Found::Batches(1))];
     assert_eq!(last(&closed), [Dispatch]);
-    assert_eq!(last(&[&closed[..], &[done(false)]].concat()), [Stop]);
+    assert_eq!(last(&[&closed[..], &[done(0)]].concat()), [Stop]);
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn a_take_under_way_when_a_drain_comes_is_waited_for() {
     assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
     assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
     assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
-    assert_eq!(last(&[Started, Drain, Took(Found::Items(1))]), [Dispatch]);
-    assert_eq!(last(&[Started, Drain, Took(Found::Items(1)), done(false)]), [Close]);
+    assert_eq!(last(&[Started, Drain, Took(Found::Batches(1))]), [Dispatch]);
+    assert_eq!(last(&[Started, Drain, Took(Found::Batches(1)), done(0)]), [Close]);
 }
 
 #[test]
@@ -82,33 +82,46 @@ fn a_drain_ends_waiting_and_pausing() {
 #[test]
 fn events_that_come_too_late_change_nothing() {
     assert_eq!(last(&[Started, Woken]), []);
-    assert_eq!(last(&[Started, Took(Found::Items(1)), Woken]), []);
+    assert_eq!(last(&[Started, Took(Found::Batches(1)), Woken]), []);
     assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Woken]), []);
     assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Drain]), []);
 }
 
-const QUICK: Event = done(true);
+const QUICK: Event = done(usize::MAX);
 
 /// A consumer whose last batch went quickly, and that handles another.
-const BUSY: [Event; 4] = [Started, Took(Found::Items(1)), QUICK, Took(Found::Items(1))];
+const BUSY: [Event; 4] = [Started, Took(Found::Batches(1)), QUICK, Took(Found::Batches(1))];
 
 fn busy(events: &[Event]) -> Vec<Effect> {
     last(&[&BUSY[..], events].concat())
 }
 
+const fn took(batches: usize) -> Event {
+    Took(Found::Batches(batches))
+}
+
 #[test]
-fn where_batches_go_quickly_the_next_is_taken_ahead() {
-    assert_eq!(busy(&[]), [Dispatch, TakeAhead]);
-    assert_eq!(busy(&[Took(Found::Items(1))]), []);
-    assert_eq!(busy(&[Took(Found::Items(1)), QUICK]), [Dispatch, TakeAhead]);
-    assert_eq!(busy(&[Took(Found::Items(1)), done(false)]), [Dispatch]);
-    assert_eq!(busy(&[Took(Found::Items(1)), done(false), done(false)]), [Take]);
+fn where_batches_go_quickly_the_next_ones_are_taken_ahead() {
+    assert_eq!(busy(&[]), [Dispatch, TakeAhead(3)]);
+    assert_eq!(busy(&[took(3)]), []);
+    assert_eq!(busy(&[took(1), done(0)]), [Dispatch]);
+    assert_eq!(busy(&[took(1), done(0), done(0)]), [Take]);
+}
+
+#[test]
+fn more_are_taken_when_half_of_them_are_gone() {
+    assert_eq!(busy(&[took(3), QUICK]), [Dispatch]);
+    assert_eq!(busy(&[took(3), QUICK, QUICK]), [Dispatch, TakeAhead(2)]);
+    assert_eq!(busy(&[took(3), QUICK, done(1)]), [Dispatch]);
+    assert_eq!(busy(&[took(3), QUICK, done(1), done(1)]), [Dispatch, TakeAhead(1)]);
+    assert_eq!(busy(&[took(1), QUICK]), [Dispatch, TakeAhead(3)]);
 }
 
 #[test]
 fn a_take_ahead_that_is_late_is_the_next_take() {
     assert_eq!(busy(&[QUICK]), []);
-    assert_eq!(busy(&[QUICK, Took(Found::Items(1))]), [Dispatch, TakeAhead]);
+    assert_eq!(busy(&[QUICK, took(3)]), [Dispatch]);
+    assert_eq!(busy(&[QUICK, took(1)]), [Dispatch, TakeAhead(3)]);
     assert_eq!(busy(&[QUICK, Took(Found::NothingAhead)]), [Take]);
     assert_eq!(busy(&[QUICK, TakeFailed]), [Pause { failures: 1 }]);
 }
@@ -123,35 +136,36 @@ fn a_take_ahead_that_brings_nothing_is_made_again_when_the_batch_is_handled() {
 
 #[test]
 fn what_was_taken_ahead_does_not_wait_for_a_slow_handler() {
-    assert_eq!(busy(&[Took(Found::Items(1)), Slow]), [GiveBack]);
-    assert_eq!(busy(&[Slow, Took(Found::Items(1))]), [GiveBack]);
+    assert_eq!(busy(&[took(2), Slow]), [GiveBack]);
+    assert_eq!(busy(&[Slow, took(2)]), [GiveBack]);
     assert_eq!(busy(&[Slow]), []);
-    assert_eq!(busy(&[Took(Found::Items(1)), Slow, done(false)]), [Take]);
+    assert_eq!(busy(&[took(2), Slow, done(0)]), [Take]);
 }
 
 #[test]
 fn a_drain_gives_back_what_was_taken_ahead() {
-    assert_eq!(busy(&[Took(Found::Items(1)), Drain]), [GiveBack]);
-    assert_eq!(busy(&[Drain, Took(Found::Items(1))]), [GiveBack]);
+    assert_eq!(busy(&[took(2), Drain]), [GiveBack]);
+    assert_eq!(busy(&[Drain, took(2)]), [GiveBack]);
     for end in [[NotTaken, QUICK], [QUICK, NotTaken], [TakeFailed, QUICK]] {
         assert_eq!(busy(&[&[Drain], &end[..]].concat()), [Close]);
     }
     // It is the one in hand if the one before is handled.
-    assert_eq!(busy(&[Drain, QUICK, Took(Found::Items(1))]), [Dispatch]);
+    assert_eq!(busy(&[Drain, QUICK, took(1)]), [Dispatch]);
+    assert_eq!(busy(&[Drain, QUICK, took(2)]), [Dispatch, GiveBack]);
 }
 
 /// What an actor has under way and in hand.
 #[derive(Clone, Debug, Default)]
 struct Actor {
     taking: bool,
-    /// The take under way was begun ahead.
-    ahead: bool,
+    /// How many batches the take under way may bring, if it was begun ahead.
+    ahead: Option<usize>,
     dispatching: bool,
     waiting: bool,
     pausing: bool,
     closing: bool,
     stopped: bool,
-    in_hand: bool,
+    in_hand: usize,
     drained: bool,
 }
 
@@ -160,17 +174,17 @@ impl Actor {
     fn possible(&self) -> Vec<Event> {
         let mut events = vec![Drain];
         if self.taking {
-            events.extend([Took(Found::Items(1)), TakeFailed]);
-            events.extend(if self.ahead {
-                vec![Took(Found::NothingAhead)]
-            } else {
-                vec![Took(Found::Nothing), Took(Found::Rest)]
+            events.extend([took(1), TakeFailed]);
+            events.extend(match self.ahead {
+                None => vec![Took(Found::Nothing), Took(Found::Rest)],
+                Some(1) => vec![Took(Found::NothingAhead)],
+                Some(batches) => vec![Took(Found::NothingAhead), took(batches)],
             });
             // The take hears of a drain before the actor does.
             events.push(NotTaken);
         }
         if self.dispatching {
-            events.extend([done(false), QUICK, Slow]);
+            events.extend([done(0), done(2), Slow]);
         }
         if self.waiting {
             events.push(Woken);
@@ -179,7 +193,7 @@ impl Actor {
             events.push(PauseOver);
         }
         if self.closing {
-            events.extend([Closed(Found::Nothing), Closed(Found::Items(1))]);
+            events.extend([Closed(Found::Nothing), Closed(Found::Batches(1))]);
         }
         events
     }
@@ -188,7 +202,7 @@ impl Actor {
         match event {
             Took(found) => {
                 self.taking = false;
-                self.take_in_hand(matches!(found, Found::Items(_)));
+                self.take_in_hand(found);
             }
             NotTaken | TakeFailed => self.taking = false,
             Dispatched { .. } => self.dispatching = false,
@@ -196,31 +210,37 @@ impl Actor {
             PauseOver => self.pausing = false,
             Closed(found) => {
                 self.closing = false;
-                self.take_in_hand(matches!(found, Found::Items(_)));
+                self.take_in_hand(found);
             }
             Drain => self.drained = true,
             Started | Slow => {}
         }
     }
 
-    fn take_in_hand(&mut self, items: bool) {
-        assert!(!(items && self.in_hand), "items in hand are forgotten");
-        self.in_hand |= items;
+    fn take_in_hand(&mut self, found: Found) {
+        if let Found::Batches(batches) = found {
+            self.in_hand += batches;
+        }
+        assert!(self.in_hand <= MOST_AHEAD, "too many in hand");
+    }
+
+    fn begin_take(&mut self, ahead: Option<usize>) {
+        assert!(!self.taking, "two takes");
+        (self.taking, self.ahead) = (true, ahead);
     }
 
     fn carry_out(&mut self, effect: Effect) {
-        let begins = matches!(effect, Take | TakeAhead | Wait | Pause { .. });
+        let begins = matches!(effect, Take | TakeAhead(_) | Wait | Pause { .. });
         assert!(!(self.drained && begins), "{effect:?} after a drain");
         match effect {
-            Take | TakeAhead => {
-                assert!(!self.taking, "two takes");
-                (self.taking, self.ahead) = (true, effect == TakeAhead);
-            }
+            Take => self.begin_take(None),
+            TakeAhead(batches) => self.begin_take(Some(batches)),
             Dispatch => {
-                assert!(self.in_hand && !self.dispatching, "a dispatch of nothing, or beside another");
-                (self.in_hand, self.dispatching) = (false, true);
+                assert!(self.in_hand > 0 && !self.dispatching, "a dispatch of nothing, or beside another");
+                self.in_hand -= 1;
+                self.dispatching = true;
             }
-            GiveBack => assert!(std::mem::take(&mut self.in_hand), "nothing to give back"),
+            GiveBack => assert!(std::mem::take(&mut self.in_hand) > 0, "nothing to give back"),
             Wait => self.waiting = true,
             Pause { .. } => self.pausing = true,
             StopWaiting => {
@@ -228,7 +248,10 @@ impl Actor {
                 (self.waiting, self.pausing) = (false, false);
             }
             Close => {
-                assert!(!self.taking && !self.dispatching && !self.in_hand, "closed with something in hand");
+                assert!(
+                    !self.taking && !self.dispatching && self.in_hand == 0,
+                    "closed with something in hand"
+                );
                 self.closing = true;
             }
             Stop => self.stopped = true,
@@ -244,12 +267,12 @@ fn explore(state: &State, actor: &Actor, steps: u32) {
         let effects = state.on(event);
         effects.iter().for_each(|effect| actor.carry_out(*effect));
         if actor.stopped {
-            assert!(!actor.in_hand && !actor.taking && !actor.dispatching);
+            assert!(actor.in_hand == 0 && !actor.taking && !actor.dispatching);
             continue;
         }
         let under_way = actor.taking || actor.dispatching || actor.waiting || actor.pausing || actor.closing;
         assert!(under_way, "{event:?} leaves nothing under way: {state:?}");
-        assert!(!actor.in_hand || actor.dispatching, "{event:?} leaves items lying about: {state:?}");
+        assert!(actor.in_hand == 0 || actor.dispatching, "{event:?} leaves items lying about: {state:?}");
         if steps > 0 {
             explore(&state, &actor, steps - 1);
         }
@@ -260,5 +283,5 @@ fn explore(state: &State, actor: &Actor, steps: u32) {
 fn whatever_happens_something_is_under_way_and_no_items_are_forgotten() {
     let (mut state, mut actor) = (State::new(), Actor::default());
     state.on(Started).into_iter().for_each(|effect| actor.carry_out(effect));
-    explore(&state, &actor, 8);
+    explore(&state, &actor, 7);
 }

@@ -2,25 +2,18 @@
 
 use std::{
     collections::VecDeque,
-    num::NonZeroUsize,
     sync::{Mutex, MutexGuard},
 };
 
 use tokio::sync::oneshot;
 
 use super::{Attempt, Wish};
-use crate::consumer::idle::Member;
 
 /// A wish for items.
 #[derive(Debug)]
 pub(super) struct Request {
     number: u64,
-    /// Who asks.
-    pub(super) member: Member,
-    /// For how many at most.
-    pub(super) k: NonZeroUsize,
-    /// While it has others to handle: it does not wait where there are none.
-    pub(super) ahead: bool,
+    pub(super) wish: Wish,
     /// Dropped, it tells that nobody serves the request, and nobody will.
     pub(super) answer: oneshot::Sender<Attempt>,
 }
@@ -48,12 +41,12 @@ impl Line {
     }
 
     /// Stands at its end.
-    pub(super) fn ask(&self, Wish { member, k, ahead }: Wish) -> Ticket {
+    pub(super) fn ask(&self, wish: Wish) -> Ticket {
         let (sender, answer) = oneshot::channel();
         let mut waiting = self.lock();
         waiting.asked += 1;
         let number = waiting.asked;
-        waiting.requests.push_back(Request { number, member, k, ahead, answer: sender });
+        waiting.requests.push_back(Request { number, wish, answer: sender });
         Ticket { number, answer }
     }
 
@@ -72,7 +65,7 @@ impl Line {
         let mut items = 0_usize;
         let count = waiting.requests.iter().take_while(|request| {
             let is_first = items == 0;
-            items = items.saturating_add(request.k.get());
+            items = items.saturating_add(request.wish.items().get());
             is_first || items <= most
         });
         let count = count.count();
@@ -88,19 +81,26 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
+
     use super::*;
+    use crate::consumer::idle::Member;
+
+    fn wish(member: Member, k: usize) -> Wish {
+        let [k, batches] = [k, 1].map(|n| NonZeroUsize::new(n).unwrap());
+        Wish { member, k, batches, ahead: false }
+    }
 
     fn line(ks: &[usize]) -> (Line, Vec<Ticket>) {
         let line = Line::default();
-        let wishes =
-            (1..).zip(ks).map(|(member, k)| Wish { member, k: NonZeroUsize::new(*k).unwrap(), ahead: false });
+        let wishes = (1..).zip(ks).map(|(member, k)| wish(member, *k));
         let tickets = wishes.map(|wish| line.ask(wish));
         let tickets = tickets.collect();
         (line, tickets)
     }
 
     fn members(requests: &[Request]) -> Vec<Member> {
-        requests.iter().map(|request| request.member).collect()
+        requests.iter().map(|request| request.wish.member).collect()
     }
 
     #[test]
@@ -111,6 +111,14 @@ mod tests {
         assert_eq!(members(&line.first(9)), [4]);
         assert_eq!(members(&line.first(9)), [5]);
         assert!(line.first(9).is_empty());
+    }
+
+    #[test]
+    fn what_is_asked_for_in_batches_counts_in_full() {
+        let line = Line::default();
+        let _two = line.ask(Wish { batches: NonZeroUsize::new(2).unwrap(), ..wish(1, 5) });
+        let _other = line.ask(wish(2, 1));
+        assert_eq!(members(&line.first(10)), [1]);
     }
 
     #[test]

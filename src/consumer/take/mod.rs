@@ -55,8 +55,8 @@ pub(crate) enum Attempt {
     NothingAhead,
     /// There is nothing, and nothing that could become something: no lease, no item for later.
     AtRest,
-    /// Items.
-    Items(InHand),
+    /// Items, in batches of up to K.
+    Batches(Vec<InHand>),
 }
 
 /// What takes of a queue are made with, shared by its consumers.
@@ -113,10 +113,19 @@ impl Drop for Seat {
 pub(crate) struct Wish {
     /// Who it is.
     pub(crate) member: Member,
-    /// How many items at most.
+    /// How many items a batch has at most.
     pub(crate) k: NonZeroUsize,
+    /// How many batches it has room for.
+    pub(crate) batches: NonZeroUsize,
     /// While it has others to handle: it does not wait where there are none, and comes after those who have none.
     pub(crate) ahead: bool,
+}
+
+impl Wish {
+    /// How many items it asks for.
+    fn items(&self) -> NonZeroUsize {
+        self.k.saturating_mul(self.batches)
+    }
 }
 
 /// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.

@@ -6,7 +6,7 @@ use kvqueue_queue::{Attempts, Item, RetryPolicy, Session, SessionId, Take, TakeE
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Attempt, Turn, line::Request, share};
+use super::{Attempt, Turn, Wish, line::Request, share};
 use crate::{
     config::Delivery,
     consumer::{
@@ -43,7 +43,7 @@ fn policy() -> RetryPolicy {
 /// Takes for all of these at once, and answers each; or puts it back in the line, if there was not enough.
 pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<Request>) {
     // Of a short queue those get something who have nothing.
-    asked.sort_by_key(|request| request.ahead);
+    asked.sort_by_key(|request| request.wish.ahead);
     match take(source, turn, &asked).await {
         Err(error) => refuse(asked, error),
         Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, leased, attempts),
@@ -56,13 +56,13 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
 }
 
 async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Found, Attempts), TakeError> {
-    let k = asked.iter().map(|request| request.k).reduce(|k, more| k.saturating_add(more.get()));
+    let k = asked.iter().map(|request| request.wish.items()).reduce(|k, more| k.saturating_add(more.get()));
     let session = turn.session.get_or_insert_with(|| session(source));
     let mut take = Take {
         k: k.unwrap_or(NonZeroUsize::MIN),
         length: source.lease_versions(),
         approach: &mut turn.approach,
-        watch: source.idle.wants_watch() && asked.iter().any(|request| !request.ahead),
+        watch: source.idle.wants_watch() && asked.iter().any(|request| !request.wish.ahead),
     };
     match source.delivery {
         Delivery::AtMostOnce => remove(source, session, &mut take).await,
@@ -127,7 +127,7 @@ fn send_away(source: &Source, asked: Vec<Request>, mut watch: Option<Watch>, at_
     if at_rest {
         source.idle.rested();
     }
-    for Request { member, ahead, answer, .. } in asked {
+    for Request { wish: Wish { member, ahead, .. }, answer, .. } in asked {
         let _ = answer.send(match (ahead, at_rest) {
             (true, _) => Attempt::NothingAhead,
             (false, true) => Attempt::AtRest,
@@ -136,49 +136,68 @@ fn send_away(source: &Source, asked: Vec<Request>, mut watch: Option<Watch>, at_
     }
 }
 
-/// One holder for the lease, and a part of it for each. What nobody wants is given back: an earlier take may have asked for more, and who
-/// asked may be gone.
-fn hand_out(source: &Arc<Source>, mut asked: Vec<Request>, leased: Leased, attempts: Attempts) {
+/// One holder for the lease, and a slice of it for each batch. What nobody wants is given back: an earlier take may have asked for more, and
+/// who asked may be gone.
+fn hand_out(source: &Arc<Source>, asked: Vec<Request>, leased: Leased, attempts: Attempts) {
     let items = leased.lease.items().len();
-    let mut shares = share::out(items, asked.iter().map(|request| request.k.get()));
-    let unserved = asked.split_off(shares.len());
-    let taken = shares.last().map_or(0, |share| share.end);
-    if taken < items {
-        shares.push(taken..items);
+    let mut shares = share::out(items, asked.iter().flat_map(ks));
+    let batches = shares.len();
+    let shared_out = shares.last().map_or(0, |share| share.end);
+    if shared_out < items {
+        shares.push(shared_out..items);
     }
-    let (holder, slices) = Holder::new(source.clone(), leased, &shares);
+    let (holder, mut slices) = Holder::new(source.clone(), leased, &shares);
     source.work.spawn(holder.run());
-    let mut slices = slices.into_iter();
-    for (Request { member, answer, .. }, slice) in asked.into_iter().zip(&mut slices) {
-        source.idle.found(member, attempts.conflicts > 0);
-        if let Err(Attempt::Items(InHand::Leased(slice))) = answer.send(Attempt::Items(InHand::Leased(slice)))
-        {
+    for nobodys in slices.split_off(batches) {
+        drop(nobodys.give_back());
+    }
+    for batch in answer(source, asked, slices.into_iter().map(InHand::Leased), attempts) {
+        if let InHand::Leased(slice) = batch {
             drop(slice.give_back());
         }
     }
-    slices.for_each(|slice| drop(slice.give_back()));
-    put_back(source, unserved);
 }
 
 /// What is more than was asked for goes to the last: it is nowhere else any more.
-fn give(source: &Source, mut asked: Vec<Request>, mut items: Vec<Item>, attempts: Attempts) {
-    let shares = share::out(items.len(), asked.iter().map(|request| request.k.get()));
-    let unserved = asked.split_off(shares.len());
+fn give(source: &Source, asked: Vec<Request>, mut items: Vec<Item>, attempts: Attempts) {
+    let shares = share::out(items.len(), asked.iter().flat_map(ks));
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
-    for Request { member, answer, .. } in asked {
-        source.idle.found(member, attempts.conflicts > 0);
-        let batch = Batch::new(source.name.clone(), parts.pop().unwrap_or_default());
-        // A batch that nobody takes says so when it is dropped.
-        let _ = answer.send(Attempt::Items(InHand::Taken(batch)));
-    }
-    put_back(source, unserved);
+    parts.reverse();
+    let batches = parts.into_iter().map(|items| InHand::Taken(Batch::new(source.name.clone(), items)));
+    // A batch that nobody takes says so when it is dropped.
+    drop(answer(source, asked, batches, attempts));
 }
 
-/// For those who have nothing to handle the next take looks again, and brings a watch. The others hear that there was not enough.
-fn put_back(source: &Source, unserved: Vec<Request>) {
-    let (ahead, hungry): (Vec<_>, Vec<_>) = unserved.into_iter().partition(|request| request.ahead);
-    source.taker.line.put_back(hungry);
-    for request in ahead {
-        let _ = request.answer.send(Attempt::NothingAhead);
+/// The K of each batch that a request asks for.
+fn ks(request: &Request) -> impl Iterator<Item = usize> + use<> {
+    std::iter::repeat_n(request.wish.k.get(), request.wish.batches.get())
+}
+
+/// Gives each its batches, as many as there are. Returns those of whoever is gone.
+fn answer(
+    source: &Source,
+    asked: Vec<Request>,
+    mut batches: impl Iterator<Item = InHand>,
+    attempts: Attempts,
+) -> Vec<InHand> {
+    let (mut nobodys, mut hungry) = (Vec::new(), Vec::new());
+    for request in asked {
+        let Wish { member, batches: room, ahead, .. } = request.wish;
+        let own: Vec<_> = batches.by_ref().take(room.get()).collect();
+        match own.is_empty() {
+            // The next take looks again, and brings a watch.
+            true if !ahead => hungry.push(request),
+            true => {
+                let _ = request.answer.send(Attempt::NothingAhead);
+            }
+            false => {
+                source.idle.found(member, attempts.conflicts > 0);
+                if let Err(Attempt::Batches(own)) = request.answer.send(Attempt::Batches(own)) {
+                    nobodys.extend(own);
+                }
+            }
+        }
     }
+    source.taker.line.put_back(hungry);
+    nobodys
 }
