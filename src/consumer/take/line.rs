@@ -50,6 +50,11 @@ impl Line {
         Ticket { number, answer }
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.lock().requests.len()
+    }
+
     /// Leaves it; false if a take that has begun is for this request too.
     pub(super) fn withdraw(&self, number: u64) -> bool {
         let mut waiting = self.lock();

@@ -18,6 +18,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use kvqueue_queue::{Approach, RetryError, Session, TakeError};
@@ -67,12 +68,23 @@ pub(crate) struct Taker {
     seats: Arc<AtomicUsize>,
 }
 
+/// Of the time that takes take, a fraction that one waits for those who were served by the last, to be for them too: those who come too
+/// late wait for the whole of this one.
+const GATHER: u32 = 8;
+
+/// The longest such wait.
+const MOST_GATHER: Duration = Duration::from_micros(500);
+
 /// What goes from one take to the next.
 struct Turn {
     /// What is learned from conflicts with other processes.
     approach: Approach,
     /// An identity that no other process has, or has had, from the first take to the last consumer's end.
     session: Option<Session>,
+    /// How many consumers the last take had items for.
+    served: usize,
+    /// How long it took.
+    took: Duration,
 }
 
 /// A consumer's right to ask. The last one to leave ends the session.
@@ -82,7 +94,8 @@ pub(crate) struct Seat(Option<Arc<AtomicUsize>>);
 impl Taker {
     /// For consumers yet to come.
     pub(crate) fn new(approach: Approach) -> Self {
-        let turn = Mutex::new(Turn { approach, session: None });
+        let turn = Turn { approach, session: None, served: 0, took: Duration::ZERO };
+        let turn = Mutex::new(turn);
         Self { line: Line::default(), turn, seats: Arc::default() }
     }
 
@@ -153,8 +166,7 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
             }
             turn = taker.turn.lock() => turn,
         };
-        // Others who are about to ask do so now.
-        yield_now().await;
+        gather(&taker.line, &turn).await;
         let together = match source.delivery {
             // The transactions of several handlers would conflict on the lease that they share.
             Delivery::ExactlyOnce => 1,
@@ -163,6 +175,17 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
         let asked = taker.line.first(together);
         if !asked.is_empty() {
             serve(source, &mut turn, asked).await;
+        }
+    }
+}
+
+/// Lets others who are about to ask do so. Not by sleeping: a timer is not that fine.
+async fn gather(line: &Line, turn: &Turn) {
+    let until = Instant::now() + (turn.took / GATHER).min(MOST_GATHER);
+    loop {
+        yield_now().await;
+        if line.len() >= turn.served || Instant::now() >= until {
+            return;
         }
     }
 }

@@ -44,7 +44,11 @@ fn policy() -> RetryPolicy {
 pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<Request>) {
     // Of a short queue those get something who have nothing.
     asked.sort_by_key(|request| request.wish.ahead);
-    match take(source, turn, &asked).await {
+    let began = Instant::now();
+    let taken = take(source, turn, &asked).await;
+    turn.took = began.elapsed();
+    turn.served = asked.len();
+    match taken {
         Err(error) => refuse(asked, error),
         Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, leased, attempts),
         Ok((Found::Taken(items), attempts)) => give(source, asked, items, attempts),
