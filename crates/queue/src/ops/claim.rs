@@ -93,12 +93,18 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
 pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
     let mut bytes = 0;
     for (at, row) in rows.iter().take(k.get()).enumerate() {
-        let meta = decode_meta(space, row)?;
-        bytes = size(space, row, &meta).saturating_add(bytes);
-        if at > 0 && (meta.crashes > 0 || bytes > MAX_TAKE_BYTES) {
+        let (size, is_suspect) = match row.meta.is_empty() {
+            true => (cost::take_plain(space, row.id.as_bytes().len(), row.value.len()), false),
+            false => {
+                let meta = decode_meta(space, row)?;
+                (size(space, row, &meta), meta.crashes > 0)
+            }
+        };
+        bytes = size.saturating_add(bytes);
+        if at > 0 && (is_suspect || bytes > MAX_TAKE_BYTES) {
             return Ok(at);
         }
-        if meta.crashes > 0 {
+        if is_suspect {
             return Ok(1);
         }
     }

@@ -72,9 +72,11 @@ pub(crate) fn failure(reason: usize) -> usize {
 
 /// What it takes to clear what goes with an item until it has ended.
 pub(crate) fn forget(space: &Space, id: &ItemId, meta: &[u8]) -> usize {
+    if meta.is_empty() {
+        return 0;
+    }
     // What cannot be read may have chunks, as many as there can be.
     match meta::decode(meta) {
-        _ if meta.is_empty() => 0,
         Some(meta) => ending(space, id, &meta),
         None => chunks_of(space, id, u64::MAX),
     }

@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foundationdb::future::FdbValues;
 use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
@@ -74,24 +75,41 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
     while bytes < window.max_bytes
         && let Some(page) = pages.try_next().await?
     {
-        found.reserve(page.len());
-        for row in &page {
-            let row = self::row(space, row.key(), row.value())?;
-            bytes += cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
-            found.push(row);
-        }
+        let page = shared(space, &page)?;
+        let cost = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
+        bytes += page.iter().map(cost).sum::<usize>();
+        found.extend(page);
     }
     Ok(found)
 }
 
-fn row(space: &Space, key: &[u8], value: &[u8]) -> Result<Row, QueueError> {
+/// The rows of a page, which share one piece of memory: a piece for each id and each value would be most of the work of a take.
+fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
+    let mut bytes = Vec::with_capacity(page.iter().map(|row| row.key().len() + row.value().len()).sum());
+    let mut ends = Vec::with_capacity(page.len());
+    for row in page {
+        bytes.extend_from_slice(suffix(space, row.key())?);
+        let id_end = bytes.len();
+        bytes.extend_from_slice(row.value());
+        ends.push((id_end, bytes.len()));
+    }
+    let bytes = Bytes::from(bytes);
+    let mut begin = 0;
+    let row = |(id_end, end)| {
+        let id = ItemId::new(bytes.slice(begin..id_end));
+        begin = end;
+        Row { id, value: bytes.slice(id_end..end), meta: Bytes::new() }
+    };
+    Ok(ends.into_iter().map(row).collect())
+}
+
+/// What a ready item's key goes on with, which is its id.
+fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
         Kind::Fifo => items::suffix_stamp(suffix).is_some(),
         Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
     });
-    let suffix = suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })?;
-    let id = ItemId::new(Bytes::copy_from_slice(suffix));
-    Ok(Row { id, value: Bytes::copy_from_slice(value), meta: Bytes::new() })
+    suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })
 }
 
 /// The first side records there are, at most `limit`, in the order in which items are taken; and whether there are more.
@@ -163,18 +181,30 @@ pub(crate) async fn join_metas(
 
 /// The items of rows, with payloads from all their parts.
 pub(crate) async fn items(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<Vec<Item>, QueueError> {
-    try_join_all(rows.iter().map(|row| item(space, tr, row))).await
+    let (mut items, mut in_parts) = (Vec::with_capacity(rows.len()), Vec::new());
+    for (at, row) in rows.iter().enumerate() {
+        let item = item(space, row)?;
+        if let Some(len) = item.meta.as_ref().and_then(|meta| meta.payload_len) {
+            in_parts
+                .push(async move { Ok::<_, QueueError>((at, whole_payload(space, tr, row, len).await?)) });
+        }
+        items.push(item);
+    }
+    for (at, payload) in try_join_all(in_parts).await? {
+        items[at].payload = payload;
+    }
+    Ok(items)
 }
 
-async fn item(space: &Space, tr: &Transaction, row: &Row) -> Result<Item, QueueError> {
+/// The item of a row, with what of its payload is in the row.
+fn item(space: &Space, row: &Row) -> Result<Item, QueueError> {
+    let payload = recipes::unpack_value(space.kind.packing(), &row.value);
+    let item = Item { id: row.id.clone(), payload, attempt: 1, meta: None };
+    if row.meta.is_empty() {
+        return Ok(item);
+    }
     let meta = decode_meta(space, row)?;
-    let payload = match meta.payload_len {
-        None => recipes::unpack_value(space.kind.packing(), &row.value),
-        Some(len) => whole_payload(space, tr, row, len).await?,
-    };
-    let attempt = meta.attempts.saturating_add(1);
-    let meta = (!row.meta.is_empty()).then(|| Arc::new(meta));
-    Ok(Item { id: row.id.clone(), payload, attempt, meta })
+    Ok(Item { attempt: meta.attempts.saturating_add(1), meta: Some(Arc::new(meta)), ..item })
 }
 
 /// The side record of a row; an empty one if it has none.
