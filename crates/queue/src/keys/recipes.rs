@@ -44,8 +44,33 @@ pub(crate) fn is_priority_id(id: &[u8]) -> bool {
     matches!(&elements(id)[..], [_, Element::Int(_), Element::Bytes(random)] if random.len() == RANDOM)
 }
 
-fn elements(id: &[u8]) -> Vec<Element<'_>> {
-    unpack(id).unwrap_or_default()
+/// The type code of a tuple within a tuple.
+const NESTED: u8 = 0x05;
+
+/// The deepest that tuples may be nested in what others have written. They are read by recursion, and the stack has an end.
+const MAX_NESTING: usize = 64;
+
+/// The elements of a packed tuple; none if it is none, or may be nested too deep.
+fn elements(tuple: &[u8]) -> Vec<Element<'_>> {
+    // Within the text or byte string that most values begin with that byte is a byte like any other.
+    let nested = tuple[leading_string(tuple)..].iter().filter(|byte| **byte == NESTED).count();
+    if nested > MAX_NESTING { Vec::new() } else { unpack(tuple).unwrap_or_default() }
+}
+
+/// The length of the text or byte string that a tuple begins with; 0 if it begins with something else.
+fn leading_string(tuple: &[u8]) -> usize {
+    if !matches!(tuple, [1 | 2, ..]) {
+        return 0;
+    }
+    // It ends with a byte 0; one of its own is followed by 0xFF.
+    let mut from = 1;
+    while let Some(zero) = tuple[from..].iter().position(|byte| *byte == 0) {
+        from += zero + 1;
+        if tuple.get(from) != Some(&0xff) {
+            return from;
+        }
+    }
+    0
 }
 
 /// The integer that a packed tuple begins with, whatever follows it; `None` if something else does, or one beyond 64 bits.
@@ -71,8 +96,7 @@ pub(crate) fn unpack_value(packing: Packing, value: &Bytes) -> Bytes {
     if packing == Packing::Raw {
         return value.clone();
     }
-    let Ok(elements) = unpack::<Vec<Element<'_>>>(value) else { return value.clone() };
-    match elements.into_iter().next() {
+    match elements(value).into_iter().next() {
         Some(Element::String(text)) => Bytes::copy_from_slice(text.as_bytes()),
         Some(Element::Bytes(bytes)) => Bytes::copy_from_slice(&bytes),
         Some(Element::Int(number)) => number.to_string().into(),
@@ -87,6 +111,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_tuple_nested_too_deep_is_no_tuple() {
+        for begin in [&b""[..], b"\x02text\0", b"\x15\x01"] {
+            let deep = Bytes::from([begin, &[NESTED; 90_000]].concat());
+            assert_eq!(unpack_value(Packing::Tuple, &deep), deep);
+            assert!(!is_queue_id(&deep) && !is_priority_id(&deep));
+        }
+    }
 
     proptest! {
         #[test]
@@ -119,6 +152,13 @@ mod tests {
             let element = number(n);
             prop_assert!((INTEGERS.0..INTEGERS.1).contains(&element[0]));
             prop_assert_eq!(leading_integer(&[element, rest].concat()), Some(n));
+        }
+
+        #[test]
+        fn bytes_that_look_like_nested_tuples_are_read(payload in prop::collection::vec(prop::sample::select(vec![0, NESTED, 0xff]), 0..300)) {
+            let value = Bytes::from(pack_value(Packing::Tuple, &payload));
+            prop_assert_eq!(unpack_value(Packing::Tuple, &value), &payload);
+            prop_assert_eq!(leading_string(&value), value.len());
         }
 
         #[test]

@@ -198,13 +198,15 @@ pub(crate) async fn items(space: &Space, tr: &Transaction, rows: &[Row]) -> Resu
 
 /// The item of a row, with what of its payload is in the row.
 fn item(space: &Space, row: &Row) -> Result<Item, QueueError> {
-    let payload = recipes::unpack_value(space.kind.packing(), &row.value);
-    let item = Item { id: row.id.clone(), payload, attempt: 1, meta: None };
+    let whole = || recipes::unpack_value(space.kind.packing(), &row.value);
+    let id = row.id.clone();
     if row.meta.is_empty() {
-        return Ok(item);
+        return Ok(Item { id, payload: whole(), attempt: 1, meta: None });
     }
     let meta = decode_meta(space, row)?;
-    Ok(Item { attempt: meta.attempts.saturating_add(1), meta: Some(Arc::new(meta)), ..item })
+    // The first part of one in parts is as it is.
+    let payload = if meta.payload_len.is_some() { row.value.clone() } else { whole() };
+    Ok(Item { id, payload, attempt: meta.attempts.saturating_add(1), meta: Some(Arc::new(meta)) })
 }
 
 /// The side record of a row; an empty one if it has none.
