@@ -56,7 +56,8 @@ impl Args {
             serde_json::from_str(&self.task).context("a helper is started by kvqueue bench only")?;
         let store = Store::open(&task.url)?;
         let queue = Queue::new(task.prefix.as_bytes(), task.queue.as_bytes())?;
-        let place = Place { db: store.db.clone(), url: task.url.clone(), prefix: task.prefix.clone(), queue };
+        // The network that is left of the store ends after the place.
+        let place = Place { db: store.db, url: task.url.clone(), prefix: task.prefix.clone(), queue };
         let tally = Arc::new(Tally::new());
         tally.number(task.items).context("there are more items than can be counted")?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

@@ -10,7 +10,7 @@
 mod cells;
 mod table;
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
@@ -33,8 +33,8 @@ use crate::{
 /// How long a cell measures, if nobody says.
 const SECONDS: Duration = Duration::from_millis(1_500);
 
-/// How long the disk is tried.
-const FLUSHING: Duration = Duration::from_millis(500);
+/// How long the disk is tried before each cell, and after the last: how fast it is changes from second to second.
+const FLUSHING: Duration = Duration::from_millis(150);
 
 /// What came of a cell's process.
 enum Ended {
@@ -44,66 +44,86 @@ enum Ended {
     Failed(Exit),
 }
 
+/// Where it is measured.
+struct Place {
+    engine: &'static str,
+    /// The database that was named.
+    database: Option<String>,
+    /// Where the embedded engine's files are, or will be. Of a named directory that is not there yet nothing is known.
+    directory: Option<PathBuf>,
+}
+
 pub(super) fn run(globals: &Globals, common: &Common, config: &Config) -> anyhow::Result<Exit> {
     let signals = Signals::watch()?;
-    let place = place(globals, common, config)?;
-    if globals.json {
-        output::line(true, b"", &place)?;
-    }
+    let place = Place::new(globals, common, config);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(all(globals, common, &signals, &place))
 }
 
-/// What it is measured on: for programs a cell like the others.
-fn place(globals: &Globals, common: &Common, config: &Config) -> anyhow::Result<Value> {
-    let named = globals.database().map(|_| config.database.as_str());
-    let embedded = named.map(fdb_embedded::embedded_directory);
-    // Of a named directory that is not there yet nothing is known.
-    let engine = if matches!(embedded, Some(None)) { "cluster" } else { "embedded" };
-    let directory = match embedded {
-        None => Some(common.above()),
-        Some(directory) => directory.filter(|directory| directory.is_dir()),
-    };
-    let flushes = directory.as_deref().map(|directory| {
-        flush::flushes_per_second(directory, FLUSHING)
+impl Place {
+    fn new(globals: &Globals, common: &Common, config: &Config) -> Self {
+        let database = globals.database().map(|_| config.database.clone());
+        let (engine, directory) = match database.as_deref().map(fdb_embedded::embedded_directory) {
+            None => ("embedded", Some(common.above())),
+            Some(None) => ("cluster", None),
+            Some(Some(directory)) => ("embedded", Some(directory).filter(|directory| directory.is_dir())),
+        };
+        Self { engine, database, directory }
+    }
+
+    /// How often the disk flushes just now; `None` for a cluster.
+    fn flushes(&self) -> anyhow::Result<Option<f64>> {
+        let Some(directory) = &self.directory else { return Ok(None) };
+        let rate = flush::flushes_per_second(directory, FLUSHING);
+        rate.map(Some)
             .with_context(|| format!("cannot write in {}; name another with --dir", directory.display()))
-    });
-    Ok(json!({
-        "cell": "flush",
-        "engine": engine,
-        "database": named,
-        "directory": directory.as_deref().map(Path::display).map(|path| path.to_string()),
-        "file_system": directory.as_deref().and_then(machine::file_system),
-        "per_second": flushes.transpose()?.map(|rate| rounded(rate, 1)),
-        "machine": machine::line(),
-        "version": env!("CARGO_PKG_VERSION"),
-    }))
+    }
+
+    /// As the first line of JSON.
+    fn json(&self) -> Value {
+        json!({
+            "cell": "place",
+            "engine": self.engine,
+            "database": self.database,
+            "directory": self.directory.as_deref().map(|path| path.display().to_string()),
+            "file_system": self.directory.as_deref().and_then(machine::file_system),
+            "machine": machine::line(),
+            "version": env!("CARGO_PKG_VERSION"),
+        })
+    }
 }
 
-async fn all(globals: &Globals, common: &Common, signals: &Signals, place: &Value) -> anyhow::Result<Exit> {
-    let progress = progress(globals);
+async fn all(globals: &Globals, common: &Common, signals: &Signals, place: &Place) -> anyhow::Result<Exit> {
+    let (progress, about) = (progress(globals), place.json());
     let (mut rows, mut exit) = (Vec::new(), Exit::Done);
+    let mut before = place.flushes()?;
+    if globals.json {
+        output::line(true, b"", &about)?;
+    }
     for (n, cell) in CELLS.iter().enumerate() {
         say(&progress, format!("{} of {}: {}", n + 1, CELLS.len(), cell.name));
-        match measure(globals, common, signals, cell.arguments).await? {
+        let (mut report, clean) = match measure(globals, common, signals, cell.arguments).await? {
             Ended::Failed(exit) => {
                 progress.finish_and_clear();
                 return Ok(exit);
             }
-            Ended::Measured { report, clean } => {
-                if globals.json {
-                    output::line(true, b"", &report)?;
-                }
-                if !clean {
-                    exit = Exit::Failed;
-                }
-                rows.push(Row { name: cell.name, report });
-            }
+            Ended::Measured { report, clean } => (report, clean),
+        };
+        let after = place.flushes()?;
+        let flushes = before.zip(after).map(|(before, after)| rounded(f64::midpoint(before, after), 1));
+        before = after;
+        report["flushes_per_second"] = json!(flushes);
+        if globals.json {
+            output::line(true, b"", &report)?;
         }
+        if !clean {
+            exit = Exit::Failed;
+        }
+        rows.push(Row { name: cell.name, report });
     }
     progress.finish_and_clear();
     if !globals.json {
-        output::line(false, table::text(place, &rows).as_bytes(), &Value::Null)?;
+        output::line(false, table::text(&about, &rows).as_bytes(), &Value::Null)?;
     }
     Ok(exit)
 }
