@@ -155,6 +155,7 @@ impl Args {
 
 impl Cell {
     fn check(&self, common: &Common) -> anyhow::Result<()> {
+        common.check()?;
         match self {
             Self::Push(args) => args.check(common)?,
             Self::Burn(args) => args.check()?,

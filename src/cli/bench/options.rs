@@ -46,6 +46,17 @@ impl Common {
         self.payload as usize
     }
 
+    /// Refuses to measure for longer than it may take.
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        let (seconds, limit) = (self.time().as_secs_f64(), self.limit.as_secs_f64());
+        if seconds < limit {
+            return Ok(());
+        }
+        Err(UsageError(format!(
+            "--seconds {seconds} is not below --limit {limit}; lower it, or raise --limit"
+        )))
+    }
+
     /// Refuses batches that do not fit into a transaction.
     pub(super) fn check_batch(&self, batch: u32) -> Result<(), UsageError> {
         let bytes = u64::from(batch) * u64::from(self.payload);

@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Items flow through a queue whose length is kept: the cost of an item by decades of the total
 ///
-/// It ends with the total, or with --limit.
+/// It goes on until the total is reached, so --limit has to allow for it; --seconds means nothing here.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Items that wait all the while
