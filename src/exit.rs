@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// | code | meaning |
 /// |---|---|
 /// | 0 | done; for `run`: stopped by a signal after draining, or the queues were empty (`--until-empty`) |
-/// | 1 | it failed while running: the database refused, output could not be written, grace ran out; for `doctor`: something has to be done |
+/// | 1 | it failed while running: the database refused, output could not be written, grace ran out; for `doctor`: something has to be done; for `bench`: items were lost or came twice |
 /// | 2 | the command line is wrong |
 /// | 65 | some of the input was refused (an item over the size limit); the rest was pushed |
 /// | 69 | the database cannot be used: client library missing, directory damaged, or held by a process that lets no other in |
