@@ -13,7 +13,7 @@ use super::{
     messages::{Drain, End, Observer, Spec, Start, Stop},
     supervisor::Supervisor,
 };
-use crate::consumer::signals::Signals;
+use crate::consumer::{contention::Contention, signals::Signals};
 
 /// What all consumers of a process share.
 pub(crate) struct Shared {
@@ -23,16 +23,18 @@ pub(crate) struct Shared {
     /// Batches that are being handled or settled. They go on when their consumer panics.
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
+    pub(crate) contention: Arc<Contention>,
     consumers: AtomicUsize,
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Handle, observer: Option<Observer>) -> Arc<Self> {
+    pub(crate) fn new(pool: Handle, observer: Option<Observer>, contention: Arc<Contention>) -> Arc<Self> {
         Arc::new(Self {
             pool,
             signals: Arc::default(),
             work: TaskTracker::new(),
             observer,
+            contention,
             consumers: AtomicUsize::new(0),
         })
     }

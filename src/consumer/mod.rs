@@ -11,6 +11,7 @@
 //! | `source` | a queue as its consumers share it |
 //! | `signals` | what all that works on items is told, and tells |
 //! | `backoff` | pauses between failed takes |
+//! | `contention` | how often takes lose against those of other processes |
 //! | `ambient` | the clock on the wall, and chance |
 //!
 //! `actors::consumer` carries the effects out.
@@ -18,6 +19,7 @@
 pub(crate) mod ambient;
 pub(crate) mod backoff;
 pub(crate) mod batch;
+pub(crate) mod contention;
 pub(crate) mod dispatch;
 pub(crate) mod holder;
 pub(crate) mod idle;

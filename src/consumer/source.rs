@@ -6,7 +6,7 @@ use foundationdb::Database;
 use kvqueue_queue::{Queue, RetryRules};
 use tokio_util::task::TaskTracker;
 
-use super::{idle::Idle, signals::Signals, take::Taker};
+use super::{contention::Contention, idle::Idle, signals::Signals, take::Taker};
 use crate::{config::Delivery, handlers::Handling};
 
 /// One queue in this process: where its items come from and what is done with them.
@@ -25,6 +25,7 @@ pub(crate) struct Source {
     /// Whether consumers stop once there is nothing left to wait for.
     pub(crate) until_empty: bool,
     pub(crate) taker: Taker,
+    pub(crate) contention: Arc<Contention>,
     pub(crate) idle: Idle,
     pub(crate) signals: Arc<Signals>,
     /// Batches that are being handled or settled. They go on when their consumer panics.

@@ -12,7 +12,7 @@ use self::parts::{Part, parts};
 use crate::{
     actors::{self, Crew, Observer, Shared, Spec},
     config::{Config, ConfigError},
-    consumer::state::Event,
+    consumer::{contention::Contention, state::Event},
     database::{Store, patiently},
     handlers::{BatchHandler, Handler, Registry, Settings},
     lifecycle::{self, RunError, Signals},
@@ -28,6 +28,7 @@ pub struct Daemon {
     registry: Registry,
     until_empty: bool,
     observer: Option<Observer>,
+    contention: Arc<Contention>,
 }
 
 impl Daemon {
@@ -84,6 +85,12 @@ impl Daemon {
         self
     }
 
+    /// Counts takes, and those that lose against other processes, here.
+    pub(crate) fn count_in(mut self, contention: &Arc<Contention>) -> Self {
+        self.contention = contention.clone();
+        self
+    }
+
     /// Checks everything that can be checked without the database.
     pub fn check(&self) -> Result<(), ConfigError> {
         parts(&self.config, &self.registry).map(drop)
@@ -126,7 +133,7 @@ impl Daemon {
         stop: impl Future<Output = io::Result<()>>,
     ) -> Result<(), DaemonError> {
         let pool = handler_pool().map_err(DaemonError::Pool)?;
-        let shared = Shared::new(pool.handle().clone(), self.observer.clone());
+        let shared = Shared::new(pool.handle().clone(), self.observer.clone(), self.contention.clone());
         let result = actors::run(self.serve(db, parts, &shared, stop));
         // Not waited for: a handler may block its thread for ever.
         pool.shutdown_background();

@@ -61,6 +61,7 @@ impl Part {
             timeout: config.handler_timeout,
             until_empty,
             taker: Taker::new(approach(config.take)),
+            contention: shared.contention.clone(),
             idle: Idle::new(self.name.clone(), slow_look),
             signals: shared.signals.clone(),
             work: shared.work.clone(),

@@ -5,10 +5,7 @@
 //! until it commits, with the database's `on_error` between the attempts. Items are handled after the commit. So consumers conflict
 //! with each other on the first keys, and one that finds fewer than K with every push.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
-};
+use std::sync::Arc;
 
 use foundationdb::{
     Database, FdbError, RangeOption, Transaction,
@@ -18,24 +15,11 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 
-use super::{keys::Keys, report::rounded, tally::Tally};
+use super::{keys::Keys, tally::Tally};
+use crate::consumer::contention::Contention;
 
 /// The database's error for a transaction that lost against another.
 const NOT_COMMITTED: i32 = 1020;
-
-/// Transactions that took something, or tried to.
-#[derive(Debug, Default)]
-pub(super) struct Contention {
-    pub(super) takes: AtomicU64,
-    pub(super) conflicts: AtomicU64,
-}
-
-impl Contention {
-    /// Lost attempts for each hundred takes that committed.
-    pub(super) fn per_100_takes(&self) -> f64 {
-        rounded(100.0 * self.conflicts.load(Relaxed) as f64 / self.takes.load(Relaxed).max(1) as f64, 1)
-    }
-}
 
 /// What consumers share.
 pub(super) struct Baseline {
@@ -85,7 +69,9 @@ async fn consume_k(baseline: &Baseline) -> Result<Popped, FdbError> {
             }
             Ok((items, watch)) => match tr.commit().await {
                 Ok(_committed) => {
-                    baseline.contention.takes.fetch_add(u64::from(!items.is_empty()), Relaxed);
+                    if !items.is_empty() {
+                        baseline.contention.took(0);
+                    }
                     return Ok((items, watch));
                 }
                 Err(error) => error,
@@ -97,7 +83,9 @@ async fn consume_k(baseline: &Baseline) -> Result<Popped, FdbError> {
 }
 
 fn count(error: FdbError, baseline: &Baseline) {
-    baseline.contention.conflicts.fetch_add(u64::from(error.code() == NOT_COMMITTED), Relaxed);
+    if error.code() == NOT_COMMITTED {
+        baseline.contention.lost();
+    }
 }
 
 async fn pop_k(tr: &Transaction, Baseline { keys, k, .. }: &Baseline) -> Result<Popped, FdbError> {

@@ -17,14 +17,16 @@ use tokio::{sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    baseline::{self, Baseline, Contention},
+    baseline::{self, Baseline},
     keys::Keys,
     options::{HandlerKind, Work},
     producers::all,
+    report::rounded,
     tally::Tally,
 };
 use crate::{
     config::Config,
+    consumer::contention::Contention,
     daemon::{Daemon, DaemonError},
     handlers::{BatchHandler, Context, Handler, Outcome, SettingsError},
 };
@@ -105,12 +107,12 @@ impl Consumers {
     }
 
     /// Takes that lost against others, for each hundred that did not.
-    pub(super) fn conflicts_per_100_takes(&self) -> Option<f64> {
-        match self {
-            // The daemon does not tell yet.
-            Self::Daemon(_) => None,
-            Self::Baseline { contention, .. } => Some(contention.per_100_takes()),
-        }
+    pub(super) fn conflicts_per_100_takes(&self) -> f64 {
+        let contention = match self {
+            Self::Daemon(daemon) => &daemon.contention,
+            Self::Baseline { contention, .. } => contention,
+        };
+        rounded(contention.per_100_takes(), 1)
     }
 }
 
@@ -119,6 +121,7 @@ pub(super) struct DaemonThread {
     stop: CancellationToken,
     /// Noted by its first consumer.
     begun: Arc<OnceLock<Instant>>,
+    contention: Arc<Contention>,
     result: oneshot::Receiver<Result<(), DaemonError>>,
     has_ended: bool,
     thread: Option<JoinHandle<()>>,
@@ -130,12 +133,14 @@ impl DaemonThread {
         let (tell, result) = oneshot::channel();
         let (place, work, tally) = (place.clone(), work.clone(), tally.clone());
         let (stopped, first) = (stop.clone(), begun.clone());
+        let contention = Arc::<Contention>::default();
+        let counting = contention.clone();
         let thread = std::thread::Builder::new().name("kvqueue-daemon".to_owned()).spawn(move || {
-            let daemon = daemon(&place, &work, &tally, first).until_empty(until_empty);
+            let daemon = daemon(&place, &work, &tally, first).until_empty(until_empty).count_in(&counting);
             // Whoever does not wait for it has been interrupted.
             let _ = tell.send(daemon.run_on(&place.db, stopped.cancelled_owned()));
         })?;
-        Ok(Self { stop, begun, result, has_ended: false, thread: Some(thread) })
+        Ok(Self { stop, begun, contention, result, has_ended: false, thread: Some(thread) })
     }
 
     async fn ended(&mut self) -> anyhow::Result<()> {

@@ -86,7 +86,7 @@ pub(super) struct Work {
     /// Where a take looks for items [default: spread]
     #[arg(long, value_enum)]
     take: Option<TakeStrategy>,
-    /// Whether the handler gets the items of a take together, or one by one [default: batch]
+    /// Whether the handler gets the items of a take together, or one by one [default: each]
     #[arg(long, value_enum)]
     handler: Option<HandlerKind>,
     /// Instead of the daemon, the Erlang KvQueue's consumers: each pops K items from the front and waits on a watch where there are fewer
@@ -99,9 +99,9 @@ pub(super) struct Work {
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HandlerKind {
     /// Those of a take together.
-    #[default]
     Batch,
     /// One by one.
+    #[default]
     Each,
 }
 

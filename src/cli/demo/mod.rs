@@ -36,7 +36,7 @@ impl Args {
         let store = Store::open(&format!("embedded:{}", directory.path().display()))?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared = Shared::new(pool.handle().clone(), Some(ledger.observer()));
+        let shared = Shared::new(pool.handle().clone(), Some(ledger.observer()), std::sync::Arc::default());
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

@@ -84,6 +84,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         timeout: None,
         until_empty: false,
         taker: Taker::new(Approach::default()),
+        contention: shared.contention.clone(),
         idle: Idle::new(QUEUE.into(), PATIENCE),
         signals: shared.signals.clone(),
         work: shared.work.clone(),

@@ -184,6 +184,7 @@ fn answer(
     mut batches: impl Iterator<Item = InHand>,
     attempts: Attempts,
 ) -> Vec<InHand> {
+    source.contention.took(attempts.conflicts);
     let (mut nobodys, mut hungry) = (Vec::new(), Vec::new());
     for request in asked {
         let Wish { member, batches: room, ahead, .. } = request.wish;
