@@ -39,6 +39,7 @@ fn a_sound_directory() {
     lock      fine     nobody holds it
     file      fine     data.redb, N bytes, format N
     pages     fine     N match their checksums, N were never written
+    log       fine     nothing in it is needed
     structure fine     sound, and closed after the last write
     rows      fine     N can be read, N bytes of keys and values
     versions  fine     none above N has been handed out

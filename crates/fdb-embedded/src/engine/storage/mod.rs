@@ -63,6 +63,10 @@ pub use snapshot::Snapshot;
 /// Memory that redb may use for pages, bytes. The operating system's page cache stands behind it.
 const CACHE_BYTES: usize = 64 << 20;
 
+/// Bytes that redb writes to its file between two durable commits, at most: what its memory has no room for. Together with
+/// that memory, half of [`CACHE_BYTES`], it is what such a commit has to flush while others wait.
+const MAX_UNFLUSHED: u64 = 16 << 20;
+
 /// Why storage could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
@@ -137,6 +141,8 @@ struct Progress {
     log: Log,
     /// The number of the last batch.
     batch: u64,
+    /// Bytes that redb had written to its file when the log began anew.
+    written: u64,
 }
 
 /// The storage of a directory.
@@ -185,7 +191,7 @@ impl Storage {
         let log = Log::new(disk, Arc::clone(&of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(&of_log, &error))?;
         let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
-        let progress = Mutex::new(Progress { applier, log, batch: known.batch });
+        let progress = Mutex::new(Progress { applier, log, batch: known.batch, written: 0 });
         let has_failed = AtomicBool::new(false);
         Ok((Storage { progress, tree, health, meter, has_failed }, known.ceiling))
     }
@@ -210,7 +216,8 @@ impl Storage {
         self.unless_failed(|| {
             let mut progress = self.progress.lock();
             progress.batch += 1;
-            if progress.log.has_room(batch) {
+            let is_much = self.written() - progress.written > MAX_UNFLUSHED;
+            if progress.log.has_room(batch) && !is_much {
                 progress.add(batch).map_err(|error| failed(&self.health, &error))?
             } else {
                 self.commit(&mut progress, batch)
@@ -231,10 +238,11 @@ impl Storage {
 
     /// Makes a batch, and all that redb has in memory, durable there; the log begins anew.
     fn commit(&self, progress: &mut Progress, batch: &Batch) -> Result<Applied, StorageError> {
-        let Progress { log, batch: number, .. } = progress;
+        let Progress { log, batch: number, .. } = &mut *progress;
         let mark = log.prepare(*number).map_err(|error| failed(&self.health, &error))?;
         let applied = self.tree.apply(batch, *number, Commit::AndBegin(mark))?;
         log.begin(mark);
+        progress.written = self.written();
         Ok(applied)
     }
 
@@ -269,7 +277,7 @@ impl Drop for Storage {
 impl Progress {
     /// Flushes the batch to the log, and has it applied meanwhile.
     fn add(&mut self, batch: &Arc<Batch>) -> std::io::Result<Result<Applied, StorageError>> {
-        let Progress { applier, log, batch: number } = self;
+        let Progress { applier, log, batch: number, .. } = self;
         let (applied, flushed) = applier.apply(batch, *number, || log.add(*number, batch));
         flushed.map(|()| applied)
     }
