@@ -184,8 +184,8 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
         Ok::<_, std::io::Error>((file.metadata()?.len(), examine::check_first_page(&file, data)?, file))
     };
     match open() {
-        Ok((len, Ok(()), file)) => {
-            report.fine("file", format!("{DATA_FILE}, {len} bytes, format {}", examine::FORMAT));
+        Ok((len, Ok(format), file)) => {
+            report.fine("file", format!("{DATA_FILE}, {len} bytes, format {format}"));
             return Some(file);
         }
         Ok((_, Err(error), _)) => {

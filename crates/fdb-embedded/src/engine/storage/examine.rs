@@ -11,7 +11,6 @@ use super::layout::{PAGE, logical_len, place, runs};
 use super::overlay::Overlay;
 use super::pages::Pages;
 use super::sums::{Sums, UNWRITTEN, sum};
-pub use super::superblock::FORMAT;
 use super::superblock::{PageBytes, Superblock, Unusable};
 use super::tree::{Commit, Known, Tree};
 use super::{Health, StorageError, explain};
@@ -49,27 +48,29 @@ pub struct Contents {
     pub used_pages: u64,
 }
 
-/// Reads the first page. While another process writes to it as well, one that is just being written is read again.
-pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<(), StorageError>> {
+/// Reads the first page, and says which format it has. While another process writes to it as well, one that is just being written is read again.
+pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32, StorageError>> {
     let damaged = |what: &str| {
         let health = Health::new(path);
         super::pages::failed(&health, &health.damaged(what))
     };
-    let mut outcome = Ok(());
-    for _ in 0..3 {
+    let mut more = 0..2;
+    loop {
         let mut page: PageBytes = [0; PAGE as usize];
         if Disk::len(file)? < PAGE {
             return Ok(Err(damaged("it is shorter than its first page")));
         }
         file.read_at(0, &mut page)?;
-        outcome = match Superblock::parse(&page) {
-            Ok(_) => return Ok(Ok(())),
-            Err(Unusable::Foreign) => Err(StorageError::Foreign),
-            Err(Unusable::Format(found)) => Err(StorageError::Format { found }),
-            Err(Unusable::Damaged(what)) => Err(damaged(&format!("first page: {what}"))),
+        let error = match Superblock::parse(&page) {
+            Ok(superblock) => return Ok(Ok(superblock.format())),
+            Err(Unusable::Foreign) => StorageError::Foreign,
+            Err(Unusable::Format(found)) => StorageError::Format { found },
+            Err(Unusable::Damaged(what)) => damaged(&format!("first page: {what}")),
         };
+        if more.next().is_none() {
+            return Ok(Err(error));
+        }
     }
-    Ok(outcome)
 }
 
 /// Compares every page with its checksum.

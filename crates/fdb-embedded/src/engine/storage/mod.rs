@@ -54,7 +54,7 @@ use applier::Applier;
 use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
 use pages::{Meter, Pages, failed};
-use superblock::FORMAT;
+use superblock::{FORMAT, OLDEST};
 use tree::{Commit, Known, Tree};
 
 pub use health::{Failure, Health};
@@ -90,7 +90,7 @@ pub enum StorageError {
     Foreign,
     /// The file was written by another version of this engine.
     #[error(
-        "format {found} is not one that this version reads (it reads {FORMAT}); open it with the version that wrote it, \
+        "format {found} is not one that this version reads (it reads {OLDEST} to {FORMAT}); open it with the version that wrote it, \
          or move it away to begin an empty database"
     )]
     Format {
@@ -285,16 +285,19 @@ impl Progress {
 
 /// Opens the log of a file, or makes it, if it holds nothing that is needed.
 fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Box<dyn Disk>, StorageError> {
-    let opened =
-        OpenOptions::new().read(true).write(true).create(known.mark.is_none()).truncate(false).open(path);
-    let file = opened.map_err(|source| match source.kind() {
-        ErrorKind::NotFound => failed(health, &missing(health)),
-        _ => refused(health, "open", &source),
-    })?;
-    let above = path.parent().unwrap_or(Path::new("."));
-    File::open(above)
-        .and_then(|above| above.sync_all())
-        .map_err(|source| refused(health, "create", &source))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = match options.open(path) {
+        Err(source) if source.kind() == ErrorKind::NotFound && known.mark.is_none() => {
+            let above = path.parent().unwrap_or(Path::new("."));
+            let made = options.create_new(true).open(path);
+            // A file whose name is lost with the power is lost.
+            made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
+                .map_err(|source| refused(health, "create", &source))?
+        }
+        Err(source) if source.kind() == ErrorKind::NotFound => return Err(failed(health, &missing(health))),
+        opened => opened.map_err(|source| refused(health, "open", &source))?,
+    };
     Ok(Box::new(file))
 }
 

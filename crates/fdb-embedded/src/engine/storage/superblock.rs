@@ -21,7 +21,7 @@ const REDB_MAGIC: [u8; 4] = *b"redb";
 /// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it.
 pub const FORMAT: u32 = 3;
 /// The oldest one that is brought up to date when it is opened.
-const OLDEST: u32 = 2;
+pub const OLDEST: u32 = 2;
 
 /// Bytes of magic, format and their checksum.
 const PREFIX: usize = 24;
@@ -125,6 +125,11 @@ impl Superblock {
         }
         let header = sector[..HEADER].try_into().expect("a sector has room");
         Ok(Superblock { format, header, len: number(&sector[LEN..]), written, flushed })
+    }
+
+    /// The format that the file has.
+    pub fn format(&self) -> u32 {
+        self.format
     }
 
     /// The first bytes of the file in the newest format, if they are not what it has: to be flushed before anything is

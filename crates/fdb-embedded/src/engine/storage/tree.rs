@@ -150,7 +150,9 @@ impl Tree {
             Commit::InMemory => write.set_durability(Durability::None)?,
             // Saves with the commit what redb otherwise has to find out by walking through the file after a kill: which
             // pages are free.
-            Commit::AndBegin(_) | Commit::AndEnd => write.set_quick_repair(true),
+            Commit::AndBegin(_) => write.set_quick_repair(true),
+            // redb saves it itself when it closes the file.
+            Commit::AndEnd => {}
             #[cfg(test)]
             Commit::Durable => {}
         }

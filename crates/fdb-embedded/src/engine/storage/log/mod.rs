@@ -51,8 +51,8 @@ pub struct Bounds {
 }
 
 /// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little beside what
-/// went into the log, and little enough to be read back in a moment.
-pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 4 << 20, most: 16 << 20 };
+/// went into the log, and little enough to be applied again in a fraction of a second.
+pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 2 << 20, most: 8 << 20 };
 
 /// Zeros that are written at a time.
 const PIECE: usize = 1 << 20;
@@ -117,7 +117,10 @@ impl Log {
     pub fn prepare(&mut self, generation: u64) -> io::Result<Mark> {
         let id = match self.mark {
             Some(mark) => {
-                self.grow()?;
+                // One that is emptied often, as it is idle, stays short.
+                if self.end * 2 > self.len {
+                    self.grow()?;
+                }
                 mark.id
             }
             None => {
