@@ -17,7 +17,7 @@ fn set(n: u32) -> Mutation {
 /// redb alone, every commit durable; redb alone on pages with checksums; and with the log in front of that.
 enum Kind {
     Redb(Tree),
-    Whole(Storage),
+    Whole(Box<Storage>),
 }
 
 impl Kind {
@@ -42,7 +42,7 @@ impl Kind {
         if !file.exists() {
             Storage::create(file).unwrap();
         }
-        Kind::Whole(Storage::open(file, &file.with_extension("log")).unwrap().0)
+        Kind::Whole(Box::new(Storage::open(file, &file.with_extension("log")).unwrap().0))
     }
 
     fn open(name: &str, file: &Path) -> Kind {

@@ -173,13 +173,13 @@ impl Storage {
         let disk = opened.map_err(StorageError::Unopened)?;
         let pages = Pages::open(Box::new(disk), Arc::clone(&health))?;
         let of_log = Arc::new(health.beside(log));
-        Storage::with(pages, health, Arc::clone(&of_log), BOUNDS, |known| open_log(log, &of_log, known))
+        Storage::with(pages, health, &of_log, BOUNDS, |known| open_log(log, &of_log, known))
     }
 
     fn with(
         pages: Pages,
         health: Arc<Health>,
-        of_log: Arc<Health>,
+        of_log: &Arc<Health>,
         bounds: Bounds,
         open_log: impl FnOnce(&Known) -> Result<Box<dyn Disk>, StorageError>,
     ) -> Result<(Storage, i64), StorageError> {
@@ -187,9 +187,9 @@ impl Storage {
         let tree = Arc::new(Tree::open(pages, Arc::clone(&health), || ())?);
         let known = tree.known()?;
         let disk = open_log(&known)?;
-        let known = catch_up(&tree, &*disk, &of_log, known)?;
-        let log = Log::new(disk, Arc::clone(&of_log), known.log_len, bounds);
-        let log = log.map_err(|error| failed(&of_log, &error))?;
+        let known = catch_up(&tree, &*disk, of_log, known)?;
+        let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
+        let log = log.map_err(|error| failed(of_log, &error))?;
         let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
         let progress = Mutex::new(Progress { applier, log, batch: known.batch, written: 0 });
         let has_failed = AtomicBool::new(false);
@@ -202,6 +202,7 @@ impl Storage {
     }
 
     /// The newest state.
+    #[cfg(test)]
     pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
         self.tree.snapshot()
     }

@@ -47,12 +47,12 @@ impl Default for SimDisk {
 impl SimDisk {
     /// A file that holds `bytes`.
     pub fn new(bytes: Vec<u8>) -> SimDisk {
-        let [file] = SimDisk::several([bytes]);
+        let [file] = SimDisk::several(&[bytes]);
         file
     }
 
     /// Files of one machine.
-    pub fn several<const N: usize>(bytes: [Vec<u8>; N]) -> [SimDisk; N] {
+    pub fn several<const N: usize>(bytes: &[Vec<u8>; N]) -> [SimDisk; N] {
         let files = bytes.to_vec();
         let state = Arc::new(Mutex::new(State { first: files.clone(), files, ..State::default() }));
         std::array::from_fn(|file| SimDisk { state: Arc::clone(&state), file })

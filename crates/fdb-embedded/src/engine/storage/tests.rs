@@ -48,7 +48,7 @@ struct Files {
 type Bytes = [Vec<u8>; 2];
 
 impl Files {
-    fn new(bytes: Bytes) -> Files {
+    fn new(bytes: &Bytes) -> Files {
         let [data, log] = SimDisk::several(bytes);
         Files { data, log }
     }
@@ -83,7 +83,7 @@ fn created() -> Files {
     let health = health();
     let pages = Pages::create(Box::new(data.clone()), Arc::clone(&health));
     Tree::open(pages, health, || ()).unwrap().create_tables().unwrap();
-    Files::new([data.bytes(), Vec::new()])
+    Files::new(&[data.bytes(), Vec::new()])
 }
 
 fn create() -> (Files, Storage) {
@@ -97,7 +97,7 @@ fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
     let health = health();
     let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health))?;
     let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    Storage::with(pages, health, of_log, SHORT, |_| Ok(Box::new(files.log.clone())))
+    Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone())))
 }
 
 fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
@@ -154,7 +154,7 @@ fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
 }
 
 /// Opens what a crash after `moment` operations left: nothing that was acknowledged may be missing.
-fn check_crash(bytes: Bytes, moment: usize, history: &History, what: &str) -> (Files, Model) {
+fn check_crash(bytes: &Bytes, moment: usize, history: &History, what: &str) -> (Files, Model) {
     let files = Files::new(bytes);
     let (storage, ceiling) = open(&files).unwrap_or_else(|error| panic!("{what} at {moment}: {error}"));
     let acknowledged = history.iter().rposition(|(at, ..)| *at <= moment).unwrap();
@@ -232,7 +232,7 @@ fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
     drop(tree);
     let mut old = disk.bytes();
     superblock::set_format(&mut old, 2);
-    let files = Files::new([old.clone(), Vec::new()]);
+    let files = Files::new(&[old.clone(), Vec::new()]);
     let (storage, ceiling) = open(&files).unwrap();
     apply(&storage, &[set(b"l", b"w")], Some(13)).unwrap();
     apply(&storage, &[set(b"m", b"x")], Some(14)).unwrap();
@@ -243,7 +243,8 @@ fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
         let lost = [files.after_kill(moment), files.after_power_failure(moment, &mut random)];
         for (bytes, what) in lost.into_iter().zip(["kill", "power failure"]) {
             let format = bytes[0][8];
-            let (storage, _) = open(&Files::new(bytes)).unwrap_or_else(|e| panic!("{what} at {moment}: {e}"));
+            let (storage, _) =
+                open(&Files::new(&bytes)).unwrap_or_else(|e| panic!("{what} at {moment}: {e}"));
             let found = rows(&storage).unwrap();
             assert_eq!(found.get(&b"k"[..]).map(Vec::as_slice), Some(&b"v"[..]), "{what} at {moment}");
             assert!(
@@ -264,15 +265,15 @@ fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
         for round in 0..150 {
             let moment = first + usize::try_from(random.next()).unwrap() % (files.moments() - first + 1);
             let (left, found) = if round % 3 == 0 {
-                check_crash(files.after_kill(moment), moment, &history, "kill")
+                check_crash(&files.after_kill(moment), moment, &history, "kill")
             } else {
                 let bytes = files.after_power_failure(moment, &mut random);
-                check_crash(bytes, moment, &history, "power failure")
+                check_crash(&bytes, moment, &history, "power failure")
             };
             // And once more while that was being opened and written to.
             let again = usize::try_from(random.next()).unwrap() % (left.moments() + 1);
             let bytes = left.after_power_failure(again, &mut random);
-            let (storage, _) = open(&Files::new(bytes))
+            let (storage, _) = open(&Files::new(&bytes))
                 .unwrap_or_else(|error| panic!("second failure at {moment}, {again}: {error}"));
             let mut rows = rows(&storage).unwrap();
             rows.remove(&b"more"[..]);
@@ -287,20 +288,20 @@ fn every_moment_of_some_batches_and_of_what_comes_after_each() {
     let (files, storage, history) = history(12, &mut random);
     drop(storage);
     for moment in history[0].0..=files.moments() {
-        let (left, found) = check_crash(files.after_kill(moment), moment, &history, "kill");
+        let (left, found) = check_crash(&files.after_kill(moment), moment, &history, "kill");
         for again in (0..=left.moments()).step_by(7) {
-            let (storage, _) = open(&Files::new(left.after_power_failure(again, &mut random)))
+            let (storage, _) = open(&Files::new(&left.after_power_failure(again, &mut random)))
                 .unwrap_or_else(|error| panic!("second failure at {moment}, {again}: {error}"));
             let mut rows = rows(&storage).unwrap();
             rows.remove(&b"more"[..]);
             assert!(rows == found, "second failure at {moment}, {again}");
         }
-        check_crash(files.after_power_failure(moment, &mut random), moment, &history, "power failure");
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
     }
 }
 
 /// Opens and reads damaged files. An error has to name the file; rows have to be right.
-fn check_damage(bytes: Bytes, right: &[&Model], what: &str) -> bool {
+fn check_damage(bytes: &Bytes, right: &[&Model], what: &str) -> bool {
     let read = open(&Files::new(bytes)).and_then(|(storage, _)| rows(&storage));
     match read {
         Ok(found) => {
@@ -331,7 +332,7 @@ fn flip_bits(bytes: &Bytes, right: &[&Model], random: &mut SplitMix, what: &str)
         };
         let mut damaged = bytes.clone();
         damaged[0][at] ^= 1 << (random.next() % 8);
-        found += usize::from(check_damage(damaged, right, &format!("{what}, byte {at}")));
+        found += usize::from(check_damage(&damaged, right, &format!("{what}, byte {at}")));
     }
     found
 }
@@ -384,14 +385,14 @@ fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
         damaged[1][at] ^= 1 << (random.next() % 8);
         let is_last = at as u64 >= last;
         let right: &[&Model] = if is_last { &[before, newest] } else { &[newest] };
-        let is_found = check_damage(damaged, right, &format!("byte {at} of the log"));
+        let is_found = check_damage(&damaged, right, &format!("byte {at} of the log"));
         found += usize::from(is_found);
         dropped += usize::from(is_last && is_found);
     }
     assert!(found > 11 * 300 / 5 && dropped == 0, "{found} found, {dropped} of the last batch");
     for len in (0..bytes[1].len()).step_by(700) {
         let damaged = [bytes[0].clone(), bytes[1][..len].to_vec()];
-        assert!(check_damage(damaged, &[], "cut off"), "{len} bytes of the log");
+        assert!(check_damage(&damaged, &[], "cut off"), "{len} bytes of the log");
     }
 }
 
@@ -406,7 +407,7 @@ fn a_page_in_the_place_of_another_is_found() {
     for pair in pages.windows(2) {
         let mut damaged = bytes.clone();
         damaged.copy_within(pair[0] * 4096..(pair[0] + 1) * 4096, pair[1] * 4096);
-        found += usize::from(check_damage([damaged, log.clone()], &[right], "swapped"));
+        found += usize::from(check_damage(&[damaged, log.clone()], &[right], "swapped"));
     }
     assert!(found > 3, "{found} of {}", pages.len());
 }
@@ -426,7 +427,7 @@ fn a_file_that_was_cut_off_is_refused() {
                     len -= len % 4096;
                 }
                 let damaged = [data[..len].to_vec(), log.clone()];
-                check_damage(damaged, &[right], &format!("{what}, {len} bytes"));
+                check_damage(&damaged, &[right], &format!("{what}, {len} bytes"));
             }
         }
     });
@@ -440,13 +441,13 @@ fn files_that_do_not_belong_together_are_refused() {
     let (others, other_storage) = create();
     apply(&other_storage, &[], Some(1)).unwrap();
     apply(&other_storage, &[set(b"k", b"v")], None).unwrap();
-    assert!(check_damage([data, others.log.bytes()], &[], "another's log"));
+    assert!(check_damage(&[data, others.log.bytes()], &[], "another's log"));
     // An older copy of the file alone.
     let older = files.data.after_kill(history[3].0);
-    assert!(check_damage([older, log.clone()], &[], "an older copy"));
+    assert!(check_damage(&[older, log.clone()], &[], "an older copy"));
     drop(storage);
     // A newer one needs no log.
-    assert!(!check_damage([files.data.bytes(), log], &[&history.last().unwrap().2], "a newer copy"));
+    assert!(!check_damage(&[files.data.bytes(), log], &[&history.last().unwrap().2], "a newer copy"));
 }
 
 #[test]
@@ -476,7 +477,7 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         assert_eq!(again.to_string(), text, "the cause stays the cause");
         assert_eq!(storage.settle().unwrap_err().to_string(), text);
         drop(storage);
-        check_crash(files.bytes(), files.moments(), &history, "full disk");
+        check_crash(&files.bytes(), files.moments(), &history, "full disk");
     }
     assert!((10..53).contains(&in_log), "the log failed in {in_log} of 63 rounds");
 }
@@ -520,7 +521,7 @@ fn with_failing_log(most: u64, flushes: usize) -> (Files, Storage) {
     let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health)).unwrap();
     let log = Failing { file: files.log.clone(), most, flushes: AtomicUsize::new(flushes) };
     let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    let (storage, _) = Storage::with(pages, health, of_log, SHORT, |_| Ok(Box::new(log))).unwrap();
+    let (storage, _) = Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(log))).unwrap();
     (files, storage)
 }
 
@@ -534,7 +535,7 @@ fn a_log_that_cannot_grow_is_used_as_it_is() {
     let left = files.bytes();
     drop(storage);
     for bytes in [left, files.bytes()] {
-        assert_eq!(rows(&open(&Files::new(bytes)).unwrap().0).unwrap().len(), 200);
+        assert_eq!(rows(&open(&Files::new(&bytes)).unwrap().0).unwrap().len(), 200);
     }
 }
 
@@ -556,7 +557,7 @@ fn a_log_that_alone_fails_ends_commits_and_applies_none_twice() {
         // redb makes durable what it has in memory as it closes, also what was never acknowledged.
         drop(storage);
         for bytes in [left, files.bytes()] {
-            let found = rows(&open(&Files::new(bytes)).unwrap().0).unwrap();
+            let found = rows(&open(&Files::new(&bytes)).unwrap().0).unwrap();
             let count = found.get(&b"n"[..]).map_or(0, |n| u16::from_le_bytes([n[0], n[1]]));
             assert!([acknowledged, acknowledged + 1].contains(&count), "{count} of {acknowledged}");
         }
@@ -625,7 +626,7 @@ fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
     let mut random = SplitMix(5);
     // From the clear on.
     for moment in history[5].0..=last.max(files.moments()) {
-        check_crash(files.after_kill(moment), moment, &history, "kill");
-        check_crash(files.after_power_failure(moment, &mut random), moment, &history, "power failure");
+        check_crash(&files.after_kill(moment), moment, &history, "kill");
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
     }
 }
