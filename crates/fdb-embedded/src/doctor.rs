@@ -241,11 +241,10 @@ fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
         report.note("log", text, None);
     }
     if *needs_repair {
-        let text =
-            "sound, but not closed after the last write: the next opening walks through the file first";
+        let text = "sound, but not what redb last saved of it: the next opening walks through the file first";
         report.note("structure", text, None);
     } else {
-        report.fine("structure", "sound, and closed after the last write");
+        report.fine("structure", "sound, and opens at once");
     }
     report.fine("rows", format!("{rows} can be read, {row_bytes} bytes of keys and values"));
     report.fine("versions", format!("none above {ceiling} has been handed out"));

@@ -167,7 +167,7 @@ fn a_database_that_is_left_idle_leaves_nothing_to_do_after_a_kill() {
         }
         let report = fdb_embedded::doctor::check(copy.path());
         let text = |about| report.findings.iter().find(|f| f.about == about).unwrap().text.clone();
-        assert!(text("structure").starts_with("sound, and closed"), "no walk, whenever it is killed");
+        assert!(text("structure").starts_with("sound, and opens at once"), "no walk, whenever it is killed");
         text("log")
     };
     set(&db, b"k", b"v").unwrap();

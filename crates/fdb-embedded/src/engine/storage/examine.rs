@@ -36,7 +36,7 @@ pub struct Sweep {
 pub struct Contents {
     /// Batches in the log that the next opening adds to the file. They are counted in what follows.
     pub in_log: u64,
-    /// It was not closed after the last write: the next opening repairs it.
+    /// redb has to walk through it before it can be used.
     pub needs_repair: bool,
     /// No version above this one has been handed out.
     pub ceiling: i64,
