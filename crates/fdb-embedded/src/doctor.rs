@@ -1,7 +1,7 @@
 //! Checks a database directory and says what it found, without changing anything in it.
 //!
 //! A directory that a process holds is looked at from outside only; one that nobody holds is read through: every page's
-//! checksum, redb's structure, every row. Nobody can open it meanwhile.
+//! checksum, what is in the log, redb's structure, every row. Nobody can open it meanwhile.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -9,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::engine::examine::{self, Contents, Sweep};
-use crate::engine::{DATA_FILE, Holding, StorageError, is_there, look};
+use crate::engine::{DATA_FILE, Holding, LOG_FILE, StorageError, is_there, look};
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,7 +35,7 @@ impl fmt::Display for Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What: `directory`, `lock`, `file`, `pages`, `structure`, `rows`, `versions`, `space`.
+    /// What: `directory`, `lock`, `file`, `pages`, `log`, `structure`, `rows`, `versions`, `space`.
     pub about: &'static str,
     /// How it is.
     pub verdict: Verdict,
@@ -157,6 +157,13 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
     // What cannot even be looked at says why when it is opened.
     if matches!(is_there(data), Ok(false)) {
         match holding {
+            Holding::Nobody(_) if matches!(is_there(&data.with_file_name(LOG_FILE)), Ok(true)) => {
+                report.problem(
+                    "file",
+                    format!("there is no {DATA_FILE}, but its {LOG_FILE} is there"),
+                    RESTORE,
+                );
+            }
             Holding::Process(_) if !is_being_made => {
                 let text =
                     format!("there is no {DATA_FILE}, but the process that holds the directory works on one");
@@ -177,8 +184,8 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
         Ok::<_, std::io::Error>((file.metadata()?.len(), examine::check_first_page(&file, data)?, file))
     };
     match open() {
-        Ok((len, Ok(()), file)) => {
-            report.fine("file", format!("{DATA_FILE}, {len} bytes, format {}", examine::FORMAT));
+        Ok((len, Ok(format), file)) => {
+            report.fine("file", format!("{DATA_FILE}, {len} bytes, format {format}"));
             return Some(file);
         }
         Ok((_, Err(error), _)) => {
@@ -200,7 +207,7 @@ fn check_contents(file: &File, data: &Path, report: &mut Report) {
         Ok(read) => read,
         Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),
     };
-    let contents = examine::contents(file, data);
+    let contents = examine::contents(file, data, &data.with_file_name(LOG_FILE));
     tell_pages(&sweep, contents.is_ok(), report);
     match contents {
         Ok(contents) => tell_contents(&sweep, &contents, report),
@@ -225,13 +232,19 @@ fn tell_pages(sweep: &Sweep, is_sound: bool, report: &mut Report) {
 }
 
 fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
-    let Contents { needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
-    if *needs_repair {
+    let Contents { in_log, needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
+    if *in_log == 0 {
+        report.fine("log", "nothing in it is needed");
+    } else {
         let text =
-            "sound, but not closed after the last write: the next opening walks through the file first";
+            format!("{in_log} batches of commits are in it: the next opening adds them to {DATA_FILE}");
+        report.note("log", text, None);
+    }
+    if *needs_repair {
+        let text = "sound, but not what redb last saved of it: the next opening walks through the file first";
         report.note("structure", text, None);
     } else {
-        report.fine("structure", "sound, and closed after the last write");
+        report.fine("structure", "sound, and opens at once");
     }
     report.fine("rows", format!("{rows} can be read, {row_bytes} bytes of keys and values"));
     report.fine("versions", format!("none above {ceiling} has been handed out"));
@@ -242,7 +255,8 @@ fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Engine;
+    use crate::engine::mutation::Mutation;
+    use crate::engine::{Answer, CommitRequest, Engine};
 
     fn verdicts(path: &Path) -> Vec<(&'static str, Verdict)> {
         check(path).findings.iter().map(|finding| (finding.about, finding.verdict)).collect()
@@ -261,7 +275,7 @@ mod tests {
         let before = fs::read(dir.path().join(DATA_FILE)).unwrap();
         let report = check(dir.path());
         assert!(report.findings.iter().all(|f| f.verdict == Verdict::Fine), "{report:?}");
-        assert_eq!(report.findings.len(), 8);
+        assert_eq!(report.findings.len(), 9);
         assert_eq!(fs::read(dir.path().join(DATA_FILE)).unwrap(), before);
     }
 
@@ -269,15 +283,59 @@ mod tests {
     fn one_that_was_not_closed_is_sound_and_not_repaired() {
         let dir = database();
         let open = Engine::open(dir.path()).unwrap();
+        commit(&open);
         let copy = tempfile::tempdir().unwrap();
-        fs::copy(dir.path().join(DATA_FILE), copy.path().join(DATA_FILE)).unwrap();
-        drop(open);
-        let before = fs::read(copy.path().join(DATA_FILE)).unwrap();
-        for _ in 0..2 {
-            assert!(verdicts(copy.path()).contains(&("structure", Verdict::Note)));
-            assert!(check(copy.path()).is_healthy());
+        let files = [DATA_FILE, LOG_FILE];
+        for file in files {
+            fs::copy(dir.path().join(file), copy.path().join(file)).unwrap();
         }
-        assert_eq!(fs::read(copy.path().join(DATA_FILE)).unwrap(), before);
+        drop(open);
+        let read = || files.map(|file| fs::read(copy.path().join(file)).unwrap());
+        let before = read();
+        for _ in 0..2 {
+            let report = check(copy.path());
+            assert!(report.is_healthy(), "{report:?}");
+            let said = |about| report.findings.iter().find(|f| f.about == about).unwrap().text.clone();
+            assert!(said("log").starts_with("1 batches"), "{report:?}");
+            assert!(said("rows").starts_with("1 can be read"), "{report:?}");
+        }
+        assert!(read() == before);
+        damage_of_the_log_is_named(copy.path());
+    }
+
+    fn commit(engine: &Engine) {
+        let set = Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
+        let (sender, receiver) = std::sync::mpsc::channel();
+        engine.commit(CommitRequest {
+            read_version: i64::MAX,
+            reads: vec![],
+            report_conflicts: false,
+            writes: vec![],
+            mutations: vec![set],
+            fault: None,
+            answer: Answer::new(move |result| sender.send(result).unwrap()),
+        });
+        receiver.recv().unwrap().unwrap();
+    }
+
+    fn damage_of_the_log_is_named(copy: &Path) {
+        let log = copy.join(LOG_FILE);
+        let whole = fs::read(&log).unwrap();
+        let problem = |what: &str| {
+            let report = check(copy);
+            let found = report.findings.iter().find(|f| f.verdict == Verdict::Problem);
+            let text = &found.unwrap_or_else(|| panic!("{what}: {report:?}")).text;
+            assert!(text.contains(&log.display().to_string()) && text.contains(what), "{text}");
+        };
+        fs::write(&log, &whole[..1000]).unwrap();
+        problem("1000 bytes long");
+        fs::remove_file(&log).unwrap();
+        problem("is missing");
+        assert!(!log.exists(), "nothing is made in its place");
+        fs::write(&log, &whole).unwrap();
+        fs::remove_file(copy.join(DATA_FILE)).unwrap();
+        assert_eq!(verdicts(copy).last(), Some(&("file", Verdict::Problem)));
+        assert!(matches!(Engine::open(copy), Err(crate::engine::OpenError::OnlyLog { .. })));
     }
 
     #[test]

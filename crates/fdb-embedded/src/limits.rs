@@ -22,8 +22,8 @@ pub const MAX_BATCH_BYTES: usize = 16 << 20;
 /// for each. What the batch under way has noted comes on top, as many at most, in buffers of up to twice that.
 pub const MAX_HISTORY_BYTES: usize = 128 << 20;
 /// Bytes written after which a snapshot is let go, although somebody reads from it: redb takes new space as long as it
-/// may not use again what was freed.
-pub const MAX_PINNED_BYTES: u64 = 64 << 20;
+/// may not use again what was freed. It has up to 32 MiB more in memory, which are written later.
+pub const MAX_PINNED_BYTES: u64 = 32 << 20;
 
 /// What raw access allows a key to be longer; keys of that length are looked for whether or not it is given.
 const RAW_PREFIX: usize = 8;

@@ -33,6 +33,7 @@ fn code_of(error: &OpenError) -> Code {
         OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
         OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
         OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
+        OpenError::OnlyLog { .. } => Code::FILE_CORRUPT,
         OpenError::Storage { source, .. } => source.code(),
         OpenError::Faults(_) => Code::ENVIRONMENT_OPTION_FAILED,
     }

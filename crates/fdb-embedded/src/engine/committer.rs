@@ -1,7 +1,7 @@
 //! The commit pipeline: one thread that turns waiting commits into durable batches.
 //!
 //! ```text
-//! submit -> waiting -> [ resolve in order -> stamp -> apply -> one flush -> publish ] -> fire watches, answer
+//! submit -> waiting -> [ resolve in order -> stamp -> apply, and flush meanwhile -> publish ] -> fire watches, answer
 //! ```
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
 //! flush.
@@ -12,10 +12,9 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::faults::Fault;
-use super::history::Layer;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
-use super::storage::StorageError;
+use super::storage::{self, StorageError};
 use super::views::WINDOW;
 use super::{Shared, views};
 use crate::error::Code;
@@ -136,10 +135,8 @@ struct Accepted {
     answer: Answer,
 }
 
-/// After this long without commits the file is prepared for a kill, so that the next process opens it fast.
+/// After this long without commits what is in the log goes to redb's file, so that the next process opens it fast.
 const IDLE: Duration = Duration::from_millis(500);
-/// Files below this are walked through fast enough, bytes.
-const WORTH_SETTLING: u64 = 32 << 20;
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
@@ -152,7 +149,7 @@ pub(super) struct Committer {
 enum Rest {
     /// Nothing yet.
     No,
-    /// The file was prepared for a kill.
+    /// The log was emptied.
     Settled,
     /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
     Forgotten,
@@ -253,13 +250,12 @@ impl Committer {
         };
     }
 
-    /// Two flushes and some milliseconds now, for seconds when another process has to take over.
+    /// Some milliseconds now, for those that it takes another process to read the log when it has to take over.
     fn settle(&self) {
-        let storage = &self.shared.storage;
-        if storage.file_len() < WORTH_SETTLING || self.shared.is_poisoned() {
+        if self.shared.is_poisoned() {
             return;
         }
-        if let Err(error) = storage.settle() {
+        if let Err(error) = self.shared.storage.settle() {
             self.shared.poison(&error);
         }
     }
@@ -291,7 +287,8 @@ impl Committer {
             let durable = if batch.fails {
                 Err("a fault on purpose".to_owned())
             } else {
-                self.make_durable(version, ceiling, &batch.mutations).map_err(|error| error.to_string())
+                let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
+                self.make_durable(&Arc::new(stored)).map_err(|error| error.to_string())
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);
@@ -355,19 +352,13 @@ impl Committer {
         }
     }
 
-    fn make_durable(
-        &mut self,
-        version: i64,
-        ceiling: Option<i64>,
-        mutations: &[Mutation],
-    ) -> Result<(), StorageError> {
+    fn make_durable(&mut self, batch: &Arc<storage::Batch>) -> Result<(), StorageError> {
         self.rest = Rest::No;
         let storage = &self.shared.storage;
-        // Made before the lock of the views is taken, which every reader needs.
-        let layer = Layer::new(version, storage.apply(mutations, ceiling)?);
-        let state = views::Batch { snapshot: storage.snapshot()?, layer, written: storage.written() };
-        self.shared.views.lock().publish(version, ceiling, state);
-        self.fire_watches(mutations);
+        let storage::Applied { layer, snapshot } = storage.apply(batch)?;
+        let state = views::Batch { snapshot, layer, written: storage.written() };
+        self.shared.views.lock().publish(batch.version, batch.ceiling, state);
+        self.fire_watches(&batch.mutations);
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `data.redb` | the keys ([`super::storage`]) |
 //! | `data.new` | the same, while it is being made for the first time |
+//! | `log` | batches of commits that are not in `data.redb` yet |
 //! | `lock` | locked by the process that has the directory open; holds that process's id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -16,6 +17,8 @@ use super::storage::{Storage, StorageError};
 
 /// The file of the keys.
 pub const DATA_FILE: &str = "data.redb";
+/// What was committed since that was last brought up to date.
+pub const LOG_FILE: &str = "log";
 
 /// Why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -50,6 +53,15 @@ pub enum OpenError {
     /// The environment asks for faults on purpose in a way that cannot be understood.
     #[error(transparent)]
     Faults(#[from] BadFaults),
+    /// There is a log without the file that it belongs to.
+    #[error(
+        "{path} is missing, and its log is there: put it back, or remove {LOG_FILE} as well to begin an empty database",
+        path = path.display()
+    )]
+    OnlyLog {
+        /// The database file.
+        path: PathBuf,
+    },
     /// The database file cannot be used.
     #[error("cannot use {path}: {source}", path = path.display())]
     Storage {
@@ -103,14 +115,20 @@ impl Directory {
 
     /// Opens the storage, and returns with it the version ceiling that it holds.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
-        let file = self.data_file();
-        if !is_there(&file).map_err(|source| OpenError::Io { path: file.clone(), source })? {
+        let (file, log) = (self.data_file(), self.path.join(LOG_FILE));
+        let is_there =
+            |file: &Path| is_there(file).map_err(|source| OpenError::Io { path: file.into(), source });
+        if !is_there(&file)? {
+            // It is made after the file, so somebody has taken that away.
+            if is_there(&log)? {
+                return Err(OpenError::OnlyLog { path: file });
+            }
             self.create_storage(&file)?;
         }
         // A file whose name is lost with the power is lost, however often it was flushed itself. Whoever gave it the name
         // may have been killed before this.
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
-        Storage::open(&file).map_err(|source| OpenError::Storage { path: file, source })
+        Storage::open(&file, &log).map_err(|source| OpenError::Storage { path: file, source })
     }
 
     /// Makes an empty file. It gets its name when it is whole, and the names that lead to it are durable: one that a kill
@@ -123,7 +141,7 @@ impl Directory {
             _ => {}
         }
         let created = Storage::create(&half_made);
-        drop(created.map_err(|source| OpenError::Storage { path: half_made.clone(), source })?);
+        created.map_err(|source| OpenError::Storage { path: half_made.clone(), source })?;
         for above in self.above() {
             match sync(above) {
                 // One that may be passed through but not opened is not ours to look after.

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `directory` | the directory and who holds it |
-//! | `storage` | keys on disk, snapshots |
+//! | `storage` | keys on disk, the log in front of them, snapshots |
 //! | `clock` | read and commit versions |
 //! | `views` | read versions handed out, and what can be read at them |
 //! | `history` | what batches of the last five seconds changed |
@@ -51,7 +51,7 @@ use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Holding, is_there, look};
+pub(crate) use directory::{DATA_FILE, Holding, LOG_FILE, is_there, look};
 pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
@@ -108,9 +108,9 @@ impl Engine {
         // The first versions of this process are durable before anybody sees them.
         let (version, ceiling) = clock.begin_batch(Instant::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
-        storage.apply(&[], ceiling).map_err(unusable)?;
+        let first = Arc::new(storage::Batch { version, ceiling, mutations: Vec::new() });
+        let snapshot = storage.apply(&first).map_err(unusable)?.snapshot;
         clock.publish(version, ceiling);
-        let snapshot = storage.snapshot().map_err(unusable)?;
         let shared = Arc::new(Shared {
             storage,
             views: Mutex::new(Views::new(clock, snapshot)),

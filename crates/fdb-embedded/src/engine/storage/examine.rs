@@ -1,6 +1,7 @@
 //! Looking at a whole file without changing it.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,9 +11,9 @@ use super::layout::{PAGE, logical_len, place, runs};
 use super::overlay::Overlay;
 use super::pages::Pages;
 use super::sums::{Sums, UNWRITTEN, sum};
-pub use super::superblock::FORMAT;
 use super::superblock::{PageBytes, Superblock, Unusable};
-use super::{Health, Storage, StorageError, explain};
+use super::tree::{Commit, Known, Tree};
+use super::{Health, StorageError, explain};
 
 /// Pages that are named one by one when they do not match.
 const NAMED: usize = 10;
@@ -30,10 +31,12 @@ pub struct Sweep {
     pub first_wrong: Vec<(u64, u64)>,
 }
 
-/// What redb says of the file.
+/// What redb says of the file, and of the log beside it.
 #[derive(Debug)]
 pub struct Contents {
-    /// It was not closed after the last write: the next opening repairs it.
+    /// Batches in the log that the next opening adds to the file. They are counted in what follows.
+    pub in_log: u64,
+    /// redb has to walk through it before it can be used.
     pub needs_repair: bool,
     /// No version above this one has been handed out.
     pub ceiling: i64,
@@ -45,27 +48,29 @@ pub struct Contents {
     pub used_pages: u64,
 }
 
-/// Reads the first page. While another process writes to it as well, one that is just being written is read again.
-pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<(), StorageError>> {
+/// Reads the first page, and says which format it has. While another process writes to it as well, one that is just being written is read again.
+pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32, StorageError>> {
     let damaged = |what: &str| {
         let health = Health::new(path);
         super::pages::failed(&health, &health.damaged(what))
     };
-    let mut outcome = Ok(());
-    for _ in 0..3 {
+    let mut more = 0..2;
+    loop {
         let mut page: PageBytes = [0; PAGE as usize];
         if Disk::len(file)? < PAGE {
             return Ok(Err(damaged("it is shorter than its first page")));
         }
         file.read_at(0, &mut page)?;
-        outcome = match Superblock::parse(&page) {
-            Ok(_) => return Ok(Ok(())),
-            Err(Unusable::Foreign) => Err(StorageError::Foreign),
-            Err(Unusable::Format(found)) => Err(StorageError::Format { found }),
-            Err(Unusable::Damaged(what)) => Err(damaged(&format!("first page: {what}"))),
+        let error = match Superblock::parse(&page) {
+            Ok(superblock) => return Ok(Ok(superblock.format())),
+            Err(Unusable::Foreign) => StorageError::Foreign,
+            Err(Unusable::Format(found)) => StorageError::Format { found },
+            Err(Unusable::Damaged(what)) => damaged(&format!("first page: {what}")),
         };
+        if more.next().is_none() {
+            return Ok(Err(error));
+        }
     }
-    Ok(outcome)
 }
 
 /// Compares every page with its checksum.
@@ -95,27 +100,42 @@ pub fn sweep(file: &File) -> std::io::Result<Sweep> {
     Ok(sweep)
 }
 
-/// Opens the file as the engine would, walks everything that is in use, and reads every row.
-pub fn contents(file: File, path: &Path) -> Result<Contents, StorageError> {
+/// Opens the file as the engine would, adds what is in the log, walks everything that is in use, and reads every row.
+pub fn contents(file: File, path: &Path, log: &Path) -> Result<Contents, StorageError> {
     let health = Arc::new(Health::new(path));
     let overlay = Overlay::new(file).map_err(|source| super::refused(&health, "read", &source))?;
     let pages = Pages::open(Box::new(overlay), Arc::clone(&health))?;
     let repaired = Arc::new(AtomicBool::new(false));
     let noticed = Arc::clone(&repaired);
-    let mut storage =
-        Storage::with(pages, Arc::clone(&health), move || noticed.store(true, Ordering::Relaxed))?;
+    let mut tree = Tree::open(pages, Arc::clone(&health), move || noticed.store(true, Ordering::Relaxed))?;
     let failed = |error: redb::Error| explain(&health, error);
-    let ceiling = storage.ceiling().map_err(failed)?;
-    storage.db.check_integrity().map_err(|error| failed(error.into()))?;
+    let known = tree.known()?;
+    let in_log = add_log(&tree, &known, &health.beside(log), log)?;
+    let ceiling = tree.known()?.ceiling;
+    tree.db.check_integrity().map_err(|error| failed(error.into()))?;
     let (mut rows, mut row_bytes) = (0, 0);
-    for row in storage.snapshot()?.range(b"", &[0xff; 64])? {
+    for row in tree.snapshot()?.range(b"", &[0xff; 64])? {
         let (key, value) = row?;
         rows += 1;
         row_bytes += (key.value().len() + value.value().len()) as u64;
     }
-    let write = storage.db.begin_write().map_err(|error| failed(error.into()))?;
+    let write = tree.db.begin_write().map_err(|error| failed(error.into()))?;
     let stats = write.stats().map_err(|error| failed(error.into()))?;
     write.abort().map_err(|error| failed(error.into()))?;
     let needs_repair = repaired.load(Ordering::Relaxed);
-    Ok(Contents { needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
+    Ok(Contents { in_log, needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
+}
+
+/// Applies what is in the log alone, and says how many batches those are.
+fn add_log(tree: &Tree, known: &Known, health: &Health, path: &Path) -> Result<u64, StorageError> {
+    if known.mark.is_none() {
+        return Ok(0);
+    }
+    let file = File::open(path).map_err(|source| match source.kind() {
+        ErrorKind::NotFound => super::pages::failed(health, &super::missing(health)),
+        _ => super::refused(health, "read", &source),
+    })?;
+    let Some((batch, number)) = super::left_in_log(&file, health, known)? else { return Ok(0) };
+    tree.apply(&batch, number, Commit::AndEnd)?;
+    Ok(number - known.batch)
 }

@@ -1,9 +1,9 @@
-//! The first thing that went wrong with a database file, in words for a person.
+//! The first thing that went wrong with the files of a database, in words for a person.
 
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use crate::error::Code;
 
@@ -24,36 +24,51 @@ impl fmt::Display for Failure {
 
 type Hook = Box<dyn Fn() + Send + Sync>;
 
-/// The state of one file: well until the first failure, which is kept.
-///
-/// redb latches the first I/O error too and answers everything after it with "previous I/O error"; the cause is here.
 #[derive(Default)]
-pub struct Health {
-    path: PathBuf,
+struct State {
     failure: OnceLock<Failure>,
     hook: OnceLock<Hook>,
+}
+
+/// The state of the files of one database, as one of them sees it: well until the first failure of any, which is kept.
+///
+/// redb latches the first I/O error too and answers everything after it with "previous I/O error"; the cause is here.
+pub struct Health {
+    path: PathBuf,
+    state: Arc<State>,
 }
 
 impl Health {
     /// Of a file that is well so far.
     pub fn new(path: &Path) -> Health {
-        Health { path: path.to_path_buf(), ..Health::default() }
+        Health { path: path.to_path_buf(), state: Arc::default() }
+    }
+
+    /// The same state, for another file of the database.
+    pub fn beside(&self, path: &Path) -> Health {
+        Health { path: path.to_path_buf(), state: Arc::clone(&self.state) }
     }
 
     /// The first failure, if there was one.
     pub fn failure(&self) -> Option<&Failure> {
-        self.failure.get()
+        self.state.failure.get()
     }
 
-    /// Calls `hook` once when the file fails, on the thread that meets the failure. One hook; others are ignored.
+    /// Calls `hook` once when a file fails, on the thread that meets the failure. One hook; others are ignored.
     pub fn on_failure(&self, hook: impl Fn() + Send + Sync + 'static) {
-        let _ = self.hook.set(Box::new(hook));
+        let _ = self.state.hook.set(Box::new(hook));
     }
 
     /// The file does not hold what was written.
     pub fn damaged(&self, what: &str) -> io::Error {
         let path = self.path.display();
         self.fail(Code::FILE_CORRUPT, format!("{path} is damaged: {what}"))
+    }
+
+    /// It is not there.
+    pub fn missing(&self, what: &str) -> io::Error {
+        let path = self.path.display();
+        self.fail(Code::FILE_CORRUPT, format!("{path} is missing: {what}"))
     }
 
     /// The operating system refused an operation.
@@ -70,8 +85,8 @@ impl Health {
 
     fn fail(&self, code: Code, message: String) -> io::Error {
         let error = io::Error::other(message.clone());
-        if self.failure.set(Failure { code, message }).is_ok()
-            && let Some(hook) = self.hook.get()
+        if self.state.failure.set(Failure { code, message }).is_ok()
+            && let Some(hook) = self.state.hook.get()
         {
             hook();
         }
@@ -81,6 +96,6 @@ impl Health {
 
 impl fmt::Debug for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("path", &self.path).field("failure", &self.failure).finish()
+        f.debug_struct("Health").field("path", &self.path).field("failure", &self.failure()).finish()
     }
 }

@@ -1,4 +1,4 @@
-//! What the checksums cost: redb on a plain file and on ours, side by side.
+//! What the checksums cost and the log gains: redb on a plain file, on ours, and with the log, side by side.
 //!
 //! `cargo test --release -p fdb-embedded --lib storage::measure -- --ignored --nocapture`
 
@@ -14,27 +14,73 @@ fn set(n: u32) -> Mutation {
     Mutation::Set { key: n.wrapping_mul(2_654_435_761).to_be_bytes().to_vec(), value: vec![7; 100] }
 }
 
-fn plain(file: &Path) -> Storage {
-    let db = Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
-    let storage = Storage { db, health: Arc::new(Health::new(file)), meter: Arc::default() };
-    storage.create_tables().unwrap();
-    storage
+/// redb alone, every commit durable; redb alone on pages with checksums; and with the log in front of that.
+enum Kind {
+    Redb(Tree),
+    Whole(Box<Storage>),
+}
+
+impl Kind {
+    fn plain(file: &Path) -> Kind {
+        let db = redb::Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
+        let tree = Tree::plain(db, Arc::new(Health::new(file)));
+        tree.create_tables().unwrap();
+        Kind::Redb(tree)
+    }
+
+    fn checked(file: &Path) -> Kind {
+        if !file.exists() {
+            Storage::create(file).unwrap();
+        }
+        let health = Arc::new(Health::new(file));
+        let disk = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
+        Kind::Redb(Tree::open(pages, health, || ()).unwrap())
+    }
+
+    fn whole(file: &Path) -> Kind {
+        if !file.exists() {
+            Storage::create(file).unwrap();
+        }
+        Kind::Whole(Box::new(Storage::open(file, &file.with_extension("log")).unwrap().0))
+    }
+
+    fn open(name: &str, file: &Path) -> Kind {
+        match name {
+            "plain" => Kind::plain(file),
+            "checked" => Kind::checked(file),
+            _ => Kind::whole(file),
+        }
+    }
+
+    fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
+        let batch = Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() });
+        match self {
+            Kind::Redb(tree) => tree.apply(&batch, 1, Commit::Durable),
+            Kind::Whole(storage) => storage.apply(&batch),
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        match self {
+            Kind::Redb(tree) => tree.snapshot().unwrap(),
+            Kind::Whole(storage) => storage.snapshot().unwrap(),
+        }
+    }
 }
 
 fn per(time: Duration, count: u32) -> f64 {
     time.as_secs_f64() * 1e6 / f64::from(count)
 }
 
-fn both(dir: &Path) -> [(&'static str, std::path::PathBuf, Storage); 2] {
-    let (a, b) = (dir.join("plain"), dir.join("checked"));
-    let (plain, checked) = (plain(&a), Storage::create(&b).unwrap());
-    [("plain", a, plain), ("checked", b, checked)]
+fn all(dir: &Path) -> [(&'static str, std::path::PathBuf, Kind); 3] {
+    ["plain", "checked", "whole"].map(|name| (name, dir.join(name), Kind::open(name, &dir.join(name))))
 }
 
 /// How long a flush of an append of 512 bytes takes on this disk, microseconds.
 fn flush_of_an_append(dir: &Path) -> f64 {
     use std::io::Write;
-    let mut file = std::fs::File::create(dir.join("append")).unwrap();
+    let mut file = File::create(dir.join("append")).unwrap();
     let started = Instant::now();
     for _ in 0..2_000 {
         file.write_all(&[7; 512]).unwrap();
@@ -47,7 +93,7 @@ fn flush_of_an_append(dir: &Path) -> f64 {
 #[ignore = "a measurement"]
 fn what_a_commit_costs() {
     let dir = tempfile::tempdir().unwrap();
-    let storages = both(dir.path());
+    let storages = all(dir.path());
     for round in 0..6 {
         println!("  append: {:6.1} us per flush of 512 bytes", flush_of_an_append(dir.path()));
         for (name, _, storage) in &storages {
@@ -64,7 +110,7 @@ fn what_a_commit_costs() {
 #[ignore = "a measurement"]
 fn what_reads_cost() {
     let dir = tempfile::tempdir().unwrap();
-    let storages = both(dir.path());
+    let storages = all(dir.path());
     for (_, _, storage) in &storages {
         for n in 0..KEYS / 10_000 {
             let batch: Vec<_> = (n * 10_000..(n + 1) * 10_000).map(set).collect();
@@ -73,7 +119,7 @@ fn what_reads_cost() {
     }
     for _ in 0..3 {
         for (name, _, storage) in &storages {
-            let snapshot = storage.snapshot().unwrap();
+            let snapshot = storage.snapshot();
             let started = Instant::now();
             for n in 0..200_000_u32 {
                 let key = (n.wrapping_mul(7_919) % KEYS).wrapping_mul(2_654_435_761).to_be_bytes();
@@ -88,7 +134,7 @@ fn what_reads_cost() {
     for (name, file, storage) in storages {
         drop(storage);
         let started = Instant::now();
-        let reopened = if name == "plain" { plain(&file) } else { Storage::open(&file).unwrap().0 };
+        let reopened = Kind::open(name, &file);
         println!("{name:>8}: {:.2?} to open, {} bytes", started.elapsed(), file.metadata().unwrap().len());
         crashed(name, &file, &reopened);
     }
@@ -96,10 +142,10 @@ fn what_reads_cost() {
 
 #[test]
 #[ignore = "a measurement"]
-fn what_settling_costs_and_gains() {
+fn what_a_durable_commit_of_all_costs_and_a_kill() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("data");
-    let storage = Storage::create(&file).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let storage = Kind::open("whole", &at("data"));
     let mut n = 0;
     for keys in [10_000, 100_000, 1_000_000] {
         while n < keys {
@@ -107,36 +153,32 @@ fn what_settling_costs_and_gains() {
             storage.apply(&batch, None).unwrap();
             n += 10_000;
         }
-        println!("{n} keys, {} MB", file.metadata().unwrap().len() / 1_000_000);
-        for round in 0..3 {
-            let started = Instant::now();
-            (0..200).for_each(|i| drop(storage.apply(&[set(round * 200 + i)], None).unwrap()));
-            let plain = per(started.elapsed(), 200);
-            let started = Instant::now();
-            (0..50).for_each(|_| storage.settle().unwrap());
-            println!("  commit {plain:.0} us, settle {:.0} us", per(started.elapsed(), 50));
+        println!("{n} keys, {} MB", at("data").metadata().unwrap().len() / 1_000_000);
+        let (mut longest, started) = (Duration::ZERO, Instant::now());
+        for i in 0..60_000 {
+            let begun = Instant::now();
+            storage.apply(&[set(i * 7_919 % keys)], None).unwrap();
+            longest = longest.max(begun.elapsed());
         }
-        for settle in [false, true] {
-            storage.apply(&[set(1)], None).unwrap();
-            if settle {
-                storage.settle().unwrap();
-            }
-            let copy = dir.path().join("copy");
-            std::fs::copy(&file, &copy).unwrap();
-            let started = Instant::now();
-            drop(Storage::open(&copy).unwrap());
-            println!("  settled {settle}: {:.1?} to open after a kill, and to close", started.elapsed());
+        println!("  commit of one key {:.0} us, the longest {longest:.1?}", per(started.elapsed(), 60_000));
+        for name in ["data", "data.log"] {
+            std::fs::copy(at(name), at(&name.replace("data", "copy"))).unwrap();
         }
+        let started = Instant::now();
+        let copy = Kind::open("whole", &at("copy"));
+        println!("  {:.1?} to open after a kill", started.elapsed());
+        drop(copy);
     }
 }
 
 /// Opens a copy made while the file was open, as after a crash.
-fn crashed(name: &str, file: &Path, open: &Storage) {
+fn crashed(name: &str, file: &Path, open: &Kind) {
     open.apply(&[set(1)], None).unwrap();
-    let copy = file.with_extension("copy");
+    let copy = file.with_file_name("copy");
     std::fs::copy(file, &copy).unwrap();
+    let _ = std::fs::copy(file.with_extension("log"), copy.with_extension("log"));
     let started = Instant::now();
-    let reopened = if name == "plain" { plain(&copy) } else { Storage::open(&copy).unwrap().0 };
+    let reopened = Kind::open(name, &copy);
     println!("{name:>8}: {:.2?} to open after a crash", started.elapsed());
     drop(reopened);
 }

@@ -1,8 +1,11 @@
-//! Durable storage: one file, one table of keys, one of bookkeeping.
+//! Durable storage: redb's file, and a log in front of it.
 //!
 //! | file | what |
 //! |---|---|
-//! | here | opening, applying a batch of commits |
+//! | here | opening, applying a batch of commits, closing |
+//! | `log/` | batches that redb has in memory only |
+//! | `applier` | the thread that applies a batch while it is flushed |
+//! | `tree` | redb: tables of keys and of bookkeeping |
 //! | `snapshot` | reading |
 //! | `pages` | the file under redb: a checksum for every page |
 //! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
@@ -11,13 +14,17 @@
 //! | `disk` | what is asked of a file |
 //! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
-//! A batch of commits is one redb write transaction, durable when [`Storage::apply`] returns: redb flushes once and
-//! finds the newest whole commit by checksum after a crash. A [`Snapshot`] is a redb read transaction.
+//! A batch of commits is a record in the log, flushed, and a redb write transaction that stays in memory. Both are done, at
+//! the same time, when [`Storage::apply`] returns. A batch for which the log has no room is committed by redb durably, and with it
+//! all before it: then the log begins anew. A [`Snapshot`] is a redb read transaction.
+//! `docs/decisions/0011-log-before-redb.md` says why, and what is there after which failure.
 
+mod applier;
 mod disk;
 pub mod examine;
 mod health;
 mod layout;
+mod log;
 #[cfg(test)]
 mod measure;
 mod overlay;
@@ -29,36 +36,36 @@ mod sums;
 mod superblock;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod trust;
 
-use std::fs::OpenOptions;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use redb::{Database, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use parking_lot::Mutex;
 
-use super::history::Changes;
+use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
+use applier::Applier;
 use disk::Disk;
-use pages::{Meter, Pages};
-use superblock::FORMAT;
+use log::{BOUNDS, Bounds, Log};
+use pages::{Meter, Pages, failed};
+use superblock::{FORMAT, OLDEST};
+use tree::{Commit, Known, Tree};
 
 pub use health::{Failure, Health};
 pub use snapshot::Snapshot;
 
-type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
-
-const DATA: Keys = TableDefinition::new("data");
-const META: TableDefinition<'static, &'static str, i64> = TableDefinition::new("meta");
-
-/// `META`: no version above this one has been handed out to any client.
-const CEILING: &str = "version-ceiling";
-
 /// Memory that redb may use for pages, bytes. The operating system's page cache stands behind it.
 const CACHE_BYTES: usize = 64 << 20;
+
+/// Bytes that redb writes to its file between two durable commits, at most: what its memory has no room for. Together with
+/// that memory, half of [`CACHE_BYTES`], it is what such a commit has to flush while others wait.
+const MAX_UNFLUSHED: u64 = 16 << 20;
 
 /// Why storage could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +76,9 @@ pub enum StorageError {
     /// The operating system would not open the file, of which it says nothing.
     #[error("it cannot be opened: {0}")]
     Unopened(std::io::Error),
+    /// No thread could be started.
+    #[error("no thread could be started: {0}; check the limits of processes and memory")]
+    NoThread(std::io::Error),
     /// redb's word for it.
     #[error("{0}")]
     Redb(#[from] redb::Error),
@@ -80,7 +90,7 @@ pub enum StorageError {
     Foreign,
     /// The file was written by another version of this engine.
     #[error(
-        "format {found} is not one that this version reads (it reads {FORMAT}); open it with the version that wrote it, \
+        "format {found} is not one that this version reads (it reads {OLDEST} to {FORMAT}); open it with the version that wrote it, \
          or move it away to begin an empty database"
     )]
     Format {
@@ -99,181 +109,227 @@ impl StorageError {
             | StorageError::Panicked
             | StorageError::Foreign
             | StorageError::Format { .. } => Code::FILE_CORRUPT,
-            StorageError::Redb(_) | StorageError::Unopened(_) => Code::IO_ERROR,
+            StorageError::Redb(_) | StorageError::Unopened(_) | StorageError::NoThread(_) => Code::IO_ERROR,
         }
     }
 }
 
-/// What the storage of a directory is opened with and keeps.
+/// What a batch of commits changes, in order, and the versions that go with it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Batch {
+    /// The version of its commits.
+    pub version: i64,
+    /// A new version ceiling, if there is one.
+    pub ceiling: Option<i64>,
+    /// The changes, stamped.
+    pub mutations: Vec<Mutation>,
+}
+
+/// What a batch leaves when it is applied.
+#[derive(Debug)]
+pub struct Applied {
+    /// What it changed, if that is not too much to keep.
+    pub layer: Option<Layer>,
+    /// The state after it.
+    pub snapshot: Snapshot,
+}
+
+/// What a batch passes through, one at a time.
+#[derive(Debug)]
+struct Progress {
+    applier: Applier,
+    log: Log,
+    /// The number of the last batch.
+    batch: u64,
+    /// Bytes that redb had written to its file when the log began anew.
+    written: u64,
+}
+
+/// The storage of a directory.
 #[derive(Debug)]
 pub struct Storage {
-    db: Database,
+    progress: Mutex<Progress>,
+    tree: Arc<Tree>,
     health: Arc<Health>,
     meter: Arc<Meter>,
+    /// A batch has failed: what redb has in memory is not what was acknowledged.
+    has_failed: AtomicBool,
 }
 
 impl Storage {
     /// Makes a new file.
-    pub fn create(file: &Path) -> Result<Storage, StorageError> {
+    pub fn create(file: &Path) -> Result<(), StorageError> {
         let health = Arc::new(Health::new(file));
         let opened = OpenOptions::new().read(true).write(true).create_new(true).open(file);
         let disk = opened.map_err(|source| refused(&health, "create", &source))?;
-        let storage = Storage::with(Pages::create(Box::new(disk), Arc::clone(&health)), health, || ())?;
-        storage.create_tables().map_err(|error| storage.explain(error))?;
-        Ok(storage)
+        let pages = Pages::create(Box::new(disk), Arc::clone(&health));
+        Tree::open(pages, health, || ())?.create_tables()
     }
 
-    /// Opens a file, and returns with it the version ceiling that it holds.
-    pub fn open(file: &Path) -> Result<(Storage, i64), StorageError> {
+    /// Opens a file and its log, which is made if there has to be none yet, and returns with them the version ceiling.
+    pub fn open(file: &Path, log: &Path) -> Result<(Storage, i64), StorageError> {
         let health = Arc::new(Health::new(file));
         let opened = OpenOptions::new().read(true).write(true).open(file);
         let disk = opened.map_err(StorageError::Unopened)?;
-        Storage::open_on(Box::new(disk), health)
+        let pages = Pages::open(Box::new(disk), Arc::clone(&health))?;
+        let of_log = Arc::new(health.beside(log));
+        Storage::with(pages, health, &of_log, BOUNDS, |known| open_log(log, &of_log, known))
     }
 
-    fn open_on(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<(Storage, i64), StorageError> {
-        let storage = Storage::with(Pages::open(disk, Arc::clone(&health))?, health, || ())?;
-        let ceiling = storage.ceiling().map_err(|error| storage.explain(error))?;
-        Ok((storage, ceiling))
-    }
-
-    /// `on_repair` is called when redb finds that the file was not closed after the last write to it.
     fn with(
         pages: Pages,
         health: Arc<Health>,
-        on_repair: impl Fn() + 'static,
-    ) -> Result<Storage, StorageError> {
-        let (trust, meter) = (pages.trust(), pages.meter());
-        let mut builder = Database::builder();
-        builder.set_cache_size(CACHE_BYTES);
-        builder.set_repair_callback({
-            let trust = Arc::clone(&trust);
-            move |_| {
-                trust.repair_begins();
-                on_repair();
-            }
-        });
-        // Pages are verified before redb sees them, but for those that it judges itself.
-        let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
-        trust.opened();
-        let db =
-            opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
-        Ok(Storage { db, health, meter })
+        of_log: &Arc<Health>,
+        bounds: Bounds,
+        open_log: impl FnOnce(&Known) -> Result<Box<dyn Disk>, StorageError>,
+    ) -> Result<(Storage, i64), StorageError> {
+        let meter = pages.meter();
+        let tree = Arc::new(Tree::open(pages, Arc::clone(&health), || ())?);
+        let known = tree.known()?;
+        let disk = open_log(&known)?;
+        let known = catch_up(&tree, &*disk, of_log, known)?;
+        let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
+        let log = log.map_err(|error| failed(of_log, &error))?;
+        let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
+        let progress = Mutex::new(Progress { applier, log, batch: known.batch, written: 0 });
+        let has_failed = AtomicBool::new(false);
+        Ok((Storage { progress, tree, health, meter, has_failed }, known.ceiling))
     }
 
-    fn create_tables(&self) -> Result<(), redb::Error> {
-        let write = self.db.begin_write()?;
-        write.open_table(DATA)?;
-        write.open_table(META)?;
-        write.commit()?;
-        Ok(())
-    }
-
-    fn ceiling(&self) -> Result<i64, redb::Error> {
-        let meta = self.db.begin_read()?.open_table(META)?;
-        Ok(meta.get(CEILING)?.map_or(0, |ceiling| ceiling.value()))
-    }
-
-    /// The state of the file.
+    /// The state of the files.
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    fn explain(&self, error: redb::Error) -> StorageError {
-        explain(&self.health, error)
-    }
-
-    /// The newest durable state.
+    /// The newest state.
+    #[cfg(test)]
     pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
-        let open = || -> Result<_, redb::Error> { Ok(self.db.begin_read()?.open_table(DATA)?) };
-        let data = open().map_err(|error| self.explain(error))?;
-        Ok(Snapshot::new(data, Arc::clone(&self.health)))
+        self.tree.snapshot()
     }
 
-    /// Bytes written to the file so far.
+    /// Bytes written to redb's file so far.
     pub fn written(&self) -> u64 {
         self.meter.written.load(Ordering::Relaxed)
     }
 
-    /// Length of the file, bytes.
-    pub fn file_len(&self) -> u64 {
-        self.meter.len.load(Ordering::Relaxed)
+    /// Applies a batch; it is durable when this returns. After an error it may be, and no further batch is taken.
+    pub fn apply(&self, batch: &Arc<Batch>) -> Result<Applied, StorageError> {
+        self.unless_failed(|| {
+            let mut progress = self.progress.lock();
+            progress.batch += 1;
+            let is_much = self.written() - progress.written > MAX_UNFLUSHED;
+            if progress.log.has_room(batch) && !is_much {
+                progress.add(batch).map_err(|error| failed(&self.health, &error))?
+            } else {
+                self.commit(&mut progress, batch)
+            }
+        })
     }
 
-    /// Applies stamped mutations in order, and a new version ceiling if there is one; durable when it returns what they
-    /// changed.
-    pub fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, StorageError> {
-        self.write(mutations, ceiling).map_err(|error| self.explain(error))
-    }
-
-    /// Saves what redb otherwise has to find out by walking through the file after a kill: which pages are free. Worth
-    /// nothing any more after the next batch.
+    /// Leaves nothing in the log, so that whoever opens the file next need not read it.
     pub fn settle(&self) -> Result<(), StorageError> {
-        let settle = || -> Result<(), redb::Error> {
-            let mut write = self.db.begin_write()?;
-            write.set_quick_repair(true);
-            write.commit()?;
-            Ok(())
-        };
-        settle().map_err(|error| self.explain(error))
+        self.unless_failed(|| {
+            let mut progress = self.progress.lock();
+            if progress.log.is_empty() {
+                return Ok(());
+            }
+            self.commit(&mut progress, &Batch::default()).map(drop)
+        })
     }
 
-    fn write(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changes, redb::Error> {
-        let mut changes = Changes::default();
-        let write = self.db.begin_write()?;
+    /// Makes a batch, and all that redb has in memory, durable there; the log begins anew.
+    fn commit(&self, progress: &mut Progress, batch: &Batch) -> Result<Applied, StorageError> {
+        let Progress { log, batch: number, .. } = &mut *progress;
+        let mark = log.prepare(*number).map_err(|error| failed(&self.health, &error))?;
+        let applied = self.tree.apply(batch, *number, Commit::AndBegin(mark))?;
+        log.begin(mark);
+        progress.written = self.written();
+        Ok(applied)
+    }
+
+    fn unless_failed<T>(&self, work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+        // redb does not know what has happened to the log.
+        if let Some(failure) = self.health.failure() {
+            return Err(StorageError::Failed(failure.clone()));
+        }
+        work().inspect_err(|_| self.has_failed.store(true, Ordering::Release))
+    }
+
+    /// Makes everything durable in redb's file: until it is opened again it needs no log.
+    fn close(&self) -> Result<(), StorageError> {
+        let progress = self.progress.lock();
+        if !progress.log.is_used()
+            || self.has_failed.load(Ordering::Acquire)
+            || self.health.failure().is_some()
         {
-            let mut data = write.open_table(DATA)?;
-            for mutation in mutations {
-                apply_one(&mut data, mutation, &mut changes)?;
-            }
-            if let Some(ceiling) = ceiling {
-                write.open_table(META)?.insert(CEILING, ceiling)?;
-            }
+            return Ok(());
         }
-        write.commit()?;
-        Ok(changes)
+        self.tree.apply(&Batch::default(), progress.batch, Commit::AndEnd).map(drop)
     }
 }
 
-type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
-
-fn apply_one(data: &mut Data<'_>, mutation: &Mutation, changes: &mut Changes) -> Result<(), redb::Error> {
-    match mutation {
-        Mutation::Set { key, value } => put(data, key, Some(value), changes),
-        Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
-            put(data, begin, None, changes)
-        }
-        Mutation::ClearRange { begin, end } => {
-            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
-                changes.note(key, Some(value));
-                false
-            })?;
-            Ok(())
-        }
-        Mutation::Atomic { op, key, operand } => {
-            let new = op.apply(data.get(key.as_slice())?.as_ref().map(redb::AccessGuard::value), operand);
-            put(data, key, new.as_deref(), changes)
-        }
-        Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
-            unreachable!("the committer stamps mutations before it applies them")
-        }
+impl Drop for Storage {
+    fn drop(&mut self) {
+        // What is not in redb's file after an error is in the log.
+        let _ = self.close();
     }
 }
 
-fn put(
-    data: &mut Data<'_>,
-    key: &[u8],
-    value: Option<&[u8]>,
-    changes: &mut Changes,
-) -> Result<(), redb::Error> {
-    let old = match value {
-        Some(value) => data.insert(key, value)?,
-        None => data.remove(key)?,
+impl Progress {
+    /// Flushes the batch to the log, and has it applied meanwhile.
+    fn add(&mut self, batch: &Arc<Batch>) -> std::io::Result<Result<Applied, StorageError>> {
+        let Progress { applier, log, batch: number, .. } = self;
+        let (applied, flushed) = applier.apply(batch, *number, || log.add(*number, batch));
+        flushed.map(|()| applied)
+    }
+}
+
+/// Opens the log of a file, or makes it, if it holds nothing that is needed.
+fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Box<dyn Disk>, StorageError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    let file = match options.open(path) {
+        Err(source) if source.kind() == ErrorKind::NotFound && known.mark.is_none() => {
+            let above = path.parent().unwrap_or(Path::new("."));
+            let made = options.create_new(true).open(path);
+            // A file whose name is lost with the power is lost.
+            made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
+                .map_err(|source| refused(health, "create", &source))?
+        }
+        Err(source) if source.kind() == ErrorKind::NotFound => return Err(failed(health, &missing(health))),
+        opened => opened.map_err(|source| refused(health, "open", &source))?,
     };
-    if value.is_some() || old.is_some() {
-        changes.note(key, old.as_ref().map(redb::AccessGuard::value));
+    Ok(Box::new(file))
+}
+
+fn missing(health: &Health) -> std::io::Error {
+    health.missing("the newest commits are in it; put it back, or restore the whole directory from a copy")
+}
+
+/// Applies what is in the log and not in redb's file, durably: a second attempt finds all of it done, or nothing.
+fn catch_up(tree: &Tree, log: &dyn Disk, health: &Health, known: Known) -> Result<Known, StorageError> {
+    let Some((batch, number)) = left_in_log(log, health, &known)? else { return Ok(known) };
+    tree.apply(&batch, number, Commit::AndEnd)?;
+    tree.known()
+}
+
+/// The batches that are in the log and not in redb's file, as one, and the number of the last.
+fn left_in_log(log: &dyn Disk, health: &Health, known: &Known) -> Result<Option<(Batch, u64)>, StorageError> {
+    let Some(mark) = known.mark else { return Ok(None) };
+    let read = || {
+        let mut bytes = vec![0; usize::try_from(log.len()?.min(mark.len)).unwrap_or(usize::MAX)];
+        log.read_at(0, &mut bytes).map(|()| bytes)
+    };
+    let bytes = read().map_err(|source| refused(health, "read", &source))?;
+    let found = log::scan::scan(&bytes, &mark, known.batch);
+    let found = found.map_err(|wrong| failed(health, &health.damaged(&wrong.to_string())))?;
+    let number = found.last().map(|last| last.number);
+    let mut all = Batch::default();
+    for log::scan::Found { batch, .. } in found {
+        all.ceiling = batch.ceiling.or(all.ceiling);
+        all.mutations.extend(batch.mutations);
     }
-    Ok(())
+    Ok(number.map(|number| (all, number)))
 }
 
 fn refused(health: &Health, operation: &str, source: &std::io::Error) -> StorageError {

@@ -132,8 +132,20 @@ impl Pages {
     }
 
     fn write_header(&self, header: &[u8]) -> io::Result<()> {
+        self.upgrade()?;
         let len = self.meter.len.load(Ordering::Relaxed);
         self.superblock.lock().set_header(header, len, |(offset, bytes)| self.disk.write_at(offset, bytes))
+    }
+
+    /// A file of an older format is called one of the newest before redb first writes to it, and not before redb has found
+    /// it sound: what is refused is not changed.
+    fn upgrade(&self) -> io::Result<()> {
+        if !self.trust.may_vouch() {
+            return Ok(());
+        }
+        let Some(prefix) = self.superblock.lock().upgrade() else { return Ok(()) };
+        self.disk.write_at(0, &prefix)?;
+        self.disk.sync_data()
     }
 
     /// The superblock must not ask for more than there is: it says so, durably, before the file gets shorter.

@@ -1,5 +1,6 @@
-//! A disk in memory that remembers what was done to it, so that tests can look at every moment of it: after a kill, when
-//! all writes so far are there, and after a power failure, when those since the last flush are there in part.
+//! A machine in memory whose disk remembers what was done to its files, in order, so that tests can look at every moment of
+//! it: after a kill, when all writes so far are there, and after a power failure, when those to each file since that file's
+//! last flush are there in part.
 
 use std::io;
 use std::sync::Arc;
@@ -21,56 +22,77 @@ enum Op {
 
 #[derive(Debug, Default)]
 struct State {
-    bytes: Vec<u8>,
-    first: Vec<u8>,
-    ops: Vec<Op>,
+    /// What the files hold, and what they held at first.
+    files: Vec<Vec<u8>>,
+    first: Vec<Vec<u8>>,
+    /// What was done to which of them.
+    ops: Vec<(usize, Op)>,
     /// Operations that still succeed.
     healthy: Option<usize>,
 }
 
-/// A disk in memory; clones are the same disk.
-#[derive(Debug, Clone, Default)]
-pub struct SimDisk(Arc<Mutex<State>>);
+/// A file in memory; clones are the same file.
+#[derive(Debug, Clone)]
+pub struct SimDisk {
+    state: Arc<Mutex<State>>,
+    file: usize,
+}
+
+impl Default for SimDisk {
+    fn default() -> SimDisk {
+        SimDisk::new(Vec::new())
+    }
+}
 
 impl SimDisk {
-    /// A disk that holds `bytes`.
+    /// A file that holds `bytes`.
     pub fn new(bytes: Vec<u8>) -> SimDisk {
-        SimDisk(Arc::new(Mutex::new(State { first: bytes.clone(), bytes, ..State::default() })))
+        let [file] = SimDisk::several(&[bytes]);
+        file
     }
 
-    /// Every write, resize and flush after the next `operations` fails, as on a full disk.
+    /// Files of one machine.
+    pub fn several<const N: usize>(bytes: &[Vec<u8>; N]) -> [SimDisk; N] {
+        let files = bytes.to_vec();
+        let state = Arc::new(Mutex::new(State { first: files.clone(), files, ..State::default() }));
+        std::array::from_fn(|file| SimDisk { state: Arc::clone(&state), file })
+    }
+
+    /// Every write, resize and flush of any file after the next `operations` fails, as on a full disk.
     pub fn fail_after(&self, operations: usize) {
-        self.0.lock().healthy = Some(operations);
+        self.state.lock().healthy = Some(operations);
     }
 
     /// What it holds.
     pub fn bytes(&self) -> Vec<u8> {
-        self.0.lock().bytes.clone()
+        self.state.lock().files[self.file].clone()
     }
 
-    /// How many operations were done to it.
+    /// How many operations were done to all files.
     pub fn moments(&self) -> usize {
-        self.0.lock().ops.len()
+        self.state.lock().ops.len()
     }
 
     /// What it held after `moment` operations.
     pub fn after_kill(&self, moment: usize) -> Vec<u8> {
-        let state = self.0.lock();
-        let mut bytes = state.first.clone();
-        state.ops[..moment].iter().for_each(|op| apply(&mut bytes, op));
+        let state = self.state.lock();
+        let mut bytes = state.first[self.file].clone();
+        state.ops_of(self.file, moment).for_each(|op| apply(&mut bytes, op));
         bytes
     }
 
-    /// What may be left of it if the power failed after `moment` operations: of each sector any state since the last flush.
+    /// What may be left of it if the power failed after `moment` operations: of each sector any state since its last flush,
+    /// and of growths since then the first few.
     pub fn after_power_failure(&self, moment: usize, random: &mut SplitMix) -> Vec<u8> {
-        let state = self.0.lock();
-        let flushed =
-            state.ops[..moment].iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
-        let mut bytes = state.first.clone();
-        state.ops[..flushed].iter().for_each(|op| apply(&mut bytes, op));
+        let state = self.state.lock();
+        let ops: Vec<_> = state.ops_of(self.file, moment).collect();
+        let flushed = ops.iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
+        let mut bytes = state.first[self.file].clone();
+        ops[..flushed].iter().for_each(|op| apply(&mut bytes, op));
         // Between "nothing since" and "nearly everything since".
         let odds = random.unit();
-        for op in &state.ops[flushed..moment] {
+        let mut grows = true;
+        for op in &ops[flushed..] {
             match op {
                 Op::Write(offset, data) => {
                     for (i, sector) in data.chunks(SECTOR).enumerate() {
@@ -80,6 +102,12 @@ impl SimDisk {
                         }
                     }
                 }
+                Op::SetLen(len) if *len > bytes.len() as u64 => {
+                    grows &= random.unit() < odds;
+                    if grows {
+                        apply(&mut bytes, op);
+                    }
+                }
                 other => apply(&mut bytes, other),
             }
         }
@@ -87,16 +115,22 @@ impl SimDisk {
     }
 
     fn run(&self, op: Op) -> io::Result<()> {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if let Some(healthy) = &mut state.healthy {
             if *healthy == 0 {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             *healthy -= 1;
         }
-        apply(&mut state.bytes, &op);
-        state.ops.push(op);
+        apply(&mut state.files[self.file], &op);
+        state.ops.push((self.file, op));
         Ok(())
+    }
+}
+
+impl State {
+    fn ops_of(&self, file: usize, moment: usize) -> impl Iterator<Item = &Op> {
+        self.ops[..moment].iter().filter(move |(of, _)| *of == file).map(|(_, op)| op)
     }
 }
 
@@ -113,13 +147,14 @@ fn apply(bytes: &mut Vec<u8>, op: &Op) {
 
 impl Disk for SimDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.lock().bytes.len() as u64)
+        Ok(self.state.lock().files[self.file].len() as u64)
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.0.lock();
+        let state = self.state.lock();
         let start = usize::try_from(offset).unwrap();
-        let found = state.bytes.get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        let found =
+            state.files[self.file].get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(found);
         Ok(())
     }

@@ -18,9 +18,13 @@ use super::layout::PAGE;
 const MAGIC: [u8; 8] = *b"\xfdfdb-emb";
 /// The first bytes of format 1: a plain redb file.
 const REDB_MAGIC: [u8; 4] = *b"redb";
-/// The layout of this file: 1 was a plain redb file, without checksums that reads look at.
-pub const FORMAT: u32 = 2;
+/// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it.
+pub const FORMAT: u32 = 3;
+/// The oldest one that is brought up to date when it is opened.
+pub const OLDEST: u32 = 2;
 
+/// Bytes of magic, format and their checksum.
+const PREFIX: usize = 24;
 const SECTOR: usize = 512;
 const MARK: usize = 3 * SECTOR;
 const LEN: usize = 488;
@@ -46,6 +50,7 @@ pub enum Unusable {
 /// The first page in memory.
 #[derive(Debug)]
 pub struct Superblock {
+    format: u32,
     /// redb's header.
     header: [u8; HEADER],
     /// Bytes of the file when it was written.
@@ -67,10 +72,20 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
+/// What the file is.
+fn prefix() -> [u8; PREFIX] {
+    let mut prefix = [0; PREFIX];
+    prefix[..8].copy_from_slice(&MAGIC);
+    prefix[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    let check = hash(&prefix[..16], 0);
+    prefix[16..].copy_from_slice(&check);
+    prefix
+}
+
 impl Superblock {
     /// Of a file that holds nothing yet.
     pub fn new() -> Superblock {
-        Superblock { header: [0; HEADER], len: 0, written: 0, flushed: 0 }
+        Superblock { format: FORMAT, header: [0; HEADER], len: 0, written: 0, flushed: 0 }
     }
 
     /// Reads the first page of a file.
@@ -85,7 +100,7 @@ impl Superblock {
             return Err(Unusable::Damaged("its format number does not match its checksum"));
         }
         let format = u32::from_le_bytes(page[8..12].try_into().expect("four bytes"));
-        if format != FORMAT {
+        if !(OLDEST..=FORMAT).contains(&format) {
             return Err(Unusable::Format(format));
         }
         let copy = |slot: usize| {
@@ -109,7 +124,20 @@ impl Superblock {
             return Err(Unusable::Damaged("its newest header is gone"));
         }
         let header = sector[..HEADER].try_into().expect("a sector has room");
-        Ok(Superblock { header, len: number(&sector[LEN..]), written, flushed })
+        Ok(Superblock { format, header, len: number(&sector[LEN..]), written, flushed })
+    }
+
+    /// The format that the file has.
+    pub fn format(&self) -> u32 {
+        self.format
+    }
+
+    /// The first bytes of the file in the newest format, if they are not what it has: to be flushed before anything is
+    /// written that an older version does not know.
+    pub fn upgrade(&mut self) -> Option<[u8; PREFIX]> {
+        let is_old = self.format < FORMAT;
+        self.format = FORMAT;
+        is_old.then(prefix)
     }
 
     /// True if nobody knows whether all that the header speaks of reached the disk.
@@ -137,10 +165,7 @@ impl Superblock {
     ) -> Result<(), E> {
         if self.written == 0 {
             let mut page: PageBytes = [0; PAGE as usize];
-            page[..8].copy_from_slice(&MAGIC);
-            page[8..12].copy_from_slice(&FORMAT.to_le_bytes());
-            let check = hash(&page[..16], 0);
-            page[16..24].copy_from_slice(&check);
+            page[..PREFIX].copy_from_slice(&prefix());
             write((0, &page))?;
         }
         self.header[..header.len()].copy_from_slice(header);
@@ -173,6 +198,14 @@ impl Superblock {
         mark[8..].copy_from_slice(&check);
         Some((MARK as u64, mark))
     }
+}
+
+/// Makes a first page say that it has another format.
+#[cfg(test)]
+pub fn set_format(page: &mut [u8], format: u32) {
+    page[8..12].copy_from_slice(&format.to_le_bytes());
+    let check = hash(&page[..16], 0);
+    page[16..PREFIX].copy_from_slice(&check);
 }
 
 #[cfg(test)]
@@ -241,9 +274,19 @@ mod tests {
         assert_eq!(Superblock::parse(&plain).unwrap_err(), Unusable::Format(1));
         assert_eq!(Superblock::parse(&[b' '; PAGE as usize]).unwrap_err(), Unusable::Foreign);
         let mut newer = page(3, 0);
-        newer[8] = 3;
-        let check = hash(&newer[..16], 0);
-        newer[16..24].copy_from_slice(&check);
-        assert_eq!(Superblock::parse(&newer).unwrap_err(), Unusable::Format(3));
+        set_format(&mut newer, FORMAT + 1);
+        assert_eq!(Superblock::parse(&newer).unwrap_err(), Unusable::Format(4));
+    }
+
+    #[test]
+    fn the_format_before_is_read_and_brought_up_to_date() {
+        let newest = page(3, 0);
+        let mut older = newest;
+        set_format(&mut older, 2);
+        let mut read = Superblock::parse(&older).unwrap();
+        let prefix = read.upgrade().unwrap();
+        older[..PREFIX].copy_from_slice(&prefix);
+        assert!(older == newest, "nothing else differs");
+        assert!(read.upgrade().is_none() && Superblock::parse(&newest).unwrap().upgrade().is_none());
     }
 }

@@ -2,6 +2,8 @@
 //!
 //! `KVQUEUE_TEST_SEEDS=N` runs N seeds of the random ones.
 
+mod log;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
@@ -36,16 +38,71 @@ fn seeds(test: impl Fn(u64)) {
     }
 }
 
-fn create(disk: &SimDisk) -> Storage {
-    let health = Arc::new(Health::new(Path::new("sim")));
-    let pages = Pages::create(Box::new(disk.clone()), Arc::clone(&health));
-    let storage = Storage::with(pages, health, || ()).unwrap();
-    storage.create_tables().unwrap();
-    storage
+/// redb's file and the log.
+#[derive(Debug, Clone)]
+struct Files {
+    data: SimDisk,
+    log: SimDisk,
 }
 
-fn open(disk: &SimDisk) -> Result<(Storage, i64), StorageError> {
-    Storage::open_on(Box::new(disk.clone()), Arc::new(Health::new(Path::new("sim"))))
+/// What the two hold.
+type Bytes = [Vec<u8>; 2];
+
+impl Files {
+    fn new(bytes: &Bytes) -> Files {
+        let [data, log] = SimDisk::several(bytes);
+        Files { data, log }
+    }
+
+    fn bytes(&self) -> Bytes {
+        [self.data.bytes(), self.log.bytes()]
+    }
+
+    fn moments(&self) -> usize {
+        self.data.moments()
+    }
+
+    fn after_kill(&self, moment: usize) -> Bytes {
+        [self.data.after_kill(moment), self.log.after_kill(moment)]
+    }
+
+    fn after_power_failure(&self, moment: usize, random: &mut SplitMix) -> Bytes {
+        [&self.data, &self.log].map(|file| file.after_power_failure(moment, random))
+    }
+}
+
+/// So short that it is filled, and grows, and is too short for some batches, within a few of them.
+const SHORT: Bounds = Bounds { first: 16 << 10, step: 16 << 10, most: 96 << 10 };
+
+fn health() -> Arc<Health> {
+    Arc::new(Health::new(Path::new("sim")))
+}
+
+/// A file with tables and nothing in them, and no log yet.
+fn created() -> Files {
+    let data = SimDisk::default();
+    let health = health();
+    let pages = Pages::create(Box::new(data.clone()), Arc::clone(&health));
+    Tree::open(pages, health, || ()).unwrap().create_tables().unwrap();
+    Files::new(&[data.bytes(), Vec::new()])
+}
+
+fn create() -> (Files, Storage) {
+    let files = created();
+    let (storage, ceiling) = open(&files).unwrap();
+    assert_eq!(ceiling, 0);
+    (files, storage)
+}
+
+fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
+    let health = health();
+    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health))?;
+    let of_log = Arc::new(health.beside(Path::new("sim-log")));
+    Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone())))
+}
+
+fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
+    storage.apply(&Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() }))
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {
@@ -81,26 +138,26 @@ fn batch(model: &mut Model, random: &mut SplitMix) -> Vec<Mutation> {
 /// What was acknowledged when: the number of disk operations, the ceiling, and the keys.
 type History = Vec<(usize, i64, Model)>;
 
-/// Commits `batches` batches, and does not close the file.
-fn history(disk: &SimDisk, batches: i64, random: &mut SplitMix) -> (Storage, History) {
-    let storage = create(disk);
-    let mut history = vec![(disk.moments(), 0, Model::new())];
+/// Commits `batches` batches, and does not close the files.
+fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
+    let (files, storage) = create();
+    let mut history = vec![(files.moments(), 0, Model::new())];
     for ceiling in 1..=batches {
         let mut model = history.last().unwrap().2.clone();
         let mutations = batch(&mut model, random);
-        storage.apply(&mutations, Some(ceiling)).unwrap();
-        history.push((disk.moments(), ceiling, model));
+        apply(&storage, &mutations, Some(ceiling)).unwrap();
+        history.push((files.moments(), ceiling, model));
         if random.next().is_multiple_of(5) {
             storage.settle().unwrap();
         }
     }
-    (storage, history)
+    (files, storage, history)
 }
 
 /// Opens what a crash after `moment` operations left: nothing that was acknowledged may be missing.
-fn check_crash(bytes: Vec<u8>, moment: usize, history: &History, what: &str) -> SimDisk {
-    let disk = SimDisk::new(bytes);
-    let (storage, ceiling) = open(&disk).unwrap_or_else(|error| panic!("{what} at {moment}: {error}"));
+fn check_crash(bytes: &Bytes, moment: usize, history: &History, what: &str) -> (Files, Model) {
+    let files = Files::new(bytes);
+    let (storage, ceiling) = open(&files).unwrap_or_else(|error| panic!("{what} at {moment}: {error}"));
     let acknowledged = history.iter().rposition(|(at, ..)| *at <= moment).unwrap();
     let candidates = history.iter().skip(acknowledged).take(2);
     let found = rows(&storage).unwrap();
@@ -109,30 +166,45 @@ fn check_crash(bytes: Vec<u8>, moment: usize, history: &History, what: &str) -> 
         candidates.into_iter().any(is_one),
         "{what} at {moment}: ceiling {ceiling}, {acknowledged} batches"
     );
-    storage.apply(&[set(b"more", b"1")], None).unwrap();
+    for more in [b"1", b"2", b"3"] {
+        apply(&storage, &[set(b"more", more)], None).unwrap();
+    }
     drop(storage);
-    open(&disk).unwrap_or_else(|error| panic!("{what} at {moment}, again: {error}"));
-    disk
+    let (storage, _) = open(&files).unwrap_or_else(|error| panic!("{what} at {moment}, again: {error}"));
+    let mut expected = found.clone();
+    expected.insert(b"more".to_vec(), b"3".to_vec());
+    assert!(rows(&storage).unwrap() == expected, "{what} at {moment}, again");
+    (files, found)
 }
 
 #[test]
 fn mutations_apply_in_order_and_survive_reopening() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("data.redb");
-    let storage = Storage::create(&file).unwrap();
+    let (file, log) = (dir.path().join("data.redb"), dir.path().join("log"));
+    Storage::create(&file).unwrap();
+    let (storage, _) = Storage::open(&file, &log).unwrap();
     let before = storage.snapshot().unwrap();
     let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"c".to_vec() };
     let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![2] };
-    let batch = [set(b"a", b"1"), set(b"b", b"2"), set(b"c", b"3"), clear, add.clone(), add, set(b"a", b"4")];
-    storage.apply(&batch, Some(77)).unwrap();
+    let batch =
+        [set(b"a", b"1"), set(b"b", b"2"), set(b"c", b"3"), clear, add.clone(), add.clone(), set(b"a", b"4")];
+    // The first goes to redb's file, the second to the log.
+    apply(&storage, &batch, Some(76)).unwrap();
+    apply(&storage, &[add, set(b"a", b"5")], Some(77)).unwrap();
     assert_eq!(before.get(b"c").unwrap(), None, "a snapshot does not move");
     drop(before);
+    let expected = [(b"a", b"5".to_vec()), (b"c", b"3".to_vec()), (b"n", vec![6])];
+    let expected = expected.map(|(k, v)| (k.to_vec(), v)).into();
+    let check = |file: &Path, log: &Path| {
+        let (storage, ceiling) = Storage::open(file, log).unwrap();
+        assert_eq!((ceiling, rows(&storage).unwrap()), (77, Model::clone(&expected)));
+    };
+    let copy = [dir.path().join("copy"), dir.path().join("copied log")];
+    std::fs::copy(&file, &copy[0]).unwrap();
+    std::fs::copy(&log, &copy[1]).unwrap();
     drop(storage);
-
-    let (storage, ceiling) = Storage::open(&file).unwrap();
-    assert_eq!(ceiling, 77);
-    let expected = [(b"a", b"4".to_vec()), (b"c", b"3".to_vec()), (b"n", vec![4])];
-    assert_eq!(rows(&storage).unwrap(), expected.map(|(k, v)| (k.to_vec(), v)).into());
+    check(&file, &log);
+    check(&copy[0], &copy[1]);
 }
 
 #[test]
@@ -141,56 +213,115 @@ fn other_files_are_refused_with_what_to_do() {
     let file = dir.path().join("data.redb");
     let error = |bytes: &[u8]| {
         std::fs::write(&file, bytes).unwrap();
-        Storage::open(&file).unwrap_err().to_string()
+        Storage::open(&file, &dir.path().join("log")).unwrap_err().to_string()
     };
     assert!(error(&b"not a database, but long enough to look at".repeat(400)).contains("another directory"));
     let old = dir.path().join("old.redb");
-    drop(Database::create(&old).unwrap());
+    drop(redb::Database::create(&old).unwrap());
     let plain = error(&std::fs::read(&old).unwrap());
     assert!(plain.contains("format 1") && plain.contains("version that wrote it"), "{plain}");
     assert!(error(b"").contains("0 bytes long"), "an emptied file is not a new database");
+    assert!(!dir.path().join("log").exists(), "nothing was made beside it");
+}
+
+#[test]
+fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
+    let disk = SimDisk::default();
+    let health = health();
+    let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&health)), health, || ()).unwrap();
+    tree.create_like_format_2(&[(b"k", b"v")], 12);
+    drop(tree);
+    let mut old = disk.bytes();
+    superblock::set_format(&mut old, 2);
+    let files = Files::new(&[old.clone(), Vec::new()]);
+    let (storage, ceiling) = open(&files).unwrap();
+    apply(&storage, &[set(b"l", b"w")], Some(13)).unwrap();
+    apply(&storage, &[set(b"m", b"x")], Some(14)).unwrap();
+    drop(storage);
+    assert_eq!(ceiling, 12);
+    let mut random = SplitMix(2);
+    for moment in 0..=files.moments() {
+        let lost = [files.after_kill(moment), files.after_power_failure(moment, &mut random)];
+        for (bytes, what) in lost.into_iter().zip(["kill", "power failure"]) {
+            let format = bytes[0][8];
+            let (storage, _) =
+                open(&Files::new(&bytes)).unwrap_or_else(|e| panic!("{what} at {moment}: {e}"));
+            let found = rows(&storage).unwrap();
+            assert_eq!(found.get(&b"k"[..]).map(Vec::as_slice), Some(&b"v"[..]), "{what} at {moment}");
+            assert!(
+                found.len() == 1 || format == 3,
+                "{what} at {moment}: an older version would lose commits"
+            );
+        }
+    }
 }
 
 #[test]
 fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
-        let disk = SimDisk::default();
-        let (storage, history) = history(&disk, 40, &mut random);
+        let (files, storage, history) = history(40, &mut random);
         let first = history[0].0;
         drop(storage);
         for round in 0..150 {
-            let moment = first + usize::try_from(random.next()).unwrap() % (disk.moments() - first + 1);
-            let left = if round % 3 == 0 {
-                check_crash(disk.after_kill(moment), moment, &history, "kill")
+            let moment = first + usize::try_from(random.next()).unwrap() % (files.moments() - first + 1);
+            let (left, found) = if round % 3 == 0 {
+                check_crash(&files.after_kill(moment), moment, &history, "kill")
             } else {
-                let bytes = disk.after_power_failure(moment, &mut random);
-                check_crash(bytes, moment, &history, "power failure")
+                let bytes = files.after_power_failure(moment, &mut random);
+                check_crash(&bytes, moment, &history, "power failure")
             };
             // And once more while that was being opened and written to.
             let again = usize::try_from(random.next()).unwrap() % (left.moments() + 1);
             let bytes = left.after_power_failure(again, &mut random);
-            open(&SimDisk::new(bytes))
+            let (storage, _) = open(&Files::new(&bytes))
                 .unwrap_or_else(|error| panic!("second failure at {moment}, {again}: {error}"));
+            let mut rows = rows(&storage).unwrap();
+            rows.remove(&b"more"[..]);
+            assert!(rows == found, "second failure at {moment}, {again}");
         }
     });
 }
 
-/// Opens and reads a damaged file. An error has to name the file; rows have to be right.
-fn check_damage(bytes: Vec<u8>, right: &[&Model], what: &str) -> bool {
-    let read = open(&SimDisk::new(bytes)).and_then(|(storage, _)| rows(&storage));
+#[test]
+fn every_moment_of_some_batches_and_of_what_comes_after_each() {
+    let mut random = SplitMix(11);
+    let (files, storage, history) = history(12, &mut random);
+    drop(storage);
+    for moment in history[0].0..=files.moments() {
+        let (left, found) = check_crash(&files.after_kill(moment), moment, &history, "kill");
+        for again in (0..=left.moments()).step_by(7) {
+            let (storage, _) = open(&Files::new(&left.after_power_failure(again, &mut random)))
+                .unwrap_or_else(|error| panic!("second failure at {moment}, {again}: {error}"));
+            let mut rows = rows(&storage).unwrap();
+            rows.remove(&b"more"[..]);
+            assert!(rows == found, "second failure at {moment}, {again}");
+        }
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
+    }
+}
+
+/// Opens and reads damaged files. An error has to name the file; rows have to be right.
+fn check_damage(bytes: &Bytes, right: &[&Model], what: &str) -> bool {
+    let read = open(&Files::new(bytes)).and_then(|(storage, _)| rows(&storage));
     match read {
         Ok(found) => {
             assert!(right.contains(&&found), "{what}: wrong data was served");
             false
         }
         Err(StorageError::Panicked) => panic!("{what}: redb panicked"),
-        Err(_) => true,
+        Err(error) => {
+            assert!(
+                error.to_string().contains("sim") || matches!(error, StorageError::Foreign),
+                "{what}: {error}"
+            );
+            true
+        }
     }
 }
 
-fn flip_bits(bytes: &[u8], right: &[&Model], random: &mut SplitMix, what: &str) -> usize {
-    let used: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] != 0).collect();
+fn flip_bits(bytes: &Bytes, right: &[&Model], random: &mut SplitMix, what: &str) -> usize {
+    let used: Vec<usize> = (0..bytes[0].len()).filter(|at| bytes[0][*at] != 0).collect();
     let mut found = 0;
     for round in 0..600_usize {
         let draw = usize::try_from(random.next() >> 8).unwrap();
@@ -198,11 +329,11 @@ fn flip_bits(bytes: &[u8], right: &[&Model], random: &mut SplitMix, what: &str) 
         let at = match round % 3 {
             0 => used[draw % used.len()],
             1 => draw % 2048,
-            _ => draw % bytes.len(),
+            _ => draw % bytes[0].len(),
         };
-        let mut damaged = bytes.to_vec();
-        damaged[at] ^= 1 << (random.next() % 8);
-        found += usize::from(check_damage(damaged, right, &format!("{what}, byte {at}")));
+        let mut damaged = bytes.clone();
+        damaged[0][at] ^= 1 << (random.next() % 8);
+        found += usize::from(check_damage(&damaged, right, &format!("{what}, byte {at}")));
     }
     found
 }
@@ -211,14 +342,13 @@ fn flip_bits(bytes: &[u8], right: &[&Model], random: &mut SplitMix, what: &str) 
 fn no_flipped_bit_is_served_as_data() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
-        let disk = SimDisk::default();
-        let (storage, history) = history(&disk, 60, &mut random);
+        let (files, storage, history) = history(60, &mut random);
         let [.., before, newest] = &history[..] else { unreachable!("60 batches") };
-        let crashed = disk.bytes();
-        let in_flight = disk.after_kill(before.0 + (newest.0 - before.0) / 2);
+        let crashed = files.bytes();
+        let in_flight = files.after_kill(before.0 + (newest.0 - before.0) / 2);
         drop(storage);
         let found = [
-            flip_bits(&disk.bytes(), &[&newest.2], &mut random, "closed"),
+            flip_bits(&files.bytes(), &[&newest.2], &mut random, "closed"),
             flip_bits(&crashed, &[&newest.2], &mut random, "crashed"),
             flip_bits(&in_flight, &[&before.2, &newest.2], &mut random, "in flight"),
         ];
@@ -228,17 +358,16 @@ fn no_flipped_bit_is_served_as_data() {
 
 #[test]
 fn a_page_in_the_place_of_another_is_found() {
-    let disk = SimDisk::default();
-    let (storage, history) = history(&disk, 60, &mut SplitMix(1));
+    let (files, storage, history) = history(60, &mut SplitMix(1));
     drop(storage);
-    let bytes = disk.bytes();
+    let [bytes, log] = files.bytes();
     let pages: Vec<usize> = (2..bytes.len() / 4096).filter(|p| bytes[p * 4096] != 0).collect();
     let right = &history.last().unwrap().2;
     let mut found = 0;
     for pair in pages.windows(2) {
         let mut damaged = bytes.clone();
         damaged.copy_within(pair[0] * 4096..(pair[0] + 1) * 4096, pair[1] * 4096);
-        found += usize::from(check_damage(damaged, &[right], "swapped"));
+        found += usize::from(check_damage(&[damaged, log.clone()], &[right], "swapped"));
     }
     assert!(found > 3, "{found} of {}", pages.len());
 }
@@ -247,18 +376,18 @@ fn a_page_in_the_place_of_another_is_found() {
 fn a_file_that_was_cut_off_is_refused() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
-        let disk = SimDisk::default();
-        let (storage, history) = history(&disk, 60, &mut random);
-        let crashed = disk.bytes();
+        let (files, storage, history) = history(60, &mut random);
+        let crashed = files.bytes();
         drop(storage);
         let right = &history.last().unwrap().2;
-        for (bytes, what) in [(disk.bytes(), "closed"), (crashed, "crashed")] {
+        for ([data, log], what) in [(files.bytes(), "closed"), (crashed, "crashed")] {
             for round in 0..100 {
-                let mut len = usize::try_from(random.next() >> 8).unwrap() % bytes.len();
+                let mut len = usize::try_from(random.next() >> 8).unwrap() % data.len();
                 if round % 2 == 0 {
                     len -= len % 4096;
                 }
-                check_damage(bytes[..len].to_vec(), &[right], &format!("{what}, {len} bytes"));
+                let damaged = [data[..len].to_vec(), log.clone()];
+                check_damage(&damaged, &[right], &format!("{what}, {len} bytes"));
             }
         }
     });
@@ -267,15 +396,15 @@ fn a_file_that_was_cut_off_is_refused() {
 #[test]
 fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
     let mut random = SplitMix(7);
+    let mut in_log = 0;
     for healthy in (0..60).chain([90, 150, 200]) {
-        let disk = SimDisk::default();
-        let (storage, mut history) = history(&disk, 5, &mut random);
-        disk.fail_after(healthy);
+        let (files, storage, mut history) = history(5, &mut random);
+        files.data.fail_after(healthy);
         let error = loop {
             let (_, ceiling, mut model) = history.last().unwrap().clone();
             let mutations = batch(&mut model, &mut random);
-            match storage.apply(&mutations, Some(ceiling + 1)) {
-                Ok(_) => history.push((disk.moments(), ceiling + 1, model)),
+            match apply(&storage, &mutations, Some(ceiling + 1)) {
+                Ok(_) => history.push((files.moments(), ceiling + 1, model)),
                 Err(error) => {
                     // Unknown: it may be there.
                     history.push((usize::MAX, ceiling + 1, model));
@@ -285,37 +414,51 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         };
         let text = error.to_string();
         assert!(text.contains("sim") && text.contains("free space"), "{text}");
+        in_log += usize::from(text.contains("sim-log"));
         assert_eq!(error.code(), Code::IO_ERROR);
-        let again = storage.apply(&[set(b"a", b"b")], None).unwrap_err();
+        let again = apply(&storage, &[set(b"a", b"b")], None).unwrap_err();
         assert_eq!(again.to_string(), text, "the cause stays the cause");
+        assert_eq!(storage.settle().unwrap_err().to_string(), text);
         drop(storage);
-        check_crash(disk.bytes(), disk.moments(), &history, "full disk");
+        check_crash(&files.bytes(), files.moments(), &history, "full disk");
     }
+    assert!((10..53).contains(&in_log), "the log failed in {in_log} of 63 rounds");
 }
 
 #[test]
-fn a_settled_file_opens_without_a_walk_until_the_next_batch() {
+fn after_a_kill_nothing_is_walked_through() {
     let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("data");
-    let storage = Storage::create(&file).unwrap();
-    let needs_repair = || {
-        let copy = dir.path().join("copy");
-        std::fs::copy(&file, &copy).unwrap();
-        examine::contents(std::fs::File::open(&copy).unwrap(), &copy).unwrap().needs_repair
+    let at = |name: &str| dir.path().join(name);
+    Storage::create(&at("data")).unwrap();
+    let (storage, _) = Storage::open(&at("data"), &at("log")).unwrap();
+    let look = || {
+        for name in ["data", "log"] {
+            std::fs::copy(at(name), at("copied-").with_extension(name)).unwrap();
+        }
+        let (data, log) = (at("copied-").with_extension("data"), at("copied-").with_extension("log"));
+        examine::contents(File::open(&data).unwrap(), &data, &log).unwrap()
     };
     for round in 0..3 {
-        storage.apply(&[set(b"k", &[round])], None).unwrap();
-        assert!(needs_repair());
+        // More than redb keeps in memory: some of it lies in the file before anything speaks of it.
+        for n in 0..12_u8 {
+            let values = (0..40_u8).map(|m| set(&[round, n, m], &[n; 90_000]));
+            apply(&storage, &values.collect::<Vec<_>>(), None).unwrap();
+        }
+        apply(&storage, &[set(b"k", &[round])], None).unwrap();
+        let left = look();
+        assert!(!left.needs_repair && left.in_log > 0, "{left:?}");
+        assert_eq!(left.rows, 1 + 480 * (u64::from(round) + 1));
         storage.settle().unwrap();
-        assert!(!needs_repair());
+        let settled = look();
+        assert!(!settled.needs_repair && settled.in_log == 0, "{settled:?}");
+        assert_eq!(settled.rows, left.rows);
     }
 }
 
 #[test]
 fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
-    let disk = SimDisk::default();
-    let storage = create(&disk);
-    let mut history = vec![(disk.moments(), 0, Model::new())];
+    let (files, storage) = create();
+    let mut history = vec![(files.moments(), 0, Model::new())];
     let mut most = 0;
     for ceiling in 1..=12_i64 {
         let mut model = history.last().unwrap().2.clone();
@@ -331,17 +474,20 @@ fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
                 _ => model.clear(),
             }
         }
-        storage.apply(&mutations, Some(ceiling)).unwrap();
-        history.push((disk.moments(), ceiling, model));
-        most = most.max(disk.bytes().len());
+        apply(&storage, &mutations, Some(ceiling)).unwrap();
+        if ceiling > 5 {
+            storage.settle().unwrap();
+        }
+        history.push((files.moments(), ceiling, model));
+        most = most.max(files.data.bytes().len());
     }
-    let last = disk.moments();
+    let last = files.moments();
     drop(storage);
-    assert!(disk.bytes().len() < most, "it did not shrink");
+    assert!(files.data.bytes().len() < most, "it did not shrink");
     let mut random = SplitMix(5);
     // From the clear on.
-    for moment in history[5].0..=last.max(disk.moments()) {
-        check_crash(disk.after_kill(moment), moment, &history, "kill");
-        check_crash(disk.after_power_failure(moment, &mut random), moment, &history, "power failure");
+    for moment in history[5].0..=last.max(files.moments()) {
+        check_crash(&files.after_kill(moment), moment, &history, "kill");
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
     }
 }

@@ -1,12 +1,13 @@
 //! Many versions, and reads at each of them as long as the window lasts, against copies of the data.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::SystemTime;
 
 use super::*;
 use crate::engine::faults::SplitMix;
 use crate::engine::mutation::Mutation;
-use crate::engine::storage::Storage;
+use crate::engine::storage::{self, Applied, Storage};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -52,11 +53,20 @@ fn check(view: &View, model: &Model, random: &mut SplitMix) {
     assert_eq!(view.get(&key).unwrap().as_deref(), model.get(&key).map(Vec::as_slice));
 }
 
+fn storage(dir: &Path) -> Storage {
+    Storage::create(&dir.join("data")).unwrap();
+    Storage::open(&dir.join("data"), &dir.join("log")).unwrap().0
+}
+
+fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Applied {
+    storage.apply(&Arc::new(storage::Batch { version, ceiling, mutations })).unwrap()
+}
+
 fn run(seed: u64) {
     println!("seed {seed}");
     let mut random = SplitMix(seed);
     let dir = tempfile::tempdir().unwrap();
-    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let storage = storage(dir.path());
     let mut now = Instant::now();
     let clock = Clock::new(0, SystemTime::now(), now);
     let mut views = Views::new(clock, storage.snapshot().unwrap());
@@ -70,10 +80,10 @@ fn run(seed: u64) {
         now += Duration::from_micros(random.next() % 100_000);
         let (version, ceiling) = views.clock().begin_batch(now);
         let mutations: Vec<_> = (0..random.next() % 5).map(|_| mutation(&mut model, &mut random)).collect();
-        let layer = Layer::new(version, storage.apply(&mutations, ceiling).unwrap());
+        let Applied { layer, snapshot } = apply(&storage, version, ceiling, mutations);
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        let batch = Batch { snapshot: storage.snapshot().unwrap(), layer, written };
+        let batch = Batch { snapshot, layer, written };
         views.publish(version, ceiling, batch);
         given.push((version, now, model.clone()));
         if random.next().is_multiple_of(2) {
@@ -114,16 +124,16 @@ fn every_version_of_the_last_five_seconds_can_be_read() {
 #[test]
 fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let storage = storage(dir.path());
     let now = Instant::now();
     let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
     let view = views.read(now);
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        let layer = Layer::new(version, storage.apply(&[set], ceiling).unwrap());
+        let Applied { layer, snapshot } = apply(&storage, version, ceiling, vec![set]);
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), layer, written });
+        views.publish(version, ceiling, Batch { snapshot, layer, written });
         let own = view.published.as_ref().unwrap();
         assert_eq!(own.snapshot.read().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
@@ -133,16 +143,16 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
 #[test]
 fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     let dir = tempfile::tempdir().unwrap();
-    let storage = Storage::create(&dir.path().join("data")).unwrap();
+    let storage = storage(dir.path());
     let now = Instant::now();
     let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
     let first = views.read(now).version;
     let publish = |views: &mut Views, is_too_much: bool| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
-        let layer = Layer::new(version, storage.apply(&[set], ceiling).unwrap());
+        let Applied { layer, snapshot } = apply(&storage, version, ceiling, vec![set]);
         let layer = layer.filter(|_| !is_too_much);
-        views.publish(version, ceiling, Batch { snapshot: storage.snapshot().unwrap(), layer, written: 0 });
+        views.publish(version, ceiling, Batch { snapshot, layer, written: 0 });
         version
     };
     let second = publish(&mut views, false);

@@ -1,0 +1,184 @@
+//! The log: batches that redb has in memory only, each flushed before it is acknowledged.
+//!
+//! | file | what |
+//! |---|---|
+//! | here | the file: adding a batch, beginning anew |
+//! | `record` | a batch as it lies there |
+//! | `scan` | what a log that was left behind holds |
+//!
+//! Its length was filled with zeros and flushed before it was used, so that a flush has no metadata to write. After each
+//! durable commit of redb's it begins anew from its start: a new *generation*, which redb's file knows of by the [`Mark`]
+//! of that same commit. What is left of earlier generations is told by it.
+
+pub mod record;
+pub mod scan;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::sync::Arc;
+
+use super::Batch;
+use super::disk::Disk;
+use super::health::Health;
+use record::{Header, SECTOR};
+
+/// What redb's file knows of its log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark {
+    /// Drawn at random whenever a process begins to use it.
+    pub id: u64,
+    /// The number of the batch with which it began anew: the first one in it is the next.
+    pub generation: u64,
+    /// Bytes that it has, all flushed.
+    pub len: u64,
+}
+
+impl Mark {
+    fn is_of(&self, header: &Header, number: u64) -> bool {
+        (header.id, header.generation, header.number) == (self.id, self.generation, number)
+    }
+}
+
+/// How long a log is, bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// When it is new.
+    pub first: u64,
+    /// By how much it grows at most when it has been filled.
+    pub step: u64,
+    /// At most.
+    pub most: u64,
+}
+
+/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little beside what
+/// went into the log, and little enough to be applied again in a fraction of a second.
+pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 2 << 20, most: 8 << 20 };
+
+/// Zeros that are written at a time.
+const PIECE: usize = 1 << 20;
+
+/// The log of an open database.
+#[derive(Debug)]
+pub struct Log {
+    disk: Box<dyn Disk>,
+    health: Arc<Health>,
+    bounds: Bounds,
+    /// Bytes that were written, and flushed, before.
+    len: u64,
+    /// What redb's file knows, while it is in use.
+    mark: Option<Mark>,
+    /// Where the next batch goes.
+    end: u64,
+    record: Vec<u8>,
+}
+
+impl Log {
+    /// A log that is not in use, of which `len` bytes were flushed once.
+    pub fn new(disk: Box<dyn Disk>, health: Arc<Health>, len: u64, bounds: Bounds) -> io::Result<Log> {
+        let there = disk.len().map_err(|source| health.refused("read", &source))?;
+        Ok(Log { disk, health, bounds, len: len.min(there), mark: None, end: 0, record: Vec::new() })
+    }
+
+    /// True if no batch is in it.
+    pub fn is_empty(&self) -> bool {
+        self.end == 0
+    }
+
+    /// Where the next batch goes.
+    #[cfg(test)]
+    pub fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// True if it is in use.
+    pub fn is_used(&self) -> bool {
+        self.mark.is_some()
+    }
+
+    /// True if it is in use and has room for the batch.
+    pub fn has_room(&self, batch: &Batch) -> bool {
+        self.is_used() && self.end + record::space(batch) <= self.len
+    }
+
+    /// Adds a batch; it is flushed when this returns.
+    pub fn add(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
+        let mark = self.mark.expect("whoever adds has asked whether there is room");
+        record::encode(mark.id, mark.generation, number, self.end, batch, &mut self.record);
+        self.disk.write_at(self.end, &self.record).map_err(|source| self.health.refused("write", &source))?;
+        self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+        self.end += self.record.len() as u64;
+        // One that was large is not kept for those that are not.
+        self.record.shrink_to(PIECE);
+        Ok(())
+    }
+
+    /// Makes ready to begin anew with batch `generation`, and says with what mark: that is to be made durable together with
+    /// all batches so far.
+    pub fn prepare(&mut self, generation: u64) -> io::Result<Mark> {
+        let id = match self.mark {
+            Some(mark) => {
+                // One that is emptied often, as it is idle, stays short.
+                if self.end * 2 > self.len {
+                    self.grow()?;
+                }
+                mark.id
+            }
+            None => {
+                self.begin_use()?;
+                RandomState::new().build_hasher().finish()
+            }
+        };
+        Ok(Mark { id, generation, len: self.len })
+    }
+
+    /// The mark is durable: the next batch goes to the start.
+    pub fn begin(&mut self, mark: Mark) {
+        self.mark = Some(mark);
+        self.end = 0;
+    }
+
+    /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.
+    fn begin_use(&mut self) -> io::Result<()> {
+        let outcome = if self.len < self.bounds.first {
+            self.fill(self.bounds.first).and_then(|()| self.disk.write_at(0, &[0; SECTOR]))
+        } else {
+            self.disk.write_at(0, &[0; SECTOR])
+        };
+        outcome.map_err(|source| self.health.refused("write", &source))?;
+        self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+        self.len = self.len.max(self.bounds.first);
+        Ok(())
+    }
+
+    /// Where the disk is full it stays as it is.
+    fn grow(&mut self) -> io::Result<()> {
+        let len = self.bounds.most.min(self.len + self.len.min(self.bounds.step));
+        if len <= self.len {
+            return Ok(());
+        }
+        match self.fill(len).and_then(|()| self.disk.sync_data()) {
+            Ok(()) => self.len = len,
+            Err(source) if is_full(&source) => self.bounds.most = self.len,
+            Err(source) => return Err(self.health.refused("write", &source)),
+        }
+        Ok(())
+    }
+
+    /// Writes zeros up to `len`. Room that is only set aside would have to be noted as written later, with a flush each.
+    fn fill(&self, len: u64) -> io::Result<()> {
+        if self.disk.len()? < len {
+            self.disk.set_len(len)?;
+        }
+        let mut at = self.len;
+        while at < len {
+            let piece = PIECE.min(usize::try_from(len - at).unwrap_or(PIECE));
+            self.disk.write_at(at, &vec![0; piece])?;
+            at += piece as u64;
+        }
+        Ok(())
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}

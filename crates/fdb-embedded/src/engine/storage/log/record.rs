@@ -1,0 +1,234 @@
+//! A batch as it lies in the log.
+//!
+//! ```text
+//!  0  magic                                 all numbers are little endian
+//!  8  the log's id, its generation, the batch's number
+//! 32  length of the body, its checksum
+//! 48  checksum of the bytes before, and of the place in the file
+//! 64  the body: entries, one after the other
+//! ```
+//! An entry is a letter and what belongs to it; strings of bytes have their length before them, in four bytes. A record
+//! begins at a multiple of [`SECTOR`], so that writing one never touches a sector of another.
+
+use twox_hash::XxHash3_64;
+
+use crate::engine::atomic::AtomicOp;
+use crate::engine::mutation::Mutation;
+use crate::engine::storage::Batch;
+
+/// What a disk writes whole or not at all.
+pub const SECTOR: usize = 512;
+/// Bytes before the body.
+pub const HEADER: usize = 64;
+const MAGIC: [u8; 8] = *b"\xfdfdb-log";
+
+const CEILING: u8 = b'v';
+const SET: u8 = b's';
+const CLEAR: u8 = b'c';
+const ATOMIC: u8 = b'a';
+
+/// What a record says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// The log that it belongs to.
+    pub id: u64,
+    /// The number of the batch with which the log began anew.
+    pub generation: u64,
+    /// The batch's number.
+    pub number: u64,
+    /// Bytes of its body.
+    pub len: u64,
+    /// The body's checksum.
+    pub sum: u64,
+}
+
+/// Bytes that a batch takes in the log, whole sectors.
+pub fn space(batch: &Batch) -> u64 {
+    let of_one = |mutation: &Mutation| 10 + mutation.payload_len();
+    let body = 9 + batch.mutations.iter().map(of_one).sum::<usize>();
+    (HEADER + body).next_multiple_of(SECTOR) as u64
+}
+
+/// Puts the record of a batch at `place` into `out`, in whole sectors.
+pub fn encode(id: u64, generation: u64, number: u64, place: u64, batch: &Batch, out: &mut Vec<u8>) {
+    out.clear();
+    out.resize(HEADER, 0);
+    if let Some(ceiling) = batch.ceiling {
+        out.push(CEILING);
+        out.extend_from_slice(&ceiling.to_le_bytes());
+    }
+    batch.mutations.iter().for_each(|mutation| put(mutation, out));
+    let body = &out[HEADER..];
+    let header = Header { id, generation, number, len: body.len() as u64, sum: XxHash3_64::oneshot(body) };
+    let header = header.encode(place);
+    out[..HEADER].copy_from_slice(&header);
+    out.resize(out.len().next_multiple_of(SECTOR), 0);
+}
+
+fn put(mutation: &Mutation, out: &mut Vec<u8>) {
+    match mutation {
+        Mutation::Set { key, value } => {
+            out.push(SET);
+            put_pair(key, value, out);
+        }
+        Mutation::ClearRange { begin, end } => {
+            out.push(CLEAR);
+            put_pair(begin, end, out);
+        }
+        Mutation::Atomic { op, key, operand } => {
+            out.extend_from_slice(&[ATOMIC, op.code()]);
+            put_pair(key, operand, out);
+        }
+        Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
+            unreachable!("the committer stamps mutations before they are stored")
+        }
+    }
+}
+
+fn put_pair(a: &[u8], b: &[u8], out: &mut Vec<u8>) {
+    for bytes in [a, b] {
+        let len = u32::try_from(bytes.len()).expect("a transaction is below 4 GiB");
+        out.extend_from_slice(&len.to_le_bytes());
+        out.extend_from_slice(bytes);
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+impl Header {
+    fn encode(&self, place: u64) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        let fields = [self.id, self.generation, self.number, self.len, self.sum];
+        bytes[..8].copy_from_slice(&MAGIC);
+        for (field, out) in fields.iter().zip(bytes[8..].chunks_exact_mut(8)) {
+            out.copy_from_slice(&field.to_le_bytes());
+        }
+        let check = XxHash3_64::oneshot_with_seed(place, &bytes[..48]);
+        bytes[48..56].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// The header that lies at `place` of the log `bytes`, if a whole one does.
+    pub fn parse(bytes: &[u8], place: usize) -> Option<Header> {
+        let bytes = bytes.get(place..place + HEADER)?;
+        let is_whole = bytes.starts_with(&MAGIC)
+            && number(bytes, 48) == XxHash3_64::oneshot_with_seed(place as u64, &bytes[..48]);
+        is_whole.then(|| Header {
+            id: number(bytes, 8),
+            generation: number(bytes, 16),
+            number: number(bytes, 24),
+            len: number(bytes, 32),
+            sum: number(bytes, 40),
+        })
+    }
+
+    /// Its body in `bytes`, if that is whole.
+    pub fn body<'a>(&self, bytes: &'a [u8], place: usize) -> Option<&'a [u8]> {
+        let len = usize::try_from(self.len).ok()?;
+        let body = bytes.get(place + HEADER..)?.get(..len)?;
+        (XxHash3_64::oneshot(body) == self.sum).then_some(body)
+    }
+}
+
+/// The ceiling and the mutations of a body; `None` if it is none.
+pub fn decode(body: &[u8]) -> Option<(Option<i64>, Vec<Mutation>)> {
+    let mut rest = body;
+    let (mut ceiling, mut mutations) = (None, Vec::new());
+    while let Some((kind, after)) = rest.split_first() {
+        rest = after;
+        match *kind {
+            CEILING => ceiling = Some(i64::from_le_bytes(*take(&mut rest)?)),
+            SET => mutations.push(Mutation::Set { key: string(&mut rest)?, value: string(&mut rest)? }),
+            CLEAR => {
+                mutations.push(Mutation::ClearRange { begin: string(&mut rest)?, end: string(&mut rest)? });
+            }
+            ATOMIC => {
+                let [code] = *take(&mut rest)?;
+                let op = AtomicOp::from_code(code.into())?;
+                let (key, operand) = (string(&mut rest)?, string(&mut rest)?);
+                mutations.push(Mutation::Atomic { op, key, operand });
+            }
+            _ => return None,
+        }
+    }
+    Some((ceiling, mutations))
+}
+
+fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (taken, after) = rest.split_first_chunk()?;
+    *rest = after;
+    Some(taken)
+}
+
+fn string(rest: &mut &[u8]) -> Option<Vec<u8>> {
+    let len = usize::try_from(u32::from_le_bytes(*take(rest)?)).ok()?;
+    let (taken, after) = rest.split_at_checked(len)?;
+    *rest = after;
+    Some(taken.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn mutation() -> impl Strategy<Value = Mutation> {
+        let bytes = || prop::collection::vec(any::<u8>(), 0..700);
+        prop_oneof![
+            (bytes(), bytes()).prop_map(|(key, value)| Mutation::Set { key, value }),
+            (bytes(), bytes()).prop_map(|(begin, end)| Mutation::ClearRange { begin, end }),
+            (0..=20_i32, bytes(), bytes()).prop_filter_map("no operation", |(code, key, operand)| {
+                Some(Mutation::Atomic { op: AtomicOp::from_code(code)?, key, operand })
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_read_back_and_fits_the_space_that_was_asked_for(
+            mutations in prop::collection::vec(mutation(), 0..9),
+            ceiling: Option<i64>,
+            sector in 0..4_usize,
+        ) {
+            let batch = Batch { version: 1, ceiling, mutations };
+            let place = sector * SECTOR;
+            let mut record = Vec::new();
+            encode(7, 8, 9, place as u64, &batch, &mut record);
+            prop_assert!(record.len() as u64 <= space(&batch));
+            let mut log = vec![0; place];
+            log.extend_from_slice(&record);
+            let header = Header::parse(&log, place).unwrap();
+            prop_assert_eq!((header.id, header.generation, header.number), (7, 8, 9));
+            let body = header.body(&log, place).unwrap();
+            prop_assert_eq!(decode(body), Some((batch.ceiling, batch.mutations)));
+            prop_assert_eq!(Header::parse(&record, place + SECTOR), None, "it lies in one place only");
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = decode(&body);
+            let _ = Header::parse(&body, 0).map(|header| header.body(&body, 0).is_some());
+        }
+    }
+
+    #[test]
+    fn a_record_lies_as_the_documents_say() {
+        let set = Mutation::Set { key: b"k".to_vec(), value: b"vv".to_vec() };
+        let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1] };
+        let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"b".to_vec() };
+        let batch = Batch { version: 5, ceiling: Some(0x0102), mutations: vec![set, add, clear] };
+        let mut record = Vec::new();
+        encode(0x11, 0x22, 0x33, 0, &batch, &mut record);
+        assert_eq!(record.len(), 512);
+        assert_eq!(record[..8], *b"\xfdfdb-log");
+        assert_eq!([number(&record, 8), number(&record, 16), number(&record, 24)], [0x11, 0x22, 0x33]);
+        let body = b"v\x02\x01\0\0\0\0\0\0s\x01\0\0\0k\x02\0\0\0vva\x02\x01\0\0\0n\x01\0\0\0\x01c\x01\0\0\0a\x01\0\0\0b";
+        assert_eq!(number(&record, 32), body.len() as u64);
+        assert_eq!(record[64..64 + body.len()], body[..]);
+        assert_eq!(number(&record, 40), XxHash3_64::oneshot(body));
+        assert!(record[56..64].iter().chain(&record[64 + body.len()..]).all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,226 @@
+//! What a log that was left behind holds: pure, over its bytes.
+
+use super::Mark;
+use super::record::{Header, SECTOR, decode};
+use crate::engine::storage::Batch;
+
+/// A batch found in a log.
+#[derive(Debug, PartialEq)]
+pub struct Found {
+    /// Its number.
+    pub number: u64,
+    /// What it changes.
+    pub batch: Batch,
+}
+
+/// Why a log cannot be what its database left.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// It was cut off.
+    #[error("it is {found} bytes long, and was at least {len}")]
+    Short {
+        /// Bytes that there are.
+        found: u64,
+        /// Bytes that there were.
+        len: u64,
+    },
+    /// It is another database's.
+    #[error(
+        "it is not the log that its data file left; put the two back together as they were, from one copy of the directory"
+    )]
+    Foreign,
+    /// The data file is from before.
+    #[error(
+        "it goes on after batch {generation}, which its data file does not have; put the two back together as they \
+         were, from one copy of the directory"
+    )]
+    Newer {
+        /// The batch with which it began.
+        generation: u64,
+    },
+    /// A batch that was flushed cannot be read, and later ones can.
+    #[error("batch {number} (bytes {at}..{end}) cannot be read, and batch {later} after it can")]
+    Gap {
+        /// The first batch that cannot be read.
+        number: u64,
+        /// Where it should be.
+        at: u64,
+        /// Where the next one that can be read begins.
+        end: u64,
+        /// That one's number.
+        later: u64,
+    },
+    /// A batch whose checksum is right means nothing.
+    #[error("batch {number} (from byte {at}) matches its checksum and is none of this format")]
+    Unintelligible {
+        /// The batch.
+        number: u64,
+        /// Where it begins.
+        at: u64,
+    },
+}
+
+/// The batches in `bytes`, the log that `mark` speaks of, with numbers above `applied`.
+///
+/// The log ends where the next batch is not whole: nobody was told of that one, if it was ever begun, since none was written
+/// before the one before it had been flushed.
+pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong> {
+    let len = usize::try_from(mark.len).unwrap_or(usize::MAX);
+    let Some(bytes) = bytes.get(..len) else {
+        return Err(Wrong::Short { found: bytes.len() as u64, len: mark.len });
+    };
+    if Header::parse(bytes, 0).is_some_and(|first| first.id != mark.id) {
+        return Err(Wrong::Foreign);
+    }
+    let (mut found, mut at, mut next) = (Vec::new(), 0, mark.generation + 1);
+    while let Some((header, body)) = whole(bytes, at).filter(|(header, _)| mark.is_of(header, next)) {
+        if next > applied {
+            let none = Wrong::Unintelligible { number: next, at: at as u64 };
+            let (ceiling, mutations) = decode(body).ok_or(none)?;
+            found.push(Found { number: header.number, batch: Batch { version: 0, ceiling, mutations } });
+        }
+        at += (super::record::HEADER + body.len()).next_multiple_of(SECTOR);
+        next += 1;
+    }
+    check_rest(bytes, mark, at, next.max(applied + 1))?;
+    Ok(found)
+}
+
+fn whole(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
+    let header = Header::parse(bytes, at)?;
+    Some((header, header.body(bytes, at)?))
+}
+
+/// Nothing from `end` on may have been written after the batch `missing`, which was not found.
+fn check_rest(bytes: &[u8], mark: &Mark, end: usize, missing: u64) -> Result<(), Wrong> {
+    for at in (end..bytes.len()).step_by(SECTOR) {
+        let Some(header) = Header::parse(bytes, at).filter(|header| header.id == mark.id) else { continue };
+        if header.generation > mark.generation {
+            return Err(Wrong::Newer { generation: header.generation });
+        }
+        if header.generation == mark.generation && header.number > missing {
+            let (number, later) = (missing, header.number);
+            return Err(Wrong::Gap { number, at: end as u64, end: at as u64, later });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::encode;
+    use super::*;
+    use crate::engine::mutation::Mutation;
+
+    const NONE: [u64; 0] = [];
+    const MARK: Mark = Mark { id: 5, generation: 10, len: 16 * SECTOR as u64 };
+
+    fn batch(n: u64) -> Batch {
+        let value = vec![7; if n.is_multiple_of(2) { 10 } else { 900 }];
+        let mutations = vec![Mutation::Set { key: n.to_le_bytes().to_vec(), value }];
+        Batch { version: 0, ceiling: None, mutations }
+    }
+
+    /// Puts records of `numbers` into a log one after the other, and says where each begins.
+    fn write(log: &mut [u8], mark: Mark, numbers: std::ops::RangeInclusive<u64>) -> Vec<usize> {
+        let (mut at, mut record, mut places) = (0, Vec::new(), Vec::new());
+        for number in numbers {
+            encode(mark.id, mark.generation, number, at as u64, &batch(number), &mut record);
+            log[at..at + record.len()].copy_from_slice(&record);
+            places.push(at);
+            at += record.len();
+        }
+        places
+    }
+
+    fn empty() -> Vec<u8> {
+        vec![0; usize::try_from(MARK.len).unwrap()]
+    }
+
+    fn numbers(found: Result<Vec<Found>, Wrong>) -> Vec<u64> {
+        let found = found.unwrap();
+        assert!(found.iter().all(|found| found.batch == batch(found.number)));
+        found.iter().map(|found| found.number).collect()
+    }
+
+    #[test]
+    fn batches_are_read_in_order_from_the_one_that_is_missing_on() {
+        let mut log = empty();
+        assert_eq!(numbers(scan(&log, &MARK, 10)), NONE);
+        write(&mut log, MARK, 11..=14);
+        assert_eq!(numbers(scan(&log, &MARK, 10)), [11, 12, 13, 14]);
+        assert_eq!(numbers(scan(&log, &MARK, 12)), [13, 14]);
+        assert_eq!(numbers(scan(&log, &MARK, 20)), NONE);
+    }
+
+    #[test]
+    fn what_is_left_of_earlier_generations_is_nothing() {
+        let mut log = empty();
+        let before = Mark { generation: 5, ..MARK };
+        let places = write(&mut log, before, 6..=10);
+        assert_eq!(numbers(scan(&log, &MARK, 10)), NONE);
+        write(&mut log, MARK, 11..=11);
+        assert!(places.iter().skip(2).all(|at| Header::parse(&log, *at).is_some()), "they are still there");
+        assert_eq!(numbers(scan(&log, &MARK, 10)), [11]);
+    }
+
+    #[test]
+    fn any_sector_of_the_last_batch_may_be_missing_and_of_no_other() {
+        let mut log = empty();
+        let places = write(&mut log, MARK, 11..=13);
+        let end = places[2] + 2 * SECTOR;
+        for at in (0..end).step_by(SECTOR) {
+            let mut torn = log.clone();
+            torn[at..at + SECTOR].fill(0);
+            let found = scan(&torn, &MARK, 10);
+            if at >= places[2] {
+                assert_eq!(numbers(found), [11, 12]);
+                continue;
+            }
+            let number = 11 + u64::from(at >= places[1]);
+            let Err(Wrong::Gap { number: first, at: begin, .. }) = found else { panic!("{at}: {found:?}") };
+            assert_eq!((first, begin), (number, places[usize::try_from(number - 11).unwrap()] as u64));
+            assert_eq!(numbers(scan(&torn, &MARK, 13)), NONE, "they are all in the file");
+        }
+    }
+
+    #[test]
+    fn no_flipped_bit_changes_what_is_read() {
+        let mut log = empty();
+        write(&mut log, MARK, 11..=13);
+        for bit in 0..log.len() * 8 {
+            let mut flipped = log.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            match scan(&flipped, &MARK, 10) {
+                // Only the end of the last one may be taken for one that was never finished.
+                Ok(found) => assert!([&[11, 12][..], &[11, 12, 13]].contains(&&*numbers(Ok(found)))),
+                Err(wrong) => assert!(matches!(wrong, Wrong::Gap { .. }), "{wrong}"),
+            }
+        }
+    }
+
+    #[test]
+    fn logs_of_other_files_are_refused() {
+        let mut log = empty();
+        write(&mut log, Mark { id: 6, ..MARK }, 11..=12);
+        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Foreign));
+        write(&mut log, Mark { generation: 30, ..MARK }, 31..=31);
+        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Newer { generation: 30 }));
+        assert_eq!(scan(&log[..600], &MARK, 10), Err(Wrong::Short { found: 600, len: MARK.len }));
+    }
+
+    #[test]
+    fn a_batch_of_no_format_is_refused() {
+        let mut log = empty();
+        let mut record = Vec::new();
+        encode(MARK.id, MARK.generation, 11, 0, &batch(11), &mut record);
+        let header = Header::parse(&record, 0).unwrap();
+        record[64] = b'?';
+        let sum = twox_hash::XxHash3_64::oneshot(&record[64..][..usize::try_from(header.len).unwrap()]);
+        record[40..48].copy_from_slice(&sum.to_le_bytes());
+        let check = twox_hash::XxHash3_64::oneshot_with_seed(0, &record[..48]);
+        record[48..56].copy_from_slice(&check.to_le_bytes());
+        log[..record.len()].copy_from_slice(&record);
+        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Unintelligible { number: 11, at: 0 }));
+    }
+}

@@ -1,0 +1,239 @@
+//! redb: one table of keys, one of bookkeeping.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
+
+use super::log::Mark;
+use super::pages::Pages;
+use super::{Applied, Batch, CACHE_BYTES, Health, Snapshot, StorageError, explain};
+use crate::engine::history::{Changes, Layer};
+use crate::engine::mutation::Mutation;
+
+type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+const DATA: Keys = TableDefinition::new("data");
+const META: TableDefinition<'static, &'static str, i64> = TableDefinition::new("meta");
+
+/// `META`: no version above this one has been handed out to any client.
+const CEILING: &str = "version-ceiling";
+/// `META`: the number of the last batch.
+const BATCH: &str = "batch";
+/// `META`: what is known of the log; its generation is 0 while it is not in use.
+const LOG_ID: &str = "log-id";
+const LOG_GENERATION: &str = "log-generation";
+const LOG_LEN: &str = "log-len";
+
+/// What is known of a file beside its keys.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Known {
+    /// No version above this one has been handed out.
+    pub ceiling: i64,
+    /// The number of the last batch.
+    pub batch: u64,
+    /// The log's, while it is in use.
+    pub mark: Option<Mark>,
+    /// Bytes of the log that have been flushed once.
+    pub log_len: u64,
+}
+
+/// How a batch is committed.
+#[derive(Debug, Clone, Copy)]
+pub enum Commit {
+    /// In memory: the log makes it durable.
+    InMemory,
+    /// Durable, and the log begins anew with this mark.
+    AndBegin(Mark),
+    /// Durable, and the log is not in use any more.
+    AndEnd,
+    /// Durable, as it would be without a log.
+    #[cfg(test)]
+    Durable,
+}
+
+/// redb's file.
+#[derive(Debug)]
+pub struct Tree {
+    pub(super) db: Database,
+    health: Arc<Health>,
+}
+
+impl Tree {
+    /// Opens it. `on_repair` is called when redb finds that it has to walk through the file.
+    pub fn open(
+        pages: Pages,
+        health: Arc<Health>,
+        on_repair: impl Fn() + 'static,
+    ) -> Result<Tree, StorageError> {
+        let trust = pages.trust();
+        let mut builder = Database::builder();
+        builder.set_cache_size(CACHE_BYTES);
+        builder.set_repair_callback({
+            let trust = Arc::clone(&trust);
+            move |_| {
+                trust.repair_begins();
+                on_repair();
+            }
+        });
+        // Pages are verified before redb sees them, but for those that it judges itself.
+        let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
+        trust.opened();
+        let db =
+            opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
+        Ok(Tree { db, health })
+    }
+
+    /// Without a log and a layer of checksums, to compare with.
+    #[cfg(test)]
+    pub fn plain(db: Database, health: Arc<Health>) -> Tree {
+        Tree { db, health }
+    }
+
+    /// Makes the tables, in a new file.
+    pub fn create_tables(&self) -> Result<(), StorageError> {
+        let create = || -> Result<(), redb::Error> {
+            let write = self.db.begin_write()?;
+            write.open_table(DATA)?;
+            write.open_table(META)?;
+            write.commit()?;
+            Ok(())
+        };
+        create().map_err(|error| self.explain(error))
+    }
+
+    /// Makes the tables as a process of format 2 did, which knew of no log.
+    #[cfg(test)]
+    pub fn create_like_format_2(&self, rows: &[(&[u8], &[u8])], ceiling: i64) {
+        let write = self.db.begin_write().unwrap();
+        for (key, value) in rows {
+            write.open_table(DATA).unwrap().insert(*key, *value).unwrap();
+        }
+        write.open_table(META).unwrap().insert(CEILING, ceiling).unwrap();
+        write.commit().unwrap();
+    }
+
+    /// What is known beside the keys. A file of format 2 knows nothing of a log.
+    pub fn known(&self) -> Result<Known, StorageError> {
+        let known = || -> Result<Known, redb::Error> {
+            let meta = self.db.begin_read()?.open_table(META)?;
+            let get = |name| Ok::<_, redb::Error>(meta.get(name)?.map_or(0, |value| value.value()));
+            let (generation, len) = (get(LOG_GENERATION)?.cast_unsigned(), get(LOG_LEN)?.cast_unsigned());
+            let mark = Mark { id: get(LOG_ID)?.cast_unsigned(), generation, len };
+            Ok(Known {
+                ceiling: get(CEILING)?,
+                batch: get(BATCH)?.cast_unsigned(),
+                mark: (generation != 0).then_some(mark),
+                log_len: len,
+            })
+        };
+        known().map_err(|error| self.explain(error))
+    }
+
+    /// The newest state.
+    pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
+        let open = || -> Result<_, redb::Error> { Ok(self.db.begin_read()?.open_table(DATA)?) };
+        let data = open().map_err(|error| self.explain(error))?;
+        Ok(Snapshot::new(data, Arc::clone(&self.health)))
+    }
+
+    /// Applies stamped mutations in order, and a new version ceiling if there is one.
+    pub fn apply(&self, batch: &Batch, number: u64, commit: Commit) -> Result<Applied, StorageError> {
+        let changes = self.write(batch, number, commit).map_err(|error| self.explain(error))?;
+        Ok(Applied { layer: Layer::new(batch.version, changes), snapshot: self.snapshot()? })
+    }
+
+    fn write(&self, batch: &Batch, number: u64, commit: Commit) -> Result<Changes, redb::Error> {
+        let mut changes = Changes::default();
+        let mut write = self.db.begin_write()?;
+        match commit {
+            Commit::InMemory => write.set_durability(Durability::None)?,
+            // Saves with the commit what redb otherwise has to find out by walking through the file after a kill: which
+            // pages are free.
+            Commit::AndBegin(_) => write.set_quick_repair(true),
+            // redb saves it itself when it closes the file.
+            Commit::AndEnd => {}
+            #[cfg(test)]
+            Commit::Durable => {}
+        }
+        if !batch.mutations.is_empty() {
+            let mut data = write.open_table(DATA)?;
+            for mutation in &batch.mutations {
+                apply_one(&mut data, mutation, &mut changes)?;
+            }
+        }
+        note(&write, batch.ceiling, number, commit)?;
+        write.commit()?;
+        Ok(changes)
+    }
+
+    fn explain(&self, error: redb::Error) -> StorageError {
+        explain(&self.health, error)
+    }
+}
+
+fn note(
+    write: &WriteTransaction,
+    ceiling: Option<i64>,
+    number: u64,
+    commit: Commit,
+) -> Result<(), redb::Error> {
+    let mut meta = write.open_table(META)?;
+    meta.insert(BATCH, number.cast_signed())?;
+    if let Some(ceiling) = ceiling {
+        meta.insert(CEILING, ceiling)?;
+    }
+    match commit {
+        Commit::InMemory => {}
+        #[cfg(test)]
+        Commit::Durable => {}
+        Commit::AndBegin(mark) => {
+            meta.insert(LOG_ID, mark.id.cast_signed())?;
+            meta.insert(LOG_GENERATION, mark.generation.cast_signed())?;
+            meta.insert(LOG_LEN, mark.len.cast_signed())?;
+        }
+        Commit::AndEnd => drop(meta.insert(LOG_GENERATION, 0)?),
+    }
+    Ok(())
+}
+
+type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
+
+fn apply_one(data: &mut Data<'_>, mutation: &Mutation, changes: &mut Changes) -> Result<(), redb::Error> {
+    match mutation {
+        Mutation::Set { key, value } => put(data, key, Some(value), changes),
+        Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
+            put(data, begin, None, changes)
+        }
+        Mutation::ClearRange { begin, end } => {
+            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
+                changes.note(key, Some(value));
+                false
+            })?;
+            Ok(())
+        }
+        Mutation::Atomic { op, key, operand } => {
+            let new = op.apply(data.get(key.as_slice())?.as_ref().map(redb::AccessGuard::value), operand);
+            put(data, key, new.as_deref(), changes)
+        }
+        Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
+            unreachable!("the committer stamps mutations before it applies them")
+        }
+    }
+}
+
+fn put(
+    data: &mut Data<'_>,
+    key: &[u8],
+    value: Option<&[u8]>,
+    changes: &mut Changes,
+) -> Result<(), redb::Error> {
+    let old = match value {
+        Some(value) => data.insert(key, value)?,
+        None => data.remove(key)?,
+    };
+    if value.is_some() || old.is_some() {
+        changes.note(key, old.as_ref().map(redb::AccessGuard::value));
+    }
+    Ok(())
+}
