@@ -107,15 +107,15 @@ impl Drop for Signals {
     }
 }
 
-/// Serves until there is a reason to stop, then drains.
+/// Serves until there is a reason to stop, such as that `stop` resolves, then drains.
 pub(crate) async fn serve(
     crew: &mut Crew,
     shared: &Shared,
-    signals: &Signals,
+    stop: impl Future<Output = io::Result<()>>,
     grace: Duration,
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
-        signal = signals.received() => signal.map_err(RunError::Signals),
+        stop = stop => stop.map_err(RunError::Signals),
         reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
         end = crew.ended() => match end {
             End::Finished => Ok(()),

@@ -1,6 +1,6 @@
 //! Options that every command has.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
     config::{self, Config, ConfigError},
@@ -28,6 +28,16 @@ pub(super) struct Globals {
 }
 
 impl Globals {
+    /// What `--database` says; the file and the environment may say something else.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
+
+    /// What `--config` says.
+    pub(super) fn config(&self) -> Option<&Path> {
+        self.config.as_deref()
+    }
+
     /// Defaults, file, environment, these options. Not validated: a command's own options may follow.
     pub(super) fn load(&self) -> Result<Config, ConfigError> {
         let mut config = config::load(self.config.as_deref())?;

@@ -8,8 +8,10 @@
 //! | `config` | check and show the configuration |
 //! | `doctor` | check a database |
 //! | `demo` | the tutorial, live |
+//! | `bench` | how fast it is here |
 //! | `globals`, `target`, `client`, `output` | what they share |
 
+mod bench;
 mod client;
 mod config;
 mod dead;
@@ -74,6 +76,7 @@ enum Command {
     Config(config::Command),
     Doctor(doctor::Args),
     Demo(demo::Args),
+    Bench(bench::Args),
 }
 
 /// A command line that clap cannot know to be wrong.
@@ -135,6 +138,7 @@ impl Cli {
             Command::Config(command) => command.run(globals, register),
             Command::Doctor(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),
+            Command::Bench(args) => args.run(globals),
         }
     }
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::{duration, number};
 
 /// What is promised about how often an item is handled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// Until it is finished; again after a failure, a crash or a lost lease.
@@ -20,7 +21,7 @@ pub enum Delivery {
 }
 
 /// Where a take looks for items while others take too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum TakeStrategy {
     /// Always the first items; takes of several processes conflict on them.

@@ -3,7 +3,7 @@
 mod error;
 mod parts;
 
-use std::sync::Arc;
+use std::{io, pin::pin, sync::Arc};
 
 use foundationdb::Database;
 use tokio::runtime;
@@ -91,16 +91,43 @@ impl Daemon {
 
     /// Runs on the calling thread until a signal, an error, or the end of the items has it stop.
     pub fn run(self) -> Result<(), DaemonError> {
+        let parts = self.parts()?;
+        let signals = Signals::watch().map_err(RunError::Signals)?;
+        let store = Store::open(&self.config.database)?;
+        self.run_parts(&parts, &store.db, signals.received())
+    }
+
+    /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of a signal.
+    pub(crate) fn run_on(
+        self,
+        db: &Arc<Database>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), DaemonError> {
+        let parts = self.parts()?;
+        self.run_parts(&parts, db, async {
+            stop.await;
+            Ok(())
+        })
+    }
+
+    fn parts(&self) -> Result<Vec<Part>, ConfigError> {
         let parts = parts(&self.config, &self.registry)?;
         if parts.is_empty() {
             let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
-            return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix).into());
+            return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix));
         }
-        let signals = Signals::watch().map_err(RunError::Signals)?;
-        let store = Store::open(&self.config.database)?;
+        Ok(parts)
+    }
+
+    fn run_parts(
+        &self,
+        parts: &[Part],
+        db: &Arc<Database>,
+        stop: impl Future<Output = io::Result<()>>,
+    ) -> Result<(), DaemonError> {
         let pool = handler_pool().map_err(DaemonError::Pool)?;
         let shared = Shared::new(pool.handle().clone(), self.observer.clone());
-        let result = actors::run(self.serve(&store.db, &parts, &shared, &signals));
+        let result = actors::run(self.serve(db, parts, &shared, stop));
         // Not waited for: a handler may block its thread for ever.
         pool.shutdown_background();
         result
@@ -111,12 +138,13 @@ impl Daemon {
         db: &Arc<Database>,
         parts: &[Part],
         shared: &Arc<Shared>,
-        signals: &Signals,
+        stop: impl Future<Output = io::Result<()>>,
     ) -> Result<(), DaemonError> {
+        let mut stop = pin!(stop);
         tokio::select! {
             read = patiently(first_read(db)) => read?,
             // Nothing has begun, so there is nothing to drain.
-            signal = signals.received() => return Ok(signal.map_err(RunError::Signals)?),
+            stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         }
         let mut crew = Crew::new(shared.clone());
         self.start_consumers(db, parts, &crew).await?;
@@ -129,7 +157,7 @@ impl Daemon {
         systemd::ready();
         let sweepings = parts.iter().map(Part::sweeping).collect();
         tokio::select! {
-            ended = lifecycle::serve(&mut crew, shared, signals, self.config.grace) => Ok(ended?),
+            ended = lifecycle::serve(&mut crew, shared, stop, self.config.grace) => Ok(ended?),
             never = sweep::forever(db.clone(), &shared.signals, sweepings) => match never {},
         }
     }
@@ -150,7 +178,7 @@ impl Daemon {
 }
 
 /// The threads that handlers run on.
-pub(crate) fn handler_pool() -> std::io::Result<runtime::Runtime> {
+pub(crate) fn handler_pool() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_multi_thread().thread_name("kvqueue-handler").enable_all().build()
 }
 

@@ -1,0 +1,188 @@
+//! Options that cells share, and their bounds.
+
+use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum, value_parser};
+
+use super::tally::MAX_ITEMS;
+use crate::{
+    cli::UsageError,
+    config::{self, ConsumerGroup, Delivery, QueueConfig, TakeStrategy},
+};
+
+/// The most bytes of the payloads of one transaction; FoundationDB allows 10 MB, keys and counters included.
+const MAX_BYTES: usize = 8_000_000;
+
+/// Options of every cell.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Options of every cell")]
+pub(super) struct Common {
+    /// How long to measure [default: 3; without CELL, 1.5 for each]
+    #[arg(long, global = true, value_name = "SECONDS", value_parser = seconds)]
+    pub(super) seconds: Option<Duration>,
+    /// The length of the payloads
+    #[arg(long, global = true, value_name = "BYTES", default_value_t = 100, value_parser = value_parser!(u32).range(8..=100_000))]
+    pub(super) payload: u32,
+    /// Where to make the throw-away database [default: the system's temporary directory]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(super) dir: Option<PathBuf>,
+    /// Give up a cell that has not ended after this time
+    #[arg(long, global = true, value_name = "SECONDS", default_value = "300", value_parser = seconds)]
+    pub(super) limit: Duration,
+}
+
+impl Common {
+    /// How long a cell measures.
+    pub(super) fn time(&self) -> Duration {
+        self.seconds.unwrap_or(Duration::from_secs(3))
+    }
+
+    pub(super) fn payload(&self) -> usize {
+        self.payload as usize
+    }
+
+    /// Refuses batches that do not fit into a transaction.
+    pub(super) fn check_batch(&self, batch: u32) -> Result<(), UsageError> {
+        let bytes = u64::from(batch) * u64::from(self.payload);
+        if bytes > MAX_BYTES as u64 {
+            let problem = format!(
+                "--batch {batch} times --payload {} is {bytes} bytes, and a transaction holds {MAX_BYTES}; lower one of them",
+                self.payload
+            );
+            return Err(UsageError(problem));
+        }
+        Ok(())
+    }
+}
+
+/// Who handles the items, and how.
+#[derive(Clone, Debug, Args)]
+pub(super) struct Work {
+    /// So many consumers
+    #[arg(long, value_name = "W", default_value_t = 4, value_parser = value_parser!(u16).range(1..=1_000))]
+    pub(super) workers: u16,
+    /// Items per take
+    #[arg(long, short, value_name = "K", default_value_t = 10, value_parser = value_parser!(u16).range(1..=10_000))]
+    pub(super) k: u16,
+    /// What is promised about how often an item is handled [default: at-least-once]
+    #[arg(long, value_enum)]
+    delivery: Option<Delivery>,
+    /// Where a take looks for items [default: spread]
+    #[arg(long, value_enum)]
+    take: Option<TakeStrategy>,
+    /// Whether the handler gets the items of a take together, or one by one [default: batch]
+    #[arg(long, value_enum)]
+    handler: Option<HandlerKind>,
+    /// Instead of the daemon, the Erlang KvQueue's consumers: each pops K items from the front and waits on a watch where there are fewer
+    #[arg(long, conflicts_with_all = ["delivery", "take", "handler"])]
+    pub(super) baseline: bool,
+}
+
+/// How a handler gets its items.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum HandlerKind {
+    /// Those of a take together.
+    #[default]
+    Batch,
+    /// One by one.
+    Each,
+}
+
+impl Work {
+    /// A daemon's with this, and everything else by default.
+    pub(super) fn daemon(workers: u16, k: u16) -> Self {
+        Self { workers, k, delivery: None, take: None, handler: None, baseline: false }
+    }
+
+    /// What another process was told.
+    pub(super) fn of(
+        workers: u16,
+        k: u16,
+        delivery: Delivery,
+        take: TakeStrategy,
+        handler: HandlerKind,
+    ) -> Self {
+        let (delivery, take, handler) = (Some(delivery), Some(take), Some(handler));
+        Self { workers, k, delivery, take, handler, baseline: false }
+    }
+
+    pub(super) fn k(&self) -> NonZeroUsize {
+        NonZeroUsize::new(usize::from(self.k)).unwrap_or(NonZeroUsize::MIN)
+    }
+
+    pub(super) fn handler(&self) -> HandlerKind {
+        self.handler.unwrap_or_default()
+    }
+
+    /// Whether finished items are counted in the database: otherwise an item is finished when it is taken.
+    pub(super) fn acknowledges(&self) -> bool {
+        !self.baseline && self.delivery() != Delivery::AtMostOnce
+    }
+
+    pub(super) fn delivery(&self) -> Delivery {
+        if self.baseline { Delivery::AtMostOnce } else { self.delivery.unwrap_or_default() }
+    }
+
+    pub(super) fn take(&self) -> TakeStrategy {
+        if self.baseline { TakeStrategy::Front } else { self.take.unwrap_or_default() }
+    }
+
+    /// The daemon's configuration of such a queue.
+    pub(super) fn queue(&self, handler: &str) -> QueueConfig {
+        QueueConfig {
+            consumers: vec![ConsumerGroup { k: self.k().get(), count: usize::from(self.workers) }],
+            delivery: self.delivery(),
+            take: self.take(),
+            ..QueueConfig::new(handler)
+        }
+    }
+}
+
+/// Reads a number of seconds, as in `3` or `0.5`.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds, such as 3 or 0.5".to_owned())?;
+    if (0.01..=3_600.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err("not in 0.01..=3600 seconds".to_owned())
+    }
+}
+
+/// Reads a pause, as in `200ms`.
+pub(super) fn pause(text: &str) -> Result<Duration, String> {
+    let pause = config::duration::parse(text)?;
+    if (Duration::from_millis(1)..=Duration::from_mins(1)).contains(&pause) {
+        Ok(pause)
+    } else {
+        Err("not in 1ms..=1m".to_owned())
+    }
+}
+
+/// Reads a number of items.
+pub(super) fn items(text: &str) -> Result<u64, String> {
+    let items: u64 = text.parse().map_err(|_| "not a number of items".to_owned())?;
+    if (1..=MAX_ITEMS).contains(&items) { Ok(items) } else { Err(format!("not in 1..={MAX_ITEMS}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_have_bounds() {
+        assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(pause("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(items("7"), Ok(7));
+        for wrong in ["0", "-1", "x", "", "inf", "NaN", "1e9", "1h", "99999999999"] {
+            assert!(seconds(wrong).is_err() && items(wrong).is_err() && pause(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_baseline_takes_from_the_front_and_once() {
+        let work = Work { baseline: true, ..Work::daemon(1, 1) };
+        assert_eq!((work.delivery(), work.take()), (Delivery::AtMostOnce, TakeStrategy::Front));
+        assert!(!work.acknowledges());
+    }
+}
