@@ -35,7 +35,7 @@ pub struct RunArgs {
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     pub rounds: u32,
     /// Seconds that a system has in a cell
-    #[arg(long, default_value_t = 1.5, value_parser = seconds)]
+    #[arg(long, default_value_t = 1.2, value_parser = seconds)]
     pub seconds: f64,
     /// No run begins after so many minutes: what is not measured by then is not in the table
     #[arg(long, default_value_t = 18.5, value_parser = seconds)]

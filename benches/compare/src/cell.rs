@@ -39,7 +39,7 @@ pub enum Cell {
 }
 
 /// Items a second in the sustained cell.
-pub const SUSTAINED_RATE: u32 = 2_000;
+pub const SUSTAINED_RATE: u32 = 1_000;
 /// Producers, and as many workers, in the sustained cell.
 pub const SUSTAINED_EACH: u32 = 4;
 /// Most items of a take in the sustained cell.

@@ -51,9 +51,10 @@ impl Rates {
         self.0.insert((step.cell, step.system), per_second);
     }
 
-    /// As many items as last about `seconds`.
-    pub fn items(&self, step: Step, seconds: f64) -> u64 {
-        let rate = self.0.get(&(step.cell, step.system)).copied().unwrap_or_else(|| guess(step.cell));
+    /// As many items as last about `seconds`, for the system of this name.
+    pub fn items(&self, step: Step, name: &str, seconds: f64) -> u64 {
+        let known = self.0.get(&(step.cell, step.system)).copied();
+        let rate = known.unwrap_or_else(|| guess(step.cell, name));
         // Rates are positive and bounded by the memory's speed; the range holds the rest.
         ((rate * seconds) as u64).clamp(*ITEMS.start(), *ITEMS.end())
     }
@@ -64,11 +65,15 @@ impl Rates {
     }
 }
 
-/// What a middling system does.
-fn guess(cell: Cell) -> f64 {
-    match cell {
-        Cell::Burn { k, .. } => 4_000.0 * f64::from(k).powf(0.6),
-        _ => 1.0,
+/// What such a system does on a middling machine. Only the length of its first run depends on it.
+fn guess(cell: Cell, name: &str) -> f64 {
+    let Cell::Burn { workers, k } = cell else { return 1.0 };
+    let (workers, k) = (f64::from(workers), f64::from(k));
+    match name {
+        // A flush for each item, whoever asks for how many.
+        "beanstalkd" => 5_000.0,
+        "graphile" => 1_500.0 * k.powf(0.6) * workers.powf(0.2),
+        _ => 3_000.0 * k.powf(0.65) * workers.powf(0.3),
     }
 }
 
@@ -101,11 +106,11 @@ mod tests {
     fn a_queue_is_as_long_as_its_system_needs() {
         let step = Step { round: 0, cell: Cell::Burn { workers: 1, k: 1 }, system: 0 };
         let mut rates = Rates::default();
-        assert_eq!(rates.items(step, 1.0), 4_000);
+        assert_eq!(rates.items(step, "kvqueue", 1.0), 3_000);
         rates.learn(step, 10_000.0);
-        assert_eq!(rates.items(step, 2.0), 20_000);
+        assert_eq!(rates.items(step, "kvqueue", 2.0), 20_000);
         rates.learn(step, 1.0);
-        assert_eq!(rates.items(step, 2.0), 500);
+        assert_eq!(rates.items(step, "kvqueue", 2.0), 500);
         assert!(Rates::too_short(1_000, 10_000.0, 1.0));
         assert!(!Rates::too_short(1_000, 2_000.0, 1.0));
     }

@@ -58,7 +58,7 @@ impl Program {
         let name = Path::new(program).file_name().unwrap_or(program).to_string_lossy().into_owned();
         let mut command = if which("setpriv").is_some() {
             let mut wrapped = Command::new("setpriv");
-            wrapped.arg("--pdeathsig").arg(if stop == Signal::INT { "INT" } else { "TERM" });
+            wrapped.arg("--pdeathsig").arg(if stop == Signal::QUIT { "QUIT" } else { "TERM" });
             if let Some(User { uid, gid, .. }) = as_user {
                 wrapped.args([format!("--reuid={uid}"), format!("--regid={gid}")]).arg("--clear-groups");
             }

@@ -80,7 +80,7 @@ fn once(system: &mut dyn System, step: Step, seconds: f64, rates: &mut Rates) ->
     let is_burn = matches!(step.cell, Cell::Burn { .. });
     let mut repeat = is_burn && step.round == 0;
     loop {
-        let items = rates.items(step, seconds);
+        let items = rates.items(step, system.name(), seconds);
         let outcome = system.run(step.cell, Size { seconds, items })?;
         let Some(per_second) = outcome.figures.get(PER_SECOND).copied() else { return Ok(outcome) };
         rates.learn(step, per_second);

@@ -77,6 +77,7 @@ fn start_peers(
     let wanted = |name| args.peers.as_ref().is_none_or(|list| list.contains(&name));
     if wanted(PeerName::Beanstalkd) {
         systems.add(
+            processes,
             "beanstalkd",
             Beanstalkd::start(place("beanstalkd")).map(|peer| Threads::new(peer, processes.clone())),
         )?;
@@ -87,6 +88,7 @@ fn start_peers(
     ] {
         if wanted(name) {
             systems.add(
+                processes,
                 directory,
                 Redis::start(place(directory), kind).map(|peer| Threads::new(peer, processes.clone())),
             )?;
@@ -102,29 +104,35 @@ fn start_peers(
     }
     let server = match Server::start(place("postgres")) {
         Ok(server) => Arc::new(server),
-        Err(error) => return systems.add::<Threads>("postgres", Err(error)),
+        Err(error) => return systems.add::<Threads>(processes, "postgres", Err(error)),
     };
     for (name, kind, text) in tables {
         if wanted(name) {
-            systems
-                .add(text, Ok(Threads::new(Postgres::new(Arc::clone(&server), kind), processes.clone())))?;
+            let peer = Postgres::new(Arc::clone(&server), kind);
+            systems.add(processes, text, Ok(Threads::new(peer, processes.clone())))?;
         }
     }
     if wanted(PeerName::Graphile) {
         let cache = build_directory().join("graphile");
-        systems.add("graphile", Graphile::start(place("graphile"), server, &cache))?;
+        systems.add(processes, "graphile", Graphile::start(place("graphile"), server, &cache))?;
     }
     Ok(())
 }
 
 impl Systems {
-    fn add<S: System + 'static>(&mut self, name: &str, started: Result<S, Error>) -> Result<()> {
+    fn add<S: System + 'static>(
+        &mut self,
+        processes: &Processes,
+        name: &str,
+        started: Result<S, Error>,
+    ) -> Result<()> {
         match started {
             Ok(system) => {
                 self.peers.push(name.to_owned());
                 self.all.push(Box::new(system));
             }
-            Err(Error::Stopped) => bail!(Error::Stopped),
+            // A server that is being stopped fails in its own way.
+            Err(_) if processes.is_closing() => bail!(Error::Stopped),
             Err(error) => {
                 eprintln!("{name} is missing: {error}");
                 self.missing.push((name.to_owned(), error.to_string()));

@@ -51,9 +51,10 @@ pub fn run(peer: &dyn Peer, seconds: f64) -> Result<Outcome, Error> {
         let latencies = all(workers);
         pushed.and(latencies)
     })?;
-    let elapsed = plan.begin.elapsed().as_secs_f64();
+    let last = latencies.iter().map(|(.., last)| *last).max().unwrap_or(plan.begin);
+    let elapsed = last.saturating_duration_since(plan.begin).as_secs_f64();
     let (mut start, mut ack) = (microseconds(), microseconds());
-    for (one_start, one_ack) in &latencies {
+    for (one_start, one_ack, _) in &latencies {
         start.add(one_start).expect("all have the same bounds");
         ack.add(one_ack).expect("all have the same bounds");
     }
@@ -72,7 +73,8 @@ fn push(mut producer: Box<dyn Producer>, plan: Plan, nth: u64) -> Result<(), Err
     Ok(())
 }
 
-type Latencies = (Histogram<u64>, Histogram<u64>);
+/// To the start, to the end, and when the last one ended.
+type Latencies = (Histogram<u64>, Histogram<u64>, Instant);
 
 fn work(
     mut consumer: Box<dyn Consumer>,
@@ -82,6 +84,7 @@ fn work(
     over: Instant,
 ) -> Result<Latencies, Error> {
     let (mut start, mut ack) = (microseconds(), microseconds());
+    let mut last = plan.begin;
     let k = usize::try_from(SUSTAINED_K).expect("a u32 fits");
     let mut numbers = Vec::with_capacity(k);
     while handled.load(Ordering::Relaxed) < plan.items && Instant::now() < over {
@@ -97,7 +100,10 @@ fn work(
             start.saturating_record(microseconds_between(plan.due(*number), started));
             ack.saturating_record(microseconds_between(plan.due(*number), finished));
         }
+        if !numbers.is_empty() {
+            last = finished;
+        }
         handled.fetch_add(u64::try_from(numbers.len()).expect("a usize fits"), Ordering::Relaxed);
     }
-    Ok((start, ack))
+    Ok((start, ack, last))
 }

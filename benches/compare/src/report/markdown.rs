@@ -23,7 +23,7 @@ impl Report<'_> {
             self.rates("Push: acknowledged items a second (clients x items a transaction)", "push", &peers),
             self.rates("Burn-down: finished items a second (workers x K)", "burn", &peers),
             self.each(
-                "Sustained: 2,000 items a second; microseconds from when the push was due",
+                "Sustained: 1,000 items a second; microseconds from when the push was due",
                 Cell::Sustained,
                 &[
                     ("start p50", START_P50),

@@ -53,13 +53,14 @@ impl Server {
                 .map_err(Error::io("cannot give PostgreSQL its directory"))?;
         }
         let data = directory.join("data");
-        let init = Program::new(programs.join("initdb"), Signal::INT, user.as_ref()).with(|command| {
+        let init = Program::new(programs.join("initdb"), Signal::TERM, user.as_ref()).with(|command| {
             command.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--username", OWNER, "--pgdata"]);
             command.arg(&data).current_dir(directory);
         });
         place.processes.run(init, &directory.with_extension("initdb"), INIT_LIMIT)?;
         let port = free_port()?;
-        let serve = Program::new(programs.join("postgres"), Signal::INT, user.as_ref()).with(|command| {
+        // QUIT: it ends at once. What it would write out before is thrown away anyway.
+        let serve = Program::new(programs.join("postgres"), Signal::QUIT, user.as_ref()).with(|command| {
             command.arg("-D").arg(&data).args(["-p", &port.to_string()]).current_dir(directory);
             for setting in SETTINGS {
                 command.args(["-c", setting]);
