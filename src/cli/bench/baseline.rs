@@ -18,7 +18,7 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 
-use super::{keys::Keys, tally::Tally};
+use super::{keys::Keys, report::rounded, tally::Tally};
 
 /// The database's error for a transaction that lost against another.
 const NOT_COMMITTED: i32 = 1020;
@@ -33,7 +33,7 @@ pub(super) struct Contention {
 impl Contention {
     /// Lost attempts for each hundred takes that committed.
     pub(super) fn per_100_takes(&self) -> f64 {
-        100.0 * self.conflicts.load(Relaxed) as f64 / self.takes.load(Relaxed).max(1) as f64
+        rounded(100.0 * self.conflicts.load(Relaxed) as f64 / self.takes.load(Relaxed).max(1) as f64, 1)
     }
 }
 

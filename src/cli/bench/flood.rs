@@ -21,7 +21,8 @@ const SETTLE: Duration = Duration::from_millis(200);
 
 /// Producers at full speed beside a daemon
 ///
-/// `per_second` and `items` are those that were handled within the time; `pushes_per_second` those pushed.
+/// `per_second` and `items` are those that were handled within the time, `pushes_per_second` and `pushes` those pushed, and `left` those that
+/// nobody had taken at the end.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -65,7 +66,8 @@ impl Args {
             .set("pushes_per_second", rate(pushes.items, pushes.time))
             .set("pops_per_second", rate(popped, time))
             .set("left", left)
-            .latency("latency_us", pushes.nanos)
+            .set("latency_us", serde_json::Value::Null)
+            .latency("push_us", pushes.nanos)
             .set("conflicts_per_100_takes", conflicts)
             .faults(target.tally.faults()))
     }

@@ -65,7 +65,7 @@ impl Ground {
             }
             return Ok(ground(config.database.clone(), config.prefix.clone(), None));
         }
-        let above = common.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let above = common.above();
         let directory = tempfile::Builder::new().prefix("kvqueue-bench-").tempdir_in(&above);
         let directory = directory.with_context(|| {
             format!("cannot make a directory in {}; name another with --dir", above.display())

@@ -1,6 +1,6 @@
 //! What all this is measured on, in a line.
 
-use std::{fs, thread::available_parallelism};
+use std::{fs, path::Path, thread::available_parallelism};
 
 use jiff::Timestamp;
 
@@ -27,6 +27,22 @@ fn system() -> String {
     format!("{} {}", std::env::consts::OS, release.trim()).trim().to_owned()
 }
 
+/// The kind of file system that a directory is on.
+pub(super) fn file_system(directory: &Path) -> Option<String> {
+    let (mounts, directory) = (fs::read_to_string("/proc/mounts").ok()?, directory.canonicalize().ok()?);
+    kind(&mounts, &directory).map(str::to_owned)
+}
+
+/// Of the mounts above it the nearest; of several at one place the last.
+fn kind<'m>(mounts: &'m str, directory: &Path) -> Option<&'m str> {
+    let fields = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        Some((Path::new(fields.next()?), fields.next()?))
+    });
+    let above = fields.filter(|(place, _)| directory.starts_with(place));
+    above.max_by_key(|(place, _)| place.components().count()).map(|(_, kind)| kind)
+}
+
 /// The day, in UTC.
 fn date() -> String {
     Timestamp::now().to_string().chars().take("2030-01-31".len()).collect()
@@ -35,6 +51,13 @@ fn date() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_mount_counts() {
+        let mounts = "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp xfs rw 0 0\n";
+        assert_eq!(kind(mounts, Path::new("/tmp/x")), Some("xfs"));
+        assert_eq!(kind(mounts, Path::new("/tmpx")), Some("ext4"));
+    }
 
     #[test]
     fn the_processor_has_a_name() {

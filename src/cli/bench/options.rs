@@ -37,6 +37,11 @@ impl Common {
         self.seconds.unwrap_or(Duration::from_secs(3))
     }
 
+    /// Where throw-away directories are made.
+    pub(super) fn above(&self) -> PathBuf {
+        self.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
     pub(super) fn payload(&self) -> usize {
         self.payload as usize
     }

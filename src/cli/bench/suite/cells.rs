@@ -1,0 +1,51 @@
+//! Which cells the suite has: what a person asks first, in about half a minute.
+
+/// A cell of the suite.
+pub(super) struct Cell {
+    /// As the table has it.
+    pub(super) name: &'static str,
+    /// Behind `kvqueue bench`.
+    pub(super) arguments: &'static [&'static str],
+}
+
+const fn cell(name: &'static str, arguments: &'static [&'static str]) -> Cell {
+    Cell { name, arguments }
+}
+
+/// In this order.
+pub(super) const CELLS: &[Cell] = &[
+    cell("push, 1 client", &["push"]),
+    cell("push, 32 clients", &["push", "--clients", "32"]),
+    cell("push, 1 client, 100 items a transaction", &["push", "--batch", "100"]),
+    cell("work off, K = 1", &["burn", "--workers", "16", "--k", "1"]),
+    cell("work off, K = 10", &["burn", "--workers", "16", "--k", "10"]),
+    cell("work off, K = 100", &["burn", "--workers", "16", "--k", "100"]),
+    cell("at most once, K = 10", &["burn", "--workers", "16", "--k", "10", "--delivery", "at-most-once"]),
+    cell("exactly once, K = 10", &["burn", "--workers", "16", "--k", "10", "--delivery", "exactly-once"]),
+    cell("work off beside 32 producers, K = 10", &["flood", "--producers", "32"]),
+    cell("1000 items a second, K = 10", &["sustained"]),
+    cell("one item every 200 ms", &["pickup"]),
+    cell("an idle daemon", &["idle"]),
+    cell("start of a daemon", &["start", "--count", "3"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Bench {
+        #[command(flatten)]
+        _args: crate::cli::bench::Args,
+    }
+
+    #[test]
+    fn the_command_line_knows_them() {
+        for cell in CELLS {
+            let arguments = ["bench"].iter().chain(cell.arguments);
+            assert!(Bench::try_parse_from(arguments).is_ok(), "{:?}", cell.arguments);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Interruptions, limits, wrong values.
+
+use rustix::process::Signal;
+
+use super::Scratch;
+use crate::support::{Background, Database, Ran, kvqueue, run};
+
+/// A cell that goes on for long, and tells when its daemon works.
+const LONG: [&str; 6] = ["sustained", "--seconds", "100", "--rate", "100", "-v"];
+
+#[track_caller]
+fn interrupted(mut bench: Background, signal: Signal) {
+    bench.wait_for("took items");
+    bench.signal(signal);
+    let said = bench.end().failed(1);
+    assert!(said.contains("interrupted"), "{said}");
+}
+
+#[test]
+fn a_signal_ends_a_cell_and_its_directory() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let scratch = Scratch::new();
+        interrupted(Background::start(scratch.bench(&LONG)), signal);
+        scratch.is_empty();
+    }
+}
+
+#[test]
+fn a_signal_ends_a_cell_and_its_queues() {
+    let db = Database::new();
+    run(&db, &["push", "other", "stays"]).ok();
+    interrupted(Background::start(kvqueue(&db, &[&["bench"], &LONG[..]].concat())), Signal::INT);
+    assert_eq!(run(&db, &["list"]).ok(), "other\n");
+    assert_eq!(run(&db, &["len", "other"]).ok(), "1\n");
+}
+
+#[test]
+fn a_signal_ends_processes_and_consumers_of_every_kind() {
+    for cell in [
+        &["burn", "--items", "30000", "--k", "1", "-v"][..],
+        &["burn", "--processes", "2", "--items", "30000", "--k", "1", "-v"],
+    ] {
+        let scratch = Scratch::new();
+        interrupted(Background::start(scratch.bench(cell)), Signal::INT);
+        scratch.is_empty();
+    }
+}
+
+#[test]
+fn a_signal_ends_the_suite() {
+    let scratch = Scratch::new();
+    interrupted(Background::start(scratch.bench(&["--seconds", "0.1", "-v"])), Signal::INT);
+    scratch.is_empty();
+}
+
+#[test]
+fn what_takes_too_long_is_given_up() {
+    for cell in [&["push", "--seconds", "100"][..], &["flood", "--baseline", "--seconds", "100"]] {
+        let scratch = Scratch::new();
+        let ran: Ran = scratch.bench(cell).args(["--limit", "0.5"]).output().unwrap().into();
+        let said = ran.failed(1);
+        assert!(said.contains("it did not end within 0.5 s; ask for less, or raise --limit"), "{said}");
+        scratch.is_empty();
+    }
+}
+
+#[test]
+fn wrong_values_are_refused_by_name() {
+    let scratch = Scratch::new();
+    let wrong: &[(&[&str], &str)] = &[
+        (&["push", "--clients", "0"], "--clients"),
+        (&["push", "--batch", "0"], "--batch"),
+        (&["push", "--batch", "10000", "--payload", "10000"], "--batch 10000 times --payload 10000"),
+        (&["push", "--payload", "7"], "--payload"),
+        (&["push", "--seconds", "0"], "--seconds"),
+        (&["push", "--limit", "0"], "--limit"),
+        (&["burn", "--k", "0"], "--k"),
+        (&["burn", "--workers", "0"], "--workers"),
+        (&["burn", "--items", "0"], "--items"),
+        (&["burn", "--processes", "0"], "--processes"),
+        (&["burn", "--take", "back"], "--take"),
+        (&["burn", "--baseline", "--take", "front"], "--take"),
+        (&["burn", "--baseline", "--delivery", "at-most-once"], "--delivery"),
+        (&["burn", "--baseline", "--processes", "2"], "--processes"),
+        (&["sustained", "--rate", "0"], "--rate"),
+        (&["sustained", "--rate", "200000", "--seconds", "3600"], "--rate 200000 for --seconds 3600"),
+        (&["flood", "--producers", "0"], "--producers"),
+        (&["pickup", "--every", "200"], "--every"),
+        (&["pickup", "--count", "0"], "--count"),
+        (&["idle", "--queues", "0"], "--queues"),
+        (&["scale", "--workers", "1,0"], "--workers"),
+        (
+            &["scale", "--total", "33000000", "--backlog", "33000000"],
+            "--backlog 33000000 and --total 33000000",
+        ),
+        (&["start", "--count", "0"], "--count"),
+        (&["swim"], "swim"),
+    ];
+    for (args, name) in wrong {
+        let ran: Ran = scratch.bench(args).output().unwrap().into();
+        let said = ran.failed(2);
+        assert!(said.contains(name), "{args:?}: {said}");
+    }
+    scratch.is_empty();
+}
+
+#[test]
+fn a_database_has_one_place() {
+    let db = Database::embedded();
+    let said = run(&db, &["bench", "push", "--dir", "."]).failed(2);
+    assert!(said.contains("--dir") && said.contains("--database"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_used_is_named() {
+    let scratch = Scratch::new();
+    let missing = scratch.path().join("missing");
+    for cell in [&["push"][..], &[]] {
+        let ran: Ran = scratch.bench_in(&missing, cell).output().unwrap().into();
+        let said = ran.failed(1);
+        assert!(
+            said.contains(missing.to_str().unwrap()) && said.contains("name another with --dir"),
+            "{said}"
+        );
+    }
+    let nowhere = Database::at("embedded:/proc/nowhere".to_owned(), String::new());
+    for cell in [&["bench", "push"][..], &["bench"]] {
+        let said = run(&nowhere, cell).failed(69);
+        assert!(said.contains("/proc/nowhere"), "{said}");
+    }
+}
