@@ -143,13 +143,14 @@ impl System for KvQueue {
 
     fn run(&mut self, cell: Cell, size: Size) -> Result<Outcome, Error> {
         let program = Program::new(&self.program, Signal::TERM, None).with(|command| {
-            command.args(self.arguments(cell, size)).arg("--dir").arg(&self.place.directory);
-            if let Some(Cluster { file, library }) = &self.cluster {
-                command.arg("--database").arg(file);
-                if let Some(library) = library {
-                    command.env("FDB_CLIENT_LIB", library);
+            command.args(self.arguments(cell, size));
+            match &self.cluster {
+                None => command.arg("--dir").arg(&self.place.directory),
+                Some(Cluster { file, library: None }) => command.arg("--database").arg(file),
+                Some(Cluster { file, library: Some(library) }) => {
+                    command.arg("--database").arg(file).env("FDB_CLIENT_LIB", library)
                 }
-            }
+            };
         });
         let output = self.place.directory.join("output");
         let said = self.place.processes.run(program, &output, cells::LIMIT + Duration::from_secs(5))?;

@@ -102,7 +102,8 @@ impl Report<'_> {
         if names.is_empty() {
             return String::new();
         }
-        let head = ["cell"].into_iter().chain(names.iter().copied()).chain(["kvqueue / best peer"]);
+        let last = if self.peers().is_empty() { None } else { Some("kvqueue / best peer") };
+        let head = ["cell"].into_iter().chain(names.iter().copied()).chain(last);
         let rows: Vec<Vec<String>> = cells.iter().map(|cell| self.rate_row(*cell, &names)).collect();
         format!("### {title}\n\n{}", table(&head.map(str::to_owned).collect::<Vec<_>>(), &rows))
     }
@@ -110,7 +111,9 @@ impl Report<'_> {
     fn rate_row(&self, cell: Cell, names: &[&str]) -> Vec<String> {
         let mut row = vec![cell.to_string()];
         row.extend(names.iter().map(|name| spread(self.summary.spread(cell, name, PER_SECOND))));
-        row.push(self.against_best(cell, PER_SECOND));
+        if !self.peers().is_empty() {
+            row.push(self.against_best(cell, PER_SECOND));
+        }
         row
     }
 
