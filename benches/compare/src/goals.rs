@@ -124,7 +124,7 @@ impl Goal {
         let base = match self.against {
             Against::BestPeer => of(peers),
             Against::Redis => of(&["redis-list", "redis-stream"]),
-            Against::RawSync => summary.raw_sync().map(|spread| spread.median),
+            Against::RawSync => summary.raw_sync(Some(self.cell)).map(|spread| spread.median),
             Against::Seed => of(&["cluster-seed"]),
             Against::Fixed => Some(self.times),
         };
@@ -166,7 +166,7 @@ mod tests {
 
     fn summary(runs: &[(Cell, &str, &str, f64)]) -> Summary {
         let mut summary = Summary::default();
-        summary.add_raw_sync(1_000.0);
+        summary.add_raw_sync(push(1, 1), 1_000.0);
         for (cell, system, figure, value) in runs {
             let result = Ok(Outcome::default().with(figure, *value));
             summary.add(Run { round: 0, cell: *cell, system: (*system).to_owned(), result });

@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Bytes of an append: about what a push of one small item writes.
 const APPEND: [u8; 512] = [b'.'; 512];
 /// How long it is measured.
-const TIME: Duration = Duration::from_millis(700);
+const TIME: Duration = Duration::from_millis(300);
 
 /// Appends of 512 bytes with an fdatasync each, per second.
 pub fn measure(directory: &Path) -> Result<f64, Error> {

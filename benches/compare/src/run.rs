@@ -51,16 +51,21 @@ pub fn run(
     let mut rates = Rates::default();
     let steps =
         schedule(cells.rounds, &cells.cells, systems.len(), |system, cell| systems[system].runs(cell));
-    let mut round = None;
+    let mut before = None;
     for (nth, step) in steps.iter().copied().enumerate() {
         if Instant::now() >= end {
             eprintln!("no time for the last {} of {} runs", steps.len() - nth, steps.len());
             return Ok((summary, steps.len() - nth));
         }
-        if round.replace(step.round) != Some(step.round) {
+        if before.replace((step.round, step.cell)) != Some((step.round, step.cell)) {
             let rate = raw_sync::measure(scratch)?;
-            eprintln!("round {} of {}: {rate:.0} raw flushes a second", step.round + 1, cells.rounds);
-            summary.add_raw_sync(rate);
+            eprintln!(
+                "round {} of {}, {}: {rate:.0} raw flushes a second",
+                step.round + 1,
+                cells.rounds,
+                step.cell
+            );
+            summary.add_raw_sync(step.cell, rate);
         }
         let system = systems[step.system].as_mut();
         let begin = Instant::now();

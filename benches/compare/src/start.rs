@@ -16,7 +16,7 @@ use crate::peers::graphile::Graphile;
 use crate::peers::kvqueue::{Cluster, KvQueue, Mode};
 use crate::peers::postgres::{Postgres, Server};
 use crate::peers::redis::Redis;
-use crate::peers::{Kind, Place, System};
+use crate::peers::{Kind, Peer, Place, System};
 use crate::process::{Processes, Program};
 
 /// This package's directory, in the checkout that it was built from.
@@ -75,61 +75,56 @@ fn start_peers(
     systems: &mut Systems,
 ) -> Result<()> {
     let wanted = |name| args.peers.as_ref().is_none_or(|list| list.contains(&name));
+    let mut add = |name, started| systems.add(processes, name, started);
     if wanted(PeerName::Beanstalkd) {
-        systems.add(
-            processes,
-            "beanstalkd",
-            Beanstalkd::start(place("beanstalkd")).map(|peer| Threads::new(peer, processes.clone())),
-        )?;
+        add("beanstalkd", Beanstalkd::start(place("beanstalkd")).map(|peer| threads(peer, processes)))?;
     }
-    for (name, kind, directory) in [
+    for (peer, kind, name) in [
         (PeerName::RedisList, Kind::RedisList, "redis-list"),
         (PeerName::RedisStream, Kind::RedisStream, "redis-stream"),
     ] {
-        if wanted(name) {
-            systems.add(
-                processes,
-                directory,
-                Redis::start(place(directory), kind).map(|peer| Threads::new(peer, processes.clone())),
-            )?;
+        if wanted(peer) {
+            add(name, Redis::start(place(name), kind).map(|peer| threads(peer, processes)))?;
         }
     }
     let tables = [
         (PeerName::Postgres, Kind::Postgres, "postgres"),
         (PeerName::PostgresHeld, Kind::PostgresHeld, "postgres-held"),
     ];
-    let postgres = tables.iter().any(|(name, ..)| wanted(*name)) || wanted(PeerName::Graphile);
-    if !postgres {
+    if !tables.iter().any(|(peer, ..)| wanted(*peer)) && !wanted(PeerName::Graphile) {
         return Ok(());
     }
     let server = match Server::start(place("postgres")) {
         Ok(server) => Arc::new(server),
-        Err(error) => return systems.add::<Threads>(processes, "postgres", Err(error)),
+        Err(error) => return add("postgres", Err(error)),
     };
-    for (name, kind, text) in tables {
-        if wanted(name) {
-            let peer = Postgres::new(Arc::clone(&server), kind);
-            systems.add(processes, text, Ok(Threads::new(peer, processes.clone())))?;
+    for (peer, kind, name) in tables {
+        if wanted(peer) {
+            add(name, Ok(threads(Postgres::new(Arc::clone(&server), kind), processes)))?;
         }
     }
     if wanted(PeerName::Graphile) {
-        let cache = build_directory().join("graphile");
-        systems.add(processes, "graphile", Graphile::start(place("graphile"), server, &cache))?;
+        let graphile = Graphile::start(place("graphile"), server, &build_directory().join("graphile"));
+        add("graphile", graphile.map(|graphile| Box::new(graphile) as Box<dyn System>))?;
     }
     Ok(())
 }
 
+fn threads(peer: impl Peer + 'static, processes: &Processes) -> Box<dyn System> {
+    Box::new(Threads::new(peer, processes.clone()))
+}
+
 impl Systems {
-    fn add<S: System + 'static>(
+    fn add(
         &mut self,
         processes: &Processes,
         name: &str,
-        started: Result<S, Error>,
+        started: Result<Box<dyn System>, Error>,
     ) -> Result<()> {
         match started {
             Ok(system) => {
                 self.peers.push(name.to_owned());
-                self.all.push(Box::new(system));
+                self.all.push(system);
             }
             // A server that is being stopped fails in its own way.
             Err(_) if processes.is_closing() => bail!(Error::Stopped),

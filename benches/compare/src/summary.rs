@@ -53,7 +53,7 @@ impl Spread {
 #[derive(Default)]
 pub struct Summary {
     runs: Vec<Run>,
-    raw_sync: Vec<f64>,
+    raw_sync: Vec<(Cell, f64)>,
 }
 
 impl Summary {
@@ -62,9 +62,9 @@ impl Summary {
         self.runs.push(run);
     }
 
-    /// Adds the disk's own rate, from before a round.
-    pub fn add_raw_sync(&mut self, per_second: f64) {
-        self.raw_sync.push(per_second);
+    /// Adds the disk's own rate, from before a cell.
+    pub fn add_raw_sync(&mut self, cell: Cell, per_second: f64) {
+        self.raw_sync.push((cell, per_second));
     }
 
     /// All runs, in their order.
@@ -72,9 +72,10 @@ impl Summary {
         &self.runs
     }
 
-    /// Appends with a flush each that the disk does in a second.
-    pub fn raw_sync(&self) -> Option<Spread> {
-        Spread::of(self.raw_sync.clone())
+    /// Appends with a flush each that the disk did in a second, before this cell or before all.
+    pub fn raw_sync(&self, cell: Option<Cell>) -> Option<Spread> {
+        let of = self.raw_sync.iter().filter(|(of, _)| cell.is_none_or(|cell| *of == cell));
+        Spread::of(of.map(|(_, per_second)| *per_second).collect())
     }
 
     fn outcomes(&self, cell: Cell, system: &str) -> impl Iterator<Item = &Outcome> {
@@ -127,5 +128,15 @@ mod tests {
         assert_eq!(summary.spreads(Cell::Pickup, "a").len(), 1);
         assert_eq!(summary.faults("a"), (2, 0, 1));
         assert_eq!(summary.spread(Cell::Idle, "a", "x"), None);
+    }
+
+    #[test]
+    fn the_disk_is_known_by_cell() {
+        let mut summary = Summary::default();
+        summary.add_raw_sync(Cell::Pickup, 10.0);
+        summary.add_raw_sync(Cell::Idle, 20.0);
+        assert_eq!(summary.raw_sync(Some(Cell::Idle)).map(|spread| spread.median), Some(20.0));
+        assert_eq!(summary.raw_sync(None).map(|spread| spread.count), Some(2));
+        assert_eq!(summary.raw_sync(Some(Cell::Sustained)), None);
     }
 }

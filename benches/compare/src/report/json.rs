@@ -24,7 +24,7 @@ impl Report<'_> {
             "seconds": self.cells.seconds,
             "systems": systems,
             "missing": missing,
-            "raw_syncs_per_second": self.summary.raw_sync(),
+            "raw_syncs_per_second": self.summary.raw_sync(None),
             "summary": self.medians(),
             "goals": goals::judge(self.summary, &self.names(), &self.peers()),
             "runs": self.summary.runs(),

@@ -66,7 +66,7 @@ impl Report<'_> {
             machine.file_system,
             self.cells.rounds,
             self.cells.seconds,
-            spread(self.summary.raw_sync()),
+            spread(self.summary.raw_sync(None)),
         );
         for system in &self.systems.all {
             text += &format!("- {}: {}\n", system.name(), system.setup());
