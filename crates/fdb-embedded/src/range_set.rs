@@ -45,20 +45,30 @@ impl RangeSet {
     }
 
     /// Adds `[begin, end)`; an empty range changes nothing.
-    pub fn insert(&mut self, mut begin: Vec<u8>, mut end: Vec<u8>) {
+    pub fn insert(&mut self, begin: Vec<u8>, mut end: Vec<u8>) {
         if begin >= end {
             return;
         }
-        if let Some((b, e)) = self.ranges.range::<[u8], _>((Unbounded, Included(&begin[..]))).next_back()
-            && *e >= begin
-        {
-            if *e >= end {
-                return;
-            }
-            begin.clone_from(b);
+        // Most come in key order, or all to one place.
+        if self.ranges.last_key_value().is_none_or(|(_, last)| *last < begin) {
+            self.ranges.insert(begin, end);
+            return;
         }
+        if let Some(mut last) = self.ranges.last_entry()
+            && *last.key() <= begin
+        {
+            if *last.get() < end {
+                last.insert(end);
+            }
+            return;
+        }
+        let before = self.ranges.range::<[u8], _>((Unbounded, Included(&begin[..]))).next_back();
+        if before.is_some_and(|(_, e)| *e >= end) {
+            return;
+        }
+        let goes_on = before.is_some_and(|(_, e)| *e >= begin);
         while let Some((b, e)) =
-            self.ranges.range::<[u8], _>((Included(&begin[..]), Included(&end[..]))).next_back()
+            self.ranges.range::<[u8], _>((Excluded(&begin[..]), Included(&end[..]))).next_back()
         {
             if *e > end {
                 end.clone_from(e);
@@ -66,7 +76,11 @@ impl RangeSet {
             let b = b.clone();
             self.ranges.remove(&b);
         }
-        self.ranges.insert(begin, end);
+        let reaching = self.ranges.range_mut::<[u8], _>((Unbounded, Included(&begin[..]))).next_back();
+        match reaching.filter(|_| goes_on) {
+            Some((_, reach)) => *reach = end,
+            None => drop(self.ranges.insert(begin, end)),
+        }
     }
 
     /// Takes `[begin, end)` out of the set.

@@ -198,7 +198,13 @@ impl WriteMap {
     }
 
     fn send_early(&mut self, begin: &[u8], end: &[u8]) {
-        if begin >= end {
+        let is_in = (Included(begin), Excluded(end));
+        let is_untouched = |map: &WriteMap| {
+            map.keys.range::<[u8], _>(is_in).next().is_none()
+                && map.stamped.range::<[u8], _>(is_in).next().is_none()
+                && !map.cleared.intersects(begin, end)
+        };
+        if begin >= end || is_untouched(self) {
             return;
         }
         let clears = self.cleared.intersecting(begin, end).map(|(b, e)| (b.max(begin), e.min(end)));

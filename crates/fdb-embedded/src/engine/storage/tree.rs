@@ -1,5 +1,7 @@
 //! redb: one table of keys, one of bookkeeping.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -158,9 +160,7 @@ impl Tree {
         }
         if !batch.mutations.is_empty() {
             let mut data = write.open_table(DATA)?;
-            for mutation in &batch.mutations {
-                apply_one(&mut data, mutation, &mut changes)?;
-            }
+            apply_all(&mut data, &batch.mutations, &mut changes)?;
         }
         note(&write, batch.ceiling, number, commit)?;
         write.commit()?;
@@ -199,26 +199,55 @@ fn note(
 
 type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-fn apply_one(data: &mut Data<'_>, mutation: &Mutation, changes: &mut Changes) -> Result<(), redb::Error> {
-    match mutation {
-        Mutation::Set { key, value } => put(data, key, Some(value), changes),
-        Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
-            put(data, begin, None, changes)
+fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], changes: &mut Changes) -> Result<(), redb::Error> {
+    let mut points = Points::default();
+    for mutation in mutations {
+        match mutation {
+            Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) != Some(&[0]) => {
+                points.write(data, changes)?;
+                data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
+                    changes.note(key, Some(value));
+                    false
+                })?;
+            }
+            point => points.add(data, point)?,
         }
-        Mutation::ClearRange { begin, end } => {
-            data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
-                changes.note(key, Some(value));
-                false
-            })?;
-            Ok(())
-        }
-        Mutation::Atomic { op, key, operand } => {
-            let new = op.apply(data.get(key.as_slice())?.as_ref().map(redb::AccessGuard::value), operand);
-            put(data, key, new.as_deref(), changes)
-        }
-        Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
-            unreachable!("the committer stamps mutations before it applies them")
-        }
+    }
+    points.write(data, changes)
+}
+
+/// What single keys are to hold, until that is written: each once, however many transactions of the batch have changed it, and in the order
+/// of the tree.
+#[derive(Default)]
+struct Points<'m>(BTreeMap<&'m [u8], Option<Cow<'m, [u8]>>>);
+
+impl<'m> Points<'m> {
+    fn add(&mut self, data: &Data<'_>, mutation: &'m Mutation) -> Result<(), redb::Error> {
+        let (key, value) = match mutation {
+            Mutation::Set { key, value } => (key, Some(Cow::Borrowed(value.as_slice()))),
+            Mutation::ClearRange { begin, .. } => (begin, None),
+            Mutation::Atomic { op, key, operand } => {
+                let new = match self.0.get(key.as_slice()) {
+                    Some(old) => op.apply(old.as_deref(), operand),
+                    None => {
+                        let old = data.get(key.as_slice())?;
+                        op.apply(old.as_ref().map(redb::AccessGuard::value), operand)
+                    }
+                };
+                (key, new.map(Cow::Owned))
+            }
+            Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
+                unreachable!("the committer stamps mutations before it applies them")
+            }
+        };
+        self.0.insert(key, value);
+        Ok(())
+    }
+
+    fn write(&mut self, data: &mut Data<'_>, changes: &mut Changes) -> Result<(), redb::Error> {
+        std::mem::take(&mut self.0)
+            .into_iter()
+            .try_for_each(|(key, value)| put(data, key, value.as_deref(), changes))
     }
 }
 
