@@ -1,0 +1,135 @@
+//! What is done on each path, and what has to be there before.
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use foundationdb::Database;
+use kvqueue_queue::{Approach, Lease, Queue, RetryPolicy, Session, SessionId, Settlement, Take};
+
+const PAYLOAD: [u8; 100] = [b'x'; 100];
+
+/// The lease, in versions: longer than anything here lasts.
+const LEASE: u64 = 600_000_000;
+
+/// Items of a push that prepares.
+const FILL: usize = 500;
+
+/// What a path does again and again, one transaction each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Adds `k` items.
+    Push,
+    /// Takes `k` items on a lease.
+    Take,
+    /// Finishes a whole lease of `k` items.
+    Settle,
+    /// Takes `k` items and keeps nothing of them: at-most-once.
+    Remove,
+}
+
+/// A path: `rounds` times its work, with `k` items each.
+#[derive(Debug)]
+pub(crate) struct Path {
+    pub(crate) name: &'static str,
+    work: Work,
+    k: usize,
+    rounds: usize,
+}
+
+const fn path(name: &'static str, work: Work, k: usize, rounds: usize) -> Path {
+    Path { name, work, k, rounds }
+}
+
+pub(crate) const PATHS: &[Path] = &[
+    path("push-1", Work::Push, 1, 300),
+    path("push-100", Work::Push, 100, 100),
+    path("take-1", Work::Take, 1, 300),
+    path("take-100", Work::Take, 100, 100),
+    path("settle-1", Work::Settle, 1, 300),
+    path("settle-100", Work::Settle, 100, 100),
+    path("remove-1", Work::Remove, 1, 300),
+    path("remove-100", Work::Remove, 100, 100),
+];
+
+/// Items in the queue beside those that the path needs, so that no take finds it short.
+const REST: usize = 2_000;
+
+/// What a path begins with, and what it has done.
+pub(crate) struct Ready {
+    session: Session,
+    approach: Approach,
+    leases: VecDeque<Lease>,
+    /// Items that the path has dealt with.
+    done: usize,
+}
+
+impl Path {
+    /// Items that the path deals with in all.
+    pub(crate) fn items(&self) -> usize {
+        self.k * self.rounds
+    }
+
+    /// Does what has to be done before.
+    pub(crate) async fn prepare(&self, db: &Database, queue: Queue) -> Ready {
+        let session = Session::new(queue, SessionId([7; 16]));
+        let mut ready = Ready { session, approach: Approach::default(), leases: VecDeque::new(), done: 0 };
+        let mut missing = REST + if self.work == Work::Push { 0 } else { self.items() };
+        while missing > 0 {
+            let items = missing.min(FILL);
+            ready.push(db, items).await;
+            missing -= items;
+        }
+        if self.work == Work::Settle {
+            for _ in 0..self.rounds {
+                ready.take(db, self.k).await;
+            }
+        }
+        ready.done = 0;
+        ready
+    }
+
+    /// Goes the path.
+    pub(crate) async fn go(&self, db: &Database, ready: &mut Ready) {
+        for _ in 0..self.rounds {
+            match self.work {
+                Work::Push => ready.push(db, self.k).await,
+                Work::Take => ready.take(db, self.k).await,
+                Work::Settle => ready.settle(db).await,
+                Work::Remove => ready.remove(db, self.k).await,
+            }
+        }
+    }
+}
+
+impl Ready {
+    async fn push(&mut self, db: &Database, items: usize) {
+        let payloads = vec![PAYLOAD; items];
+        self.done += self.session.push(db, &payloads).await.unwrap().items;
+    }
+
+    async fn take(&mut self, db: &Database, k: usize) {
+        let k = NonZeroUsize::new(k).unwrap();
+        let mut take = Take { k, length: LEASE, approach: &mut self.approach, watch: false };
+        let lease = self.session.lease(db, &mut take).await.unwrap().lease.unwrap();
+        self.done += lease.items().len();
+        self.leases.push_back(lease);
+    }
+
+    async fn settle(&mut self, db: &Database) {
+        let mut lease = self.leases.pop_front().unwrap();
+        let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
+        lease.settle(db, &RetryPolicy::default(), &done).await.unwrap();
+        self.done += done.len();
+    }
+
+    async fn remove(&mut self, db: &Database, k: usize) {
+        let k = NonZeroUsize::new(k).unwrap();
+        let mut take = Take { k, length: LEASE, approach: &mut self.approach, watch: false };
+        self.done += self.session.take_by(db, &mut take).await.unwrap().items.len();
+    }
+
+    /// The path dealt with as many items as it says.
+    pub(crate) fn check(&self, path: &Path) {
+        assert_eq!(self.done, path.items(), "{}", path.name);
+    }
+}
