@@ -3,6 +3,7 @@
 //! As in FoundationDB it is set up once, run once and stopped once in a process. Work of the engine never runs
 //! here, because a callback may block (a binding may wait for its own event loop to drain).
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::thread::{self, ThreadId};
 use std::time::Instant;
@@ -153,8 +154,38 @@ pub fn on_completion(hook: Task) -> Result<()> {
     Ok(())
 }
 
+thread_local! {
+    /// What this thread posts while it is in [`together`].
+    static HELD: RefCell<Option<Vec<Task>>> = const { RefCell::new(None) };
+}
+
+/// Runs `work`. What it posts reaches the network thread when it ends, all at once: to wake that thread for each of many callbacks,
+/// which do little more than to wake another, costs more than they do.
+pub fn together<T>(work: impl FnOnce() -> T) -> T {
+    struct Release;
+    impl Drop for Release {
+        fn drop(&mut self) {
+            post(HELD.take().unwrap_or_default());
+        }
+    }
+    if HELD.with_borrow(Option::is_some) {
+        return work();
+    }
+    HELD.set(Some(Vec::new()));
+    let _release = Release;
+    work()
+}
+
 /// Queues tasks for the network thread.
 pub fn post(mut tasks: Vec<Task>) {
+    if tasks.is_empty() {
+        return;
+    }
+    HELD.with_borrow_mut(|held| {
+        if let Some(held) = held {
+            held.append(&mut tasks);
+        }
+    });
     if tasks.is_empty() {
         return;
     }
@@ -192,6 +223,19 @@ pub fn is_network_thread() -> bool {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    #[test]
+    fn what_is_posted_together_is_held_until_the_end() {
+        let held = || HELD.with_borrow(|held| held.as_ref().map(Vec::len));
+        together(|| {
+            post(vec![Box::new(|| ()), Box::new(|| ())]);
+            together(|| post(vec![Box::new(|| ())]));
+            assert_eq!(held(), Some(3));
+        });
+        assert_eq!(held(), None);
+        let panicked = std::panic::catch_unwind(|| together(|| panic!("on purpose")));
+        assert!(panicked.is_err() && held().is_none());
+    }
 
     #[test]
     fn a_cancelled_timer_lets_go_of_its_task() {

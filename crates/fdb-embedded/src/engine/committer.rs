@@ -19,6 +19,7 @@ use super::views::WINDOW;
 use super::{Shared, views};
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
+use crate::network;
 use crate::range_set::KeyRange;
 
 /// A commit that took place.
@@ -300,11 +301,13 @@ impl Committer {
                 return refuse(batch.refused);
             }
         }
-        for accepted in batch.accepted {
-            let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
-            accepted.answer.give(unknown.unwrap_or(Ok(accepted.committed)));
-        }
-        refuse(batch.refused);
+        network::together(|| {
+            for accepted in batch.accepted {
+                let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+                accepted.answer.give(unknown.unwrap_or(Ok(accepted.committed)));
+            }
+            refuse(batch.refused);
+        });
     }
 
     /// Decides each transaction in order and stamps the mutations of those that commit.
