@@ -280,6 +280,13 @@ impl Actor for Consumer {
     }
 }
 
+/// One that panics has not begun with what it has taken ahead.
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
 impl Handler<Drain> for Consumer {
     type Result = ();
 

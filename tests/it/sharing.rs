@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
+use kvqueue::{Context, Event, Handler, Item, Outcome, Settings, SettingsError};
 use tokio::sync::Notify;
 
 use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
@@ -57,6 +57,38 @@ fn helper_at_least_once() {
 #[ignore = "a helper, run by other tests"]
 fn helper_exactly_once() {
     run_late("exactly-once");
+}
+
+/// Consumers that die with takes under way, which are others' too, and with items in hand.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_panics() {
+    let config = "[queues.q]\nhandler = 'late'\nlease = '2s'\nconsumers = [ { k = 1, count = 4 } ]";
+    let Some(daemon) = daemon_of_helper(config) else { return };
+    let late = |_: &Settings| Ok::<_, SettingsError>(Late::default());
+    let events = AtomicUsize::new(0);
+    let daemon = daemon.observe(move |_, event| {
+        if matches!(event, Event::Dispatched { .. }) {
+            let number = events.fetch_add(1, Ordering::Relaxed);
+            assert!(!matches!(number, 50 | 51 | 120 | 200), "panic on purpose");
+        }
+    });
+    run_to_the_end(daemon.handler("late", late).until_empty(true));
+}
+
+#[test]
+fn consumers_that_panic_cost_the_others_no_item() {
+    let db = Database::new();
+    let items: Vec<String> = (0..QUICK).map(|number| format!("item-{number}-")).collect();
+    let args = ["push", "q"].into_iter().chain(items.iter().map(String::as_str));
+    run(&db, &args.collect::<Vec<_>>()).ok();
+    let ran = Background::start(helper(&db, "sharing::helper_panics")).end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr.matches("consumer replaced").count(), 4, "{ran:?}");
+    for item in items {
+        assert_eq!(ran.stdout.matches(&item).count(), 1, "{item} of {ran:?}");
+    }
+    assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
 }
 
 /// Whatever shares a lease with the slow item, or was taken ahead behind it, is handled while it is; without another attempt.

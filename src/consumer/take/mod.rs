@@ -139,12 +139,18 @@ impl Wish {
     fn items(&self) -> NonZeroUsize {
         self.k.saturating_mul(self.batches)
     }
+
+    /// The same with no more batches than are taken together.
+    fn bounded(self) -> Self {
+        let most = NonZeroUsize::new(MOST_TOGETHER / self.k).unwrap_or(NonZeroUsize::MIN);
+        Self { batches: self.batches.min(most), ..self }
+    }
 }
 
 /// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.
 pub(crate) async fn take(source: Arc<Source>, wish: Wish, stop: CancellationToken) -> Attempt {
     loop {
-        if let Some(attempt) = ask(&source, wish, &stop).await {
+        if let Some(attempt) = ask(&source, wish.bounded(), &stop).await {
             return attempt;
         }
         // Whoever led the take is gone without an answer. What it may have taken comes with the next.
@@ -199,4 +205,18 @@ pub(crate) async fn close(source: &Source, seat: Seat) -> Result<Option<InHand>,
     let Some(session) = source.taker.turn.lock().await.session.take() else { return Ok(None) };
     let left = session.close(&source.db).await?;
     Ok((!left.is_empty()).then(|| InHand::Taken(Batch::new(source.name.clone(), left))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_k_is_not_multiplied() {
+        let [k, batches] = [900, 3].map(|n| NonZeroUsize::new(n).unwrap());
+        let wish = Wish { member: 1, k, batches, ahead: true };
+        assert_eq!(wish.bounded().items().get(), 1_800);
+        let alone = Wish { k: NonZeroUsize::new(10_000).unwrap(), ..wish };
+        assert_eq!(alone.bounded().items().get(), 10_000);
+    }
 }
