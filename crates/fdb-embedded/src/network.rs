@@ -181,8 +181,9 @@ pub fn post(mut tasks: Vec<Task>) {
     if tasks.is_empty() {
         return;
     }
-    HELD.with_borrow_mut(|held| {
-        if let Some(held) = held {
+    // A thread that is ending holds nothing any more.
+    let _ = HELD.try_with(|held| {
+        if let Some(held) = held.borrow_mut().as_mut() {
             held.append(&mut tasks);
         }
     });
