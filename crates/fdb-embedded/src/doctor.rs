@@ -256,7 +256,7 @@ fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
 mod tests {
     use super::*;
     use crate::engine::mutation::Mutation;
-    use crate::engine::{Answer, CommitRequest, Engine};
+    use crate::engine::{Answer, CommitRequest, Durability, Engine};
 
     fn verdicts(path: &Path) -> Vec<(&'static str, Verdict)> {
         check(path).findings.iter().map(|finding| (finding.about, finding.verdict)).collect()
@@ -312,6 +312,7 @@ mod tests {
             report_conflicts: false,
             writes: vec![],
             mutations: vec![set],
+            durability: Durability::Flushed,
             fault: None,
             answer: Answer::new(move |result| sender.send(result).unwrap()),
         });

@@ -40,6 +40,8 @@ pub struct TransactionOptions {
     pub read_system_keys: bool,
     /// 301, 302 or 303: raw access; keys may be eight bytes longer.
     pub raw_access: bool,
+    /// 120: a commit is answered before it is flushed to the disk.
+    pub durability_risky: bool,
     /// 700: the lock of a locked database is ignored.
     pub lock_aware: bool,
     /// 702: like 700, for reads only.
@@ -73,6 +75,7 @@ impl Default for TransactionOptions {
             access_system_keys: false,
             read_system_keys: false,
             raw_access: false,
+            durability_risky: false,
             lock_aware: false,
             read_lock_aware: false,
             used_during_commit_protection_disabled: false,
@@ -163,6 +166,7 @@ impl TransactionOptions {
             30 => self.next_write_no_conflict = true,
             51 if used => return Err(Code::CLIENT_INVALID_OPERATION),
             51 => self.ryw_disabled = true,
+            120 => self.durability_risky = true,
             301 => (self.access_system_keys, self.raw_access) = (true, true),
             302 => (self.read_system_keys, self.raw_access) = (true, true),
             303 => self.raw_access = true,

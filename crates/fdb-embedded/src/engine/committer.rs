@@ -14,7 +14,7 @@ use parking_lot::MutexGuard;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
-use super::storage::{self, StorageError};
+use super::storage::{self, Durability, StorageError};
 use super::views::WINDOW;
 use super::{Shared, views};
 use crate::error::Code;
@@ -95,6 +95,8 @@ pub struct CommitRequest {
     pub writes: Vec<KeyRange>,
     /// Its changes in order.
     pub mutations: Vec<Mutation>,
+    /// What it waits for before it is answered, at least.
+    pub durability: Durability,
     /// What is to happen to it, where a test has decided that; else the installed plan says so.
     pub fault: Option<Fault>,
     /// Gets the outcome.
@@ -136,6 +138,9 @@ struct Accepted {
     answer: Answer,
 }
 
+/// How long what was only written waits for a batch that is flushed anyway.
+const UNFLUSHED: Duration = Duration::from_millis(2);
+
 /// After this long without commits what is in the log goes to redb's file, so that the next process opens it fast.
 const IDLE: Duration = Duration::from_millis(500);
 
@@ -143,6 +148,8 @@ pub(super) struct Committer {
     shared: Arc<Shared>,
     resolver: Resolver,
     rest: Rest,
+    /// Since when something has been published that is not flushed.
+    unflushed: Option<Instant>,
 }
 
 /// What has been done since the last batch, as nothing was committed.
@@ -178,6 +185,8 @@ struct Batch {
     fails: bool,
     /// A fault is to hold it up.
     delay: Duration,
+    /// Somebody waits for a flush.
+    is_flushed: bool,
     mutations: Vec<Mutation>,
     accepted: Vec<Accepted>,
     refused: Vec<(CommitFailure, Answer)>,
@@ -185,7 +194,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, rest: Rest::Forgotten }
+        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None }
     }
 
     /// Works until the engine closes.
@@ -226,6 +235,7 @@ impl Committer {
                 return None;
             }
             let pause = match self.rest {
+                Rest::No if self.unflushed.is_some() => UNFLUSHED,
                 Rest::No => IDLE,
                 Rest::Settled => WINDOW,
                 Rest::Forgotten => {
@@ -242,6 +252,10 @@ impl Committer {
     /// Does what is to be done next while nothing is committed.
     fn rest(&mut self) {
         self.rest = match self.rest {
+            Rest::No if self.unflushed.take().is_some() => {
+                self.flush();
+                Rest::No
+            }
             Rest::No => {
                 self.settle();
                 Rest::Settled
@@ -251,6 +265,15 @@ impl Committer {
                 Rest::Forgotten
             }
         };
+    }
+
+    fn flush(&self) {
+        if self.shared.is_poisoned() {
+            return;
+        }
+        if let Err(error) = self.shared.storage.flush() {
+            self.shared.poison(&error);
+        }
     }
 
     /// Some milliseconds now, for those that it takes another process to read the log when it has to take over.
@@ -291,7 +314,9 @@ impl Committer {
                 Err("a fault on purpose".to_owned())
             } else {
                 let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
-                self.make_durable(&Arc::new(stored)).map_err(|error| error.to_string())
+                // No version is handed out that is above the ceiling on the disk.
+                let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
+                self.store(&Arc::new(stored), is_flushed).map_err(|error| error.to_string())
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);
@@ -320,6 +345,7 @@ impl Committer {
                 continue;
             }
             batch.fails |= fault == Fault::DiskFailure;
+            batch.is_flushed |= request.durability == Durability::Flushed;
             if let Fault::Slow(delay) = fault {
                 batch.delay = batch.delay.max(delay);
             }
@@ -357,10 +383,17 @@ impl Committer {
         }
     }
 
-    fn make_durable(&mut self, batch: &Arc<storage::Batch>) -> Result<(), StorageError> {
+    fn is_flush_due(&self) -> bool {
+        self.unflushed.is_some_and(|since| since.elapsed() >= UNFLUSHED)
+    }
+
+    /// Stores a batch and publishes it.
+    fn store(&mut self, batch: &Arc<storage::Batch>, is_flushed: bool) -> Result<(), StorageError> {
         self.rest = Rest::No;
         let storage = &self.shared.storage;
-        let storage::Applied { layer, snapshot } = storage.apply(batch)?;
+        let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
+        let storage::Applied { layer, snapshot } = storage.apply(batch, durability)?;
+        self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
         let state = views::Batch { snapshot, layer, written: storage.written() };
         self.shared.views.lock().publish(batch.version, batch.ceiling, state);
         self.fire_watches(&batch.mutations);

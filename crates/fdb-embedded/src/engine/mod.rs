@@ -52,6 +52,7 @@ use crate::future::{Future, Output};
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
 pub(crate) use directory::{DATA_FILE, Holding, LOG_FILE, is_there, look};
+pub use storage::Durability;
 pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
@@ -109,7 +110,7 @@ impl Engine {
         let (version, ceiling) = clock.begin_batch(Instant::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
         let first = Arc::new(storage::Batch { version, ceiling, mutations: Vec::new() });
-        let snapshot = storage.apply(&first).map_err(unusable)?.snapshot;
+        let snapshot = storage.apply(&first, Durability::Flushed).map_err(unusable)?.snapshot;
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
             storage,
@@ -255,6 +256,7 @@ mod tests {
             report_conflicts: false,
             writes: vec![],
             mutations: vec![mutation],
+            durability: Durability::Flushed,
             fault: None,
             answer,
         }

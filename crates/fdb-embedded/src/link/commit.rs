@@ -3,7 +3,7 @@
 use super::wire::{Malformed, Reader, Writer};
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
-use crate::engine::{Answer, CommitRequest};
+use crate::engine::{Answer, CommitRequest, Durability};
 use crate::range_set::KeyRange;
 
 /// What a commit's read version is. `V` names a view: the view itself, or its id in a connection.
@@ -25,19 +25,29 @@ pub struct Commit<V> {
     pub report_conflicts: bool,
     pub writes: Vec<KeyRange>,
     pub mutations: Vec<Mutation>,
+    pub durability: Durability,
 }
 
 impl<V> Commit<V> {
     /// The request to the engine of this process.
     pub(super) fn request(self, read_version: i64, answer: Answer) -> CommitRequest {
-        let Commit { reads, report_conflicts, writes, mutations, .. } = self;
-        CommitRequest { read_version, reads, report_conflicts, writes, mutations, fault: None, answer }
+        let Commit { reads, report_conflicts, writes, mutations, durability, .. } = self;
+        CommitRequest {
+            read_version,
+            reads,
+            report_conflicts,
+            writes,
+            mutations,
+            durability,
+            fault: None,
+            answer,
+        }
     }
 
     /// The same, with another name for the view.
     pub(super) fn with_base<W>(self, base: Base<W>) -> Commit<W> {
-        let Commit { reads, report_conflicts, writes, mutations, .. } = self;
-        Commit { base, reads, report_conflicts, writes, mutations }
+        let Commit { reads, report_conflicts, writes, mutations, durability, .. } = self;
+        Commit { base, reads, report_conflicts, writes, mutations, durability }
     }
 }
 
@@ -55,6 +65,7 @@ impl Commit<u64> {
             }
         }
         w.bool(self.report_conflicts);
+        w.bool(self.durability == Durability::Written);
         w.ranges(&self.reads);
         w.ranges(&self.writes);
         w.count(self.mutations.len());
@@ -70,10 +81,12 @@ impl Commit<u64> {
             2 => Base::View(r.u64()?),
             _ => return Err(Malformed("a commit's base is not known")),
         };
-        let (report_conflicts, reads, writes) = (r.bool()?, r.ranges()?, r.ranges()?);
+        let report_conflicts = r.bool()?;
+        let durability = if r.bool()? { Durability::Written } else { Durability::Flushed };
+        let (reads, writes) = (r.ranges()?, r.ranges()?);
         let count = r.count(9)?;
         let mutations = (0..count).map(|_| decode_mutation(r)).collect::<Result<_, _>>()?;
-        Ok(Commit { base, reads, report_conflicts, writes, mutations })
+        Ok(Commit { base, reads, report_conflicts, writes, mutations, durability })
     }
 }
 

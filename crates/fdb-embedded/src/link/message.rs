@@ -15,7 +15,7 @@ use crate::rows::RowSet;
 /// First bytes of a connection, so that a stranger is told from a guest.
 const MAGIC: u64 = u64::from_le_bytes(*b"fdb-embd");
 /// The version of everything in this file.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// From a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use parking_lot::MutexGuard;
 use super::watch::{Baseline, PendingWatch};
 use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
 use crate::engine::mutation::{Mutation, Stamp};
-use crate::engine::{Answer, CommitResult};
+use crate::engine::{Answer, CommitResult, Durability};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
@@ -64,6 +64,10 @@ impl Transaction {
             report_conflicts: state.options.report_conflicting_keys,
             writes,
             mutations,
+            durability: match state.options.durability_risky {
+                true => Durability::Written,
+                false => Durability::Flushed,
+            },
         };
         let answer = self.answer_to(&future);
         self.start_timer(&mut state);

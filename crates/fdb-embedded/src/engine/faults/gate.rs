@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::Fault;
 use crate::engine::mutation::Mutation;
-use crate::engine::{Answer, CommitRequest, Engine};
+use crate::engine::{Answer, CommitRequest, Durability, Engine};
 use crate::error::Code;
 use crate::future::Future;
 
@@ -120,6 +120,7 @@ impl Gate {
             report_conflicts: false,
             writes: Vec::new(),
             mutations: Vec::new(),
+            durability: Durability::Flushed,
             fault: Some(Fault::None),
             answer: Answer::new(move |_| drop(sender)),
         });

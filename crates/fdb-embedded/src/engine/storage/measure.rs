@@ -57,7 +57,7 @@ impl Kind {
         let batch = Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() });
         match self {
             Kind::Redb(tree) => tree.apply(&batch, 1, Commit::Durable),
-            Kind::Whole(storage) => storage.apply(&batch),
+            Kind::Whole(storage) => storage.apply(&batch, Durability::Flushed),
         }
     }
 

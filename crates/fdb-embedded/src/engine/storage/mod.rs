@@ -125,6 +125,16 @@ pub struct Batch {
     pub mutations: Vec<Mutation>,
 }
 
+/// What a batch has to have come through before anybody is told of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It is on the disk.
+    Flushed,
+    /// The operating system has it: it survives the end of any process, and not that of the machine. What comes after it is never
+    /// on the disk without it.
+    Written,
+}
+
 /// What a batch leaves when it is applied.
 #[derive(Debug)]
 pub struct Applied {
@@ -212,18 +222,23 @@ impl Storage {
         self.meter.written.load(Ordering::Relaxed)
     }
 
-    /// Applies a batch; it is durable when this returns. After an error it may be, and no further batch is taken.
-    pub fn apply(&self, batch: &Arc<Batch>) -> Result<Applied, StorageError> {
+    /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
+    pub fn apply(&self, batch: &Arc<Batch>, durability: Durability) -> Result<Applied, StorageError> {
         self.unless_failed(|| {
             let mut progress = self.progress.lock();
             progress.batch += 1;
             let is_much = self.written() - progress.written > MAX_UNFLUSHED;
             if progress.log.has_room(batch) && !is_much {
-                progress.add(batch).map_err(|error| failed(&self.health, &error))?
+                progress.add(batch, durability).map_err(|error| failed(&self.health, &error))?
             } else {
                 self.commit(&mut progress, batch)
             }
         })
+    }
+
+    /// Flushes what was only written.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        self.unless_failed(|| self.progress.lock().log.flush().map_err(|error| failed(&self.health, &error)))
     }
 
     /// Leaves nothing in the log, so that whoever opens the file next need not read it.
@@ -276,10 +291,14 @@ impl Drop for Storage {
 }
 
 impl Progress {
-    /// Flushes the batch to the log, and has it applied meanwhile.
-    fn add(&mut self, batch: &Arc<Batch>) -> std::io::Result<Result<Applied, StorageError>> {
+    /// Puts the batch into the log, and has it applied meanwhile.
+    fn add(
+        &mut self,
+        batch: &Arc<Batch>,
+        durability: Durability,
+    ) -> std::io::Result<Result<Applied, StorageError>> {
         let Progress { applier, log, batch: number, .. } = self;
-        let (applied, flushed) = applier.apply(batch, *number, || log.add(*number, batch));
+        let (applied, flushed) = applier.apply(batch, *number, || log.add(*number, batch, durability));
         flushed.map(|()| applied)
     }
 }

@@ -18,8 +18,9 @@ use super::layout::PAGE;
 const MAGIC: [u8; 8] = *b"\xfdfdb-emb";
 /// The first bytes of format 1: a plain redb file.
 const REDB_MAGIC: [u8; 4] = *b"redb";
-/// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it.
-pub const FORMAT: u32 = 3;
+/// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it; in the
+/// log of 3 no batch was written before the one before it was flushed.
+pub const FORMAT: u32 = 4;
 /// The oldest one that is brought up to date when it is opened.
 pub const OLDEST: u32 = 2;
 
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(Superblock::parse(&[b' '; PAGE as usize]).unwrap_err(), Unusable::Foreign);
         let mut newer = page(3, 0);
         set_format(&mut newer, FORMAT + 1);
-        assert_eq!(Superblock::parse(&newer).unwrap_err(), Unusable::Format(4));
+        assert_eq!(Superblock::parse(&newer).unwrap_err(), Unusable::Format(FORMAT + 1));
     }
 
     #[test]

@@ -102,7 +102,16 @@ fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
 }
 
 fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
-    storage.apply(&Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() }))
+    apply_as(storage, mutations, ceiling, Durability::Flushed)
+}
+
+fn apply_as(
+    storage: &Storage,
+    mutations: &[Mutation],
+    ceiling: Option<i64>,
+    durability: Durability,
+) -> Result<Applied, StorageError> {
+    storage.apply(&Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() }), durability)
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {
@@ -135,45 +144,83 @@ fn batch(model: &mut Model, random: &mut SplitMix) -> Vec<Mutation> {
     mutations
 }
 
-/// What was acknowledged when: the number of disk operations, the ceiling, and the keys.
-type History = Vec<(usize, i64, Model)>;
+/// A batch that was acknowledged.
+#[derive(Debug, Clone)]
+struct Acknowledged {
+    /// After how many disk operations.
+    at: usize,
+    /// After how many of them it had been flushed, too.
+    flushed: usize,
+    ceiling: i64,
+    model: Model,
+}
 
-/// Commits `batches` batches, and does not close the files.
+impl Acknowledged {
+    /// Of one that was flushed.
+    fn new(at: usize, ceiling: i64, model: Model) -> Acknowledged {
+        Acknowledged { at, flushed: at, ceiling, model }
+    }
+}
+
+type History = Vec<Acknowledged>;
+
+/// How a process ends that has not closed its files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Crash {
+    Kill,
+    PowerFailure,
+}
+
+/// Commits `batches` batches, some of them without waiting for the disk, and does not close the files.
 fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
     let (files, storage) = create();
-    let mut history = vec![(files.moments(), 0, Model::new())];
+    let mut history = vec![Acknowledged::new(files.moments(), 0, Model::new())];
     for ceiling in 1..=batches {
-        let mut model = history.last().unwrap().2.clone();
+        let mut model = history.last().unwrap().model.clone();
         let mutations = batch(&mut model, random);
-        apply(&storage, &mutations, Some(ceiling)).unwrap();
-        history.push((files.moments(), ceiling, model));
-        if random.next().is_multiple_of(5) {
-            storage.settle().unwrap();
+        let is_flushed = random.unit() < 0.6;
+        let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
+        apply_as(&storage, &mutations, Some(ceiling), durability).unwrap();
+        let mut acknowledged = Acknowledged::new(files.moments(), ceiling, model);
+        acknowledged.flushed = usize::MAX;
+        history.push(acknowledged);
+        let what_else = random.next() % 10;
+        if is_flushed || what_else < 3 {
+            match what_else {
+                0 | 1 => storage.settle().unwrap(),
+                2 => storage.flush().unwrap(),
+                _ => {}
+            }
+            history.iter_mut().for_each(|batch| batch.flushed = batch.flushed.min(files.moments()));
         }
     }
     (files, storage, history)
 }
 
 /// Opens what a crash after `moment` operations left: nothing that was acknowledged may be missing.
-fn check_crash(bytes: &Bytes, moment: usize, history: &History, what: &str) -> (Files, Model) {
+fn check_crash(bytes: &Bytes, moment: usize, history: &History, what: Crash) -> (Files, Model) {
     let files = Files::new(bytes);
-    let (storage, ceiling) = open(&files).unwrap_or_else(|error| panic!("{what} at {moment}: {error}"));
-    let acknowledged = history.iter().rposition(|(at, ..)| *at <= moment).unwrap();
-    let candidates = history.iter().skip(acknowledged).take(2);
+    let (storage, ceiling) = open(&files).unwrap_or_else(|error| panic!("{what:?} at {moment}: {error}"));
+    let written = history.iter().rposition(|batch| batch.at <= moment).unwrap();
+    let acknowledged = match what {
+        Crash::Kill => written,
+        Crash::PowerFailure => history.iter().rposition(|batch| batch.flushed <= moment).unwrap(),
+    };
     let found = rows(&storage).unwrap();
-    let is_one = |(_, c, model): &(usize, i64, Model)| *c == ceiling && *model == found;
+    // And perhaps the one that was under way.
+    let candidates = &history[acknowledged..history.len().min(written + 2)];
     assert!(
-        candidates.into_iter().any(is_one),
-        "{what} at {moment}: ceiling {ceiling}, {acknowledged} batches"
+        candidates.iter().any(|batch| batch.ceiling == ceiling && batch.model == found),
+        "{what:?} at {moment}: ceiling {ceiling}, {acknowledged} batches"
     );
     for more in [b"1", b"2", b"3"] {
         apply(&storage, &[set(b"more", more)], None).unwrap();
     }
     drop(storage);
-    let (storage, _) = open(&files).unwrap_or_else(|error| panic!("{what} at {moment}, again: {error}"));
+    let (storage, _) = open(&files).unwrap_or_else(|error| panic!("{what:?} at {moment}, again: {error}"));
     let mut expected = found.clone();
     expected.insert(b"more".to_vec(), b"3".to_vec());
-    assert!(rows(&storage).unwrap() == expected, "{what} at {moment}, again");
+    assert!(rows(&storage).unwrap() == expected, "{what:?} at {moment}, again");
     (files, found)
 }
 
@@ -225,7 +272,7 @@ fn other_files_are_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
+fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
     let disk = SimDisk::default();
     let health = health();
     let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&health)), health, || ()).unwrap();
@@ -249,7 +296,7 @@ fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
             let found = rows(&storage).unwrap();
             assert_eq!(found.get(&b"k"[..]).map(Vec::as_slice), Some(&b"v"[..]), "{what} at {moment}");
             assert!(
-                found.len() == 1 || format == 3,
+                found.len() == 1 || format == 4,
                 "{what} at {moment}: an older version would lose commits"
             );
         }
@@ -257,19 +304,31 @@ fn a_file_of_the_format_before_is_brought_up_to_date_whenever_it_is_cut_off() {
 }
 
 #[test]
+fn a_file_of_format_3_is_read_with_what_is_in_its_log_and_brought_up_to_date() {
+    let (files, storage) = create();
+    apply(&storage, &[set(b"k", b"v")], Some(1)).unwrap();
+    apply(&storage, &[set(b"l", b"w")], Some(2)).unwrap();
+    let [mut data, log] = files.bytes();
+    superblock::set_format(&mut data, 3);
+    let files = Files::new(&[data, log]);
+    let (storage, ceiling) = open(&files).unwrap();
+    assert_eq!((ceiling, rows(&storage).unwrap().len(), files.data.bytes()[8]), (2, 2, 4));
+}
+
+#[test]
 fn a_crash_at_any_moment_keeps_what_was_acknowledged() {
     seeds(|seed| {
         let mut random = SplitMix(seed);
         let (files, storage, history) = history(40, &mut random);
-        let first = history[0].0;
+        let first = history[0].at;
         drop(storage);
         for round in 0..150 {
             let moment = first + usize::try_from(random.next()).unwrap() % (files.moments() - first + 1);
             let (left, found) = if round % 3 == 0 {
-                check_crash(&files.after_kill(moment), moment, &history, "kill")
+                check_crash(&files.after_kill(moment), moment, &history, Crash::Kill)
             } else {
                 let bytes = files.after_power_failure(moment, &mut random);
-                check_crash(&bytes, moment, &history, "power failure")
+                check_crash(&bytes, moment, &history, Crash::PowerFailure)
             };
             // And once more while that was being opened and written to.
             let again = usize::try_from(random.next()).unwrap() % (left.moments() + 1);
@@ -288,8 +347,8 @@ fn every_moment_of_some_batches_and_of_what_comes_after_each() {
     let mut random = SplitMix(11);
     let (files, storage, history) = history(12, &mut random);
     drop(storage);
-    for moment in history[0].0..=files.moments() {
-        let (left, found) = check_crash(&files.after_kill(moment), moment, &history, "kill");
+    for moment in history[0].at..=files.moments() {
+        let (left, found) = check_crash(&files.after_kill(moment), moment, &history, Crash::Kill);
         for again in (0..=left.moments()).step_by(7) {
             let (storage, _) = open(&Files::new(&left.after_power_failure(again, &mut random)))
                 .unwrap_or_else(|error| panic!("second failure at {moment}, {again}: {error}"));
@@ -297,7 +356,7 @@ fn every_moment_of_some_batches_and_of_what_comes_after_each() {
             rows.remove(&b"more"[..]);
             assert!(rows == found, "second failure at {moment}, {again}");
         }
-        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, Crash::PowerFailure);
     }
 }
 
@@ -345,12 +404,12 @@ fn no_flipped_bit_is_served_as_data() {
         let (files, storage, history) = history(60, &mut random);
         let [.., before, newest] = &history[..] else { unreachable!("60 batches") };
         let crashed = files.bytes();
-        let in_flight = files.after_kill(before.0 + (newest.0 - before.0) / 2);
+        let in_flight = files.after_kill(before.at + (newest.at - before.at) / 2);
         drop(storage);
         let found = [
-            flip_bits(&files.bytes(), &[&newest.2], &mut random, "closed"),
-            flip_bits(&crashed, &[&newest.2], &mut random, "crashed"),
-            flip_bits(&in_flight, &[&before.2, &newest.2], &mut random, "in flight"),
+            flip_bits(&files.bytes(), &[&newest.model], &mut random, "closed"),
+            flip_bits(&crashed, &[&newest.model], &mut random, "crashed"),
+            flip_bits(&in_flight, &[&before.model, &newest.model], &mut random, "in flight"),
         ];
         assert!(found.iter().sum::<usize>() > 60, "too few were found for this to be a test: {found:?}");
     });
@@ -362,7 +421,7 @@ fn a_page_in_the_place_of_another_is_found() {
     drop(storage);
     let [bytes, log] = files.bytes();
     let pages: Vec<usize> = (2..bytes.len() / 4096).filter(|p| bytes[p * 4096] != 0).collect();
-    let right = &history.last().unwrap().2;
+    let right = &history.last().unwrap().model;
     let mut found = 0;
     for pair in pages.windows(2) {
         let mut damaged = bytes.clone();
@@ -379,7 +438,7 @@ fn a_file_that_was_cut_off_is_refused() {
         let (files, storage, history) = history(60, &mut random);
         let crashed = files.bytes();
         drop(storage);
-        let right = &history.last().unwrap().2;
+        let right = &history.last().unwrap().model;
         for ([data, log], what) in [(files.bytes(), "closed"), (crashed, "crashed")] {
             for round in 0..100 {
                 let mut len = usize::try_from(random.next() >> 8).unwrap() % data.len();
@@ -401,13 +460,13 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         let (files, storage, mut history) = history(5, &mut random);
         files.data.fail_after(healthy);
         let error = loop {
-            let (_, ceiling, mut model) = history.last().unwrap().clone();
+            let Acknowledged { ceiling, mut model, .. } = history.last().unwrap().clone();
             let mutations = batch(&mut model, &mut random);
             match apply(&storage, &mutations, Some(ceiling + 1)) {
-                Ok(_) => history.push((files.moments(), ceiling + 1, model)),
+                Ok(_) => history.push(Acknowledged::new(files.moments(), ceiling + 1, model)),
                 Err(error) => {
                     // Unknown: it may be there.
-                    history.push((usize::MAX, ceiling + 1, model));
+                    history.push(Acknowledged::new(usize::MAX, ceiling + 1, model));
                     break error;
                 }
             }
@@ -420,7 +479,7 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         assert_eq!(again.to_string(), text, "the cause stays the cause");
         assert_eq!(storage.settle().unwrap_err().to_string(), text);
         drop(storage);
-        check_crash(&files.bytes(), files.moments(), &history, "full disk");
+        check_crash(&files.bytes(), files.moments(), &history, Crash::Kill);
     }
     assert!((10..53).contains(&in_log), "the log failed in {in_log} of 63 rounds");
 }
@@ -458,10 +517,10 @@ fn after_a_kill_nothing_is_walked_through() {
 #[test]
 fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
     let (files, storage) = create();
-    let mut history = vec![(files.moments(), 0, Model::new())];
+    let mut history = vec![Acknowledged::new(files.moments(), 0, Model::new())];
     let mut most = 0;
     for ceiling in 1..=12_i64 {
-        let mut model = history.last().unwrap().2.clone();
+        let mut model = history.last().unwrap().model.clone();
         let clear = Mutation::ClearRange { begin: vec![], end: vec![0xff] };
         let mutations: Vec<_> = match ceiling {
             1..=4 => (0..60_u8).map(|n| set(&[n, u8::try_from(ceiling).unwrap()], &[n; 30_000])).collect(),
@@ -478,7 +537,7 @@ fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
         if ceiling > 5 {
             storage.settle().unwrap();
         }
-        history.push((files.moments(), ceiling, model));
+        history.push(Acknowledged::new(files.moments(), ceiling, model));
         most = most.max(files.data.bytes().len());
     }
     let last = files.moments();
@@ -486,8 +545,8 @@ fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
     assert!(files.data.bytes().len() < most, "it did not shrink");
     let mut random = SplitMix(5);
     // From the clear on.
-    for moment in history[5].0..=last.max(files.moments()) {
-        check_crash(&files.after_kill(moment), moment, &history, "kill");
-        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, "power failure");
+    for moment in history[5].at..=last.max(files.moments()) {
+        check_crash(&files.after_kill(moment), moment, &history, Crash::Kill);
+        check_crash(&files.after_power_failure(moment, &mut random), moment, &history, Crash::PowerFailure);
     }
 }

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use super::*;
 use crate::engine::faults::SplitMix;
 use crate::engine::mutation::Mutation;
-use crate::engine::storage::{self, Applied, Storage};
+use crate::engine::storage::{self, Applied, Durability, Storage};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -59,7 +59,7 @@ fn storage(dir: &Path) -> Storage {
 }
 
 fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Applied {
-    storage.apply(&Arc::new(storage::Batch { version, ceiling, mutations })).unwrap()
+    storage.apply(&Arc::new(storage::Batch { version, ceiling, mutations }), Durability::Flushed).unwrap()
 }
 
 fn run(seed: u64) {

@@ -1,6 +1,7 @@
 //! A guest against a host that the test plays.
 
 use super::*;
+use crate::engine::Durability;
 use crate::rows::{RowSet, Want};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -44,7 +45,14 @@ fn send(host: &UnixStream, response: &Response) {
 
 fn blind() -> Commit<u64> {
     let (reads, writes, mutations) = Default::default();
-    Commit { base: Base::Now, reads, report_conflicts: false, writes, mutations }
+    Commit {
+        base: Base::Now,
+        reads,
+        report_conflicts: false,
+        writes,
+        mutations,
+        durability: Durability::Flushed,
+    }
 }
 
 fn commit(guest: &Guest) -> mpsc::Receiver<Option<Code>> {

@@ -1,6 +1,7 @@
 //! Round trips, and what is no message.
 
 use super::*;
+use crate::engine::Durability;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 use crate::link::commit::Base;
@@ -42,13 +43,15 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 fn request() -> impl Strategy<Value = Request> {
     let base =
         prop_oneof![Just(Base::Now), any::<i64>().prop_map(Base::Version), any::<u64>().prop_map(Base::View)];
-    let commit = (base, ranges(), any::<bool>(), ranges(), vec(mutation(), 0..6));
-    let commit = commit.prop_map(|(base, reads, report_conflicts, writes, mutations)| Commit {
+    let durability = prop_oneof![Just(Durability::Flushed), Just(Durability::Written)];
+    let commit = (base, ranges(), any::<bool>(), ranges(), vec(mutation(), 0..6), durability);
+    let commit = commit.prop_map(|(base, reads, report_conflicts, writes, mutations, durability)| Commit {
         base,
         reads,
         report_conflicts,
         writes,
         mutations,
+        durability,
     });
     let range = (any::<[u64; 2]>(), bytes(), bytes(), any::<bool>(), any::<[u32; 2]>());
     prop_oneof![

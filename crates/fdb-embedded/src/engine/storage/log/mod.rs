@@ -17,10 +17,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
-use super::Batch;
 use super::disk::Disk;
 use super::health::Health;
-use record::{Header, SECTOR};
+use super::{Batch, Durability};
+use record::{Header, Place, SECTOR};
 
 /// What redb's file knows of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +54,9 @@ pub struct Bounds {
 /// went into the log, and little enough to be applied again in a fraction of a second.
 pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 2 << 20, most: 8 << 20 };
 
+/// Batches that wait together for a flush, at most.
+const MAX_UNFLUSHED: u16 = 1_000;
+
 /// Zeros that are written at a time.
 const PIECE: usize = 1 << 20;
 
@@ -69,6 +72,8 @@ pub struct Log {
     mark: Option<Mark>,
     /// Where the next batch goes.
     end: u64,
+    /// How many batches at its end are not flushed yet.
+    unflushed: u16,
     record: Vec<u8>,
 }
 
@@ -76,7 +81,16 @@ impl Log {
     /// A log that is not in use, of which `len` bytes were flushed once.
     pub fn new(disk: Box<dyn Disk>, health: Arc<Health>, len: u64, bounds: Bounds) -> io::Result<Log> {
         let there = disk.len().map_err(|source| health.refused("read", &source))?;
-        Ok(Log { disk, health, bounds, len: len.min(there), mark: None, end: 0, record: Vec::new() })
+        Ok(Log {
+            disk,
+            health,
+            bounds,
+            len: len.min(there),
+            mark: None,
+            end: 0,
+            unflushed: 0,
+            record: Vec::new(),
+        })
     }
 
     /// True if no batch is in it.
@@ -100,15 +114,29 @@ impl Log {
         self.is_used() && self.end + record::space(batch) <= self.len
     }
 
-    /// Adds a batch; it is flushed when this returns.
-    pub fn add(&mut self, number: u64, batch: &Batch) -> io::Result<()> {
+    /// Adds a batch. With [`Durability::Flushed`] it is flushed when this returns, and all before it.
+    pub fn add(&mut self, number: u64, batch: &Batch, durability: Durability) -> io::Result<()> {
         let mark = self.mark.expect("whoever adds has asked whether there is room");
-        record::encode(mark.id, mark.generation, number, self.end, batch, &mut self.record);
+        let Mark { id, generation, .. } = mark;
+        let place = Place { id, generation, number, unflushed: self.unflushed, at: self.end };
+        record::encode(place, batch, &mut self.record);
         self.disk.write_at(self.end, &self.record).map_err(|source| self.health.refused("write", &source))?;
-        self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+        self.unflushed += 1;
+        if durability == Durability::Flushed || self.unflushed == MAX_UNFLUSHED {
+            self.flush()?;
+        }
         self.end += self.record.len() as u64;
         // One that was large is not kept for those that are not.
         self.record.shrink_to(PIECE);
+        Ok(())
+    }
+
+    /// Flushes the batches that are not.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.unflushed > 0 {
+            self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+            self.unflushed = 0;
+        }
         Ok(())
     }
 
@@ -134,7 +162,8 @@ impl Log {
     /// The mark is durable: the next batch goes to the start.
     pub fn begin(&mut self, mark: Mark) {
         self.mark = Some(mark);
-        self.end = 0;
+        // redb's commit has flushed what was left.
+        (self.end, self.unflushed) = (0, 0);
     }
 
     /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.

@@ -3,7 +3,8 @@
 //! ```text
 //!  0  magic                                 all numbers are little endian
 //!  8  the log's id, its generation, the batch's number
-//! 32  length of the body, its checksum
+//! 32  length of the body (48 bits), and how many batches right before this one had not been flushed when it was
+//!     written (16 bits); checksum of the body
 //! 48  checksum of the bytes before, and of the place in the file
 //! 64  the body: entries, one after the other
 //! ```
@@ -22,6 +23,9 @@ pub const SECTOR: usize = 512;
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 8] = *b"\xfdfdb-log";
 
+/// Bits of a body's length; those above say how many batches had not been flushed.
+const LEN_BITS: u32 = 48;
+
 const CEILING: u8 = b'v';
 const SET: u8 = b's';
 const CLEAR: u8 = b'c';
@@ -36,10 +40,27 @@ pub struct Header {
     pub generation: u64,
     /// The batch's number.
     pub number: u64,
-    /// Bytes of its body.
+    /// How many batches right before it had not been flushed when it was written.
+    pub unflushed: u16,
+    /// Bytes of its body, below 2^48.
     pub len: u64,
     /// The body's checksum.
     pub sum: u64,
+}
+
+/// Where a batch stands in the log.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// The log's id.
+    pub id: u64,
+    /// The number of the batch with which the log began anew.
+    pub generation: u64,
+    /// The batch's own number.
+    pub number: u64,
+    /// How many batches right before it are not flushed yet.
+    pub unflushed: u16,
+    /// Bytes before it.
+    pub at: u64,
 }
 
 /// Bytes that a batch takes in the log, whole sectors.
@@ -50,7 +71,7 @@ pub fn space(batch: &Batch) -> u64 {
 }
 
 /// Puts the record of a batch at `place` into `out`, in whole sectors.
-pub fn encode(id: u64, generation: u64, number: u64, place: u64, batch: &Batch, out: &mut Vec<u8>) {
+pub fn encode(place: Place, batch: &Batch, out: &mut Vec<u8>) {
     out.clear();
     out.resize(HEADER, 0);
     if let Some(ceiling) = batch.ceiling {
@@ -59,8 +80,9 @@ pub fn encode(id: u64, generation: u64, number: u64, place: u64, batch: &Batch, 
     }
     batch.mutations.iter().for_each(|mutation| put(mutation, out));
     let body = &out[HEADER..];
-    let header = Header { id, generation, number, len: body.len() as u64, sum: XxHash3_64::oneshot(body) };
-    let header = header.encode(place);
+    let Place { id, generation, number, unflushed, at } = place;
+    let (len, sum) = (body.len() as u64, XxHash3_64::oneshot(body));
+    let header = Header { id, generation, number, unflushed, len, sum }.encode(at);
     out[..HEADER].copy_from_slice(&header);
     out.resize(out.len().next_multiple_of(SECTOR), 0);
 }
@@ -100,7 +122,8 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 impl Header {
     fn encode(&self, place: u64) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
-        let fields = [self.id, self.generation, self.number, self.len, self.sum];
+        let len = self.len | u64::from(self.unflushed) << LEN_BITS;
+        let fields = [self.id, self.generation, self.number, len, self.sum];
         bytes[..8].copy_from_slice(&MAGIC);
         for (field, out) in fields.iter().zip(bytes[8..].chunks_exact_mut(8)) {
             out.copy_from_slice(&field.to_le_bytes());
@@ -113,13 +136,15 @@ impl Header {
     /// The header that lies at `place` of the log `bytes`, if a whole one does.
     pub fn parse(bytes: &[u8], place: usize) -> Option<Header> {
         let bytes = bytes.get(place..place + HEADER)?;
+        let len = number(bytes, 32);
         let is_whole = bytes.starts_with(&MAGIC)
             && number(bytes, 48) == XxHash3_64::oneshot_with_seed(place as u64, &bytes[..48]);
         is_whole.then(|| Header {
             id: number(bytes, 8),
             generation: number(bytes, 16),
             number: number(bytes, 24),
-            len: number(bytes, 32),
+            unflushed: (len >> LEN_BITS) as u16,
+            len: len & ((1 << LEN_BITS) - 1),
             sum: number(bytes, 40),
         })
     }
@@ -192,16 +217,19 @@ mod tests {
             mutations in prop::collection::vec(mutation(), 0..9),
             ceiling: Option<i64>,
             sector in 0..4_usize,
+            unflushed: u16,
         ) {
             let batch = Batch { version: 1, ceiling, mutations };
             let place = sector * SECTOR;
             let mut record = Vec::new();
-            encode(7, 8, 9, place as u64, &batch, &mut record);
+            let at = Place { id: 7, generation: 8, number: 9, unflushed, at: place as u64 };
+            encode(at, &batch, &mut record);
             prop_assert!(record.len() as u64 <= space(&batch));
             let mut log = vec![0; place];
             log.extend_from_slice(&record);
             let header = Header::parse(&log, place).unwrap();
             prop_assert_eq!((header.id, header.generation, header.number), (7, 8, 9));
+            prop_assert_eq!(header.unflushed, unflushed);
             let body = header.body(&log, place).unwrap();
             prop_assert_eq!(decode(body), Some((batch.ceiling, batch.mutations)));
             prop_assert_eq!(Header::parse(&record, place + SECTOR), None, "it lies in one place only");
@@ -221,12 +249,13 @@ mod tests {
         let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"b".to_vec() };
         let batch = Batch { version: 5, ceiling: Some(0x0102), mutations: vec![set, add, clear] };
         let mut record = Vec::new();
-        encode(0x11, 0x22, 0x33, 0, &batch, &mut record);
+        let place = Place { id: 0x11, generation: 0x22, number: 0x33, unflushed: 0x44, at: 0 };
+        encode(place, &batch, &mut record);
         assert_eq!(record.len(), 512);
         assert_eq!(record[..8], *b"\xfdfdb-log");
         assert_eq!([number(&record, 8), number(&record, 16), number(&record, 24)], [0x11, 0x22, 0x33]);
         let body = b"v\x02\x01\0\0\0\0\0\0s\x01\0\0\0k\x02\0\0\0vva\x02\x01\0\0\0n\x01\0\0\0\x01c\x01\0\0\0a\x01\0\0\0b";
-        assert_eq!(number(&record, 32), body.len() as u64);
+        assert_eq!(number(&record, 32), body.len() as u64 | 0x44 << 48);
         assert_eq!(record[64..64 + body.len()], body[..]);
         assert_eq!(number(&record, 40), XxHash3_64::oneshot(body));
         assert!(record[56..64].iter().chain(&record[64 + body.len()..]).all(|byte| *byte == 0));

@@ -62,8 +62,9 @@ pub enum Wrong {
 
 /// The batches in `bytes`, the log that `mark` speaks of, with numbers above `applied`.
 ///
-/// The log ends where the next batch is not whole: nobody was told of that one, if it was ever begun, since none was written
-/// before the one before it had been flushed.
+/// The log ends where the next batch is not whole: nobody was told of that one, if it was ever begun, or only those who asked not to wait
+/// for a flush. Every batch says how many before it had not been flushed when it was written: those may be missing, and no
+/// others.
 pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong> {
     let len = usize::try_from(mark.len).unwrap_or(usize::MAX);
     let Some(bytes) = bytes.get(..len) else {
@@ -98,7 +99,8 @@ fn check_rest(bytes: &[u8], mark: &Mark, end: usize, missing: u64) -> Result<(),
         if header.generation > mark.generation {
             return Err(Wrong::Newer { generation: header.generation });
         }
-        if header.generation == mark.generation && header.number > missing {
+        let flushed = header.number.saturating_sub(1 + u64::from(header.unflushed));
+        if header.generation == mark.generation && header.number > missing && flushed >= missing {
             let (number, later) = (missing, header.number);
             return Err(Wrong::Gap { number, at: end as u64, end: at as u64, later });
         }
@@ -108,7 +110,7 @@ fn check_rest(bytes: &[u8], mark: &Mark, end: usize, missing: u64) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::encode;
+    use super::super::record::{Place, encode};
     use super::*;
     use crate::engine::mutation::Mutation;
 
@@ -123,9 +125,22 @@ mod tests {
 
     /// Puts records of `numbers` into a log one after the other, and says where each begins.
     fn write(log: &mut [u8], mark: Mark, numbers: std::ops::RangeInclusive<u64>) -> Vec<usize> {
-        let (mut at, mut record, mut places) = (0, Vec::new(), Vec::new());
+        write_some(log, mark, numbers, &[])
+    }
+
+    /// The same; each of `unflushed` is not flushed before the next one is written.
+    fn write_some(
+        log: &mut [u8],
+        mark: Mark,
+        numbers: std::ops::RangeInclusive<u64>,
+        unflushed: &[u64],
+    ) -> Vec<usize> {
+        let (mut at, mut record, mut places, mut waiting) = (0, Vec::new(), Vec::new(), 0);
         for number in numbers {
-            encode(mark.id, mark.generation, number, at as u64, &batch(number), &mut record);
+            let Mark { id, generation, .. } = mark;
+            let place = Place { id, generation, number, unflushed: waiting, at: at as u64 };
+            waiting = if unflushed.contains(&number) { waiting + 1 } else { 0 };
+            encode(place, &batch(number), &mut record);
             log[at..at + record.len()].copy_from_slice(&record);
             places.push(at);
             at += record.len();
@@ -185,6 +200,32 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_that_was_not_flushed_may_be_missing_with_all_that_came_after_it_until_a_flush() {
+        let mut log = empty();
+        // 12 and 13 were written, and 14 with a flush; 15 without one again.
+        let places = write_some(&mut log, MARK, 11..=15, &[12, 13, 15]);
+        assert_eq!(numbers(scan(&log, &MARK, 10)), [11, 12, 13, 14, 15]);
+        let without = |missing: &[usize]| {
+            let mut torn = log.clone();
+            missing.iter().for_each(|n| torn[places[*n]..][..SECTOR].fill(0));
+            scan(&torn, &MARK, 10)
+        };
+        // Without 15 nobody can tell whether the flush took place that 14 waited for.
+        assert_eq!(numbers(without(&[1, 4])), [11]);
+        assert_eq!(numbers(without(&[1, 3, 4])), [11]);
+        assert_eq!(numbers(without(&[2, 4])), [11, 12]);
+        assert_eq!(numbers(without(&[4])), [11, 12, 13, 14]);
+        // 15 was written after it, and 12 after the flush of 11.
+        for (missing, first) in [(&[1][..], 12), (&[1, 2], 12), (&[1, 2, 3], 12), (&[3], 14), (&[0, 4], 11)] {
+            let found = without(missing);
+            assert!(
+                matches!(found, Err(Wrong::Gap { number, .. }) if number == first),
+                "{missing:?}: {found:?}"
+            );
+        }
+    }
+
+    #[test]
     fn no_flipped_bit_changes_what_is_read() {
         let mut log = empty();
         write(&mut log, MARK, 11..=13);
@@ -213,7 +254,8 @@ mod tests {
     fn a_batch_of_no_format_is_refused() {
         let mut log = empty();
         let mut record = Vec::new();
-        encode(MARK.id, MARK.generation, 11, 0, &batch(11), &mut record);
+        let Mark { id, generation, .. } = MARK;
+        encode(Place { id, generation, number: 11, unflushed: 0, at: 0 }, &batch(11), &mut record);
         let header = Header::parse(&record, 0).unwrap();
         record[64] = b'?';
         let sum = twox_hash::XxHash3_64::oneshot(&record[64..][..usize::try_from(header.len).unwrap()]);

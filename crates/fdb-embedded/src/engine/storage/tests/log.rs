@@ -55,11 +55,11 @@ fn files_that_do_not_belong_together_are_refused() {
     apply(&other_storage, &[set(b"k", b"v")], None).unwrap();
     assert!(check_damage(&[data, others.log.bytes()], &[], "another's log"));
     // An older copy of the file alone.
-    let older = files.data.after_kill(history[3].0);
+    let older = files.data.after_kill(history[3].at);
     assert!(check_damage(&[older, log.clone()], &[], "an older copy"));
     drop(storage);
     // A newer one needs no log.
-    assert!(!check_damage(&[files.data.bytes(), log], &[&history.last().unwrap().2], "a newer copy"));
+    assert!(!check_damage(&[files.data.bytes(), log], &[&history.last().unwrap().model], "a newer copy"));
 }
 
 /// A log that grows no further than `most`, and of which the flushes after the first `flushes` fail.
