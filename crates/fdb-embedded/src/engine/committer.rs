@@ -1,22 +1,23 @@
 //! The commit pipeline: one thread that turns waiting commits into durable batches.
 //!
 //! ```text
-//! submit -> waiting -> [ resolve in order -> stamp -> apply, and flush meanwhile -> publish ] -> fire watches, answer
+//! submit -> waiting -> [ resolve in order -> stamp -> log, flush -> publish ] -> fire watches, answer
 //! ```
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
-//! flush.
+//! flush. Commits that ask not to wait for one are written to the log, published and answered; the next flush is theirs too.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::Shared;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
-use super::storage::{self, Durability, StorageError};
+use super::storage::{self, Changed, Durability, Storage, StorageError};
 use super::views::WINDOW;
-use super::{Shared, views};
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
 use crate::network;
@@ -104,6 +105,11 @@ pub struct CommitRequest {
 }
 
 impl CommitRequest {
+    /// Does it not wait for a flush?
+    fn is_quick(&self) -> bool {
+        self.durability == Durability::Written
+    }
+
     /// Bytes of keys and values, those of conflict ranges included.
     fn len(&self) -> usize {
         let ranges = self.reads.iter().chain(&self.writes);
@@ -119,13 +125,36 @@ const LINGER: Duration = Duration::from_micros(60);
 /// The commits that wait for the next batch.
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) requests: std::collections::VecDeque<CommitRequest>,
+    pub(super) requests: VecDeque<CommitRequest>,
     /// An empty batch is wanted, to raise the version ceiling.
     pub(super) raise_ceiling: bool,
     pub(super) closing: bool,
 }
 
 impl Waiting {
+    /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
+    /// are done by the time that a flush would begin.
+    fn take(&mut self, quick_first: bool) -> Vec<CommitRequest> {
+        let mut bytes = 0;
+        let fits = |request: &CommitRequest| {
+            let fits = bytes < MAX_BATCH_BYTES;
+            bytes += request.len();
+            fits
+        };
+        let count = self.requests.iter().take(MAX_BATCH_TRANSACTIONS).map(fits).take_while(|fits| *fits);
+        let count = count.count();
+        let next = self.requests.drain(..count);
+        if !quick_first {
+            return next.collect();
+        }
+        let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
+        if quick.is_empty() {
+            return others;
+        }
+        others.into_iter().rev().for_each(|request| self.requests.push_front(request));
+        quick
+    }
+
     fn is_idle(&self) -> bool {
         self.requests.is_empty() && !self.raise_ceiling && !self.closing
     }
@@ -138,7 +167,7 @@ struct Accepted {
     answer: Answer,
 }
 
-/// How long what was only written waits for a batch that is flushed anyway.
+/// How long what was only written waits for a batch that is flushed anyway, and what redb does not have for others.
 const UNFLUSHED: Duration = Duration::from_millis(2);
 
 /// After this long without commits what is in the log goes to redb's file, so that the next process opens it fast.
@@ -150,6 +179,8 @@ pub(super) struct Committer {
     rest: Rest,
     /// Since when something has been published that is not flushed.
     unflushed: Option<Instant>,
+    /// The last batch was one that did not wait for a flush: the next one is of all that wait.
+    was_quick: bool,
 }
 
 /// What has been done since the last batch, as nothing was committed.
@@ -157,6 +188,8 @@ pub(super) struct Committer {
 enum Rest {
     /// Nothing yet.
     No,
+    /// All batches are flushed, and in redb.
+    Applied,
     /// The log was emptied.
     Settled,
     /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
@@ -194,7 +227,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None }
+        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None, was_quick: false }
     }
 
     /// Works until the engine closes.
@@ -220,23 +253,16 @@ impl Committer {
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
-                let mut bytes = 0;
-                let fits = |request: &CommitRequest| {
-                    let fits = bytes < MAX_BATCH_BYTES;
-                    bytes += request.len();
-                    fits
-                };
-                let count =
-                    waiting.requests.iter().take(MAX_BATCH_TRANSACTIONS).map(fits).take_while(|fits| *fits);
-                let count = count.count();
-                return Some(waiting.requests.drain(..count).collect());
+                let requests = waiting.take(!self.was_quick);
+                self.was_quick = requests.iter().all(CommitRequest::is_quick);
+                return Some(requests);
             }
             if waiting.closing {
                 return None;
             }
             let pause = match self.rest {
-                Rest::No if self.unflushed.is_some() => UNFLUSHED,
-                Rest::No => IDLE,
+                Rest::No => UNFLUSHED,
+                Rest::Applied => IDLE,
                 Rest::Settled => WINDOW,
                 Rest::Forgotten => {
                     self.shared.work.wait(&mut waiting);
@@ -252,12 +278,14 @@ impl Committer {
     /// Does what is to be done next while nothing is committed.
     fn rest(&mut self) {
         self.rest = match self.rest {
-            Rest::No if self.unflushed.take().is_some() => {
-                self.flush();
-                Rest::No
-            }
             Rest::No => {
-                self.settle();
+                self.unflushed = None;
+                self.change(Storage::rest);
+                Rest::Applied
+            }
+            Rest::Applied => {
+                // Some milliseconds now, for those that it takes another process to read the log when it has to take over.
+                self.change(Storage::settle);
                 Rest::Settled
             }
             Rest::Settled | Rest::Forgotten => {
@@ -267,22 +295,13 @@ impl Committer {
         };
     }
 
-    fn flush(&self) {
+    fn change(&self, work: impl FnOnce(&Storage) -> Result<Changed, StorageError>) {
         if self.shared.is_poisoned() {
             return;
         }
-        if let Err(error) = self.shared.storage.flush() {
-            self.shared.poison(&error);
-        }
-    }
-
-    /// Some milliseconds now, for those that it takes another process to read the log when it has to take over.
-    fn settle(&self) {
-        if self.shared.is_poisoned() {
-            return;
-        }
-        if let Err(error) = self.shared.storage.settle() {
-            self.shared.poison(&error);
+        match work(&self.shared.storage) {
+            Ok(changed) => self.shared.views.lock().change(changed),
+            Err(error) => self.shared.poison(&error),
         }
     }
 
@@ -390,12 +409,10 @@ impl Committer {
     /// Stores a batch and publishes it.
     fn store(&mut self, batch: &Arc<storage::Batch>, is_flushed: bool) -> Result<(), StorageError> {
         self.rest = Rest::No;
-        let storage = &self.shared.storage;
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
-        let storage::Applied { layer, snapshot } = storage.apply(batch, durability)?;
+        let changed = self.shared.storage.apply(batch, durability)?;
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
-        let state = views::Batch { snapshot, layer, written: storage.written() };
-        self.shared.views.lock().publish(batch.version, batch.ceiling, state);
+        self.shared.views.lock().publish(batch.version, batch.ceiling, changed);
         self.fire_watches(&batch.mutations);
         Ok(())
     }

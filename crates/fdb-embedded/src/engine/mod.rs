@@ -6,6 +6,8 @@
 //! | `storage` | keys on disk, the log in front of them, snapshots |
 //! | `clock` | read and commit versions |
 //! | `views` | read versions handed out, and what can be read at them |
+//! | `delta` | what batches have written that redb does not have yet |
+//! | `reading` | reading at a version: deltas over redb |
 //! | `history` | what batches of the last five seconds changed |
 //! | `resolver` | optimistic conflict detection |
 //! | `committer` | the commit pipeline: batches, one flush each |
@@ -19,10 +21,12 @@
 pub mod atomic;
 mod clock;
 mod committer;
+mod delta;
 mod directory;
 pub mod faults;
 mod history;
 pub mod mutation;
+mod reading;
 mod resolver;
 mod storage;
 mod views;
@@ -110,11 +114,12 @@ impl Engine {
         let (version, ceiling) = clock.begin_batch(Instant::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
         let first = Arc::new(storage::Batch { version, ceiling, mutations: Vec::new() });
-        let snapshot = storage.apply(&first, Durability::Flushed).map_err(unusable)?.snapshot;
+        storage.apply(&first, Durability::Flushed).map_err(unusable)?;
+        let state = storage.state();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
             storage,
-            views: Mutex::new(Views::new(clock, snapshot)),
+            views: Mutex::new(Views::new(clock, state)),
             waiting: Mutex::default(),
             work: Condvar::new(),
             watches: Watches::default(),
@@ -266,6 +271,39 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         engine.commit(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
         receiver.recv_timeout(Duration::from_secs(10)).unwrap()
+    }
+
+    #[test]
+    fn what_did_not_wait_for_a_flush_is_there_after_a_kill_and_goes_before_what_does() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = by_hand(dir.path());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let request = |name: &'static str, durability| {
+            let order = Arc::clone(&order);
+            let answer = Answer::new(move |result| order.lock().push((name, result.is_ok())));
+            let set = mutation::Mutation::Set { key: name.as_bytes().to_vec(), value: b"v".to_vec() };
+            engine.commit(CommitRequest { mutations: vec![set], durability, ..blind_write(answer) });
+        };
+        request("first", Durability::Flushed);
+        request("quick", Durability::Written);
+        request("second", Durability::Flushed);
+        let mut batches = Vec::new();
+        for _ in 0..2 {
+            let requests = committer.next_requests().unwrap();
+            committer.commit(requests);
+            batches.push(order.lock().drain(..).collect::<Vec<_>>());
+        }
+        assert_eq!(batches, [vec![("quick", true)], vec![("first", true), ("second", true)]]);
+        request("quick", Durability::Written);
+        request("last", Durability::Written);
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        let copy = tempfile::tempdir().unwrap();
+        for file in [DATA_FILE, LOG_FILE] {
+            std::fs::copy(dir.path().join(file), copy.path().join(file)).unwrap();
+        }
+        let left = Engine::open(copy.path()).unwrap();
+        assert_eq!(left.read().get(b"last").unwrap().as_deref(), Some(&b"v"[..]));
     }
 
     #[test]

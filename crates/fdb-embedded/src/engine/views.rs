@@ -1,9 +1,9 @@
 //! Read versions and what can be read at them.
 //!
-//! Every published batch has one snapshot, shared by all transactions that read at a version between it and the
-//! next batch. A snapshot pins the pages that later batches free, so it is let go when its last reader is done,
-//! when a newer batch replaced it five seconds ago, or when [`MAX_PINNED_BYTES`] were written since, whichever is first.
-//! A reader that is still there goes on reading from the newest state and what the batches since have changed
+//! A [`State`] is a snapshot of redb's and what was written since; it serves all versions from the one that the snapshot is of until
+//! the next group of batches is in redb. A snapshot pins the pages that later batches free, so it is let go when its last reader is done,
+//! when a newer one replaced it five seconds ago, or when [`MAX_PINNED_BYTES`] were written since, whichever is first.
+//! A reader that is still there goes on reading from the newest state and what the groups since have changed
 //! ([`super::history`]), and so does one that comes back to a version of its choice.
 
 use std::collections::VecDeque;
@@ -16,8 +16,9 @@ use parking_lot::RwLock;
 
 use super::clock::Clock;
 use super::faults::Switch;
-use super::history::{History, Layer, Past};
-use super::storage::Snapshot;
+use super::history::{History, Past};
+use super::reading::At;
+use super::storage::{Changed, State, StorageError};
 use crate::error::{Code, Result};
 use crate::limits::{MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, Visit};
@@ -28,25 +29,16 @@ pub const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_
 /// How much longer than usual a version can be read while versions stand still.
 const HELD: Duration = Duration::from_secs(3_600);
 
-/// The state after one batch.
-#[derive(Debug)]
-struct Published {
-    /// Bytes that had been written to the file by then, in all.
-    written: u64,
-    /// `None` once it has been let go.
-    snapshot: RwLock<Option<Arc<Snapshot>>>,
-}
-
 /// The newest state, and the way back from it.
 #[derive(Debug)]
 struct Timeline {
-    newest: Arc<Published>,
+    newest: Arc<State>,
     history: History,
 }
 
 impl Timeline {
     /// What was there at `version`, seen from the newest state.
-    fn look_back(&self, version: i64) -> Result<(Arc<Published>, Past)> {
+    fn look_back(&self, version: i64) -> Result<(Arc<State>, Past)> {
         let past = self.history.since(version).ok_or(Code::TRANSACTION_TOO_OLD)?;
         Ok((Arc::clone(&self.newest), past))
     }
@@ -57,9 +49,9 @@ impl Timeline {
 pub struct View {
     /// The version; a commit of this transaction conflicts with writes after it.
     pub version: i64,
-    /// The state at the version. `None` where a batch has replaced it before: it is made anew for each read, so that a
+    /// A state that has the version. `None` where another one has replaced that before: it is made anew for each read, so that a
     /// view keeps nothing alive that the history has forgotten.
-    published: Option<Arc<Published>>,
+    state: Option<Arc<State>>,
     timeline: Arc<RwLock<Timeline>>,
     expires: Instant,
     faults: Option<Arc<Switch>>,
@@ -79,10 +71,7 @@ impl View {
 
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        self.read(|snapshot, past| match past.get(key) {
-            Some(value) => Ok(value.map(Bytes::copy_from_slice)),
-            None => snapshot.get(key).map_err(|error| error.code()),
-        })
+        self.read(|at| at.get(key))
     }
 
     /// Visits the rows of `[begin, end)` until the visitor breaks.
@@ -93,115 +82,41 @@ impl View {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
-        self.read(|snapshot, past| {
-            if past.is_empty() {
-                return scan_stored(snapshot, begin, end, direction, visit);
-            }
-            let mut changed: Vec<_> = past.range(begin, end).into_iter().collect();
-            if direction == Direction::Backward {
-                changed.reverse();
-            }
-            scan_merged(snapshot, begin, end, direction, changed, visit)
-        })
+        self.read(|at| at.scan(begin, end, direction, visit))
     }
 
-    fn read<T>(&self, read: impl FnOnce(&Snapshot, &Past) -> Result<T>) -> Result<T> {
+    fn read<T>(&self, read: impl FnOnce(At<'_>) -> Result<T, StorageError>) -> Result<T> {
         if self.is_expired() {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         self.faults.as_ref().map_or(Ok(()), |faults| faults.read())?;
-        let own = self.published.as_ref().and_then(|published| published.snapshot.read().clone());
-        if let Some(snapshot) = own {
-            return read(&snapshot, &Past::default());
-        }
-        let (newest, past) = self.timeline.read().look_back(self.version)?;
-        let snapshot = newest.snapshot.read().clone().ok_or(Code::TRANSACTION_TOO_OLD)?;
-        read(&snapshot, &past)
-    }
-}
-
-fn scan_stored(
-    snapshot: &Snapshot,
-    begin: &[u8],
-    end: &[u8],
-    direction: Direction,
-    visit: Visit<'_>,
-) -> Result<ControlFlow<()>> {
-    let mut rows = snapshot.range(begin, end).map_err(|error| error.code())?;
-    loop {
-        let row = match direction {
-            Direction::Forward => rows.next(),
-            Direction::Backward => rows.next_back(),
-        };
-        let Some(row) = row else { return Ok(ControlFlow::Continue(())) };
-        let (key, value) = row.map_err(|error| error.code())?;
-        if visit(key.value(), value.value()).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-}
-
-/// The stored rows, but for keys of `changed`, which held what is there. Both in the order of the scan.
-fn scan_merged(
-    snapshot: &Snapshot,
-    begin: &[u8],
-    end: &[u8],
-    direction: Direction,
-    changed: Vec<(&[u8], Option<&[u8]>)>,
-    visit: Visit<'_>,
-) -> Result<ControlFlow<()>> {
-    let comes_before = |a: &[u8], b: &[u8]| if direction == Direction::Forward { a < b } else { a > b };
-    let mut changed = changed.into_iter().peekable();
-    let outcome = scan_stored(snapshot, begin, end, direction, &mut |key, value| {
-        while let Some((gone, old)) = changed.next_if(|(changed, _)| comes_before(changed, key)) {
-            if let Some(old) = old {
-                visit(gone, old)?;
+        let own = self.state.as_ref().and_then(|state| Some((Arc::clone(state), state.snapshot()?)));
+        let (state, snapshot, past) = match own {
+            Some((state, snapshot)) => (state, snapshot, Past::default()),
+            None => {
+                let (newest, past) = self.timeline.read().look_back(self.version)?;
+                let snapshot = newest.snapshot().ok_or(Code::TRANSACTION_TOO_OLD)?;
+                (newest, snapshot, past)
             }
-        }
-        match changed.next_if(|(changed, _)| *changed == key) {
-            Some((key, Some(old))) => visit(key, old),
-            Some((_, None)) => ControlFlow::Continue(()),
-            None => visit(key, value),
-        }
-    })?;
-    if outcome.is_break() {
-        return Ok(outcome);
+        };
+        read(state.at(self.version, &snapshot, &past)).map_err(|error| error.code())
     }
-    for (gone, old) in changed {
-        if let Some(old) = old
-            && visit(gone, old).is_break()
-        {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
-}
-
-/// What a durable batch leaves to read.
-pub struct Batch {
-    /// The state after it.
-    pub snapshot: Snapshot,
-    /// What it changed, if that is not too much to keep.
-    pub layer: Option<Layer>,
-    /// Bytes written to the file so far, in all.
-    pub written: u64,
 }
 
 /// Hands out views and lets old snapshots go.
 #[derive(Debug)]
 pub struct Views {
     clock: Clock,
-    newest: Arc<Published>,
+    newest: Arc<State>,
     timeline: Arc<RwLock<Timeline>>,
     /// Replaced states that may still have readers, oldest first, with the version that replaced them.
-    replaced: VecDeque<(i64, Weak<Published>)>,
+    replaced: VecDeque<(i64, Weak<State>)>,
 }
 
 impl Views {
     /// Starts with the state that the clock's published version stands for.
-    pub fn new(clock: Clock, snapshot: Snapshot) -> Views {
+    pub fn new(clock: Clock, newest: Arc<State>) -> Views {
         let version = clock.published();
-        let newest = Arc::new(Published::new(0, snapshot));
         let timeline = Timeline { newest: Arc::clone(&newest), history: History::new(version) };
         Views { clock, newest, timeline: Arc::new(RwLock::new(timeline)), replaced: VecDeque::new() }
     }
@@ -229,31 +144,40 @@ impl Views {
         if age > WINDOW {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
-        let is_newest = version >= self.clock.published();
+        let is_newest = version >= self.newest.base();
         if !is_newest && !self.timeline.read().history.reaches(version) {
             return Err(Code::TRANSACTION_TOO_OLD);
         }
         Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (WINDOW - age)))
     }
-    fn view(&self, version: i64, published: Option<Arc<Published>>, expires: Instant) -> View {
+    fn view(&self, version: i64, state: Option<Arc<State>>, expires: Instant) -> View {
         // Where a test has stopped time, it stops here too.
         let expires = if self.clock.is_held() { expires + HELD } else { expires };
-        View { version, published, timeline: Arc::clone(&self.timeline), expires, faults: None }
+        View { version, state, timeline: Arc::clone(&self.timeline), expires, faults: None }
     }
 
-    /// A batch is durable: its state is what is read from now on.
-    pub fn publish(&mut self, version: i64, ceiling: Option<i64>, batch: Batch) {
+    /// A batch is durable: it is what is read from now on.
+    pub fn publish(&mut self, version: i64, ceiling: Option<i64>, changed: Changed) {
         self.clock.publish(version, ceiling);
-        let new = Arc::new(Published::new(batch.written, batch.snapshot));
+        self.change(changed);
+    }
+
+    /// Groups of batches have gone to redb.
+    pub fn change(&mut self, changed: Changed) {
+        let Changed { state: Some(new), applied } = changed else { return };
+        let now = self.clock.published();
         let old = std::mem::replace(&mut self.newest, Arc::clone(&new));
-        self.replaced.push_back((version, Arc::downgrade(&old)));
+        self.replaced.push_back((now, Arc::downgrade(&old)));
+        let written = new.written();
         {
             let mut timeline = self.timeline.write();
-            timeline.history.push(version, batch.layer, version - VERSION_WINDOW);
+            for group in applied {
+                timeline.history.push(group, now - VERSION_WINDOW);
+            }
             timeline.newest = new;
         }
         drop(old);
-        self.let_go(version, batch.written);
+        self.let_go(now, written);
     }
 
     /// Forgets the changes that nobody may read any more, when no batches come that would.
@@ -264,31 +188,25 @@ impl Views {
 
     /// Ends all reads: the file is about to belong to another process.
     pub fn close(&mut self) {
-        let replaced = self.replaced.drain(..).filter_map(|(_, published)| published.upgrade());
-        for published in replaced.chain([Arc::clone(&self.newest)]) {
-            *published.snapshot.write() = None;
+        let replaced = self.replaced.drain(..).filter_map(|(_, state)| state.upgrade());
+        for state in replaced.chain([Arc::clone(&self.newest)]) {
+            state.let_go();
         }
     }
 
     /// Lets go of snapshots that have pinned freed pages for long enough.
     fn let_go(&mut self, version: i64, written: u64) {
-        while let Some((replaced_by, published)) = self.replaced.front() {
-            let is_expired = *replaced_by < version - VERSION_WINDOW;
-            match published.upgrade() {
-                Some(pinning) if is_expired || written - pinning.written > MAX_PINNED_BYTES => {
-                    *pinning.snapshot.write() = None;
+        while let Some((replaced_at, state)) = self.replaced.front() {
+            let is_expired = *replaced_at < version - VERSION_WINDOW;
+            match state.upgrade() {
+                Some(pinning) if is_expired || written - pinning.written() > MAX_PINNED_BYTES => {
+                    pinning.let_go();
                 }
                 Some(_) => return,
                 None => {}
             }
             self.replaced.pop_front();
         }
-    }
-}
-
-impl Published {
-    fn new(written: u64, snapshot: Snapshot) -> Published {
-        Published { written, snapshot: RwLock::new(Some(Arc::new(snapshot))) }
     }
 }
 

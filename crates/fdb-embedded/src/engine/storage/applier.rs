@@ -1,20 +1,28 @@
-//! The thread that puts a batch into redb while the committer flushes it to the log.
-//!
-//! Of the two the flush takes longer, as a rule, so it is the one that begins at once: what it costs to wake this thread,
-//! and to wait for it, is hidden behind the disk.
+//! The thread that puts groups of batches into redb while the committer goes on.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::tree::{Commit, Tree};
+use super::tree::{Commit, Tree, Writes};
 use super::{Applied, Batch, StorageError};
+use crate::engine::delta::Delta;
 
-/// A batch, and its number.
-type Job = (Arc<Batch>, u64);
+/// A group of batches.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// What they have written.
+    pub delta: Arc<Delta>,
+    /// One more, after them, which is not in the delta.
+    pub batch: Option<Arc<Batch>>,
+    /// The newest version ceiling among them.
+    pub ceiling: Option<i64>,
+    /// The number of the last one.
+    pub number: u64,
+}
 
-/// The thread, and the ways to it and back.
+/// The thread, and the ways to it and back. It has one job at a time.
 #[derive(Debug)]
 pub struct Applier {
     jobs: Option<SyncSender<Job>>,
@@ -29,8 +37,10 @@ impl Applier {
         let (answers, done) = sync_channel(1);
         let tree = Arc::clone(tree);
         let work = move || {
-            for (batch, number) in waiting {
-                if answers.send(tree.apply(&batch, number, Commit::InMemory)).is_err() {
+            for Job { delta, batch, ceiling, number } in waiting {
+                let mutations = batch.as_ref().map_or(&[][..], |batch| &batch.mutations);
+                let writes = Writes { delta: Some(&delta), mutations };
+                if answers.send(tree.apply(writes, ceiling, number, Commit::InMemory)).is_err() {
                     return;
                 }
             }
@@ -39,19 +49,26 @@ impl Applier {
         Ok(Applier { jobs: Some(jobs), done, thread: Some(thread) })
     }
 
-    /// Applies a batch to what redb has in memory, and runs `meanwhile`; returns when both are done.
-    pub fn apply<T>(
-        &self,
-        batch: &Arc<Batch>,
-        number: u64,
-        meanwhile: impl FnOnce() -> T,
-    ) -> (Result<Applied, StorageError>, T) {
-        let job = (Arc::clone(batch), number);
-        let is_begun = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        let other = meanwhile();
-        let applied = if is_begun { self.done.recv().ok() } else { None };
+    /// Begins to apply a group to what redb has in memory.
+    pub fn begin(&self, job: Job) -> Result<(), StorageError> {
+        let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         // It ends early only if redb panics.
-        (applied.unwrap_or(Err(StorageError::Panicked)), other)
+        if sent { Ok(()) } else { Err(StorageError::Panicked) }
+    }
+
+    /// What became of the group, if it is done.
+    pub fn poll(&self) -> Option<Result<Applied, StorageError>> {
+        use std::sync::mpsc::TryRecvError;
+        match self.done.try_recv() {
+            Ok(applied) => Some(applied),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => Some(Err(StorageError::Panicked)),
+        }
+    }
+
+    /// What became of the group, when it is done.
+    pub fn wait(&self) -> Result<Applied, StorageError> {
+        self.done.recv().unwrap_or(Err(StorageError::Panicked))
     }
 }
 

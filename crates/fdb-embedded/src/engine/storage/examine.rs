@@ -12,7 +12,7 @@ use super::overlay::Overlay;
 use super::pages::Pages;
 use super::sums::{Sums, UNWRITTEN, sum};
 use super::superblock::{PageBytes, Superblock, Unusable};
-use super::tree::{Commit, Known, Tree};
+use super::tree::{Commit, Known, Tree, Writes};
 use super::{Health, StorageError, explain};
 
 /// Pages that are named one by one when they do not match.
@@ -136,6 +136,6 @@ fn add_log(tree: &Tree, known: &Known, health: &Health, path: &Path) -> Result<u
         _ => super::refused(health, "read", &source),
     })?;
     let Some((batch, number)) = super::left_in_log(&file, health, known)? else { return Ok(0) };
-    tree.apply(&batch, number, Commit::AndEnd)?;
+    tree.apply(Writes::of(&batch.mutations), batch.ceiling, number, Commit::AndEnd)?;
     Ok(number - known.batch)
 }

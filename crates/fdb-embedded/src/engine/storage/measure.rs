@@ -53,18 +53,23 @@ impl Kind {
         }
     }
 
-    fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
+    fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), StorageError> {
         let batch = Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() });
         match self {
-            Kind::Redb(tree) => tree.apply(&batch, 1, Commit::Durable),
-            Kind::Whole(storage) => storage.apply(&batch, Durability::Flushed),
+            Kind::Redb(tree) => {
+                tree.apply(Writes::of(&batch.mutations), ceiling, 1, Commit::Durable).map(drop)
+            }
+            Kind::Whole(storage) => storage.apply(&batch, Durability::Flushed).map(drop),
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self) -> Arc<Snapshot> {
         match self {
-            Kind::Redb(tree) => tree.snapshot().unwrap(),
-            Kind::Whole(storage) => storage.snapshot().unwrap(),
+            Kind::Redb(tree) => Arc::new(tree.snapshot().unwrap()),
+            Kind::Whole(storage) => {
+                storage.settle().unwrap();
+                storage.state().snapshot().unwrap()
+            }
         }
     }
 }

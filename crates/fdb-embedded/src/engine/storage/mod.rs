@@ -3,10 +3,12 @@
 //! | file | what |
 //! |---|---|
 //! | here | opening, applying a batch of commits, closing |
-//! | `log/` | batches that redb has in memory only |
-//! | `applier` | the thread that applies a batch while it is flushed |
+//! | `log/` | batches that redb's file does not have |
+//! | `progress` | the way of a batch into the log, a delta, and redb |
+//! | `outcome` | what a batch makes of a state, key by key |
+//! | `applier` | the thread that puts groups of batches into redb |
+//! | `state`, `snapshot` | what can be read |
 //! | `tree` | redb: tables of keys and of bookkeeping |
-//! | `snapshot` | reading |
 //! | `pages` | the file under redb: a checksum for every page |
 //! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
 //! | `trust` | what a crash may have left unmatched |
@@ -14,9 +16,9 @@
 //! | `disk` | what is asked of a file |
 //! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
-//! A batch of commits is a record in the log, flushed, and a redb write transaction that stays in memory. Both are done, at
-//! the same time, when [`Storage::apply`] returns. A batch for which the log has no room is committed by redb durably, and with it
-//! all before it: then the log begins anew. A [`Snapshot`] is a redb read transaction.
+//! A batch of commits is a record in the log and rows of a delta in memory when [`Storage::apply`] returns. A little later it goes to redb
+//! with others, in a write transaction that stays in memory. A batch for which the log has no room is committed by redb durably, and
+//! with it all before it: then the log begins anew. A [`State`] is a read transaction of redb's and the deltas after it.
 //! `docs/decisions/0011-log-before-redb.md` says why, and what is there after which failure.
 
 mod applier;
@@ -27,11 +29,14 @@ mod layout;
 mod log;
 #[cfg(test)]
 mod measure;
+mod outcome;
 mod overlay;
 mod pages;
+mod progress;
 #[cfg(test)]
 mod sim;
 mod snapshot;
+mod state;
 mod sums;
 mod superblock;
 #[cfg(test)]
@@ -43,22 +48,24 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
 use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
-use applier::Applier;
 use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
 use pages::{Meter, Pages, failed};
+use progress::Progress;
 use superblock::{FORMAT, OLDEST};
-use tree::{Commit, Known, Tree};
+use tree::{Commit, Known, Tree, Writes};
 
 pub use health::{Failure, Health};
+pub use progress::Changed;
 pub use snapshot::Snapshot;
+pub use state::State;
 
 /// Memory that redb may use for pages, bytes. The operating system's page cache stands behind it.
 const CACHE_BYTES: usize = 64 << 20;
@@ -135,33 +142,23 @@ pub enum Durability {
     Written,
 }
 
-/// What a batch leaves when it is applied.
+/// What a group of batches leaves when it is in redb.
 #[derive(Debug)]
 pub struct Applied {
     /// What it changed, if that is not too much to keep.
     pub layer: Option<Layer>,
     /// The state after it.
-    pub snapshot: Snapshot,
-}
-
-/// What a batch passes through, one at a time.
-#[derive(Debug)]
-struct Progress {
-    applier: Applier,
-    log: Log,
-    /// The number of the last batch.
-    batch: u64,
-    /// Bytes that redb had written to its file when the log began anew.
-    written: u64,
+    pub snapshot: Arc<Snapshot>,
 }
 
 /// The storage of a directory.
 #[derive(Debug)]
 pub struct Storage {
     progress: Mutex<Progress>,
-    tree: Arc<Tree>,
     health: Arc<Health>,
     meter: Arc<Meter>,
+    /// Bytes that redb had written to its file when the log began anew.
+    written_before: AtomicU64,
     /// A batch has failed: what redb has in memory is not what was acknowledged.
     has_failed: AtomicBool,
 }
@@ -200,10 +197,9 @@ impl Storage {
         let known = catch_up(&tree, &*disk, of_log, known)?;
         let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(of_log, &error))?;
-        let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
-        let progress = Mutex::new(Progress { applier, log, batch: known.batch, written: 0 });
-        let has_failed = AtomicBool::new(false);
-        Ok((Storage { progress, tree, health, meter, has_failed }, known.ceiling))
+        let progress = Mutex::new(Progress::new(tree, log, known.batch)?);
+        let (written_before, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok((Storage { progress, health, meter, written_before, has_failed }, known.ceiling))
     }
 
     /// The state of the files.
@@ -211,10 +207,9 @@ impl Storage {
         &self.health
     }
 
-    /// The newest state.
-    #[cfg(test)]
-    pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
-        self.tree.snapshot()
+    /// What is to be read.
+    pub fn state(&self) -> Arc<State> {
+        Arc::clone(self.progress.lock().state())
     }
 
     /// Bytes written to redb's file so far.
@@ -223,43 +218,46 @@ impl Storage {
     }
 
     /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
-    pub fn apply(&self, batch: &Arc<Batch>, durability: Durability) -> Result<Applied, StorageError> {
+    pub fn apply(&self, batch: &Arc<Batch>, durability: Durability) -> Result<Changed, StorageError> {
         self.unless_failed(|| {
             let mut progress = self.progress.lock();
-            progress.batch += 1;
-            let is_much = self.written() - progress.written > MAX_UNFLUSHED;
-            if progress.log.has_room(batch) && !is_much {
-                progress.add(batch, durability).map_err(|error| failed(&self.health, &error))?
-            } else {
+            progress.begin(batch);
+            let is_much = self.written() - self.written_before.load(Ordering::Relaxed) > MAX_UNFLUSHED;
+            if !progress.log.has_room(batch) || is_much {
                 self.commit(&mut progress, batch)
+            } else {
+                progress.add(batch, durability, self.written())
             }
         })
     }
 
-    /// Flushes what was only written.
-    pub fn flush(&self) -> Result<(), StorageError> {
-        self.unless_failed(|| self.progress.lock().log.flush().map_err(|error| failed(&self.health, &error)))
+    /// Flushes what was only written, and gives redb what it does not have.
+    pub fn rest(&self) -> Result<Changed, StorageError> {
+        self.unless_failed(|| {
+            let mut progress = self.progress.lock();
+            progress.log.flush()?;
+            progress.turn(true, self.written())
+        })
     }
 
     /// Leaves nothing in the log, so that whoever opens the file next need not read it.
-    pub fn settle(&self) -> Result<(), StorageError> {
+    pub fn settle(&self) -> Result<Changed, StorageError> {
         self.unless_failed(|| {
             let mut progress = self.progress.lock();
             if progress.log.is_empty() {
-                return Ok(());
+                return progress.turn(true, self.written());
             }
-            self.commit(&mut progress, &Batch::default()).map(drop)
+            self.commit(&mut progress, &Batch::default())
         })
     }
 
-    /// Makes a batch, and all that redb has in memory, durable there; the log begins anew.
-    fn commit(&self, progress: &mut Progress, batch: &Batch) -> Result<Applied, StorageError> {
-        let Progress { log, batch: number, .. } = &mut *progress;
-        let mark = log.prepare(*number).map_err(|error| failed(&self.health, &error))?;
-        let applied = self.tree.apply(batch, *number, Commit::AndBegin(mark))?;
-        log.begin(mark);
-        progress.written = self.written();
-        Ok(applied)
+    /// Makes a batch, and all that redb does not have, durable there; the log begins anew.
+    fn commit(&self, progress: &mut Progress, batch: &Batch) -> Result<Changed, StorageError> {
+        let mark = progress.prepare_log()?;
+        let changed = progress.apply(batch, Commit::AndBegin(mark), self.written())?;
+        progress.log.begin(mark);
+        self.written_before.store(self.written(), Ordering::Relaxed);
+        Ok(changed)
     }
 
     fn unless_failed<T>(&self, work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
@@ -272,14 +270,14 @@ impl Storage {
 
     /// Makes everything durable in redb's file: until it is opened again it needs no log.
     fn close(&self) -> Result<(), StorageError> {
-        let progress = self.progress.lock();
+        let mut progress = self.progress.lock();
         if !progress.log.is_used()
             || self.has_failed.load(Ordering::Acquire)
             || self.health.failure().is_some()
         {
             return Ok(());
         }
-        self.tree.apply(&Batch::default(), progress.batch, Commit::AndEnd).map(drop)
+        progress.apply(&Batch::default(), Commit::AndEnd, self.written()).map(drop)
     }
 }
 
@@ -287,19 +285,6 @@ impl Drop for Storage {
     fn drop(&mut self) {
         // What is not in redb's file after an error is in the log.
         let _ = self.close();
-    }
-}
-
-impl Progress {
-    /// Puts the batch into the log, and has it applied meanwhile.
-    fn add(
-        &mut self,
-        batch: &Arc<Batch>,
-        durability: Durability,
-    ) -> std::io::Result<Result<Applied, StorageError>> {
-        let Progress { applier, log, batch: number, .. } = self;
-        let (applied, flushed) = applier.apply(batch, *number, || log.add(*number, batch, durability));
-        flushed.map(|()| applied)
     }
 }
 
@@ -328,7 +313,7 @@ fn missing(health: &Health) -> std::io::Error {
 /// Applies what is in the log and not in redb's file, durably: a second attempt finds all of it done, or nothing.
 fn catch_up(tree: &Tree, log: &dyn Disk, health: &Health, known: Known) -> Result<Known, StorageError> {
     let Some((batch, number)) = left_in_log(log, health, &known)? else { return Ok(known) };
-    tree.apply(&batch, number, Commit::AndEnd)?;
+    tree.apply(Writes::of(&batch.mutations), batch.ceiling, number, Commit::AndEnd)?;
     tree.known()
 }
 

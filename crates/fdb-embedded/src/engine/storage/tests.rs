@@ -6,11 +6,13 @@ mod log;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::ops::ControlFlow;
 
 use super::sim::SimDisk;
 use super::*;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::faults::SplitMix;
+use crate::rows::Direction;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -101,7 +103,7 @@ fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
     Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone())))
 }
 
-fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Applied, StorageError> {
+fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changed, StorageError> {
     apply_as(storage, mutations, ceiling, Durability::Flushed)
 }
 
@@ -110,16 +112,18 @@ fn apply_as(
     mutations: &[Mutation],
     ceiling: Option<i64>,
     durability: Durability,
-) -> Result<Applied, StorageError> {
+) -> Result<Changed, StorageError> {
     storage.apply(&Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() }), durability)
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {
     let mut found = Model::new();
-    for row in storage.snapshot()?.range(b"", b"\xff")? {
-        let (key, value) = row?;
-        found.insert(key.value().to_vec(), value.value().to_vec());
-    }
+    let _all = storage.state().newest(|at| {
+        at.scan(b"", b"\xff", Direction::Forward, &mut |key, value| {
+            found.insert(key.to_vec(), value.to_vec());
+            ControlFlow::Continue(())
+        })
+    })?;
     Ok(found)
 }
 
@@ -187,8 +191,8 @@ fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
         let what_else = random.next() % 10;
         if is_flushed || what_else < 3 {
             match what_else {
-                0 | 1 => storage.settle().unwrap(),
-                2 => storage.flush().unwrap(),
+                0 | 1 => drop(storage.settle().unwrap()),
+                2 => drop(storage.rest().unwrap()),
                 _ => {}
             }
             history.iter_mut().for_each(|batch| batch.flushed = batch.flushed.min(files.moments()));
@@ -230,7 +234,7 @@ fn mutations_apply_in_order_and_survive_reopening() {
     let (file, log) = (dir.path().join("data.redb"), dir.path().join("log"));
     Storage::create(&file).unwrap();
     let (storage, _) = Storage::open(&file, &log).unwrap();
-    let before = storage.snapshot().unwrap();
+    let before = storage.state().snapshot().unwrap();
     let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"c".to_vec() };
     let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![2] };
     let batch =

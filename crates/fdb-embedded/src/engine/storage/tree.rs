@@ -9,7 +9,8 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDe
 
 use super::log::Mark;
 use super::pages::Pages;
-use super::{Applied, Batch, CACHE_BYTES, Health, Snapshot, StorageError, explain};
+use super::{Applied, CACHE_BYTES, Health, Snapshot, StorageError, explain};
+use crate::engine::delta::Delta;
 use crate::engine::history::{Changes, Layer};
 use crate::engine::mutation::Mutation;
 
@@ -52,6 +53,22 @@ pub enum Commit {
     /// Durable, as it would be without a log.
     #[cfg(test)]
     Durable,
+}
+
+/// What a write transaction of redb's changes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Writes<'a> {
+    /// First, what has been worked out already.
+    pub delta: Option<&'a Delta>,
+    /// Then stamped mutations, in order.
+    pub mutations: &'a [Mutation],
+}
+
+impl<'a> Writes<'a> {
+    /// Those of mutations alone.
+    pub fn of(mutations: &'a [Mutation]) -> Writes<'a> {
+        Writes { delta: None, mutations }
+    }
 }
 
 /// redb's file.
@@ -139,13 +156,25 @@ impl Tree {
         Ok(Snapshot::new(data, Arc::clone(&self.health)))
     }
 
-    /// Applies stamped mutations in order, and a new version ceiling if there is one.
-    pub fn apply(&self, batch: &Batch, number: u64, commit: Commit) -> Result<Applied, StorageError> {
-        let changes = self.write(batch, number, commit).map_err(|error| self.explain(error))?;
-        Ok(Applied { layer: Layer::new(batch.version, changes), snapshot: self.snapshot()? })
+    /// Applies writes and a new version ceiling, if there is one, as batch `number`.
+    pub fn apply(
+        &self,
+        writes: Writes<'_>,
+        ceiling: Option<i64>,
+        number: u64,
+        commit: Commit,
+    ) -> Result<Applied, StorageError> {
+        let changes = self.write(writes, ceiling, number, commit).map_err(|error| self.explain(error))?;
+        Ok(Applied { layer: Layer::new(changes), snapshot: Arc::new(self.snapshot()?) })
     }
 
-    fn write(&self, batch: &Batch, number: u64, commit: Commit) -> Result<Changes, redb::Error> {
+    fn write(
+        &self,
+        writes: Writes<'_>,
+        ceiling: Option<i64>,
+        number: u64,
+        commit: Commit,
+    ) -> Result<Changes, redb::Error> {
         let mut changes = Changes::default();
         let mut write = self.db.begin_write()?;
         match commit {
@@ -158,11 +187,16 @@ impl Tree {
             #[cfg(test)]
             Commit::Durable => {}
         }
-        if !batch.mutations.is_empty() {
+        let Writes { delta, mutations } = writes;
+        if let Some(delta) = delta.filter(|delta| delta.weight().writes > 0) {
             let mut data = write.open_table(DATA)?;
-            apply_all(&mut data, &batch.mutations, &mut changes)?;
+            delta.newest(|key, value| put(&mut data, key, value, &mut changes))?;
         }
-        note(&write, batch.ceiling, number, commit)?;
+        if !mutations.is_empty() {
+            let mut data = write.open_table(DATA)?;
+            apply_all(&mut data, mutations, &mut changes)?;
+        }
+        note(&write, ceiling, number, commit)?;
         write.commit()?;
         Ok(changes)
     }

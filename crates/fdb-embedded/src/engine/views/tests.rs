@@ -5,9 +5,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use super::*;
+use crate::engine::atomic::AtomicOp;
 use crate::engine::faults::SplitMix;
 use crate::engine::mutation::Mutation;
-use crate::engine::storage::{self, Applied, Durability, Storage};
+use crate::engine::storage::{self, Durability, Storage};
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -21,6 +22,12 @@ fn mutation(model: &mut Model, random: &mut SplitMix) -> Mutation {
         let end = key(random);
         model.retain(|k, _| *k < begin || *k >= end);
         return Mutation::ClearRange { begin, end };
+    }
+    if random.next().is_multiple_of(3) {
+        let sum = model.entry(begin.clone()).or_insert_with(|| vec![0; 8]);
+        let old = u64::from_le_bytes(sum.as_slice().try_into().unwrap());
+        *sum = old.wrapping_add(7).to_le_bytes().to_vec();
+        return Mutation::Atomic { op: AtomicOp::Add, key: begin, operand: 7_u64.to_le_bytes().to_vec() };
     }
     let value = random.next().to_le_bytes().to_vec();
     model.insert(begin.clone(), value.clone());
@@ -58,8 +65,14 @@ fn storage(dir: &Path) -> Storage {
     Storage::open(&dir.join("data"), &dir.join("log")).unwrap().0
 }
 
-fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Applied {
+fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Changed {
     storage.apply(&Arc::new(storage::Batch { version, ceiling, mutations }), Durability::Flushed).unwrap()
+}
+
+/// The same, as if so much had been written to the file by then.
+fn as_if_written(changed: Changed, written: u64) -> Changed {
+    let Changed { state, applied } = changed;
+    Changed { state: state.map(|state| Arc::new(state.as_if_written(written))), applied }
 }
 
 fn run(seed: u64) {
@@ -69,7 +82,7 @@ fn run(seed: u64) {
     let storage = storage(dir.path());
     let mut now = Instant::now();
     let clock = Clock::new(0, SystemTime::now(), now);
-    let mut views = Views::new(clock, storage.snapshot().unwrap());
+    let mut views = Views::new(clock, storage.state());
     let mut model = Model::new();
     // Every version that was ever given out, when, and what was there; and the views that are held.
     let mut given: Vec<(i64, Instant, Model)> = Vec::new();
@@ -79,12 +92,16 @@ fn run(seed: u64) {
     for _ in 0..400 {
         now += Duration::from_micros(random.next() % 100_000);
         let (version, ceiling) = views.clock().begin_batch(now);
-        let mutations: Vec<_> = (0..random.next() % 5).map(|_| mutation(&mut model, &mut random)).collect();
-        let Applied { layer, snapshot } = apply(&storage, version, ceiling, mutations);
+        let mutations: Vec<_> = (0..random.next() % 7).map(|_| mutation(&mut model, &mut random)).collect();
+        let changed = apply(&storage, version, ceiling, mutations);
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        let batch = Batch { snapshot, layer, written };
-        views.publish(version, ceiling, batch);
+        views.publish(version, ceiling, as_if_written(changed, written));
+        match random.next() % 10 {
+            0 => views.change(as_if_written(storage.settle().unwrap(), written)),
+            1..=4 => views.change(as_if_written(storage.rest().unwrap(), written)),
+            _ => {}
+        }
         given.push((version, now, model.clone()));
         if random.next().is_multiple_of(2) {
             let view = views.read(now);
@@ -126,16 +143,17 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();
-    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
+    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
     let view = views.read(now);
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        let Applied { layer, snapshot } = apply(&storage, version, ceiling, vec![set]);
+        let changed = apply(&storage, version, ceiling, vec![set]);
+        views.publish(version, ceiling, changed);
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.publish(version, ceiling, Batch { snapshot, layer, written });
-        let own = view.published.as_ref().unwrap();
-        assert_eq!(own.snapshot.read().is_some(), round < 3, "round {round}");
+        views.change(as_if_written(storage.settle().unwrap(), written));
+        let own = view.state.as_ref().unwrap();
+        assert_eq!(own.snapshot().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
     }
 }
@@ -145,14 +163,17 @@ fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();
-    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.snapshot().unwrap());
+    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
     let first = views.read(now).version;
     let publish = |views: &mut Views, is_too_much: bool| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
-        let Applied { layer, snapshot } = apply(&storage, version, ceiling, vec![set]);
-        let layer = layer.filter(|_| !is_too_much);
-        views.publish(version, ceiling, Batch { snapshot, layer, written: 0 });
+        views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
+        let mut changed = storage.settle().unwrap();
+        for group in changed.applied.iter_mut().filter(|_| is_too_much) {
+            group.layer = None;
+        }
+        views.change(changed);
         version
     };
     let second = publish(&mut views, false);

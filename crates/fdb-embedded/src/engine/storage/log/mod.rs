@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use super::disk::Disk;
 use super::health::Health;
-use super::{Batch, Durability};
+use super::{Batch, Durability, StorageError};
 use record::{Header, Place, SECTOR};
 
 /// What redb's file knows of its log.
@@ -114,35 +114,45 @@ impl Log {
         self.is_used() && self.end + record::space(batch) <= self.len
     }
 
-    /// Adds a batch. With [`Durability::Flushed`] it is flushed when this returns, and all before it.
-    pub fn add(&mut self, number: u64, batch: &Batch, durability: Durability) -> io::Result<()> {
-        let mark = self.mark.expect("whoever adds has asked whether there is room");
-        let Mark { id, generation, .. } = mark;
+    /// Adds a batch, which is not flushed yet.
+    pub fn write(&mut self, number: u64, batch: &Batch) -> Result<(), StorageError> {
+        let Mark { id, generation, .. } = self.mark.expect("whoever adds has asked whether there is room");
         let place = Place { id, generation, number, unflushed: self.unflushed, at: self.end };
         record::encode(place, batch, &mut self.record);
-        self.disk.write_at(self.end, &self.record).map_err(|source| self.health.refused("write", &source))?;
+        let written = self.disk.write_at(self.end, &self.record);
+        written.map_err(|source| self.refused("write", &source))?;
         self.unflushed += 1;
-        if durability == Durability::Flushed || self.unflushed == MAX_UNFLUSHED {
-            self.flush()?;
-        }
         self.end += self.record.len() as u64;
         // One that was large is not kept for those that are not.
         self.record.shrink_to(PIECE);
         Ok(())
     }
 
+    /// Flushes, if that is wanted or too many batches are not.
+    pub fn flush_for(&mut self, durability: Durability) -> Result<(), StorageError> {
+        if durability == Durability::Flushed || self.unflushed >= MAX_UNFLUSHED {
+            self.flush()
+        } else {
+            Ok(())
+        }
+    }
+
     /// Flushes the batches that are not.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub fn flush(&mut self) -> Result<(), StorageError> {
         if self.unflushed > 0 {
-            self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+            self.disk.sync_data().map_err(|source| self.refused("flush", &source))?;
             self.unflushed = 0;
         }
         Ok(())
     }
 
+    fn refused(&self, operation: &str, source: &io::Error) -> StorageError {
+        super::refused(&self.health, operation, source)
+    }
+
     /// Makes ready to begin anew with batch `generation`, and says with what mark: that is to be made durable together with
     /// all batches so far.
-    pub fn prepare(&mut self, generation: u64) -> io::Result<Mark> {
+    pub fn prepare(&mut self, generation: u64) -> Result<Mark, StorageError> {
         let id = match self.mark {
             Some(mark) => {
                 // One that is emptied often, as it is idle, stays short.
@@ -167,20 +177,20 @@ impl Log {
     }
 
     /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.
-    fn begin_use(&mut self) -> io::Result<()> {
+    fn begin_use(&mut self) -> Result<(), StorageError> {
         let outcome = if self.len < self.bounds.first {
             self.fill(self.bounds.first).and_then(|()| self.disk.write_at(0, &[0; SECTOR]))
         } else {
             self.disk.write_at(0, &[0; SECTOR])
         };
-        outcome.map_err(|source| self.health.refused("write", &source))?;
-        self.disk.sync_data().map_err(|source| self.health.refused("flush", &source))?;
+        outcome.map_err(|source| self.refused("write", &source))?;
+        self.disk.sync_data().map_err(|source| self.refused("flush", &source))?;
         self.len = self.len.max(self.bounds.first);
         Ok(())
     }
 
     /// Where the disk is full it stays as it is.
-    fn grow(&mut self) -> io::Result<()> {
+    fn grow(&mut self) -> Result<(), StorageError> {
         let len = self.bounds.most.min(self.len + self.len.min(self.bounds.step));
         if len <= self.len {
             return Ok(());
@@ -188,7 +198,7 @@ impl Log {
         match self.fill(len).and_then(|()| self.disk.sync_data()) {
             Ok(()) => self.len = len,
             Err(source) if is_full(&source) => self.bounds.most = self.len,
-            Err(source) => return Err(self.health.refused("write", &source)),
+            Err(source) => return Err(self.refused("write", &source)),
         }
         Ok(())
     }

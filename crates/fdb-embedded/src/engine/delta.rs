@@ -1,0 +1,214 @@
+//! What batches have written that redb does not have yet, by key and version.
+//!
+//! The committer adds to a delta, readers look into it at their version, and the applier puts what it holds in the end into redb. It
+//! only ever grows, so that whoever reads at a version sees the same at any time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Included};
+
+use bytes::Bytes;
+use parking_lot::RwLock;
+use smallvec::SmallVec;
+
+use crate::rows::Direction;
+
+/// A key and what it holds: `None` if it is not there.
+pub type Row = (Bytes, Option<Bytes>);
+
+/// What a key held from which version on, oldest first: most are written once.
+type Versions = SmallVec<[(i64, Option<Bytes>); 1]>;
+
+/// Keys that a [`Cursor`] fetches at first; it fetches twice as many each time.
+const FIRST_PAGE: usize = 8;
+/// And at most.
+const PAGE: usize = 128;
+
+/// Memory that an entry takes beside its key and value, about.
+const ENTRY: usize = 96;
+
+#[derive(Debug, Default)]
+struct Rows {
+    by_key: BTreeMap<Bytes, Versions>,
+    weight: Weight,
+}
+
+/// How much a delta holds.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Weight {
+    /// Bytes of memory, about.
+    pub bytes: usize,
+    /// Writes.
+    pub writes: usize,
+    /// How many of them removed a key. Whoever reads a range passes by all of these, one by one.
+    pub removals: usize,
+}
+
+/// Writes that redb does not have yet.
+#[derive(Debug, Default)]
+pub struct Delta(RwLock<Rows>);
+
+impl Delta {
+    /// Adds what a batch has written; versions come in order, and a key once in each.
+    pub fn write(&self, version: i64, rows: impl IntoIterator<Item = Row>) {
+        let mut all = self.0.write();
+        let Rows { by_key, weight } = &mut *all;
+        for (key, value) in rows {
+            weight.bytes += ENTRY + key.len() + value.as_ref().map_or(0, Bytes::len);
+            weight.writes += 1;
+            weight.removals += usize::from(value.is_none());
+            by_key.entry(key).or_default().push((version, value));
+        }
+    }
+
+    /// How much it holds.
+    pub fn weight(&self) -> Weight {
+        self.0.read().weight
+    }
+
+    /// What `key` holds at `version`, if it was written here by then.
+    pub fn get(&self, key: &[u8], version: i64) -> Option<Option<Bytes>> {
+        let rows = self.0.read();
+        at(rows.by_key.get(key)?, version).cloned()
+    }
+
+    /// What every key that was written holds in the end, in order.
+    pub fn newest<E>(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
+        let rows = self.0.read();
+        rows.by_key.iter().try_for_each(|(key, versions)| match versions.last() {
+            Some((_, value)) => visit(key, value.as_deref()),
+            None => Ok(()),
+        })
+    }
+
+    /// The keys of `[begin, end)` that were written by `version`, in the order of `direction`.
+    pub fn range<'d>(
+        &'d self,
+        begin: &'d [u8],
+        end: &'d [u8],
+        version: i64,
+        direction: Direction,
+    ) -> Cursor<'d> {
+        let is_over = begin >= end;
+        Cursor {
+            delta: self,
+            begin,
+            end,
+            version,
+            direction,
+            last: None,
+            rows: VecDeque::new(),
+            page: FIRST_PAGE,
+            is_over,
+        }
+    }
+}
+
+fn at(versions: &Versions, version: i64) -> Option<&Option<Bytes>> {
+    let newest = versions.iter().rev().find(|(since, _)| *since <= version);
+    newest.map(|(_, value)| value)
+}
+
+/// Walks over a range of a delta, and holds its lock for a page of keys at a time.
+#[derive(Debug)]
+pub struct Cursor<'d> {
+    delta: &'d Delta,
+    begin: &'d [u8],
+    end: &'d [u8],
+    version: i64,
+    direction: Direction,
+    /// The last key that was fetched.
+    last: Option<Bytes>,
+    rows: VecDeque<Row>,
+    page: usize,
+    is_over: bool,
+}
+
+impl Cursor<'_> {
+    fn fetch(&mut self) {
+        let rows = self.delta.0.read();
+        let seen = |(key, versions): (&Bytes, &Versions)| {
+            let value = at(versions, self.version);
+            (key.clone(), value.cloned())
+        };
+        let last = self.last.as_deref();
+        let page: Vec<(Bytes, Option<Option<Bytes>>)> = match self.direction {
+            Direction::Forward => {
+                let from = last.map_or(Included(self.begin), Excluded);
+                rows.by_key.range::<[u8], _>((from, Excluded(self.end))).take(self.page).map(seen).collect()
+            }
+            Direction::Backward => {
+                let to = last.map_or(Excluded(self.end), Excluded);
+                let range = rows.by_key.range::<[u8], _>((Included(self.begin), to));
+                range.rev().take(self.page).map(seen).collect()
+            }
+        };
+        drop(rows);
+        self.is_over = page.len() < self.page;
+        self.page = PAGE.min(self.page * 2);
+        self.last = page.last().map(|(key, _)| key.clone());
+        self.rows = page.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    }
+}
+
+impl Iterator for Cursor<'_> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        while self.rows.is_empty() && !self.is_over {
+            self.fetch();
+        }
+        self.rows.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(key: u32, value: Option<&'static [u8]>) -> Row {
+        (Bytes::copy_from_slice(format!("{key:04}").as_bytes()), value.map(Bytes::from_static))
+    }
+
+    #[test]
+    fn a_version_sees_what_was_written_by_then_and_nothing_of_what_comes() {
+        let delta = Delta::default();
+        delta.write(10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
+        delta.write(20, [row(1, None), row(3, Some(b"c"))]);
+        let at = |version| {
+            let rows: Vec<_> = delta.range(b"", b"\xff", version, Direction::Forward).collect();
+            for (key, value) in &rows {
+                assert_eq!(delta.get(key, version).as_ref(), Some(value));
+            }
+            rows
+        };
+        assert_eq!(at(9), []);
+        assert_eq!(at(19), [row(1, Some(b"a")), row(2, Some(b"b"))]);
+        assert_eq!(at(20), [row(1, None), row(2, Some(b"b")), row(3, Some(b"c"))]);
+        assert_eq!(delta.get(b"0003", 19), None);
+        let Weight { writes, removals, .. } = delta.weight();
+        assert_eq!((writes, removals), (4, 1));
+        let mut last = Vec::new();
+        let visit = |key: &[u8], value: Option<&[u8]>| {
+            last.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
+            Ok::<_, ()>(())
+        };
+        delta.newest(visit).unwrap();
+        assert_eq!(last, at(20));
+    }
+
+    #[test]
+    fn a_range_of_many_pages_has_every_key_once_from_either_side_while_more_are_written() {
+        let delta = Delta::default();
+        delta.write(1, (0..1_000).map(|n| row(n, Some(b"x"))));
+        let mut cursor = delta.range(b"0003", b"0900", 1, Direction::Forward);
+        let mut found: Vec<Row> = cursor.by_ref().take(100).collect();
+        delta.write(2, (0..1_000).map(|n| row(n, None)));
+        found.extend(cursor);
+        let expected: Vec<Row> = (3..900).map(|n| row(n, Some(b"x"))).collect();
+        assert_eq!(found, expected);
+        let mut backward: Vec<Row> = delta.range(b"0003", b"0900", 1, Direction::Backward).collect();
+        backward.reverse();
+        assert_eq!(backward, expected);
+        assert_eq!(delta.range(b"5", b"4", 1, Direction::Forward).count(), 0);
+    }
+}

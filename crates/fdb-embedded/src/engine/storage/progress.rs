@@ -1,0 +1,204 @@
+//! The way of a batch: into the log and a delta at once, and with others into redb a little later.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::applier::{Applier, Job};
+use super::log::{Log, Mark};
+use super::outcome::outcome;
+use super::state::State;
+use super::tree::{Commit, Tree, Writes};
+use super::{Applied, Batch, Durability, StorageError};
+use crate::engine::delta::{Delta, Row, Weight};
+use crate::engine::history::Group;
+use crate::engine::mutation::Mutation;
+
+/// A delta goes to redb when this much is in it.
+const MOST: Weight = Weight { bytes: 256 << 10, writes: 2_048, removals: 128 };
+
+/// Or when its first batch is so old.
+const OLDEST: Duration = Duration::from_millis(5);
+
+/// With this many mutations, or removals, a batch goes to redb by itself: that takes no longer than to keep it for others.
+const LARGE: Weight = Weight { bytes: 0, writes: 200, removals: 48 };
+
+fn is_large(batch: &Batch) -> bool {
+    let is_removal = |mutation: &&Mutation| matches!(mutation, Mutation::ClearRange { .. });
+    batch.mutations.len() >= LARGE.writes
+        || batch.mutations.iter().filter(is_removal).count() >= LARGE.removals
+}
+
+/// What else changed for readers when a batch was applied.
+#[derive(Debug, Default)]
+pub struct Changed {
+    /// What is to be read from now on, if it is another than before.
+    pub state: Option<Arc<State>>,
+    /// What has gone to redb, oldest first.
+    pub applied: Vec<Group>,
+}
+
+/// A delta that the applier has.
+#[derive(Debug)]
+struct Frozen {
+    delta: Arc<Delta>,
+    /// The version of its last batch.
+    last: i64,
+}
+
+/// What batches pass through, one at a time.
+#[derive(Debug)]
+pub struct Progress {
+    tree: Arc<Tree>,
+    applier: Applier,
+    pub log: Log,
+    /// The number of the last batch.
+    number: u64,
+    /// Its version.
+    version: i64,
+    /// The newest version ceiling, unless redb has it.
+    ceiling: Option<i64>,
+    frozen: Option<Frozen>,
+    active: Arc<Delta>,
+    /// When something was first put into it.
+    began: Option<Instant>,
+    state: Arc<State>,
+}
+
+impl Progress {
+    /// Goes on after batch `number`, which redb has.
+    pub fn new(tree: Arc<Tree>, log: Log, number: u64) -> Result<Progress, StorageError> {
+        let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
+        let active = Arc::new(Delta::default());
+        let snapshot = Arc::new(tree.snapshot()?);
+        let state = Arc::new(State::new(snapshot, vec![Arc::clone(&active)], 0, 0));
+        let (ceiling, frozen, began) = (None, None, None);
+        Ok(Progress { tree, applier, log, number, version: 0, ceiling, frozen, active, began, state })
+    }
+
+    /// What is to be read.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// Counts a batch that comes next.
+    pub fn begin(&mut self, batch: &Batch) {
+        self.number += 1;
+        self.version = batch.version;
+        self.ceiling = batch.ceiling.or(self.ceiling);
+    }
+
+    /// Puts the batch that has begun into the log, and where readers find it.
+    pub fn add(
+        &mut self,
+        batch: &Arc<Batch>,
+        durability: Durability,
+        written: u64,
+    ) -> Result<Changed, StorageError> {
+        let rows = if is_large(batch) { None } else { self.outcome(batch)? };
+        let Some(rows) = rows else { return self.add_to_redb(batch, durability, written) };
+        self.log.write(self.number, batch)?;
+        if !rows.is_empty() {
+            self.active.write(batch.version, rows);
+            self.began.get_or_insert_with(Instant::now);
+        }
+        self.log.flush_for(durability)?;
+        self.turn(false, written)
+    }
+
+    fn outcome(&self, batch: &Batch) -> Result<Option<Vec<Row>>, StorageError> {
+        self.state.newest(|before| outcome(before, &batch.mutations))
+    }
+
+    /// Applies all that redb does not have, and then the batch, while that is flushed to the log.
+    fn add_to_redb(
+        &mut self,
+        batch: &Arc<Batch>,
+        durability: Durability,
+        written: u64,
+    ) -> Result<Changed, StorageError> {
+        let mut changed = Changed::default();
+        self.collect(true, written, &mut changed)?;
+        let group = self.freeze(Some(Arc::clone(batch)))?;
+        // Whatever becomes of the log: the applier has no other job when this returns.
+        let logged = self.log.write(self.number, batch).and_then(|()| self.log.flush_for(durability));
+        let applied = self.applier.wait();
+        logged?;
+        self.settle(group, applied?, written, &mut changed);
+        Ok(changed)
+    }
+
+    /// Gives the applier what redb does not have.
+    fn freeze(&mut self, batch: Option<Arc<Batch>>) -> Result<Frozen, StorageError> {
+        let delta = std::mem::take(&mut self.active);
+        self.began = None;
+        let (ceiling, number) = (self.ceiling.take(), self.number);
+        self.applier.begin(Job { delta: Arc::clone(&delta), batch, ceiling, number })?;
+        Ok(Frozen { delta, last: self.version })
+    }
+
+    /// The number with which the log can begin anew when all batches so far are in redb, the one that has begun left out if that is to go
+    /// there with them.
+    pub fn prepare_log(&mut self) -> Result<Mark, StorageError> {
+        self.log.prepare(self.number)
+    }
+
+    /// Applies all that redb does not have, and then a batch that is not in the delta.
+    pub fn apply(&mut self, batch: &Batch, commit: Commit, written: u64) -> Result<Changed, StorageError> {
+        let mut changed = Changed::default();
+        self.collect(true, written, &mut changed)?;
+        let writes = Writes { delta: Some(&self.active), mutations: &batch.mutations };
+        let applied = self.tree.apply(writes, self.ceiling.take(), self.number, commit)?;
+        let frozen = Frozen { delta: std::mem::take(&mut self.active), last: self.version };
+        self.began = None;
+        self.settle(frozen, applied, written, &mut changed);
+        Ok(changed)
+    }
+
+    /// Takes note of what the applier has done, and gives it more when that is due, or at once.
+    pub fn turn(&mut self, at_once: bool, written: u64) -> Result<Changed, StorageError> {
+        let mut changed = Changed::default();
+        self.collect(at_once, written, &mut changed)?;
+        if self.frozen.is_none() && (at_once || self.is_due()) && self.began.is_some() {
+            self.frozen = Some(self.freeze(None)?);
+            let snapshot = self.state.snapshot().expect("it is the newest state");
+            self.show(snapshot, self.state.base(), self.state.written(), &mut changed);
+        }
+        Ok(changed)
+    }
+
+    fn is_due(&self) -> bool {
+        let Weight { bytes, writes, removals } = self.active.weight();
+        bytes >= MOST.bytes
+            || writes >= MOST.writes
+            || removals >= MOST.removals
+            || self.began.is_some_and(|began| began.elapsed() >= OLDEST)
+    }
+
+    fn collect(&mut self, wait: bool, written: u64, changed: &mut Changed) -> Result<(), StorageError> {
+        if self.frozen.is_none() {
+            return Ok(());
+        }
+        let applied = if wait { Some(self.applier.wait()) } else { self.applier.poll() };
+        if let Some(applied) = applied.transpose()?
+            && let Some(frozen) = self.frozen.take()
+        {
+            self.settle(frozen, applied, written, changed);
+        }
+        Ok(())
+    }
+
+    /// A group is in redb.
+    fn settle(&mut self, group: Frozen, applied: Applied, written: u64, changed: &mut Changed) {
+        let Frozen { delta, last } = group;
+        changed.applied.push(Group { delta, layer: applied.layer, last });
+        self.show(applied.snapshot, last, written, changed);
+    }
+
+    /// Makes a state of a snapshot and what is not in it.
+    fn show(&mut self, snapshot: Arc<super::Snapshot>, base: i64, written: u64, changed: &mut Changed) {
+        let frozen = self.frozen.iter().map(|frozen| Arc::clone(&frozen.delta));
+        let deltas = frozen.chain([Arc::clone(&self.active)]).collect();
+        self.state = Arc::new(State::new(snapshot, deltas, base, written));
+        changed.state = Some(Arc::clone(&self.state));
+    }
+}
