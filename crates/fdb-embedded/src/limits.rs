@@ -18,8 +18,8 @@ pub const MAX_WATCHES: usize = 10_000;
 pub const MAX_BATCH_TRANSACTIONS: usize = 16_384;
 /// Bytes of mutations after which a commit batch takes no further transaction.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
-/// Bytes of what batches changed that are kept to read at versions of the last five seconds: keys, old values, twelve
-/// for each. What the batch under way has noted comes on top, as many at most, in buffers of up to twice that.
+/// Bytes of what groups of batches changed that are kept to read at versions of the last five seconds: keys, values before and after, and
+/// about 110 for each. What the group under way has noted comes on top, as many at most, in buffers of up to twice that.
 pub const MAX_HISTORY_BYTES: usize = 128 << 20;
 /// Bytes written after which a snapshot is let go, although somebody reads from it: redb takes new space as long as it
 /// may not use again what was freed. It has up to 32 MiB more in memory, which are written later.
