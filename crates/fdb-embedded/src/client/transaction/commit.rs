@@ -8,7 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
 use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
-use crate::engine::mutation::{Mutation, Stamp};
+use crate::engine::mutation::Stamp;
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -45,9 +45,9 @@ impl Transaction {
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
-        state.has_sent_writes = true;
-        let (mutations, base) = match self.prepare(&mut state) {
-            Ok(prepared) => prepared,
+        state.sent_cost = Some(state.full_write_cost());
+        let base = match self.prepare(&mut state) {
+            Ok(base) => base,
             Err(code) => {
                 let refused = state.refused(code);
                 drop(state);
@@ -57,14 +57,7 @@ impl Transaction {
         };
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
-        let (reads, writes) = state.send_conflicts();
-        let commit = Commit {
-            base,
-            reads,
-            report_conflicts: state.options.report_conflicting_keys,
-            writes,
-            mutations,
-        };
+        let commit = state.send(base);
         let answer = self.answer_to(&future);
         self.start_timer(&mut state);
         drop(state);
@@ -72,12 +65,11 @@ impl Transaction {
         future
     }
 
-    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, Base<View>)> {
+    fn prepare(&self, state: &mut State) -> Result<Base<View>> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
-        let mutations = state.writes.mutations();
-        if state.commit_size(&mutations) > state.options.size_limit {
+        if state.commit_size() > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
         if state.view.is_none() && state.chosen_version.is_none() {
@@ -88,12 +80,11 @@ impl Transaction {
                 let _ = state.view(&self.database);
             }
         }
-        let base = match (&state.view, state.chosen_version) {
+        Ok(match (&state.view, state.chosen_version) {
             (_, Some(version)) => Base::Version(version),
             (Some(view), None) => Base::View(view.clone()),
             (None, None) => Base::Now,
-        };
-        Ok((mutations, base))
+        })
     }
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
@@ -197,8 +188,37 @@ impl Transaction {
 pub(super) struct Sent {
     pub(super) reads: PackedRanges,
     pub(super) writes: PackedRanges,
+    /// The keys that get a versionstamp.
+    pub(super) stamped: StampedKeys,
     /// Its versionstamp, once it has one.
     pub(super) stamp: Option<Stamp>,
+}
+
+/// Keys that get a versionstamp, in one piece.
+#[derive(Debug, Default)]
+pub(super) struct StampedKeys {
+    bytes: Vec<u8>,
+    /// For each key where it ends, and where in it the stamp goes.
+    places: Vec<(usize, usize)>,
+}
+
+impl StampedKeys {
+    /// The keys, and where in each the stamp goes.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let mut at = 0;
+        self.places.iter().map(move |(end, offset)| (&self.bytes[std::mem::replace(&mut at, *end)..*end], *offset))
+    }
+}
+
+impl<'k> FromIterator<(&'k [u8], usize)> for StampedKeys {
+    fn from_iter<I: IntoIterator<Item = (&'k [u8], usize)>>(keys: I) -> Self {
+        let mut all = StampedKeys::default();
+        for (key, offset) in keys {
+            all.bytes.extend_from_slice(key);
+            all.places.push((all.bytes.len(), offset));
+        }
+        all
+    }
 }
 
 /// What hung on a commit that did not happen.
@@ -229,27 +249,31 @@ impl State {
         self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
     }
 
-    /// The conflict ranges, of reads and of writes, on their way to the engine; what special keys show of them stays.
-    fn send_conflicts(&mut self) -> (Vec<KeyRange>, Vec<KeyRange>) {
-        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into_iter().collect();
+    /// Writes and conflict ranges on their way to the engine; what special keys show of them stays.
+    fn send(&mut self, base: Base<View>) -> Commit<View> {
+        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into();
         let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
             writes.insert(begin, end);
         }
-        let writes: Vec<KeyRange> = writes.into_iter().collect();
-        self.sent =
-            Sent { reads: PackedRanges::new(&reads), writes: PackedRanges::new(&writes), stamp: None };
-        (reads, writes)
+        let writes: Vec<KeyRange> = writes.into();
+        self.sent = Sent {
+            reads: PackedRanges::new(&reads),
+            writes: PackedRanges::new(&writes),
+            stamped: self.writes.stamped_keys().collect(),
+            stamp: None,
+        };
+        let mutations = Arc::make_mut(&mut self.writes).take_mutations();
+        Commit { base, reads, report_conflicts: self.options.report_conflicting_keys, writes, mutations }
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
-    fn commit_size(&self, mutations: &[Mutation]) -> i64 {
+    fn commit_size(&self) -> i64 {
         if self.options.ryw_disabled {
             return self.plain_size;
         }
         let writes = self.write_conflicts.iter().chain(self.early_conflicts.iter());
         let conflicts = self.reads.iter().chain(writes);
-        self.writes.sent_size(mutations)
-            + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
+        self.writes.sent_size() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
     }
 }

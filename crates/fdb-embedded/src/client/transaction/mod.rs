@@ -113,7 +113,7 @@ struct State {
     write_conflicts: RangeSet,
     /// Those of writes that are on their way before the commit.
     early_conflicts: RangeSet,
-    /// The ranges of all three once the commit has taken them.
+    /// The ranges of all three, and the stamped keys of the writes, once the commit has taken them.
     sent: Sent,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
@@ -122,8 +122,8 @@ struct State {
     plain_size: i64,
     /// What reads have cost, bytes in whole pages.
     read_cost: usize,
-    /// What has been written is on its way to the commit, and costs as well.
-    has_sent_writes: bool,
+    /// What the writes have cost, once the commit has taken them.
+    sent_cost: Option<usize>,
     watches: Vec<PendingWatch>,
     stamps: Vec<Arc<Future>>,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
@@ -162,7 +162,7 @@ impl State {
             size: 0,
             plain_size: 0,
             read_cost: 0,
-            has_sent_writes: false,
+            sent_cost: None,
             watches: Vec::new(),
             stamps: Vec::new(),
             outstanding: Vec::new(),
@@ -177,7 +177,8 @@ impl State {
     /// Is it too late to do without read-your-writes? What was written without them already is not in the way.
     fn is_touched(&self) -> bool {
         let has_read = self.has_read || self.failed_read.is_some() || !self.reading.is_empty();
-        let has_written = !self.writes.is_empty() || !self.write_conflicts.is_empty();
+        let has_written =
+            !self.writes.is_empty() || !self.write_conflicts.is_empty() || self.sent_cost.is_some();
         has_read || has_written && !self.options.ryw_disabled
     }
 
@@ -320,7 +321,7 @@ impl State {
         }
         // FoundationDB counts the whole range for each of its parts.
         let size = conflict_size(&begin, &end);
-        if self.writes.is_empty() && self.write_conflicts.is_empty() {
+        if !self.is_cut(&begin, &end) {
             self.size += size;
             self.reads.insert(begin, end);
             return;
@@ -329,6 +330,13 @@ impl State {
             self.size += size;
             self.reads.insert(begin, end);
         }
+    }
+
+    /// Has the transaction written anything in a range, or marked it as written?
+    fn is_cut(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.write_conflicts.intersects(begin, end)
+            || self.writes.unreadable().intersects(begin, end)
+            || self.writes.touches(begin, end)
     }
 
     /// The parts of a range that another transaction can spoil, cut where FoundationDB's own map of writes is: where

@@ -113,7 +113,7 @@ impl State {
         let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
         let mut writes = owned(ranges.chain(self.sent.writes.iter()));
         let read_version = self.known_read_version().unwrap_or(0);
-        for (key, offset) in self.writes.stamped_keys() {
+        for (key, offset) in self.writes.stamped_keys().chain(self.sent.stamped.iter()) {
             let (begin, end) = match self.sent.stamp {
                 Some(stamp) => stamped_key(key, offset, stamp),
                 None => stamped_range(key, offset, read_version),
