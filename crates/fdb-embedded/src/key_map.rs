@@ -175,10 +175,18 @@ impl<V> KeyMap<V> {
         tree.into_iter().flatten().map(|(key, value)| (&key[..], value)).chain(tail)
     }
 
+    /// Is there an entry with a key of `[begin, end)`?
+    pub fn has_any(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.last_up_to(Excluded(end)).is_some_and(|(key, _)| begin <= key && begin < end)
+    }
+
     /// Removes the entries with keys of `[begin, end)`, and returns them in key order.
     pub fn take_range(&mut self, begin: &[u8], end: &[u8]) -> Vec<(Vec<u8>, V)> {
         let mut taken = Vec::new();
-        if begin < end && !self.tree.is_empty() {
+        if !self.has_any(begin, end) {
+            return taken;
+        }
+        if !self.tree.is_empty() {
             taken.extend(self.tree.extract_if(begin.to_vec()..end.to_vec(), |_, _| true));
         }
         let (from, to) = self.tail_range(begin, end);
@@ -308,6 +316,7 @@ mod tests {
                 let range = (from < to).then(|| tree.range(vec![from]..vec![to])).into_iter().flatten();
                 let range: Vec<_> = range.map(|(key, value)| (&key[..], value)).collect();
                 prop_assert_eq!(map.range(&[from], &[to]).collect::<Vec<_>>(), range.clone());
+                prop_assert_eq!(map.has_any(&[from], &[to]), !range.is_empty());
                 prop_assert!(map.range(&[from], &[to]).rev().eq(range.into_iter().rev()));
             }
             let copy: KeyMap<_> = map.clone();

@@ -3,6 +3,7 @@
 //! Used for conflict ranges, cleared ranges and unreadable ranges alike.
 
 use std::ops::Bound::{Excluded, Included};
+use std::ops::Range;
 
 use crate::key_map::KeyMap;
 
@@ -67,6 +68,7 @@ impl RangeSet {
         }
         // Most come in key order, or all to one place.
         match self.ranges.last_mut() {
+            None => return self.ranges.insert(begin, end),
             Some((_, last)) if *last < begin => return self.ranges.insert(begin, end),
             Some((first, last)) if *first <= *begin => {
                 if *last < end {
@@ -74,7 +76,7 @@ impl RangeSet {
                 }
                 return;
             }
-            _ => {}
+            Some(_) => {}
         }
         let before = self.ranges.last_up_to(Included(&begin));
         if before.is_some_and(|(_, e)| *e >= end) {
@@ -95,7 +97,7 @@ impl RangeSet {
 
     /// Takes `[begin, end)` out of the set.
     pub fn remove(&mut self, begin: &[u8], end: &[u8]) {
-        if begin >= end {
+        if !self.intersects(begin, end) {
             return;
         }
         let mut reach = None;
@@ -166,36 +168,37 @@ impl From<RangeSet> for Vec<KeyRange> {
     }
 }
 
-/// Ranges that are only to be shown, in one piece: copying many costs little.
+/// Keys in one piece: keeping many costs little.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PackedRanges {
+pub struct PackedKeys {
     bytes: Vec<u8>,
-    /// For each range where its begin ends, and where its end does.
-    bounds: Vec<[usize; 2]>,
+    /// Where each key ends.
+    ends: Vec<usize>,
 }
 
-impl PackedRanges {
-    /// A copy of `ranges`.
+impl PackedKeys {
+    /// Without keys, and with room for so many, and so many bytes.
     #[must_use]
-    pub fn new(ranges: &[KeyRange]) -> PackedRanges {
-        let mut bytes = Vec::with_capacity(ranges.iter().map(|(begin, end)| begin.len() + end.len()).sum());
-        let mut bounds = Vec::with_capacity(ranges.len());
-        for (begin, end) in ranges {
-            bytes.extend_from_slice(begin);
-            let middle = bytes.len();
-            bytes.extend_from_slice(end);
-            bounds.push([middle, bytes.len()]);
-        }
-        PackedRanges { bytes, bounds }
+    pub fn with_capacity(keys: usize, bytes: usize) -> PackedKeys {
+        PackedKeys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(keys) }
     }
 
-    /// The ranges, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut at = 0;
-        self.bounds.iter().map(move |[middle, end]| {
-            let begin = std::mem::replace(&mut at, *end);
-            (&self.bytes[begin..*middle], &self.bytes[*middle..*end])
-        })
+    /// Appends a key that is given in parts.
+    pub fn push(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The keys with these indices.
+    pub fn range(&self, indices: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let mut at = indices.start.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.ends[indices].iter().map(move |end| &self.bytes[std::mem::replace(&mut at, *end)..*end])
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 }
 
@@ -209,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn packed_ranges_are_what_they_were() {
-        let ranges =
-            [(vec![], b"a".to_vec()), (b"b".to_vec(), b"b\0".to_vec()), (b"c".to_vec(), vec![0xff; 9])];
-        let shown = |packed: &PackedRanges| {
-            packed.iter().map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(&PackedRanges::new(&ranges)), ranges);
-        assert_eq!(shown(&PackedRanges::default()), []);
+    fn packed_keys_are_what_they_were() {
+        let keys = [&b""[..], b"a", b"", b"bcd", &[0xff; 9]];
+        let mut packed = PackedKeys::with_capacity(1, 2);
+        keys.iter().for_each(|key| packed.push(&[&key[..key.len() / 2], &key[key.len() / 2..]]));
+        assert_eq!(packed.len(), keys.len());
+        for (from, to) in [(0, 5), (0, 0), (1, 4), (2, 3), (5, 5)] {
+            assert_eq!(packed.range(from..to).collect::<Vec<_>>(), keys[from..to]);
+        }
     }
 
     proptest! {

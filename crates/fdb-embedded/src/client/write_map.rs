@@ -105,17 +105,17 @@ impl KeyWrites {
         }
     }
 
-    /// The changes that are sent for it, in order.
-    fn mutations(self, key: Vec<u8>) -> SmallVec<[Mutation; 1]> {
-        let base = match self.base {
-            Base::Value(value) => Some(Op::Set(value)),
-            Base::Absent | Base::Snapshot => None,
-        };
-        let mut ops = base.into_iter().chain(self.ops);
-        let Some(last) = ops.next_back() else { return SmallVec::new() };
-        let mut mutations: SmallVec<[Mutation; 1]> = ops.map(|op| op.mutation(key.clone())).collect();
-        mutations.push(last.mutation(key));
-        mutations
+    /// Appends the changes that are sent for it, in order.
+    fn send(mut self, key: Vec<u8>, mutations: &mut Vec<Mutation>) {
+        let last = self.ops.pop();
+        if let Base::Value(value) = self.base {
+            match last {
+                None => return mutations.push(Mutation::Set { key, value }),
+                Some(_) => mutations.push(Mutation::Set { key: key.clone(), value }),
+            }
+        }
+        mutations.extend(self.ops.into_iter().map(|op| op.mutation(key.clone())));
+        mutations.extend(last.map(|op| op.mutation(key)));
     }
 
     fn shapes(&self, key: usize) -> impl Iterator<Item = Shape> {
@@ -255,6 +255,9 @@ impl WriteMap {
     }
 
     fn send_early(&mut self, begin: &[u8], end: &[u8]) {
+        if !self.touches(begin, end) {
+            return;
+        }
         let clears = self.cleared.intersecting(begin, end).map(|(b, e)| (b.max(begin), e.min(end)));
         let clears = clears.map(|(b, e)| Mutation::ClearRange { begin: b.to_vec(), end: e.to_vec() });
         self.early.extend(clears);
@@ -303,8 +306,7 @@ impl WriteMap {
             Mutation::StampedKey { key, offset, .. } => Some((key.as_slice(), *offset)),
             _ => None,
         });
-        let late = self.stamped.iter();
-        early.chain(late.map(|(place, stamped)| (&place[..place.len() - PLACE_LEN], stamped.offset)))
+        early.chain(self.stamped.iter().map(|(place, _)| split_template(place)))
     }
 
     /// What has been cleared.
@@ -328,8 +330,8 @@ impl WriteMap {
     /// Has any key of `[begin, end)` been set, changed or cleared?
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
         self.cleared.intersects(begin, end)
-            || self.range(begin, end).next().is_some()
-            || self.stamped_places(begin, end).next().is_some()
+            || self.keys.has_any(begin, end)
+            || self.stamped.has_any(begin, end)
     }
 
     /// Where the keys of `[begin, end)` are found that get a versionstamp.
@@ -362,10 +364,11 @@ impl WriteMap {
 
     /// Takes the changes, in the order in which the storage applies them: early ones, clears, then keys in order.
     pub fn take_mutations(&mut self) -> Vec<Mutation> {
-        let WriteMap { keys, stamped, cleared, early: mut mutations, .. } = std::mem::take(self);
-        mutations.reserve(cleared.len() + keys.len() + stamped.len());
-        mutations.extend(cleared.into_iter().map(|(begin, end)| Mutation::ClearRange { begin, end }));
-        in_key_order(keys, stamped, &mut mutations);
+        let mut mutations = std::mem::take(&mut self.early);
+        mutations.reserve(self.cleared.len() + self.keys.len() + self.stamped.len());
+        let cleared = std::mem::take(&mut self.cleared).into_iter();
+        mutations.extend(cleared.map(|(begin, end)| Mutation::ClearRange { begin, end }));
+        in_key_order(std::mem::take(&mut self.keys), std::mem::take(&mut self.stamped), &mut mutations);
         mutations
     }
 
@@ -428,7 +431,7 @@ fn in_key_order(
         while let Some((place, stamped)) = stamped.next_if(|(place, _)| *place < key) {
             mutations.push(stamped.mutation(place));
         }
-        mutations.extend(writes.mutations(key));
+        writes.send(key, mutations);
     }
     mutations.extend(stamped.map(|(place, stamped)| stamped.mutation(place)));
 }
@@ -436,7 +439,7 @@ fn in_key_order(
 /// What each mutation takes beside its keys and values, bytes.
 const MUTATION_OVERHEAD: usize = 44;
 /// The place of a versionstamp takes so many bytes.
-const PLACE_LEN: usize = 4;
+pub const PLACE_LEN: usize = 4;
 
 fn sent_size(shape: Shape) -> i64 {
     let is_stamped = matches!(shape.kind, Kind::StampedKey | Kind::StampedValue);
@@ -453,9 +456,21 @@ fn clear_size(begin: &[u8], end: &[u8]) -> i64 {
 
 /// What is to be stamped as the client gave it: followed by the place of the stamp.
 fn template(mut bytes: Vec<u8>, offset: usize) -> Vec<u8> {
-    let offset = u32::try_from(offset).expect("it was given as four bytes");
-    bytes.extend_from_slice(&offset.to_le_bytes());
+    bytes.extend_from_slice(&place(offset));
     bytes
+}
+
+/// The place of a stamp, as it follows a key or value.
+pub fn place(offset: usize) -> [u8; PLACE_LEN] {
+    u32::try_from(offset).expect("it was given as four bytes").to_le_bytes()
+}
+
+/// What a template is of: a key, and where in it the stamp goes.
+pub fn split_template(template: &[u8]) -> (&[u8], usize) {
+    match template.split_last_chunk::<PLACE_LEN>() {
+        Some((key, offset)) => (key, u32::from_le_bytes(*offset) as usize),
+        None => (template, 0),
+    }
 }
 
 /// Where `key` may be once its versionstamp, which is above `read_version`, is known.

@@ -7,14 +7,15 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
-use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
+use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
+use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
 use crate::engine::mutation::Stamp;
 use crate::engine::{Answer, CommitResult};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
 use crate::network;
-use crate::range_set::{KeyRange, PackedRanges};
+use crate::range_set::{KeyRange, PackedKeys};
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -186,44 +187,58 @@ impl Transaction {
 /// What a commit was sent with: special keys show it until the transaction begins anew.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    pub(super) reads: PackedRanges,
-    pub(super) writes: PackedRanges,
-    /// The keys that get a versionstamp.
-    pub(super) stamped: StampedKeys,
+    /// Begin and end of each range that was read, then of each that was written, then the templates of stamped keys.
+    keys: PackedKeys,
+    /// Ranges that were read.
+    reads: usize,
+    /// Ranges that were written.
+    writes: usize,
     /// Its versionstamp, once it has one.
     pub(super) stamp: Option<Stamp>,
 }
 
-/// Keys that get a versionstamp, in one piece.
-#[derive(Debug, Default)]
-pub(super) struct StampedKeys {
-    bytes: Vec<u8>,
-    /// For each key where it ends, and where in it the stamp goes.
-    places: Vec<(usize, usize)>,
-}
-
-impl StampedKeys {
-    /// The keys, and where in each the stamp goes.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], usize)> {
-        let mut at = 0;
-        self.places.iter().map(move |(end, offset)| (&self.bytes[std::mem::replace(&mut at, *end)..*end], *offset))
-    }
-}
-
-impl<'k> FromIterator<(&'k [u8], usize)> for StampedKeys {
-    fn from_iter<I: IntoIterator<Item = (&'k [u8], usize)>>(keys: I) -> Self {
-        let mut all = StampedKeys::default();
-        for (key, offset) in keys {
-            all.bytes.extend_from_slice(key);
-            all.places.push((all.bytes.len(), offset));
+impl Sent {
+    fn new(reads: &[KeyRange], writes: &[KeyRange], own: &WriteMap) -> Sent {
+        let ranges = || reads.iter().chain(writes);
+        let of_ranges = ranges().map(|(begin, end)| (2, begin.len() + end.len()));
+        let of_stamped = own.stamped_keys().map(|(key, _)| (1, key.len() + PLACE_LEN));
+        let (count, bytes) = of_ranges.chain(of_stamped).fold((0, 0), |(n, len), (m, more)| (n + m, len + more));
+        let mut keys = PackedKeys::with_capacity(count, bytes);
+        for (begin, end) in ranges() {
+            keys.push(&[begin]);
+            keys.push(&[end]);
         }
-        all
+        for (key, offset) in own.stamped_keys() {
+            keys.push(&[key, &place(offset)]);
+        }
+        Sent { keys, reads: reads.len(), writes: writes.len(), stamp: None }
+    }
+
+    /// The ranges that it had read.
+    pub(super) fn reads(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges(0, self.reads)
+    }
+
+    /// The ranges that it writes, those of stamped keys excepted.
+    pub(super) fn writes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges(self.reads, self.writes)
+    }
+
+    fn ranges(&self, first: usize, count: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut bounds = self.keys.range(2 * first..2 * (first + count));
+        std::iter::from_fn(move || Some((bounds.next()?, bounds.next()?)))
+    }
+
+    /// The keys that get a versionstamp, and where in them.
+    pub(super) fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let templates = self.keys.range(2 * (self.reads + self.writes)..self.keys.len());
+        templates.map(split_template)
     }
 }
 
 /// What hung on a commit that did not happen.
 struct Refused {
-    stamps: Vec<Arc<Future>>,
+    stamps: Futures,
     watches: Vec<PendingWatch>,
     code: Code,
 }
@@ -257,12 +272,7 @@ impl State {
             writes.insert(begin, end);
         }
         let writes: Vec<KeyRange> = writes.into();
-        self.sent = Sent {
-            reads: PackedRanges::new(&reads),
-            writes: PackedRanges::new(&writes),
-            stamped: self.writes.stamped_keys().collect(),
-            stamp: None,
-        };
+        self.sent = Sent::new(&reads, &writes, &self.writes);
         let mutations = Arc::make_mut(&mut self.writes).take_mutations();
         Commit { base, reads, report_conflicts: self.options.report_conflicting_keys, writes, mutations }
     }

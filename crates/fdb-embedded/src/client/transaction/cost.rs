@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::{State, Transaction};
-use crate::client::write_map::{Kind, Shape};
+use crate::client::write_map::{Kind, PLACE_LEN, Shape};
 use crate::engine::mutation::Mutation;
 use crate::future::{Future, Output};
 use crate::range_set::key_after;
@@ -15,8 +15,6 @@ use crate::range_set::key_after;
 const PAGE: usize = 4096;
 /// What a page written costs, in pages read.
 const WRITE_FACTOR: usize = 4;
-/// The place of a versionstamp takes so many bytes of its key.
-const PLACE_LEN: usize = 4;
 
 impl Transaction {
     /// Int64 future: what the transaction has cost so far, bytes.

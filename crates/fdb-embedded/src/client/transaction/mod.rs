@@ -35,6 +35,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use super::database::Database;
 use super::merged::Merged;
@@ -71,6 +72,9 @@ const NO_VERSION: i64 = -1;
 
 /// The first backoff of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);
+
+/// Futures of which there is rarely more than one.
+type Futures = SmallVec<[Arc<Future>; 1]>;
 
 /// Where a transaction is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,9 +129,9 @@ struct State {
     /// What the writes have cost, once the commit has taken them.
     sent_cost: Option<usize>,
     watches: Vec<PendingWatch>,
-    stamps: Vec<Arc<Future>>,
+    stamps: Futures,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
-    outstanding: Vec<Arc<Future>>,
+    outstanding: Futures,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
     /// What it has done to special keys.
@@ -164,8 +168,8 @@ impl State {
             read_cost: 0,
             sent_cost: None,
             watches: Vec::new(),
-            stamps: Vec::new(),
-            outstanding: Vec::new(),
+            stamps: Futures::new(),
+            outstanding: Futures::new(),
             committed_version: NO_VERSION,
             conflicting: Vec::new(),
             special: Session::default(),

@@ -102,7 +102,7 @@ impl State {
             database,
             session: self.special.clone(),
             conflicting: self.conflicting.iter().cloned().collect(),
-            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads.iter()))),
+            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads()))),
             writes: self.shown_writes(),
             relaxed: self.options.special_keys_relaxed,
         }
@@ -111,9 +111,9 @@ impl State {
     /// The write conflict ranges, those of stamped keys included: where they may come to lie, or do.
     fn shown_writes(&self) -> RangeSet {
         let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
-        let mut writes = owned(ranges.chain(self.sent.writes.iter()));
+        let mut writes = owned(ranges.chain(self.sent.writes()));
         let read_version = self.known_read_version().unwrap_or(0);
-        for (key, offset) in self.writes.stamped_keys().chain(self.sent.stamped.iter()) {
+        for (key, offset) in self.writes.stamped_keys().chain(self.sent.stamped_keys()) {
             let (begin, end) = match self.sent.stamp {
                 Some(stamp) => stamped_key(key, offset, stamp),
                 None => stamped_range(key, offset, read_version),
