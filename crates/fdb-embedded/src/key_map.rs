@@ -5,17 +5,22 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::iter::{Chain, Flatten};
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::{option, vec};
 
 /// Up to so many entries are moved aside for one that comes between them.
 const HANDFUL: usize = 32;
 
 type Entry<V> = (Vec<u8>, V);
+type IntoIter<V> = Chain<Flatten<option::IntoIter<BTreeMap<Vec<u8>, V>>>, vec::IntoIter<Entry<V>>>;
 
 /// A map by key, in key order.
 #[derive(Clone)]
 pub struct KeyMap<V> {
-    tree: BTreeMap<Vec<u8>, V>,
+    /// Most have none, and to have none costs nothing.
+    #[expect(clippy::box_collection, reason = "an empty tree costs, when it is walked and when it is dropped")]
+    tree: Option<Box<BTreeMap<Vec<u8>, V>>>,
     /// What follows all of the tree, in key order.
     tail: Vec<Entry<V>>,
 }
@@ -32,12 +37,12 @@ enum Place {
 impl<V> KeyMap<V> {
     /// True without entries.
     pub fn is_empty(&self) -> bool {
-        self.tail.is_empty() && self.tree.is_empty()
+        self.len() == 0
     }
 
     /// How many entries there are.
     pub fn len(&self) -> usize {
-        self.tree.len() + self.tail.len()
+        self.tree.as_ref().map_or(0, |tree| tree.len()) + self.tail.len()
     }
 
     /// The value of `key`.
@@ -45,7 +50,7 @@ impl<V> KeyMap<V> {
         match self.place(key) {
             Place::Found(index) => Some(&self.tail[index].1),
             Place::Missing(_) => None,
-            Place::Tree => self.tree.get(key),
+            Place::Tree => self.tree.as_ref()?.get(key),
         }
     }
 
@@ -54,7 +59,7 @@ impl<V> KeyMap<V> {
         match self.place(key) {
             Place::Found(index) => Some(&mut self.tail[index].1),
             Place::Missing(_) => None,
-            Place::Tree => self.tree.get_mut(key),
+            Place::Tree => self.tree.as_mut()?.get_mut(key),
         }
     }
 
@@ -63,11 +68,8 @@ impl<V> KeyMap<V> {
         match self.place(&key) {
             Place::Found(index) => self.tail[index].1 = value,
             Place::Missing(index) if self.takes(index) => self.tail.insert(index, (key, value)),
-            Place::Missing(_) => {
-                self.flush();
-                self.tree.insert(key, value);
-            }
-            Place::Tree => drop(self.tree.insert(key, value)),
+            Place::Missing(_) => drop(self.flush().insert(key, value)),
+            Place::Tree => drop(self.grow().insert(key, value)),
         }
     }
 
@@ -79,11 +81,8 @@ impl<V> KeyMap<V> {
                 self.tail.insert(index, (key.to_vec(), value()));
                 index
             }
-            Place::Missing(_) => {
-                self.flush();
-                return self.tree.entry(key.to_vec()).or_insert_with(value);
-            }
-            Place::Tree => return self.tree.entry(key.to_vec()).or_insert_with(value),
+            Place::Missing(_) => return self.flush().entry(key.to_vec()).or_insert_with(value),
+            Place::Tree => return self.grow().entry(key.to_vec()).or_insert_with(value),
         };
         &mut self.tail[index].1
     }
@@ -96,7 +95,7 @@ impl<V> KeyMap<V> {
         }
         match self.tail.binary_search_by(|(own, _)| own.as_slice().cmp(key)) {
             Ok(index) => Place::Found(index),
-            Err(0) if self.tree.last_key_value().is_some_and(|(last, _)| last.as_slice() >= key) => Place::Tree,
+            Err(0) if self.last_of_tree().is_some_and(|last| last >= key) => Place::Tree,
             Err(index) => Place::Missing(index),
         }
     }
@@ -106,9 +105,20 @@ impl<V> KeyMap<V> {
         index == self.tail.len() || self.tail.len() < HANDFUL
     }
 
+    fn last_of_tree(&self) -> Option<&[u8]> {
+        self.tree.as_ref()?.last_key_value().map(|(last, _)| last.as_slice())
+    }
+
+    /// The tree, which is there from now on.
+    fn grow(&mut self) -> &mut BTreeMap<Vec<u8>, V> {
+        self.tree.get_or_insert_default()
+    }
+
     /// Moves the tail into the tree. Each entry goes this way at most once.
-    fn flush(&mut self) {
-        self.tree.extend(self.tail.drain(..));
+    fn flush(&mut self) -> &mut BTreeMap<Vec<u8>, V> {
+        let tree = self.tree.get_or_insert_default();
+        tree.extend(self.tail.drain(..));
+        tree
     }
 
     /// The entry with the greatest key.
@@ -125,7 +135,10 @@ impl<V> KeyMap<V> {
     pub fn last_up_to(&self, bound: Bound<&[u8]>) -> Option<(&[u8], &V)> {
         match self.tail_up_to(bound).checked_sub(1) {
             Some(index) => Some((&self.tail[index].0, &self.tail[index].1)),
-            None => self.tree.range::<[u8], _>((Unbounded, bound)).next_back().map(|(key, value)| (&key[..], value)),
+            None => {
+                let mut up_to = self.tree.as_ref()?.range::<[u8], _>((Unbounded, bound));
+                up_to.next_back().map(|(key, value)| (&key[..], value))
+            }
         }
     }
 
@@ -137,7 +150,7 @@ impl<V> KeyMap<V> {
                 Some((key, value))
             }
             None => {
-                let mut up_to = self.tree.range_mut::<[u8], _>((Unbounded, bound));
+                let mut up_to = self.tree.as_mut()?.range_mut::<[u8], _>((Unbounded, bound));
                 up_to.next_back().map(|(key, value)| (&key[..], value))
             }
         }
@@ -159,7 +172,8 @@ impl<V> KeyMap<V> {
     /// The entries in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &V)> {
         let tail = self.tail.iter().map(|(key, value)| (&key[..], value));
-        self.tree.iter().map(|(key, value)| (&key[..], value)).chain(tail)
+        let tree = self.tree.iter().flat_map(|tree| tree.iter());
+        tree.map(|(key, value)| (&key[..], value)).chain(tail)
     }
 
     /// The entries with keys of `[begin, end)`, in key order.
@@ -168,8 +182,8 @@ impl<V> KeyMap<V> {
         begin: &[u8],
         end: &[u8],
     ) -> impl DoubleEndedIterator<Item = (&'s [u8], &'s V)> + use<'s, V> {
-        let has_tree = begin < end && !self.tree.is_empty();
-        let tree = has_tree.then(|| self.tree.range::<[u8], _>((Included(begin), Excluded(end))));
+        let tree = self.tree.as_ref().filter(|_| begin < end);
+        let tree = tree.map(|tree| tree.range::<[u8], _>((Included(begin), Excluded(end))));
         let (from, to) = self.tail_range(begin, end);
         let tail = self.tail[from..to].iter().map(|(key, value)| (&key[..], value));
         tree.into_iter().flatten().map(|(key, value)| (&key[..], value)).chain(tail)
@@ -186,8 +200,8 @@ impl<V> KeyMap<V> {
         if !self.has_any(begin, end) {
             return taken;
         }
-        if !self.tree.is_empty() {
-            taken.extend(self.tree.extract_if(begin.to_vec()..end.to_vec(), |_, _| true));
+        if let Some(tree) = &mut self.tree {
+            taken.extend(tree.extract_if(begin.to_vec()..end.to_vec(), |_, _| true));
         }
         let (from, to) = self.tail_range(begin, end);
         taken.extend(self.tail.drain(from..to));
@@ -203,7 +217,7 @@ impl<V> KeyMap<V> {
 
 impl<V> Default for KeyMap<V> {
     fn default() -> Self {
-        KeyMap { tree: BTreeMap::new(), tail: Vec::new() }
+        KeyMap { tree: None, tail: Vec::new() }
     }
 }
 
@@ -223,17 +237,17 @@ impl<V: std::fmt::Debug> std::fmt::Debug for KeyMap<V> {
 
 impl<V> IntoIterator for KeyMap<V> {
     type Item = (Vec<u8>, V);
-    type IntoIter = std::iter::Chain<std::collections::btree_map::IntoIter<Vec<u8>, V>, std::vec::IntoIter<Entry<V>>>;
+    type IntoIter = IntoIter<V>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.tree.into_iter().chain(self.tail)
+        self.tree.map(|tree| *tree).into_iter().flatten().chain(self.tail)
     }
 }
 
 impl<V> From<KeyMap<V>> for Vec<(Vec<u8>, V)> {
     fn from(map: KeyMap<V>) -> Self {
         // Without a tree nothing is moved.
-        if map.tree.is_empty() { map.tail } else { map.into_iter().collect() }
+        if map.tree.is_none() { map.tail } else { map.into_iter().collect() }
     }
 }
 

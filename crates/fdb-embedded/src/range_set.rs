@@ -83,15 +83,13 @@ impl RangeSet {
             return;
         }
         let goes_on = before.is_some_and(|(_, e)| *e >= begin);
-        let swallowed = self.ranges.take_range(&key_after(&begin), &key_after(&end));
-        if let Some((_, last)) = swallowed.into_iter().next_back()
-            && last > end
-        {
-            end = last;
+        if self.ranges.last_up_to(Included(&end)).is_some_and(|(b, _)| *b > *begin) {
+            let swallowed = self.ranges.take_range(&key_after(&begin), &key_after(&end));
+            end = swallowed.into_iter().fold(end, |end, (_, reach)| end.max(reach));
         }
-        match self.ranges.last_up_to_mut(Included(&begin)).filter(|_| goes_on) {
-            Some((_, reach)) => *reach = end,
-            None => self.ranges.insert(begin, end),
+        match self.ranges.last_up_to_mut(Included(&begin)) {
+            Some((_, reach)) if goes_on => *reach = end,
+            _ => self.ranges.insert(begin, end),
         }
     }
 

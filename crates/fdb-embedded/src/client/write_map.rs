@@ -365,7 +365,7 @@ impl WriteMap {
     /// Takes the changes, in the order in which the storage applies them: early ones, clears, then keys in order.
     pub fn take_mutations(&mut self) -> Vec<Mutation> {
         let mut mutations = std::mem::take(&mut self.early);
-        mutations.reserve(self.cleared.len() + self.keys.len() + self.stamped.len());
+        mutations.reserve_exact(self.cleared.len() + self.keys.len() + self.stamped.len());
         let cleared = std::mem::take(&mut self.cleared).into_iter();
         mutations.extend(cleared.map(|(begin, end)| Mutation::ClearRange { begin, end }));
         in_key_order(std::mem::take(&mut self.keys), std::mem::take(&mut self.stamped), &mut mutations);
