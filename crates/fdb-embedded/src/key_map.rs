@@ -19,7 +19,10 @@ type IntoIter<V> = Chain<Flatten<option::IntoIter<BTreeMap<Vec<u8>, V>>>, vec::I
 #[derive(Clone)]
 pub struct KeyMap<V> {
     /// Most have none, and to have none costs nothing.
-    #[expect(clippy::box_collection, reason = "an empty tree costs, when it is walked and when it is dropped")]
+    #[expect(
+        clippy::box_collection,
+        reason = "an empty tree costs, when it is walked and when it is dropped"
+    )]
     tree: Option<Box<BTreeMap<Vec<u8>, V>>>,
     /// What follows all of the tree, in key order.
     tail: Vec<Entry<V>>,
@@ -119,11 +122,6 @@ impl<V> KeyMap<V> {
         let tree = self.tree.get_or_insert_default();
         tree.extend(self.tail.drain(..));
         tree
-    }
-
-    /// The entry with the greatest key.
-    pub fn last(&self) -> Option<(&[u8], &V)> {
-        self.last_up_to(Unbounded)
     }
 
     /// The entry with the greatest key, to change its value.
@@ -256,7 +254,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    #[derive(Debug, Clone)]
+    #[derive(Debug, Clone, Copy)]
     enum Step {
         Insert(u8),
         /// So many keys in order, from one on.

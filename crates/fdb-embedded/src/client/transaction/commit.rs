@@ -8,6 +8,7 @@ use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
 use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
+use crate::client::special_keys::Session;
 use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
 use crate::engine::mutation::Stamp;
 use crate::engine::{Answer, CommitResult};
@@ -40,7 +41,7 @@ impl Transaction {
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
         // Neither has got as far as to refuse what hangs on the commit.
-        if let Err(code) = state.failed_read.map_or(Ok(()), Err).and_then(|()| state.special.commit()) {
+        if let Err(code) = state.check_commit() {
             return Future::ready(Err(code));
         }
         if state.is_read_only() {
@@ -202,7 +203,8 @@ impl Sent {
         let ranges = || reads.iter().chain(writes);
         let of_ranges = ranges().map(|(begin, end)| (2, begin.len() + end.len()));
         let of_stamped = own.stamped_keys().map(|(key, _)| (1, key.len() + PLACE_LEN));
-        let (count, bytes) = of_ranges.chain(of_stamped).fold((0, 0), |(n, len), (m, more)| (n + m, len + more));
+        let (count, bytes) =
+            of_ranges.chain(of_stamped).fold((0, 0), |(n, len), (m, more)| (n + m, len + more));
         let mut keys = PackedKeys::with_capacity(count, bytes);
         for (begin, end) in ranges() {
             keys.push(&[begin]);
@@ -258,6 +260,11 @@ impl State {
     fn refused(&mut self, code: Code) -> Refused {
         let stamps = std::mem::take(&mut self.stamps);
         Refused { stamps, watches: std::mem::take(&mut self.watches), code }
+    }
+
+    fn check_commit(&mut self) -> Result<()> {
+        self.failed_read.map_or(Ok(()), Err)?;
+        self.special.as_mut().map_or(Ok(()), Session::commit)
     }
 
     fn is_read_only(&self) -> bool {

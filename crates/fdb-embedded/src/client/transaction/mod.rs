@@ -134,8 +134,8 @@ struct State {
     outstanding: Futures,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
-    /// What it has done to special keys.
-    special: Session,
+    /// What it has done to special keys, once it has had to do with them.
+    special: Option<Session>,
     retries: i64,
     backoff: Duration,
 }
@@ -172,7 +172,7 @@ impl State {
             outstanding: Futures::new(),
             committed_version: NO_VERSION,
             conflicting: Vec::new(),
-            special: Session::default(),
+            special: None,
             retries: 0,
             backoff: FIRST_BACKOFF,
         }
@@ -303,7 +303,7 @@ impl State {
 
     /// Remembers that one key was read.
     fn add_key_read(&mut self, key: &[u8]) {
-        let size = conflict_size(key, key) + 1;
+        let size = key_conflict_size(key);
         if self.options.ryw_disabled {
             self.plain_size += size;
         } else if self.writes.decides(key) {
@@ -379,6 +379,11 @@ impl State {
 /// What a conflict range adds to a transaction's size, bytes.
 fn conflict_size(begin: &[u8], end: &[u8]) -> i64 {
     24 + len(begin) + len(end)
+}
+
+/// What the conflict range of one key adds to a transaction's size, bytes.
+fn key_conflict_size(key: &[u8]) -> i64 {
+    conflict_size(key, key) + 1
 }
 
 /// What a mutation adds to a transaction's size, bytes.

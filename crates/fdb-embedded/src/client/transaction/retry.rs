@@ -139,7 +139,8 @@ impl Transaction {
         self.generation.fetch_add(1, Ordering::AcqRel);
         state.timer.take().into_iter().for_each(network::cancel);
         state.waiting_commit = None;
-        let futures = state.outstanding.drain(..).chain(state.reading.drain(..)).chain(state.stamps.drain(..));
+        let futures =
+            state.outstanding.drain(..).chain(state.reading.drain(..)).chain(state.stamps.drain(..));
         let futures = futures.chain(state.waiting_specials.drain(..).map(|(_, future)| future));
         Ended(futures.map(|future| (future, code)).collect())
     }

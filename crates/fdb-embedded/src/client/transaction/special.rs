@@ -83,7 +83,11 @@ fn owned<'r>(ranges: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> RangeSet {
 impl State {
     fn special_to_write(&mut self) -> Result<&mut Session> {
         let is_enabled = self.options.special_keys_writes;
-        if is_enabled { Ok(&mut self.special) } else { Err(Code::SPECIAL_KEYS_WRITE_DISABLED) }
+        if is_enabled {
+            Ok(self.special.get_or_insert_default())
+        } else {
+            Err(Code::SPECIAL_KEYS_WRITE_DISABLED)
+        }
     }
 
     /// The reads of special keys that have waited for others, to be answered without the lock.
@@ -100,7 +104,7 @@ impl State {
         let alive = self.check_alive().and_then(|()| self.failed_read.map_or(Ok(()), Err));
         Facts {
             database,
-            session: self.special.clone(),
+            session: self.special.get_or_insert_default().clone(),
             conflicting: self.conflicting.iter().cloned().collect(),
             reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads()))),
             writes: self.shown_writes(),

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, mutation_size};
+use super::{
+    METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, key_conflict_size,
+    mutation_size,
+};
 use crate::client::special_keys;
 use crate::client::write_map::{WriteMap, stamped_range};
 use crate::engine::atomic::AtomicOp;
@@ -203,9 +206,8 @@ impl State {
     fn count_write(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
         self.count(mutation_size(key, value));
         if conflicts {
-            let after = key_after(key);
-            self.count(conflict_size(key, &after));
-            self.write_conflicts.insert(key.to_vec(), after);
+            self.count(key_conflict_size(key));
+            self.write_conflicts.insert_key(key);
         }
     }
 

@@ -86,11 +86,7 @@ fn the_size_is_that_of_what_foundationdb_sends() {
     map.atomic(AtomicOp::Or, b"x", &[2]);
     assert_eq!(map.sent_size(), (44 + 2) + (44 + 3) + (44 + 2) + (44 + 2), "one operation");
     map.atomic(AtomicOp::Or, b"x", &[1, 2]);
-    assert_eq!(
-        map.sent_size(),
-        (44 + 2) + (44 + 3) + 2 * (44 + 2) + (44 + 3),
-        "of another length"
-    );
+    assert_eq!(map.sent_size(), (44 + 2) + (44 + 3) + 2 * (44 + 2) + (44 + 3), "of another length");
 }
 
 #[test]
