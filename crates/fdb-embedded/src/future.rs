@@ -3,13 +3,13 @@
 //! A callback registered on a ready future runs at once on the caller's thread; on a pending one it runs on the
 //! network thread, once, after the value is visible. *Hooks* are our own, run where the future is completed.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Code, Result};
-use crate::network;
+use crate::network::{self, Task, Tasks};
 use crate::rows::{MappedRows, RowSet};
 
 /// What a future carries. The getter of the C API has to match it.
@@ -32,14 +32,23 @@ pub enum Output {
     ClusterFile(Option<std::ffi::CString>),
 }
 
-type Callback = Box<dyn FnOnce() + Send>;
+impl Output {
+    fn shared(self) -> Arc<Output> {
+        // What most futures of writers carry.
+        static VOID: LazyLock<Arc<Output>> = LazyLock::new(|| Arc::new(Output::Void));
+        match self {
+            Output::Void => Arc::clone(&VOID),
+            output => Arc::new(output),
+        }
+    }
+}
 
 #[derive(Default)]
 struct Waiting {
-    hooks: Vec<Callback>,
-    callbacks: Vec<Callback>,
+    hooks: Tasks,
+    callbacks: Tasks,
     /// Has the future completed; called when somebody first asks for it.
-    start: Option<Callback>,
+    start: Option<Task>,
 }
 
 enum State {
@@ -63,7 +72,7 @@ impl Future {
     /// A future that is ready from the start.
     #[must_use]
     pub fn ready(result: Result<Output>) -> Arc<Future> {
-        Self::with(State::Ready(result.map(Arc::new)))
+        Self::with(State::Ready(result.map(Output::shared)))
     }
 
     /// A future whose completion begins, by `start`, when somebody first asks whether it is ready, or waits for it.
@@ -76,7 +85,7 @@ impl Future {
         future
     }
 
-    fn set_start(&self, start: Callback) {
+    fn set_start(&self, start: Task) {
         if let State::Pending(waiting) = &mut *self.state.lock() {
             waiting.start = Some(start);
         }
@@ -103,7 +112,7 @@ impl Future {
 
     /// Gives the future its result, unless it already has one. True when this call did it.
     pub fn complete(&self, result: Result<Output>) -> bool {
-        self.complete_shared(result.map(Arc::new))
+        self.complete_shared(result.map(Output::shared))
     }
 
     /// Like [`Future::complete`], with the result of another future.
@@ -144,16 +153,16 @@ impl Future {
     }
 
     /// Runs `callback` on the network thread once the result is there; at once, here, if it is there already.
-    pub fn on_ready(&self, callback: Callback) {
+    pub fn on_ready(&self, callback: Task) {
         self.register(callback, |waiting| &mut waiting.callbacks);
     }
 
     /// Runs `hook` as part of the completion, on whatever thread completes.
-    pub fn hook(&self, hook: Callback) {
+    pub fn hook(&self, hook: Task) {
         self.register(hook, |waiting| &mut waiting.hooks);
     }
 
-    fn register(&self, callback: Callback, list: fn(&mut Waiting) -> &mut Vec<Callback>) {
+    fn register(&self, callback: Task, list: fn(&mut Waiting) -> &mut Tasks) {
         let start = match &mut *self.state.lock() {
             State::Pending(waiting) => {
                 list(waiting).push(callback);
@@ -180,7 +189,7 @@ impl Future {
     }
 }
 
-fn begin(callback: Option<Callback>) {
+fn begin(callback: Option<Task>) {
     if let Some(callback) = callback {
         callback();
     }

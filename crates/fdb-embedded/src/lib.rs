@@ -37,6 +37,7 @@ pub mod doctor;
 pub mod engine;
 mod error;
 mod future;
+mod key_map;
 mod limits;
 mod link;
 mod network;

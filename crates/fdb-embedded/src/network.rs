@@ -9,10 +9,14 @@ use std::thread::{self, ThreadId};
 use std::time::Instant;
 
 use parking_lot::{Condvar, Mutex};
+use smallvec::SmallVec;
 
 use crate::error::{Code, Result};
 
-type Task = Box<dyn FnOnce() + Send>;
+/// What the network thread runs once.
+pub type Task = Box<dyn FnOnce() + Send>;
+/// Rarely more than one.
+pub type Tasks = SmallVec<[Task; 1]>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -165,7 +169,7 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
     struct Release;
     impl Drop for Release {
         fn drop(&mut self) {
-            post(HELD.take().unwrap_or_default());
+            post(HELD.take().unwrap_or_default().into());
         }
     }
     if HELD.with_borrow(Option::is_some) {
@@ -177,14 +181,14 @@ pub fn together<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Queues tasks for the network thread.
-pub fn post(mut tasks: Vec<Task>) {
+pub fn post(mut tasks: Tasks) {
     if tasks.is_empty() {
         return;
     }
     // A thread that is ending holds nothing any more.
     let _ = HELD.try_with(|held| {
         if let Some(held) = held.borrow_mut().as_mut() {
-            held.append(&mut tasks);
+            held.extend(tasks.drain(..));
         }
     });
     if tasks.is_empty() {
@@ -192,7 +196,7 @@ pub fn post(mut tasks: Vec<Task>) {
     }
     let mut state = LOOP.lock();
     if state.phase != Phase::Stopped {
-        state.tasks.append(&mut tasks);
+        state.tasks.extend(tasks);
         WAKE.notify_one();
     }
 }
@@ -229,8 +233,8 @@ mod tests {
     fn what_is_posted_together_is_held_until_the_end() {
         let held = || HELD.with_borrow(|held| held.as_ref().map(Vec::len));
         together(|| {
-            post(vec![Box::new(|| ()), Box::new(|| ())]);
-            together(|| post(vec![Box::new(|| ())]));
+            post(Tasks::from_vec(vec![Box::new(|| ()), Box::new(|| ())]));
+            together(|| post(Tasks::from_vec(vec![Box::new(|| ())])));
             assert_eq!(held(), Some(3));
         });
         assert_eq!(held(), None);

@@ -2,8 +2,10 @@
 //!
 //! Used for conflict ranges, cleared ranges and unreadable ranges alike.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included, Unbounded};
+use std::ops::Bound::{Excluded, Included};
+use std::ops::Range;
+
+use crate::key_map::KeyMap;
 
 /// A key range, begin inclusive, end exclusive.
 pub type KeyRange = (Vec<u8>, Vec<u8>);
@@ -20,7 +22,7 @@ pub fn key_after(key: &[u8]) -> Vec<u8> {
 /// Disjoint, non-adjacent ranges in key order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    ranges: BTreeMap<Vec<u8>, Vec<u8>>,
+    ranges: KeyMap<Vec<u8>>,
 }
 
 impl RangeSet {
@@ -36,12 +38,27 @@ impl RangeSet {
 
     /// The ranges in key order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&[u8], &[u8])> {
-        self.ranges.iter().map(|(begin, end)| (begin.as_slice(), end.as_slice()))
+        self.ranges.iter().map(|(begin, end)| (begin, end.as_slice()))
     }
 
     /// Adds one key.
     pub fn insert_key(&mut self, key: &[u8]) {
         self.insert(key.to_vec(), key_after(key));
+    }
+
+    /// Adds `[begin, end)`, without taking copies of what is in the set already.
+    pub fn cover(&mut self, begin: &[u8], end: &[u8]) {
+        if let Some((last_begin, last_end)) = self.ranges.last_mut()
+            && last_begin <= begin
+            && begin <= last_end.as_slice()
+        {
+            if last_end.as_slice() < end {
+                last_end.clear();
+                last_end.extend_from_slice(end);
+            }
+        } else {
+            self.insert(begin.to_vec(), end.to_vec());
+        }
     }
 
     /// Adds `[begin, end)`; an empty range changes nothing.
@@ -50,60 +67,53 @@ impl RangeSet {
             return;
         }
         // Most come in key order, or all to one place.
-        if self.ranges.last_key_value().is_none_or(|(_, last)| *last < begin) {
-            self.ranges.insert(begin, end);
-            return;
-        }
-        if let Some(mut last) = self.ranges.last_entry()
-            && *last.key() <= begin
-        {
-            if *last.get() < end {
-                last.insert(end);
+        match self.ranges.last_mut() {
+            None => return self.ranges.insert(begin, end),
+            Some((_, last)) if *last < begin => return self.ranges.insert(begin, end),
+            Some((first, last)) if *first <= *begin => {
+                if *last < end {
+                    *last = end;
+                }
+                return;
             }
-            return;
+            Some(_) => {}
         }
-        let before = self.ranges.range::<[u8], _>((Unbounded, Included(&begin[..]))).next_back();
+        let before = self.ranges.last_up_to(Included(&begin));
         if before.is_some_and(|(_, e)| *e >= end) {
             return;
         }
         let goes_on = before.is_some_and(|(_, e)| *e >= begin);
-        while let Some((b, e)) =
-            self.ranges.range::<[u8], _>((Excluded(&begin[..]), Included(&end[..]))).next_back()
-        {
-            if *e > end {
-                end.clone_from(e);
-            }
-            let b = b.clone();
-            self.ranges.remove(&b);
+        if self.ranges.last_up_to(Included(&end)).is_some_and(|(b, _)| *b > *begin) {
+            let swallowed = self.ranges.take_range(&key_after(&begin), &key_after(&end));
+            end = swallowed.into_iter().fold(end, |end, (_, reach)| end.max(reach));
         }
-        let reaching = self.ranges.range_mut::<[u8], _>((Unbounded, Included(&begin[..]))).next_back();
-        match reaching.filter(|_| goes_on) {
-            Some((_, reach)) => *reach = end,
-            None => drop(self.ranges.insert(begin, end)),
+        match self.ranges.last_up_to_mut(Included(&begin)) {
+            Some((_, reach)) if goes_on => *reach = end,
+            _ => self.ranges.insert(begin, end),
         }
     }
 
     /// Takes `[begin, end)` out of the set.
     pub fn remove(&mut self, begin: &[u8], end: &[u8]) {
-        if begin >= end {
+        if !self.intersects(begin, end) {
             return;
         }
-        let hit: Vec<KeyRange> =
-            self.intersecting(begin, end).map(|(b, e)| (b.to_vec(), e.to_vec())).collect();
-        for (b, e) in hit {
-            self.ranges.remove(&b);
-            if b.as_slice() < begin {
-                self.ranges.insert(b, begin.to_vec());
-            }
-            if e.as_slice() > end {
-                self.ranges.insert(end.to_vec(), e);
-            }
+        let mut reach = None;
+        if let Some((_, e)) = self.ranges.last_up_to_mut(Excluded(begin))
+            && e.as_slice() > begin
+        {
+            reach = Some(std::mem::replace(e, begin.to_vec()));
+        }
+        let inside = self.ranges.take_range(begin, end).into_iter().next_back();
+        // Of the last one that was hit, what lies behind.
+        if let Some(e) = inside.map(|(_, e)| e).or(reach).filter(|e| e.as_slice() > end) {
+            self.ranges.insert(end.to_vec(), e);
         }
     }
 
     /// The range that holds `key`, if one does.
     pub fn containing(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (begin, end) = self.ranges.range::<[u8], _>((Unbounded, Included(key))).next_back()?;
+        let (begin, end) = self.ranges.last_up_to(Included(key))?;
         (key < end.as_slice()).then_some((begin, end))
     }
 
@@ -118,19 +128,16 @@ impl RangeSet {
         begin: &'s [u8],
         end: &'s [u8],
     ) -> impl DoubleEndedIterator<Item = (&'s [u8], &'s [u8])> {
-        let first =
-            self.containing(begin).filter(|(b, _)| *b < begin && begin < end).map(|(b, _)| b).into_iter();
-        let rest = (begin < end)
-            .then(|| self.ranges.range::<[u8], _>((Included(begin), Excluded(end))))
-            .into_iter()
-            .flatten()
-            .map(|(b, _)| b.as_slice());
-        first.chain(rest).map(|b| (b, self.ranges[b].as_slice()))
+        let first = self.containing(begin).filter(|(b, _)| *b < begin && begin < end);
+        let rest = self.ranges.range(begin, end).map(|(b, e)| (b, e.as_slice()));
+        first.into_iter().chain(rest)
     }
 
     /// True when some key of `[begin, end)` is in the set.
     pub fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
-        self.intersecting(begin, end).next().is_some()
+        // No other that begins before `end` reaches as far.
+        let last = self.ranges.last_up_to(Excluded(end));
+        begin < end && last.is_some_and(|(_, e)| begin < e.as_slice())
     }
 }
 
@@ -146,43 +153,50 @@ impl FromIterator<KeyRange> for RangeSet {
 
 impl IntoIterator for RangeSet {
     type Item = KeyRange;
-    type IntoIter = std::collections::btree_map::IntoIter<Vec<u8>, Vec<u8>>;
+    type IntoIter = <KeyMap<Vec<u8>> as IntoIterator>::IntoIter;
 
     fn into_iter(self) -> Self::IntoIter {
         self.ranges.into_iter()
     }
 }
 
-/// Ranges that are only to be shown, in one piece: copying many costs little.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PackedRanges {
-    bytes: Vec<u8>,
-    /// For each range where its begin ends, and where its end does.
-    bounds: Vec<[usize; 2]>,
+impl From<RangeSet> for Vec<KeyRange> {
+    fn from(set: RangeSet) -> Self {
+        set.ranges.into()
+    }
 }
 
-impl PackedRanges {
-    /// A copy of `ranges`.
+/// Keys in one piece: keeping many costs little.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PackedKeys {
+    bytes: Vec<u8>,
+    /// Where each key ends.
+    ends: Vec<usize>,
+}
+
+impl PackedKeys {
+    /// Without keys, and with room for so many, and so many bytes.
     #[must_use]
-    pub fn new(ranges: &[KeyRange]) -> PackedRanges {
-        let mut bytes = Vec::with_capacity(ranges.iter().map(|(begin, end)| begin.len() + end.len()).sum());
-        let mut bounds = Vec::with_capacity(ranges.len());
-        for (begin, end) in ranges {
-            bytes.extend_from_slice(begin);
-            let middle = bytes.len();
-            bytes.extend_from_slice(end);
-            bounds.push([middle, bytes.len()]);
-        }
-        PackedRanges { bytes, bounds }
+    pub fn with_capacity(keys: usize, bytes: usize) -> PackedKeys {
+        PackedKeys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(keys) }
     }
 
-    /// The ranges, in their order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut at = 0;
-        self.bounds.iter().map(move |[middle, end]| {
-            let begin = std::mem::replace(&mut at, *end);
-            (&self.bytes[begin..*middle], &self.bytes[*middle..*end])
-        })
+    /// Appends a key that is given in parts.
+    pub fn push(&mut self, parts: &[&[u8]]) {
+        parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
+        self.ends.push(self.bytes.len());
+    }
+
+    /// The keys with these indices.
+    pub fn range(&self, indices: Range<usize>) -> impl Iterator<Item = &[u8]> {
+        let mut at = indices.start.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.ends[indices].iter().map(move |end| &self.bytes[std::mem::replace(&mut at, *end)..*end])
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
     }
 }
 
@@ -196,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn packed_ranges_are_what_they_were() {
-        let ranges =
-            [(vec![], b"a".to_vec()), (b"b".to_vec(), b"b\0".to_vec()), (b"c".to_vec(), vec![0xff; 9])];
-        let shown = |packed: &PackedRanges| {
-            packed.iter().map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect::<Vec<_>>()
-        };
-        assert_eq!(shown(&PackedRanges::new(&ranges)), ranges);
-        assert_eq!(shown(&PackedRanges::default()), []);
+    fn packed_keys_are_what_they_were() {
+        let keys = [&b""[..], b"a", b"", b"bcd", &[0xff; 9]];
+        let mut packed = PackedKeys::with_capacity(1, 2);
+        keys.iter().for_each(|key| packed.push(&[&key[..key.len() / 2], &key[key.len() / 2..]]));
+        assert_eq!(packed.len(), keys.len());
+        for (from, to) in [(0, 5), (0, 0), (1, 4), (2, 3), (5, 5)] {
+            assert_eq!(packed.range(from..to).collect::<Vec<_>>(), keys[from..to]);
+        }
     }
 
     proptest! {
@@ -212,8 +226,10 @@ mod tests {
             let mut set = RangeSet::default();
             let mut bitmap = [false; 40];
             for (add, begin, end) in steps {
-                if add {
+                if add && begin % 2 == 0 {
                     set.insert(vec![begin], vec![end]);
+                } else if add {
+                    set.cover(&[begin], &[end]);
                 } else {
                     set.remove(&[begin], &[end]);
                 }

@@ -1,5 +1,7 @@
 //! What came of a push, item by item.
 
+use std::sync::Arc;
+
 use crate::id::ItemId;
 use crate::item::Stamp;
 
@@ -45,7 +47,8 @@ impl Spot {
 /// What a push does in its transaction, item by item, before that has committed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Placed {
-    places: Vec<(PushEffect, Option<Spot>)>,
+    /// Shared: the session keeps them beside the push that they are of.
+    places: Arc<Vec<(PushEffect, Option<Spot>)>>,
     repetition: bool,
     /// The stamp of the transaction that did the same operation before; `None` if that is the same transaction.
     earlier: Option<[u8; 10]>,
@@ -54,7 +57,7 @@ pub struct Placed {
 impl Placed {
     /// What a push does.
     pub(crate) fn new(places: Vec<(PushEffect, Option<Spot>)>) -> Placed {
-        Placed { places, repetition: false, earlier: None }
+        Placed { places: Arc::new(places), repetition: false, earlier: None }
     }
 
     /// A push that was done before, and where its items went then.
@@ -63,7 +66,7 @@ impl Placed {
         spots: impl Iterator<Item = Option<Spot>>,
     ) -> Placed {
         let places = spots.map(|spot| (PushEffect::Repeated, spot)).collect();
-        Placed { places, repetition: true, earlier: transaction }
+        Placed { places: Arc::new(places), repetition: true, earlier: transaction }
     }
 
     /// The same push done again.

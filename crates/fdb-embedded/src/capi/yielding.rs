@@ -12,7 +12,7 @@ use foundationdb_sys::FDBFuture;
 use super::future;
 use crate::engine::faults;
 use crate::future::Future;
-use crate::network;
+use crate::network::{self, Tasks};
 
 /// Of so many reads of the process one is completed by the network thread. A power of two, so that the counter's
 /// overflow changes nothing.
@@ -36,8 +36,8 @@ pub(super) fn give(read: Arc<Future>) -> *mut FDBFuture {
 fn detour(read: &Future) -> Arc<Future> {
     let result = read.result();
     Future::lazy(move |later| {
-        network::post(vec![Box::new(move || {
+        network::post(Tasks::from_vec(vec![Box::new(move || {
             later.complete_shared(result);
-        })]);
+        })]));
     })
 }

@@ -1,118 +1,39 @@
 //! What a transaction has written so far, as its own reads see it and as its commit sends it.
 
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
+mod key_writes;
+
+use smallvec::SmallVec;
 
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN, Stamp};
-use crate::error::{Code, Result};
+use crate::key_map::KeyMap;
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
-/// Where the value of a written key starts from, before the operations on top of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Base {
-    /// The value in the database.
-    Snapshot,
-    /// No value: a clear of this transaction came first.
-    Absent,
-    /// A value that this transaction set.
-    Value(Vec<u8>),
-}
+pub use key_writes::{KeyWrites, Kind, Shape};
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Op {
-    /// On top of an operation whose value is not known before the commit.
-    Set(Vec<u8>),
-    Atomic(AtomicOp, Vec<u8>),
-    StampedValue {
-        value: Vec<u8>,
-        offset: usize,
-    },
-}
+use key_writes::{Base, Op};
 
-/// All writes to one key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct KeyWrites {
-    base: Base,
-    ops: Vec<Op>,
-}
-
-impl KeyWrites {
-    /// Does the value depend on what is in the database?
-    #[must_use]
-    pub fn is_dependent(&self) -> bool {
-        self.base == Base::Snapshot
-    }
-
-    /// The value over `stored`, the one in the database. A value that still lacks its versionstamp is as it was given,
-    /// place included; an operation on top of one fails, as it does in FoundationDB.
-    pub fn value(&self, stored: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let mut value = match &self.base {
-            Base::Snapshot => stored,
-            Base::Absent => None,
-            Base::Value(value) => Some(value.clone()),
-        };
-        let mut lacks_stamp = false;
-        for op in &self.ops {
-            value = match op {
-                Op::Set(value) => Some(value.clone()),
-                Op::Atomic(..) if lacks_stamp => return Err(Code::OPERATION_FAILED),
-                Op::Atomic(op, operand) => op.apply(value.as_deref(), operand),
-                Op::StampedValue { value, offset } => Some(template(value, *offset)),
-            };
-            lacks_stamp = matches!(op, Op::StampedValue { .. });
-        }
-        Ok(value)
-    }
-
-    fn set(&mut self, value: &[u8]) {
-        *self = KeyWrites { base: Base::Value(value.to_vec()), ops: Vec::new() };
-    }
-
-    /// Adds an operation, put together with what is there where that comes to the same.
-    fn atomic(&mut self, op: AtomicOp, operand: &[u8]) {
-        let known = match &self.base {
-            Base::Absent => Some(None),
-            Base::Value(value) => Some(Some(value.as_slice())),
-            Base::Snapshot => None,
-        };
-        match (known, self.ops.last_mut()) {
-            (Some(value), None) => self.base = op.apply(value, operand).map_or(Base::Absent, Base::Value),
-            (_, Some(Op::Atomic(last, first))) if *last == op && op.is_chain(first, operand) => {
-                *first = op.apply(Some(first), operand).unwrap_or_default();
-            }
-            _ => self.ops.push(Op::Atomic(op, operand.to_vec())),
-        }
-    }
-
-    fn mutations(&self, key: &[u8]) -> impl Iterator<Item = Mutation> {
-        let base = match &self.base {
-            Base::Value(value) => Some(Mutation::Set { key: key.to_vec(), value: value.clone() }),
-            Base::Absent | Base::Snapshot => None,
-        };
-        let ops = self.ops.iter().cloned().map(|op| match op {
-            Op::Set(value) => Mutation::Set { key: key.to_vec(), value },
-            Op::Atomic(op, operand) => Mutation::Atomic { op, key: key.to_vec(), operand },
-            Op::StampedValue { value, offset } => Mutation::StampedValue { key: key.to_vec(), value, offset },
-        });
-        base.into_iter().chain(ops)
-    }
-}
-
-/// A key that gets a versionstamp on commit.
+/// What belongs to a key that gets a versionstamp on commit.
 #[derive(Debug, Clone)]
-struct StampedKey {
-    key: Vec<u8>,
+struct Stamped {
     offset: usize,
     value: Vec<u8>,
+}
+
+impl Stamped {
+    /// The change that is sent for it, given its place.
+    fn mutation(self, mut place: Vec<u8>) -> Mutation {
+        place.truncate(place.len() - PLACE_LEN);
+        Mutation::StampedKey { key: place, offset: self.offset, value: self.value }
+    }
 }
 
 /// The writes of a transaction. Later ones replace or build on earlier ones.
 #[derive(Debug, Default, Clone)]
 pub struct WriteMap {
-    keys: BTreeMap<Vec<u8>, KeyWrites>,
-    /// By the template with the lowest possible stamp, which is where a clear finds them.
-    stamped: BTreeMap<Vec<u8>, StampedKey>,
+    keys: KeyMap<KeyWrites>,
+    /// By the template with the lowest possible stamp, which is where a clear finds them. The commit puts another stamp there.
+    stamped: KeyMap<Stamped>,
     cleared: RangeSet,
     /// Where a read would need the versionstamp that only the commit gives.
     unreadable: RangeSet,
@@ -146,10 +67,9 @@ impl WriteMap {
         if begin >= end {
             return;
         }
-        let range = begin.to_vec()..end.to_vec();
-        self.keys.extract_if(range.clone(), |_, _| true).for_each(drop);
-        self.stamped.extract_if(range, |_, _| true).for_each(drop);
-        self.cleared.insert(begin.to_vec(), end.to_vec());
+        drop(self.keys.take_range(begin, end));
+        drop(self.stamped.take_range(begin, end));
+        self.cleared.cover(begin, end);
         self.unreadable.remove(begin, end);
     }
 
@@ -172,64 +92,45 @@ impl WriteMap {
         let is_unreadable = self.unreadable.contains(key);
         let writes = self.entry(key);
         if !is_unreadable || writes.ops.is_empty() && writes.is_dependent() {
-            *writes = KeyWrites { base: Base::Absent, ops: Vec::new() };
+            *writes = KeyWrites { base: Base::Absent, ops: SmallVec::new() };
         }
         writes.ops.push(Op::StampedValue { value: value.to_vec(), offset });
         self.unreadable.insert_key(key);
     }
 
-    /// Sets a key whose ten bytes at `offset` become the versionstamp. No read at or above `read_version` can tell
-    /// which key that will be, among those below `max`. What was written where it may lie is on its way before; returns
-    /// that range.
-    pub fn set_stamped_key(
-        &mut self,
-        key: &[u8],
-        offset: usize,
-        value: &[u8],
-        (read_version, max): (i64, &[u8]),
-    ) -> KeyRange {
-        let (begin, end) = stamped_range(key, offset, read_version);
-        let place = template(&begin, offset);
-        let end = end.as_slice().min(max).to_vec();
+    /// Sets a key whose ten bytes at `offset` become the versionstamp. No read in `range`, which is where it may come to lie,
+    /// can tell which key that will be. What was written there is on its way before.
+    pub fn set_stamped_key(&mut self, range: KeyRange, offset: usize, value: &[u8]) {
+        let (begin, end) = range;
         self.send_early(&begin, &end);
-        self.unreadable.insert(begin.clone(), end.clone());
-        self.stamped.insert(place, StampedKey { key: key.to_vec(), offset, value: value.to_vec() });
-        (begin, end)
+        self.unreadable.cover(&begin, &end);
+        self.stamped.insert(template(begin, offset), Stamped { offset, value: value.to_vec() });
     }
 
     fn send_early(&mut self, begin: &[u8], end: &[u8]) {
-        let is_in = (Included(begin), Excluded(end));
-        let is_untouched = |map: &WriteMap| {
-            map.keys.range::<[u8], _>(is_in).next().is_none()
-                && map.stamped.range::<[u8], _>(is_in).next().is_none()
-                && !map.cleared.intersects(begin, end)
-        };
-        if begin >= end || is_untouched(self) {
+        if !self.touches(begin, end) {
             return;
         }
         let clears = self.cleared.intersecting(begin, end).map(|(b, e)| (b.max(begin), e.min(end)));
         let clears = clears.map(|(b, e)| Mutation::ClearRange { begin: b.to_vec(), end: e.to_vec() });
         self.early.extend(clears);
         self.cleared.remove(begin, end);
-        let range = begin.to_vec()..end.to_vec();
-        let keys: Vec<_> = self.keys.extract_if(range.clone(), |_, _| true).collect();
-        let stamped: Vec<_> = self.stamped.extract_if(range, |_, _| true).collect();
-        self.early
-            .extend(in_key_order(keys.iter().map(|(k, w)| (k, w)), stamped.iter().map(|(k, s)| (k, s))));
+        let (keys, stamped) = (self.keys.take_range(begin, end), self.stamped.take_range(begin, end));
+        in_key_order(keys, stamped, &mut self.early);
     }
 
     fn entry(&mut self, key: &[u8]) -> &mut KeyWrites {
         let base = if self.cleared.contains(key) { Base::Absent } else { Base::Snapshot };
-        self.keys.entry(key.to_vec()).or_insert(KeyWrites { base, ops: Vec::new() })
+        self.keys.get_or_insert_with(key, || KeyWrites { base, ops: SmallVec::new() })
     }
 
     /// As much of it as a read of one key sees.
     #[must_use]
     pub fn only(&self, key: &[u8]) -> WriteMap {
         let mut only = WriteMap::default();
-        only.keys.extend(self.keys.get_key_value(key).map(|(key, writes)| (key.clone(), writes.clone())));
-        let stamped = self.stamped.get_key_value(key);
-        only.stamped.extend(stamped.map(|(place, stamped)| (place.clone(), stamped.clone())));
+        self.keys.get(key).into_iter().for_each(|writes| only.keys.insert(key.to_vec(), writes.clone()));
+        let stamped = self.stamped.get(key).into_iter();
+        stamped.for_each(|stamped| only.stamped.insert(key.to_vec(), stamped.clone()));
         for (all, part) in [(&self.cleared, &mut only.cleared), (&self.unreadable, &mut only.unreadable)] {
             if all.contains(key) {
                 part.insert_key(key);
@@ -249,17 +150,16 @@ impl WriteMap {
         begin: &[u8],
         end: &[u8],
     ) -> impl DoubleEndedIterator<Item = (&'s [u8], &'s KeyWrites)> + use<'s> {
-        let range = (begin < end).then(|| self.keys.range::<[u8], _>((Included(begin), Excluded(end))));
-        range.into_iter().flatten().map(|(key, writes)| (key.as_slice(), writes))
+        self.keys.range(begin, end)
     }
 
-    /// The keys that get a versionstamp, as they were given, and where in them.
+    /// The keys that get a versionstamp, and where in them.
     pub fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let early = self.early.iter().filter_map(|mutation| match mutation {
             Mutation::StampedKey { key, offset, .. } => Some((key.as_slice(), *offset)),
             _ => None,
         });
-        early.chain(self.stamped.values().map(|stamped| (stamped.key.as_slice(), stamped.offset)))
+        early.chain(self.stamped.iter().map(|(place, _)| split_template(place)))
     }
 
     /// What has been cleared.
@@ -276,21 +176,20 @@ impl WriteMap {
     pub fn decides(&self, key: &[u8]) -> bool {
         match self.keys.get(key) {
             Some(writes) => !writes.is_dependent(),
-            None => self.cleared.contains(key) || self.stamped.contains_key(key),
+            None => self.cleared.contains(key) || self.stamped.get(key).is_some(),
         }
     }
 
     /// Has any key of `[begin, end)` been set, changed or cleared?
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
         self.cleared.intersects(begin, end)
-            || self.range(begin, end).next().is_some()
-            || self.stamped_places(begin, end).next().is_some()
+            || self.keys.has_any(begin, end)
+            || self.stamped.has_any(begin, end)
     }
 
     /// Where the keys of `[begin, end)` are found that get a versionstamp.
-    fn stamped_places(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &[u8]> {
-        let range = (begin < end).then(|| self.stamped.range::<[u8], _>((Included(begin), Excluded(end))));
-        range.into_iter().flatten().map(|(place, _)| place.as_slice())
+    fn stamped_places<'s>(&'s self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &'s [u8]> + use<'s> {
+        self.stamped.range(begin, end).map(|(place, _)| place)
     }
 
     /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
@@ -316,27 +215,28 @@ impl WriteMap {
         parts
     }
 
-    /// The changes in the order in which the storage applies them: early ones, clears, then keys in order.
-    pub fn mutations(&self) -> Vec<Mutation> {
-        let mut mutations = self.early.clone();
-        for (begin, end) in self.cleared.iter() {
-            mutations.push(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });
-        }
-        mutations.extend(self.singles());
+    /// Takes the changes, in the order in which the storage applies them: early ones, clears, then keys in order.
+    pub fn take_mutations(&mut self) -> Vec<Mutation> {
+        let mut mutations = std::mem::take(&mut self.early);
+        mutations.reserve_exact(self.cleared.len() + self.keys.len() + self.stamped.len());
+        let cleared = std::mem::take(&mut self.cleared).into_iter();
+        mutations.extend(cleared.map(|(begin, end)| Mutation::ClearRange { begin, end }));
+        in_key_order(std::mem::take(&mut self.keys), std::mem::take(&mut self.stamped), &mut mutations);
         mutations
     }
 
-    /// Bytes of what FoundationDB's client would send where this one sends `mutations`: there a key with writes of its
-    /// own parts the clear around it.
-    pub fn sent_size(&self, mutations: &[Mutation]) -> i64 {
-        let (early, rest) = mutations.split_at(self.early.len());
-        let single = &rest[self.cleared.len()..];
+    /// Bytes of what FoundationDB's client would send for this: there a key with writes of its own parts the clear around it.
+    pub fn sent_size(&self) -> i64 {
+        let early = self.early.iter().map(|mutation| match Shape::of(mutation) {
+            Some(shape) => sent_size(shape),
+            None => sent_bytes(mutation.payload_len()),
+        });
         let absent =
             self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
         let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
         let mut clears = 0;
         self.each_sent_clear(&mut |begin, end| clears += clear_size(begin, end));
-        early.iter().chain(single).map(sent_size).sum::<i64>() + absent + clears
+        early.chain(self.singles().map(sent_size)).sum::<i64>() + absent + clears
     }
 
     /// What is sent before everything else.
@@ -344,9 +244,15 @@ impl WriteMap {
         &self.early
     }
 
-    /// The changes of single keys.
-    pub fn singles(&self) -> Vec<Mutation> {
-        in_key_order(&self.keys, &self.stamped)
+    /// The changes of single keys, early ones apart, in no order.
+    pub fn singles(&self) -> impl Iterator<Item = Shape> {
+        let keys = self.keys.iter().flat_map(|(key, writes)| writes.shapes(key.len()));
+        let stamped = self.stamped.iter().map(|(place, stamped)| Shape {
+            kind: Kind::StampedKey,
+            key: place.len() - PLACE_LEN,
+            value: stamped.value.len(),
+        });
+        keys.chain(stamped)
     }
 
     /// Visits the clears, early ones apart, as FoundationDB's client would send them; those of keys that an operation has
@@ -367,49 +273,68 @@ impl WriteMap {
     }
 }
 
-/// The changes of single keys, where a stamped key's place is that of its template.
-fn in_key_order<'w>(
-    keys: impl IntoIterator<Item = (&'w Vec<u8>, &'w KeyWrites)>,
-    stamped: impl IntoIterator<Item = (&'w Vec<u8>, &'w StampedKey)>,
-) -> Vec<Mutation> {
-    let keys = keys.into_iter().flat_map(|(key, writes)| writes.mutations(key).map(move |m| (key, m)));
-    let stamped = stamped.into_iter().map(|(place, s)| {
-        (place, Mutation::StampedKey { key: s.key.clone(), offset: s.offset, value: s.value.clone() })
-    });
-    let mut all: Vec<(&Vec<u8>, Mutation)> = keys.chain(stamped).collect();
-    all.sort_by_key(|(place, _)| *place);
-    all.into_iter().map(|(_, mutation)| mutation).collect()
+/// Appends the changes of single keys, each of which are in order; a stamped key's place is that of its template.
+fn in_key_order(
+    keys: impl IntoIterator<Item = (Vec<u8>, KeyWrites)>,
+    stamped: impl IntoIterator<Item = (Vec<u8>, Stamped)>,
+    mutations: &mut Vec<Mutation>,
+) {
+    let mut stamped = stamped.into_iter().peekable();
+    for (key, writes) in keys {
+        while let Some((place, stamped)) = stamped.next_if(|(place, _)| *place < key) {
+            mutations.push(stamped.mutation(place));
+        }
+        writes.send(key, mutations);
+    }
+    mutations.extend(stamped.map(|(place, stamped)| stamped.mutation(place)));
 }
 
 /// What each mutation takes beside its keys and values, bytes.
 const MUTATION_OVERHEAD: usize = 44;
 /// The place of a versionstamp takes so many bytes.
-const PLACE_LEN: usize = 4;
+pub const PLACE_LEN: usize = 4;
 
-fn sent_size(mutation: &Mutation) -> i64 {
-    let is_stamped = matches!(mutation, Mutation::StampedKey { .. } | Mutation::StampedValue { .. });
-    let place = if is_stamped { PLACE_LEN } else { 0 };
-    i64::try_from(MUTATION_OVERHEAD + mutation.payload_len() + place).unwrap_or(i64::MAX / 4)
+fn sent_size(shape: Shape) -> i64 {
+    let is_stamped = matches!(shape.kind, Kind::StampedKey | Kind::StampedValue);
+    sent_bytes(shape.key + shape.value + if is_stamped { PLACE_LEN } else { 0 })
+}
+
+fn sent_bytes(payload: usize) -> i64 {
+    i64::try_from(MUTATION_OVERHEAD + payload).unwrap_or(i64::MAX / 4)
 }
 
 fn clear_size(begin: &[u8], end: &[u8]) -> i64 {
-    i64::try_from(MUTATION_OVERHEAD + begin.len() + end.len()).unwrap_or(i64::MAX / 4)
+    sent_bytes(begin.len() + end.len())
 }
 
 /// What is to be stamped as the client gave it: followed by the place of the stamp.
-fn template(bytes: &[u8], offset: usize) -> Vec<u8> {
-    let offset = u32::try_from(offset).expect("it was given as four bytes");
-    [bytes, &offset.to_le_bytes()].concat()
+fn template(mut bytes: Vec<u8>, offset: usize) -> Vec<u8> {
+    bytes.extend_from_slice(&place(offset));
+    bytes
+}
+
+/// The place of a stamp, as it follows a key or value.
+pub fn place(offset: usize) -> [u8; PLACE_LEN] {
+    u32::try_from(offset).expect("it was given as four bytes").to_le_bytes()
+}
+
+/// What a template is of: a key, and where in it the stamp goes.
+pub fn split_template(template: &[u8]) -> (&[u8], usize) {
+    match template.split_last_chunk::<PLACE_LEN>() {
+        Some((key, offset)) => (key, u32::from_le_bytes(*offset) as usize),
+        None => (template, 0),
+    }
 }
 
 /// Where `key` may be once its versionstamp, which is above `read_version`, is known.
 pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
-    let mut lowest = key.to_vec();
-    lowest[offset..offset + STAMP_LEN].fill(0);
-    lowest[offset..offset + 8].copy_from_slice(&read_version.to_be_bytes());
-    let mut highest = key.to_vec();
-    highest[offset..offset + STAMP_LEN].fill(0xff);
-    (lowest, key_after(&highest))
+    // With room for the place of the stamp.
+    let mut lowest = Vec::with_capacity(key.len() + PLACE_LEN);
+    lowest.extend_from_slice(key);
+    Stamp::new(read_version, 0).place(&mut lowest, offset);
+    let mut after_highest = key_after(key);
+    Stamp([0xff; STAMP_LEN]).place(&mut after_highest, offset);
+    (lowest, after_highest)
 }
 
 /// Where `key` is with its versionstamp.

@@ -158,3 +158,87 @@ fn scan_merged(
     }
     Ok(ControlFlow::Continue(()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::engine::faults::SplitMix;
+    use crate::engine::mutation::Mutation;
+    use crate::engine::storage::{Batch, Durability, Storage};
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn key(random: &mut SplitMix) -> Vec<u8> {
+        vec![b'a' + u8::try_from(random.next() % 12).unwrap()]
+    }
+
+    /// Writes some keys into a delta, and says what is there afterwards.
+    fn write(delta: &Delta, version: i64, model: &Model, random: &mut SplitMix) -> Model {
+        let mut model = model.clone();
+        let mut rows = BTreeMap::new();
+        for _ in 0..random.next() % 6 {
+            let value = random.next().to_le_bytes().to_vec();
+            let value = (!random.next().is_multiple_of(3)).then_some(value);
+            rows.insert(key(random), value);
+        }
+        for (key, value) in &rows {
+            match value {
+                Some(value) => model.insert(key.clone(), value.clone()),
+                None => model.remove(key),
+            };
+        }
+        delta.write(version, rows.into_iter().map(|(key, value)| (key.into(), value.map(Bytes::from))));
+        model
+    }
+
+    fn check(at: At<'_>, expected: &Model, what: &str) {
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut found = Vec::new();
+            let _all = at.scan(b"b", b"k", direction, &mut |key, value| {
+                found.push((key.to_vec(), value.to_vec()));
+                ControlFlow::Continue(())
+            });
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            let range = expected.range(b"b".to_vec()..b"k".to_vec());
+            let expected: Vec<_> = range.map(|(key, value)| (key.clone(), value.clone())).collect();
+            assert_eq!(found, expected, "{what}, {direction:?}");
+        }
+        for letter in b'a'..=b'm' {
+            let value = at.get(&[letter]).unwrap();
+            assert_eq!(value.as_deref(), expected.get(&vec![letter]).map(Vec::as_slice), "{what}");
+        }
+    }
+
+    #[test]
+    fn every_version_of_two_deltas_is_read_over_what_redb_has() {
+        for seed in 1..=30 {
+            let mut random = SplitMix(seed);
+            let dir = tempfile::tempdir().unwrap();
+            Storage::create(&dir.path().join("data")).unwrap();
+            let (storage, _) = Storage::open(&dir.path().join("data"), &dir.path().join("log")).unwrap();
+            let mut model = Model::new();
+            for key in [b"a", b"c", b"d", b"g", b"j"] {
+                model.insert(key.to_vec(), b"stored".to_vec());
+            }
+            let sets =
+                model.iter().map(|(key, value)| Mutation::Set { key: key.clone(), value: value.clone() });
+            let batch = Batch { version: 0, ceiling: None, mutations: sets.collect() };
+            storage.apply(&Arc::new(batch), Durability::Flushed).unwrap();
+            let snapshot = storage.state().snapshot().unwrap();
+            let deltas = [Arc::new(Delta::default()), Arc::new(Delta::default())];
+            let mut versions = vec![model];
+            for version in 1..=8 {
+                let delta = &deltas[usize::from(version > 4)];
+                versions.push(write(delta, version, versions.last().unwrap(), &mut random));
+            }
+            for (version, expected) in (0..).zip(&versions) {
+                let at = At { snapshot: &snapshot, deltas: &deltas, past: &Past::default(), version };
+                check(at, expected, &format!("seed {seed}, version {version}"));
+            }
+        }
+    }
+}

@@ -10,6 +10,8 @@ const BYTES: u8 = 0x01;
 const TEXT: u8 = 0x02;
 /// Type code of a UUID.
 pub(crate) const UUID: u8 = 0x30;
+/// Bytes of a UUID element.
+pub(crate) const UUID_LEN: usize = 1 + 16;
 /// Type code of a 96-bit versionstamp.
 pub(crate) const STAMP: u8 = 0x33;
 /// Type code of the integer 0; positive ones of n bytes have `ZERO + n`.

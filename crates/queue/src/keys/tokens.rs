@@ -4,7 +4,7 @@
 //! a commit's outcome is unknown: the slot then tells whether that attempt committed. One slot per session, of
 //! constant size. The Erlang program neither reads nor writes it.
 
-use crate::keys::element::append_uuid;
+use crate::keys::element::{UUID_LEN, append_uuid};
 use crate::session::SessionId;
 
 /// Second element of a token slot's key.
@@ -31,7 +31,8 @@ impl Token {
 
 /// The key of a session's slot: as a UUID the session id is its 16 bytes, whatever they are. `subspace` is the packed (q, "token").
 pub(crate) fn key(subspace: &[u8], session: SessionId) -> Vec<u8> {
-    let mut key = subspace.to_vec();
+    let mut key = Vec::with_capacity(subspace.len() + UUID_LEN);
+    key.extend_from_slice(subspace);
     append_uuid(&mut key, session.0);
     key
 }

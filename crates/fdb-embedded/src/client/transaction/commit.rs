@@ -7,14 +7,16 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
-use super::{NO_VERSION, Phase, State, Transaction, conflict_size};
-use crate::engine::mutation::{Mutation, Stamp};
+use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
+use crate::client::special_keys::Session;
+use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
+use crate::engine::mutation::Stamp;
 use crate::engine::{Answer, CommitResult, Durability};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
 use crate::network;
-use crate::range_set::{KeyRange, PackedRanges};
+use crate::range_set::{KeyRange, PackedKeys};
 
 impl Transaction {
     /// Void future: ready when the transaction is durable and visible, or is not.
@@ -39,15 +41,15 @@ impl Transaction {
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
         // Neither has got as far as to refuse what hangs on the commit.
-        if let Err(code) = state.failed_read.map_or(Ok(()), Err).and_then(|()| state.special.commit()) {
+        if let Err(code) = state.check_commit() {
             return Future::ready(Err(code));
         }
         if state.is_read_only() {
             return self.finish_read_only(state);
         }
-        state.has_sent_writes = true;
-        let (mutations, base) = match self.prepare(&mut state) {
-            Ok(prepared) => prepared,
+        state.sent_cost = Some(state.full_write_cost());
+        let base = match self.prepare(&mut state) {
+            Ok(base) => base,
             Err(code) => {
                 let refused = state.refused(code);
                 drop(state);
@@ -57,18 +59,7 @@ impl Transaction {
         };
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
-        let (reads, writes) = state.send_conflicts();
-        let commit = Commit {
-            base,
-            reads,
-            report_conflicts: state.options.report_conflicting_keys,
-            writes,
-            mutations,
-            durability: match state.options.durability_risky {
-                true => Durability::Written,
-                false => Durability::Flushed,
-            },
-        };
+        let commit = state.send(base);
         let answer = self.answer_to(&future);
         self.start_timer(&mut state);
         drop(state);
@@ -76,12 +67,11 @@ impl Transaction {
         future
     }
 
-    fn prepare(&self, state: &mut State) -> Result<(Vec<Mutation>, Base<View>)> {
+    fn prepare(&self, state: &mut State) -> Result<Base<View>> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
-        let mutations = state.writes.mutations();
-        if state.commit_size(&mutations) > state.options.size_limit {
+        if state.commit_size() > state.options.size_limit {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
         if state.view.is_none() && state.chosen_version.is_none() {
@@ -92,12 +82,11 @@ impl Transaction {
                 let _ = state.view(&self.database);
             }
         }
-        let base = match (&state.view, state.chosen_version) {
+        Ok(match (&state.view, state.chosen_version) {
             (_, Some(version)) => Base::Version(version),
             (Some(view), None) => Base::View(view.clone()),
             (None, None) => Base::Now,
-        };
-        Ok((mutations, base))
+        })
     }
 
     /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
@@ -199,15 +188,59 @@ impl Transaction {
 /// What a commit was sent with: special keys show it until the transaction begins anew.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    pub(super) reads: PackedRanges,
-    pub(super) writes: PackedRanges,
+    /// Begin and end of each range that was read, then of each that was written, then the templates of stamped keys.
+    keys: PackedKeys,
+    /// Ranges that were read.
+    reads: usize,
+    /// Ranges that were written.
+    writes: usize,
     /// Its versionstamp, once it has one.
     pub(super) stamp: Option<Stamp>,
 }
 
+impl Sent {
+    fn new(reads: &[KeyRange], writes: &[KeyRange], own: &WriteMap) -> Sent {
+        let ranges = || reads.iter().chain(writes);
+        let of_ranges = ranges().map(|(begin, end)| (2, begin.len() + end.len()));
+        let of_stamped = own.stamped_keys().map(|(key, _)| (1, key.len() + PLACE_LEN));
+        let (count, bytes) =
+            of_ranges.chain(of_stamped).fold((0, 0), |(n, len), (m, more)| (n + m, len + more));
+        let mut keys = PackedKeys::with_capacity(count, bytes);
+        for (begin, end) in ranges() {
+            keys.push(&[begin]);
+            keys.push(&[end]);
+        }
+        for (key, offset) in own.stamped_keys() {
+            keys.push(&[key, &place(offset)]);
+        }
+        Sent { keys, reads: reads.len(), writes: writes.len(), stamp: None }
+    }
+
+    /// The ranges that it had read.
+    pub(super) fn reads(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges(0, self.reads)
+    }
+
+    /// The ranges that it writes, those of stamped keys excepted.
+    pub(super) fn writes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.ranges(self.reads, self.writes)
+    }
+
+    fn ranges(&self, first: usize, count: usize) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut bounds = self.keys.range(2 * first..2 * (first + count));
+        std::iter::from_fn(move || Some((bounds.next()?, bounds.next()?)))
+    }
+
+    /// The keys that get a versionstamp, and where in them.
+    pub(super) fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let templates = self.keys.range(2 * (self.reads + self.writes)..self.keys.len());
+        templates.map(split_template)
+    }
+}
+
 /// What hung on a commit that did not happen.
 struct Refused {
-    stamps: Vec<Arc<Future>>,
+    stamps: Futures,
     watches: Vec<PendingWatch>,
     code: Code,
 }
@@ -229,31 +262,38 @@ impl State {
         Refused { stamps, watches: std::mem::take(&mut self.watches), code }
     }
 
+    fn check_commit(&mut self) -> Result<()> {
+        self.failed_read.map_or(Ok(()), Err)?;
+        self.special.as_mut().map_or(Ok(()), Session::commit)
+    }
+
     fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
     }
 
-    /// The conflict ranges, of reads and of writes, on their way to the engine; what special keys show of them stays.
-    fn send_conflicts(&mut self) -> (Vec<KeyRange>, Vec<KeyRange>) {
-        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into_iter().collect();
+    /// Writes and conflict ranges on their way to the engine; what special keys show of them stays.
+    fn send(&mut self, base: Base<View>) -> Commit<View> {
+        let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into();
         let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
             writes.insert(begin, end);
         }
-        let writes: Vec<KeyRange> = writes.into_iter().collect();
-        self.sent =
-            Sent { reads: PackedRanges::new(&reads), writes: PackedRanges::new(&writes), stamp: None };
-        (reads, writes)
+        let writes: Vec<KeyRange> = writes.into();
+        self.sent = Sent::new(&reads, &writes, &self.writes);
+        let mutations = Arc::make_mut(&mut self.writes).take_mutations();
+        let is_risky = self.options.durability_risky;
+        let durability = if is_risky { Durability::Written } else { Durability::Flushed };
+        let report_conflicts = self.options.report_conflicting_keys;
+        Commit { base, reads, report_conflicts, writes, mutations, durability }
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
-    fn commit_size(&self, mutations: &[Mutation]) -> i64 {
+    fn commit_size(&self) -> i64 {
         if self.options.ryw_disabled {
             return self.plain_size;
         }
         let writes = self.write_conflicts.iter().chain(self.early_conflicts.iter());
         let conflicts = self.reads.iter().chain(writes);
-        self.writes.sent_size(mutations)
-            + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
+        self.writes.sent_size() + conflicts.map(|(begin, end)| conflict_size(begin, end)).sum::<i64>()
     }
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::{State, Transaction};
+use crate::client::write_map::{Kind, PLACE_LEN, Shape};
 use crate::engine::mutation::Mutation;
 use crate::future::{Future, Output};
 use crate::range_set::key_after;
@@ -14,8 +15,6 @@ use crate::range_set::key_after;
 const PAGE: usize = 4096;
 /// What a page written costs, in pages read.
 const WRITE_FACTOR: usize = 4;
-/// The place of a versionstamp takes so many bytes of its key.
-const PLACE_LEN: usize = 4;
 
 impl Transaction {
     /// Int64 future: what the transaction has cost so far, bytes.
@@ -36,14 +35,19 @@ impl State {
 
     /// What has been written costs when it is sent: in a transaction that does not read its own writes at once.
     fn write_cost(&self) -> usize {
+        self.sent_cost.unwrap_or_else(|| self.early_cost())
+    }
+
+    fn early_cost(&self) -> usize {
         let is_plain = self.options.ryw_disabled;
-        let cost = |changes: &[Mutation]| changes.iter().map(|one| change(one, is_plain)).sum::<usize>();
-        let mut sum = cost(self.writes.early());
-        if self.has_sent_writes {
-            self.writes.each_sent_clear(&mut |_, _| sum += PAGE);
-            sum += cost(&self.writes.singles());
-        }
-        sum
+        self.writes.early().iter().map(|mutation| change(mutation, is_plain)).sum()
+    }
+
+    /// What all of the writes cost, which are about to be sent.
+    pub(super) fn full_write_cost(&self) -> usize {
+        let mut sum = self.early_cost();
+        self.writes.each_sent_clear(&mut |_, _| sum += PAGE);
+        sum + self.writes.singles().map(single).sum::<usize>()
     }
 }
 
@@ -54,12 +58,19 @@ fn pages(bytes: usize) -> usize {
 
 /// What a change costs, a clear of any size a page; but one of a single key costs nothing where it is sent as it is called.
 fn change(mutation: &Mutation, is_plain: bool) -> usize {
-    let bytes = match mutation {
-        Mutation::Set { key, value } => key.len() + value.len(),
-        Mutation::Atomic { key, .. } | Mutation::StampedValue { key, .. } => key.len(),
-        Mutation::StampedKey { key, .. } => key.len() + PLACE_LEN,
-        Mutation::ClearRange { begin, end } if is_plain && *end == key_after(begin) => return 0,
-        Mutation::ClearRange { .. } => return PAGE,
+    match (Shape::of(mutation), mutation) {
+        (Some(shape), _) => single(shape),
+        (None, Mutation::ClearRange { begin, end }) if is_plain && *end == key_after(begin) => 0,
+        (None, _) => PAGE,
+    }
+}
+
+/// What a change of one key costs.
+fn single(shape: Shape) -> usize {
+    let bytes = match shape.kind {
+        Kind::Set => shape.key + shape.value,
+        Kind::Atomic | Kind::StampedValue => shape.key,
+        Kind::StampedKey => shape.key + PLACE_LEN,
     };
     WRITE_FACTOR * pages(bytes)
 }

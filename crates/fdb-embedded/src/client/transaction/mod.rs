@@ -35,6 +35,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use super::database::Database;
 use super::merged::Merged;
@@ -71,6 +72,9 @@ const NO_VERSION: i64 = -1;
 
 /// The first backoff of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);
+
+/// Futures of which there is rarely more than one.
+type Futures = SmallVec<[Arc<Future>; 1]>;
 
 /// Where a transaction is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +117,7 @@ struct State {
     write_conflicts: RangeSet,
     /// Those of writes that are on their way before the commit.
     early_conflicts: RangeSet,
-    /// The ranges of all three once the commit has taken them.
+    /// The ranges of all three, and the stamped keys of the writes, once the commit has taken them.
     sent: Sent,
     /// What `get_approximate_size` answers, bytes.
     size: i64,
@@ -122,16 +126,16 @@ struct State {
     plain_size: i64,
     /// What reads have cost, bytes in whole pages.
     read_cost: usize,
-    /// What has been written is on its way to the commit, and costs as well.
-    has_sent_writes: bool,
+    /// What the writes have cost, once the commit has taken them.
+    sent_cost: Option<usize>,
     watches: Vec<PendingWatch>,
-    stamps: Vec<Arc<Future>>,
+    stamps: Futures,
     /// Futures that fail when the transaction is reset, cancelled or destroyed.
-    outstanding: Vec<Arc<Future>>,
+    outstanding: Futures,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
-    /// What it has done to special keys.
-    special: Session,
+    /// What it has done to special keys, once it has had to do with them.
+    special: Option<Session>,
     retries: i64,
     backoff: Duration,
 }
@@ -162,13 +166,13 @@ impl State {
             size: 0,
             plain_size: 0,
             read_cost: 0,
-            has_sent_writes: false,
+            sent_cost: None,
             watches: Vec::new(),
-            stamps: Vec::new(),
-            outstanding: Vec::new(),
+            stamps: Futures::new(),
+            outstanding: Futures::new(),
             committed_version: NO_VERSION,
             conflicting: Vec::new(),
-            special: Session::default(),
+            special: None,
             retries: 0,
             backoff: FIRST_BACKOFF,
         }
@@ -177,7 +181,8 @@ impl State {
     /// Is it too late to do without read-your-writes? What was written without them already is not in the way.
     fn is_touched(&self) -> bool {
         let has_read = self.has_read || self.failed_read.is_some() || !self.reading.is_empty();
-        let has_written = !self.writes.is_empty() || !self.write_conflicts.is_empty();
+        let has_written =
+            !self.writes.is_empty() || !self.write_conflicts.is_empty() || self.sent_cost.is_some();
         has_read || has_written && !self.options.ryw_disabled
     }
 
@@ -298,7 +303,7 @@ impl State {
 
     /// Remembers that one key was read.
     fn add_key_read(&mut self, key: &[u8]) {
-        let size = conflict_size(key, key) + 1;
+        let size = key_conflict_size(key);
         if self.options.ryw_disabled {
             self.plain_size += size;
         } else if self.writes.decides(key) {
@@ -320,7 +325,7 @@ impl State {
         }
         // FoundationDB counts the whole range for each of its parts.
         let size = conflict_size(&begin, &end);
-        if self.writes.is_empty() && self.write_conflicts.is_empty() {
+        if !self.is_cut(&begin, &end) {
             self.size += size;
             self.reads.insert(begin, end);
             return;
@@ -329,6 +334,13 @@ impl State {
             self.size += size;
             self.reads.insert(begin, end);
         }
+    }
+
+    /// Has the transaction written anything in a range, or marked it as written?
+    fn is_cut(&self, begin: &[u8], end: &[u8]) -> bool {
+        self.write_conflicts.intersects(begin, end)
+            || self.writes.unreadable().intersects(begin, end)
+            || self.writes.touches(begin, end)
     }
 
     /// The parts of a range that another transaction can spoil, cut where FoundationDB's own map of writes is: where
@@ -367,6 +379,11 @@ impl State {
 /// What a conflict range adds to a transaction's size, bytes.
 fn conflict_size(begin: &[u8], end: &[u8]) -> i64 {
     24 + len(begin) + len(end)
+}
+
+/// What the conflict range of one key adds to a transaction's size, bytes.
+fn key_conflict_size(key: &[u8]) -> i64 {
+    conflict_size(key, key) + 1
 }
 
 /// What a mutation adds to a transaction's size, bytes.

@@ -139,11 +139,10 @@ impl Transaction {
         self.generation.fetch_add(1, Ordering::AcqRel);
         state.timer.take().into_iter().for_each(network::cancel);
         state.waiting_commit = None;
-        let mut futures = std::mem::take(&mut state.outstanding);
-        futures.append(&mut state.reading);
-        futures.append(&mut state.stamps);
-        futures.extend(state.waiting_specials.drain(..).map(|(_, future)| future));
-        Ended(futures.into_iter().map(|future| (future, code)).collect())
+        let futures =
+            state.outstanding.drain(..).chain(state.reading.drain(..)).chain(state.stamps.drain(..));
+        let futures = futures.chain(state.waiting_specials.drain(..).map(|(_, future)| future));
+        Ended(futures.map(|future| (future, code)).collect())
     }
 
     /// Takes everything that waits for the transaction. A versionstamp is then a promise that was broken.

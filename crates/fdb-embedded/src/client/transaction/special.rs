@@ -83,7 +83,11 @@ fn owned<'r>(ranges: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> RangeSet {
 impl State {
     fn special_to_write(&mut self) -> Result<&mut Session> {
         let is_enabled = self.options.special_keys_writes;
-        if is_enabled { Ok(&mut self.special) } else { Err(Code::SPECIAL_KEYS_WRITE_DISABLED) }
+        if is_enabled {
+            Ok(self.special.get_or_insert_default())
+        } else {
+            Err(Code::SPECIAL_KEYS_WRITE_DISABLED)
+        }
     }
 
     /// The reads of special keys that have waited for others, to be answered without the lock.
@@ -100,9 +104,9 @@ impl State {
         let alive = self.check_alive().and_then(|()| self.failed_read.map_or(Ok(()), Err));
         Facts {
             database,
-            session: self.special.clone(),
+            session: self.special.get_or_insert_default().clone(),
             conflicting: self.conflicting.iter().cloned().collect(),
-            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads.iter()))),
+            reads: alive.map(|()| owned(self.reads.iter().chain(self.sent.reads()))),
             writes: self.shown_writes(),
             relaxed: self.options.special_keys_relaxed,
         }
@@ -111,9 +115,9 @@ impl State {
     /// The write conflict ranges, those of stamped keys included: where they may come to lie, or do.
     fn shown_writes(&self) -> RangeSet {
         let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
-        let mut writes = owned(ranges.chain(self.sent.writes.iter()));
+        let mut writes = owned(ranges.chain(self.sent.writes()));
         let read_version = self.known_read_version().unwrap_or(0);
-        for (key, offset) in self.writes.stamped_keys() {
+        for (key, offset) in self.writes.stamped_keys().chain(self.sent.stamped_keys()) {
             let (begin, end) = match self.sent.stamp {
                 Some(stamp) => stamped_key(key, offset, stamp),
                 None => stamped_range(key, offset, read_version),

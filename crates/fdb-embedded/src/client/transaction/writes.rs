@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use super::{METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, mutation_size};
+use super::{
+    METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, key_conflict_size,
+    mutation_size,
+};
 use crate::client::special_keys;
-use crate::client::write_map::WriteMap;
+use crate::client::write_map::{WriteMap, stamped_range};
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
 use crate::error::{Code, Result};
 use crate::limits::{MAX_VALUE, cut, is_too_long_to_be_there, key_limit};
 use crate::options::TransactionOptions;
-use crate::range_set::{KeyRange, key_after};
+use crate::range_set::key_after;
 
 /// Mutation type: the key gets the versionstamp.
 const SET_VERSIONSTAMPED_KEY: i32 = 14;
@@ -151,7 +154,7 @@ impl Transaction {
             }
             match kind {
                 ConflictKind::Read => state.add_read_conflict((begin.to_vec(), end.to_vec())),
-                ConflictKind::Write => state.write_conflicts.insert(begin.to_vec(), end.to_vec()),
+                ConflictKind::Write => state.write_conflicts.cover(begin, end),
             }
             Ok(())
         });
@@ -203,9 +206,8 @@ impl State {
     fn count_write(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
         self.count(mutation_size(key, value));
         if conflicts {
-            let after = key_after(key);
-            self.count(conflict_size(key, &after));
-            self.write_conflicts.insert(key.to_vec(), after);
+            self.count(key_conflict_size(key));
+            self.write_conflicts.insert_key(key);
         }
     }
 
@@ -232,18 +234,25 @@ impl State {
             self.writes_mut().send(Mutation::StampedKey { key, offset, value });
         } else {
             let read_version = self.known_read_version().unwrap_or(0);
+            let (begin, mut end) = stamped_range(stripped, offset, read_version);
             let max = self.max_read_key();
-            let (begin, end) =
-                self.writes_mut().set_stamped_key(stripped, offset, value, (read_version, max));
-            let early: Vec<KeyRange> = self
-                .write_conflicts
-                .intersecting(&begin, &end)
-                .map(|(b, e)| (b.max(&begin).to_vec(), e.min(&end).to_vec()))
-                .collect();
-            self.write_conflicts.remove(&begin, &end);
-            early.into_iter().for_each(|(begin, end)| self.early_conflicts.insert(begin, end));
+            if end.as_slice() > max {
+                end = max.to_vec();
+            }
+            self.send_conflicts_early(&begin, &end);
+            self.writes_mut().set_stamped_key((begin, end), offset, value);
         }
         Ok(())
+    }
+
+    /// The write conflicts of `[begin, end)` are on their way before the others.
+    fn send_conflicts_early(&mut self, begin: &[u8], end: &[u8]) {
+        if !self.write_conflicts.intersects(begin, end) {
+            return;
+        }
+        let early = self.write_conflicts.intersecting(begin, end);
+        early.for_each(|(b, e)| self.early_conflicts.cover(b.max(begin), e.min(end)));
+        self.write_conflicts.remove(begin, end);
     }
 
     fn add_stamped_value(&mut self, key: &[u8], operand: &[u8], conflicts: bool) -> Result<()> {
@@ -268,7 +277,7 @@ impl State {
         self.plain_size += mutation_size(begin, end);
         if conflicts {
             self.plain_size += conflict_size(begin, end);
-            self.write_conflicts.insert(begin.to_vec(), end.to_vec());
+            self.write_conflicts.cover(begin, end);
         }
         if self.options.ryw_disabled {
             self.writes_mut().send(Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() });

@@ -22,7 +22,6 @@ use crate::error::{PushError, QueueError};
 use crate::id::ItemId;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
-use crate::meta::Meta;
 use crate::new_item::{NewItem, PushOptions, check_payload};
 use crate::ops::place::{count_later, count_ready};
 use crate::ops::recipe::Numbers;
@@ -225,6 +224,9 @@ impl<'t> Pusher<'t> {
                 None => asked.push(key),
             }
         }
+        if asked.is_empty() {
+            return Ok(running);
+        }
         asked.sort_unstable();
         asked.dedup();
         let found = asked.iter().map(|key| once::holder(&self.space, self.tr, key));
@@ -248,7 +250,7 @@ impl<'t> Pusher<'t> {
                 Spot::Id(self.numbers.next_id(&self.space, entry.priority(), &random))
             }
         };
-        let meta = entry.item.map_or_else(Meta::default, NewItem::meta);
+        let meta = entry.item.map(NewItem::meta);
         put::put(&self.space, self.tr, &spot, entry.payload, meta, entry.item.and_then(|item| item.due));
         if let (Some(key), Spot::User(_)) = (entry.unique(), &spot) {
             self.unique.insert(key.to_vec(), spot.clone());

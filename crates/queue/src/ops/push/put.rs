@@ -17,7 +17,7 @@ pub(super) fn put(
     tr: &Transaction,
     spot: &Spot,
     payload: &[u8],
-    mut meta: Meta,
+    mut meta: Option<Meta>,
     due: Option<Millis>,
 ) {
     let (value, rest) = match packed(space.kind.packing(), payload) {
@@ -25,26 +25,27 @@ pub(super) fn put(
         // Too long for a value: as it is, in parts.
         None => {
             let (value, chunks) = chunks::split(payload);
-            meta.payload_len = Some(payload.len() as u64);
+            meta.get_or_insert_default().payload_len = Some(payload.len() as u64);
             (Cow::Borrowed(value), Some(chunks))
         }
     };
     match due {
         None => {
             set(tr, spot, &space.ready, &[], &value);
-            if !meta.is_empty() {
-                set(tr, spot, &space.meta, &[], &meta::encode(&meta));
+            if let Some(meta) = meta.as_ref().filter(|meta| !meta.is_empty()) {
+                set(tr, spot, &space.meta, &[], &meta::encode(meta));
             }
         }
         Some(due) => {
-            set(tr, spot, &later::at(&space.later, due), &[], &meta::encode(&meta));
+            let meta = meta::encode(meta.get_or_insert_default());
+            set(tr, spot, &later::at(&space.later, due), &[], &meta);
             set(tr, spot, &space.bodies, &[], &value);
         }
     }
     for (n, chunk) in rest.into_iter().flatten() {
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
     }
-    if let Some(key) = &meta.unique {
+    if let Some(key) = meta.as_ref().and_then(|meta| meta.unique.as_ref()) {
         set_id(tr, &space.unique_key(key), spot);
     }
 }
