@@ -16,7 +16,7 @@ use super::Shared;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
-use super::storage::{self, Changed, Durability, Storage, StorageError};
+use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
 use super::views::WINDOW;
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
@@ -335,7 +335,7 @@ impl Committer {
                 let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
                 // No version is handed out that is above the ceiling on the disk.
                 let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
-                self.store(&Arc::new(stored), is_flushed).map_err(|error| error.to_string())
+                self.store(stored, is_flushed).map_err(|error| error.to_string())
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);
@@ -407,20 +407,25 @@ impl Committer {
     }
 
     /// Stores a batch and publishes it.
-    fn store(&mut self, batch: &Arc<storage::Batch>, is_flushed: bool) -> Result<(), StorageError> {
+    fn store(&mut self, batch: storage::Batch, is_flushed: bool) -> Result<(), StorageError> {
         self.rest = Rest::No;
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
-        let changed = self.shared.storage.apply(batch, durability)?;
+        let (version, ceiling) = (batch.version, batch.ceiling);
+        let mut changed = self.shared.storage.apply(batch, durability)?;
+        let touched = std::mem::take(&mut changed.touched);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
-        self.shared.views.lock().publish(batch.version, batch.ceiling, changed);
-        self.fire_watches(&batch.mutations);
+        self.shared.views.lock().publish(version, ceiling, changed);
+        self.fire_watches(&touched);
         Ok(())
     }
 
     /// After the publication, so that none is missed: a watch that is armed later sees the new state by itself, one
     /// that was armed before is found here.
-    fn fire_watches(&self, mutations: &[Mutation]) {
-        let touched = self.shared.watches.touched(mutations);
+    fn fire_watches(&self, touched: &Touched) {
+        let touched = match touched {
+            Touched::Keys(keys) => self.shared.watches.touched_keys(keys),
+            Touched::By(batch) => self.shared.watches.touched(&batch.mutations),
+        };
         if touched.is_empty() {
             return;
         }

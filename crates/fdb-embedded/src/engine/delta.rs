@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 
 use bytes::Bytes;
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::rows::Direction;
@@ -48,16 +48,9 @@ pub struct Weight {
 pub struct Delta(RwLock<Rows>);
 
 impl Delta {
-    /// Adds what a batch has written; versions come in order, and a key once in each.
-    pub fn write(&self, version: i64, rows: impl IntoIterator<Item = Row>) {
-        let mut all = self.0.write();
-        let Rows { by_key, weight } = &mut *all;
-        for (key, value) in rows {
-            weight.bytes += ENTRY + key.len() + value.as_ref().map_or(0, Bytes::len);
-            weight.writes += 1;
-            weight.removals += usize::from(value.is_none());
-            by_key.entry(key).or_default().push((version, value));
-        }
+    /// Adds what a batch writes; versions come in order. Nobody reads here meanwhile.
+    pub fn writer(&self, version: i64) -> Writer<'_> {
+        Writer { rows: self.0.write(), version }
     }
 
     /// How much it holds.
@@ -99,6 +92,41 @@ impl Delta {
             rows: VecDeque::new(),
             page: FIRST_PAGE,
             is_over,
+        }
+    }
+}
+
+/// Adds the writes of one version.
+#[derive(Debug)]
+pub struct Writer<'d> {
+    rows: RwLockWriteGuard<'d, Rows>,
+    version: i64,
+}
+
+impl Writer<'_> {
+    /// What `key` holds now, if it was written here.
+    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let (_, value) = self.rows.by_key.get(key)?.last()?;
+        Some(value.as_deref())
+    }
+
+    /// The keys of `[begin, end)` that were written here and are there.
+    pub fn present(&self, begin: &[u8], end: &[u8]) -> Vec<Bytes> {
+        let range = self.rows.by_key.range::<[u8], _>((Included(begin), Excluded(end)));
+        let is_there = |versions: &Versions| versions.last().is_some_and(|(_, value)| value.is_some());
+        range.filter(|(_, versions)| is_there(versions)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// `key` holds `value` from here on.
+    pub fn put(&mut self, key: Bytes, value: Option<Bytes>) {
+        let Rows { by_key, weight } = &mut *self.rows;
+        weight.bytes += ENTRY + key.len() + value.as_ref().map_or(0, Bytes::len);
+        weight.writes += 1;
+        weight.removals += usize::from(value.is_none());
+        let versions = by_key.entry(key).or_default();
+        match versions.last_mut() {
+            Some((version, last)) if *version == self.version => *last = value,
+            _ => versions.push((self.version, value)),
         }
     }
 }
@@ -165,6 +193,11 @@ impl Iterator for Cursor<'_> {
 mod tests {
     use super::*;
 
+    fn write(delta: &Delta, version: i64, rows: impl IntoIterator<Item = Row>) {
+        let mut writer = delta.writer(version);
+        rows.into_iter().for_each(|(key, value)| writer.put(key, value));
+    }
+
     fn row(key: u32, value: Option<&'static [u8]>) -> Row {
         (Bytes::copy_from_slice(format!("{key:04}").as_bytes()), value.map(Bytes::from_static))
     }
@@ -172,8 +205,8 @@ mod tests {
     #[test]
     fn a_version_sees_what_was_written_by_then_and_nothing_of_what_comes() {
         let delta = Delta::default();
-        delta.write(10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
-        delta.write(20, [row(1, None), row(3, Some(b"c"))]);
+        write(&delta, 10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
+        write(&delta, 20, [row(1, None), row(3, Some(b"c"))]);
         let at = |version| {
             let rows: Vec<_> = delta.range(b"", b"\xff", version, Direction::Forward).collect();
             for (key, value) in &rows {
@@ -185,6 +218,10 @@ mod tests {
         assert_eq!(at(19), [row(1, Some(b"a")), row(2, Some(b"b"))]);
         assert_eq!(at(20), [row(1, None), row(2, Some(b"b")), row(3, Some(b"c"))]);
         assert_eq!(delta.get(b"0003", 19), None);
+        let writer = delta.writer(30);
+        assert_eq!((writer.get(b"0001"), writer.get(b"0002")), (Some(None), Some(Some(&b"b"[..]))));
+        assert_eq!((writer.get(b"0004"), writer.present(b"", b"0003").len()), (None, 1));
+        drop(writer);
         let Weight { writes, removals, .. } = delta.weight();
         assert_eq!((writes, removals), (4, 1));
         let mut last = Vec::new();
@@ -194,15 +231,17 @@ mod tests {
         };
         delta.newest(visit).unwrap();
         assert_eq!(last, at(20));
+        write(&delta, 20, [row(3, Some(b"d")), row(3, None)]);
+        assert_eq!(delta.get(b"0003", 20), Some(None), "the last write of a version counts");
     }
 
     #[test]
     fn a_range_of_many_pages_has_every_key_once_from_either_side_while_more_are_written() {
         let delta = Delta::default();
-        delta.write(1, (0..1_000).map(|n| row(n, Some(b"x"))));
+        write(&delta, 1, (0..1_000).map(|n| row(n, Some(b"x"))));
         let mut cursor = delta.range(b"0003", b"0900", 1, Direction::Forward);
         let mut found: Vec<Row> = cursor.by_ref().take(100).collect();
-        delta.write(2, (0..1_000).map(|n| row(n, None)));
+        write(&delta, 2, (0..1_000).map(|n| row(n, None)));
         found.extend(cursor);
         let expected: Vec<Row> = (3..900).map(|n| row(n, Some(b"x"))).collect();
         assert_eq!(found, expected);

@@ -270,6 +270,14 @@ mod tests {
         history.push(Group { delta: Arc::new(delta), layer: Layer::new(changes), last }, expired);
     }
 
+    fn write(delta: &Delta, version: i64, rows: &[(&'static str, Option<&'static str>)]) {
+        let mut writer = delta.writer(version);
+        for (key, value) in rows {
+            let (key, value) = row(key, *value);
+            writer.put(key, value);
+        }
+    }
+
     fn row(key: &'static str, value: Option<&'static str>) -> (Bytes, Option<Bytes>) {
         (Bytes::from(key), value.map(Bytes::from))
     }
@@ -298,8 +306,8 @@ mod tests {
     fn within_a_group_its_own_batches_come_before_what_was_there_before_it() {
         let mut history = History::new(10);
         let delta = Delta::default();
-        delta.write(12, [row("a", Some("x")), row("b", Some("y"))]);
-        delta.write(14, [row("a", None), row("c", Some("z"))]);
+        write(&delta, 12, &[("a", Some("x")), ("b", Some("y"))]);
+        write(&delta, 14, &[("a", None), ("c", Some("z"))]);
         // "a" was not there before, and is not there after.
         push_group(&mut history, 14, delta, &[("b", Some("0")), ("c", None)], 0);
         push(&mut history, 20, &[("b", Some("y"))], 0);
@@ -312,8 +320,8 @@ mod tests {
         assert_eq!(backward, [row("c", None), row("b", Some("y")), row("a", Some("x"))]);
         let mut alone = History::new(10);
         let delta = Delta::default();
-        delta.write(12, [row("a", Some("x"))]);
-        delta.write(14, [row("a", None)]);
+        write(&delta, 12, &[("a", Some("x"))]);
+        write(&delta, 14, &[("a", None)]);
         push_group(&mut alone, 14, delta, &[], 0);
         assert_eq!(held(&alone.since(13).unwrap(), "a"), Some(Some("x".into())), "in between");
     }

@@ -113,8 +113,8 @@ impl Engine {
         // The first versions of this process are durable before anybody sees them.
         let (version, ceiling) = clock.begin_batch(Instant::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
-        let first = Arc::new(storage::Batch { version, ceiling, mutations: Vec::new() });
-        storage.apply(&first, Durability::Flushed).map_err(unusable)?;
+        let first = storage::Batch { version, ceiling, mutations: Vec::new() };
+        storage.apply(first, Durability::Flushed).map_err(unusable)?;
         let state = storage.state();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {

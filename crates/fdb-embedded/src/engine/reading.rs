@@ -189,7 +189,9 @@ mod tests {
                 None => model.remove(key),
             };
         }
-        delta.write(version, rows.into_iter().map(|(key, value)| (key.into(), value.map(Bytes::from))));
+        let mut writer = delta.writer(version);
+        rows.into_iter().for_each(|(key, value)| writer.put(key.into(), value.map(Bytes::from)));
+        drop(writer);
         model
     }
 
@@ -227,7 +229,7 @@ mod tests {
             let sets =
                 model.iter().map(|(key, value)| Mutation::Set { key: key.clone(), value: value.clone() });
             let batch = Batch { version: 0, ceiling: None, mutations: sets.collect() };
-            storage.apply(&Arc::new(batch), Durability::Flushed).unwrap();
+            storage.apply(batch, Durability::Flushed).unwrap();
             let snapshot = storage.state().snapshot().unwrap();
             let deltas = [Arc::new(Delta::default()), Arc::new(Delta::default())];
             let mut versions = vec![model];

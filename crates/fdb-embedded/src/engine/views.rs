@@ -164,7 +164,7 @@ impl Views {
 
     /// Groups of batches have gone to redb.
     pub fn change(&mut self, changed: Changed) {
-        let Changed { state: Some(new), applied } = changed else { return };
+        let Changed { state: Some(new), applied, .. } = changed else { return };
         let now = self.clock.published();
         let old = std::mem::replace(&mut self.newest, Arc::clone(&new));
         self.replaced.push_back((now, Arc::downgrade(&old)));

@@ -86,6 +86,19 @@ impl Watches {
         touched
     }
 
+    /// The watched keys among those that a batch has written.
+    pub fn touched_keys(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
+        let by_key = self.by_key.lock();
+        if by_key.is_empty() {
+            return Vec::new();
+        }
+        let watched = keys.iter().filter(|key| by_key.contains_key(&key[..]));
+        let mut touched: Vec<Vec<u8>> = watched.map(|key| key.to_vec()).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        touched
+    }
+
     /// Ends all watches with an error.
     pub fn fail_all(&self, code: Code) {
         let all = std::mem::take(&mut *self.by_key.lock());

@@ -54,12 +54,12 @@ impl Kind {
     }
 
     fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), StorageError> {
-        let batch = Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() });
+        let batch = Batch { version: 1, ceiling, mutations: mutations.to_vec() };
         match self {
             Kind::Redb(tree) => {
                 tree.apply(Writes::of(&batch.mutations), ceiling, 1, Commit::Durable).map(drop)
             }
-            Kind::Whole(storage) => storage.apply(&batch, Durability::Flushed).map(drop),
+            Kind::Whole(storage) => storage.apply(batch, Durability::Flushed).map(drop),
         }
     }
 

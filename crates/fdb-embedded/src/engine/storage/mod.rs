@@ -63,7 +63,7 @@ use superblock::{FORMAT, OLDEST};
 use tree::{Commit, Known, Tree, Writes};
 
 pub use health::{Failure, Health};
-pub use progress::Changed;
+pub use progress::{Changed, Touched};
 pub use snapshot::Snapshot;
 pub use state::State;
 
@@ -218,12 +218,12 @@ impl Storage {
     }
 
     /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
-    pub fn apply(&self, batch: &Arc<Batch>, durability: Durability) -> Result<Changed, StorageError> {
+    pub fn apply(&self, batch: Batch, durability: Durability) -> Result<Changed, StorageError> {
         self.unless_failed(|| {
             let mut progress = self.progress.lock();
-            progress.begin(batch);
+            progress.begin(&batch);
             let is_much = self.written() - self.written_before.load(Ordering::Relaxed) > MAX_UNFLUSHED;
-            if !progress.log.has_room(batch) || is_much {
+            if !progress.log.has_room(&batch) || is_much {
                 self.commit(&mut progress, batch)
             } else {
                 progress.add(batch, durability, self.written())
@@ -247,12 +247,12 @@ impl Storage {
             if progress.log.is_empty() {
                 return progress.turn(true, self.written());
             }
-            self.commit(&mut progress, &Batch::default())
+            self.commit(&mut progress, Batch::default())
         })
     }
 
     /// Makes a batch, and all that redb does not have, durable there; the log begins anew.
-    fn commit(&self, progress: &mut Progress, batch: &Batch) -> Result<Changed, StorageError> {
+    fn commit(&self, progress: &mut Progress, batch: Batch) -> Result<Changed, StorageError> {
         let mark = progress.prepare_log()?;
         let changed = progress.apply(batch, Commit::AndBegin(mark), self.written())?;
         progress.log.begin(mark);
@@ -277,7 +277,7 @@ impl Storage {
         {
             return Ok(());
         }
-        progress.apply(&Batch::default(), Commit::AndEnd, self.written()).map(drop)
+        progress.apply(Batch::default(), Commit::AndEnd, self.written()).map(drop)
     }
 }
 

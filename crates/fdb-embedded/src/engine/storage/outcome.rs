@@ -1,14 +1,11 @@
 //! What a batch makes of a state, key by key.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::Bound::{Excluded, Included};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
 
 use super::StorageError;
-use crate::engine::delta::Row;
+use crate::engine::delta::{Delta, Writer};
 use crate::engine::mutation::Mutation;
 use crate::engine::reading::At;
 use crate::rows::Direction;
@@ -17,58 +14,80 @@ use crate::rows::Direction;
 /// pass by each.
 const MAX_REMOVED: usize = 48;
 
-/// What single keys are to hold: each once, however many transactions of the batch have changed it.
-type Points<'m> = BTreeMap<Cow<'m, [u8]>, Option<Cow<'m, [u8]>>>;
+fn is_point(begin: &[u8], end: &[u8]) -> bool {
+    end.strip_prefix(begin) == Some(&[0])
+}
 
-/// What the mutations write, applied in order to `before`; `None` if that is too much to be listed.
-pub fn outcome(before: At<'_>, mutations: &[Mutation]) -> Result<Option<Vec<Row>>, StorageError> {
-    let mut points = Points::new();
+/// Can what the mutations remove be listed?
+pub fn is_listable(before: At<'_>, mutations: &[Mutation]) -> Result<bool, StorageError> {
     let mut removed = 0;
     for mutation in mutations {
-        match mutation {
-            Mutation::Set { key, value } => {
-                points.insert(Cow::Borrowed(key), Some(Cow::Borrowed(value)));
-            }
-            Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) == Some(&[0]) => {
-                points.insert(Cow::Borrowed(begin), None);
-            }
-            Mutation::ClearRange { begin, end } if begin < end => {
-                removed += clear(before, begin, end, &mut points)?;
-                if removed > MAX_REMOVED {
-                    return Ok(None);
+        if let Mutation::ClearRange { begin, end } = mutation
+            && !is_point(begin, end)
+        {
+            let _some = before.scan(begin, end, Direction::Forward, &mut |_, _| {
+                removed += 1;
+                if removed > MAX_REMOVED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })?;
+        }
+    }
+    Ok(removed <= MAX_REMOVED)
+}
+
+/// Adds to `delta` what the mutations write in order, as of `version`, and returns the keys. `below` is what was there before the delta.
+pub fn write(
+    below: At<'_>,
+    delta: &Delta,
+    version: i64,
+    mutations: Vec<Mutation>,
+) -> Result<Vec<Bytes>, StorageError> {
+    let mut writer = delta.writer(version);
+    let mut keys = Vec::with_capacity(mutations.len());
+    for mutation in mutations {
+        let (key, value) = match mutation {
+            Mutation::Set { key, value } => (key, Some(value)),
+            Mutation::ClearRange { begin, end } if is_point(&begin, &end) => (begin, None),
+            Mutation::ClearRange { begin, end } => {
+                if begin < end {
+                    clear(below, &mut writer, &begin, &end, &mut keys)?;
                 }
+                continue;
             }
-            Mutation::ClearRange { .. } => {}
             Mutation::Atomic { op, key, operand } => {
-                let new = match points.get(key.as_slice()) {
-                    Some(old) => op.apply(old.as_deref(), operand),
-                    None => op.apply(before.get(key)?.as_deref(), operand),
+                let new = match writer.get(&key) {
+                    Some(old) => op.apply(old, &operand),
+                    None => op.apply(below.get(&key)?.as_deref(), &operand),
                 };
-                points.insert(Cow::Borrowed(key), new.map(Cow::Owned));
+                (key, new)
             }
             Mutation::StampedKey { .. } | Mutation::StampedValue { .. } => {
                 unreachable!("the committer stamps mutations before it applies them")
             }
-        }
+        };
+        let key = Bytes::from(key);
+        keys.push(key.clone());
+        writer.put(key, value.map(Bytes::from));
     }
-    let bytes = |text: &[u8]| Bytes::copy_from_slice(text);
-    Ok(Some(points.iter().map(|(key, value)| (bytes(key), value.as_deref().map(bytes))).collect()))
+    Ok(keys)
 }
 
-/// Removes what is in `[begin, end)`, and says how many keys of `before` those are, as far as it went.
-fn clear<'m>(
-    before: At<'_>,
-    begin: &'m [u8],
-    end: &'m [u8],
-    points: &mut Points<'m>,
-) -> Result<usize, StorageError> {
-    let range = (Included(begin), Excluded(end));
-    points.range_mut::<[u8], _>(range).for_each(|(_, value)| *value = None);
-    let mut removed = 0;
-    let _all = before.scan(begin, end, Direction::Forward, &mut |key, _| {
-        points.insert(Cow::Owned(key.to_vec()), None);
-        removed += 1;
-        if removed > MAX_REMOVED { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+/// Removes what is in `[begin, end)`.
+fn clear(
+    below: At<'_>,
+    writer: &mut Writer<'_>,
+    begin: &[u8],
+    end: &[u8],
+    keys: &mut Vec<Bytes>,
+) -> Result<(), StorageError> {
+    let mut removed = writer.present(begin, end);
+    let _all = below.scan(begin, end, Direction::Forward, &mut |key, _| {
+        // What was written here is listed, or is gone already.
+        if writer.get(key).is_none() {
+            removed.push(Bytes::copy_from_slice(key));
+        }
+        ControlFlow::Continue(())
     })?;
-    Ok(removed)
+    removed.iter().for_each(|key| writer.put(key.clone(), None));
+    keys.extend(removed);
+    Ok(())
 }

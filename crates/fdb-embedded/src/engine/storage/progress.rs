@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use super::applier::{Applier, Job};
 use super::log::{Log, Mark};
-use super::outcome::outcome;
+use super::outcome::{self, is_listable};
 use super::state::State;
 use super::tree::{Commit, Tree, Writes};
 use super::{Applied, Batch, Durability, StorageError};
-use crate::engine::delta::{Delta, Row, Weight};
+use crate::engine::delta::{Delta, Weight};
 use crate::engine::history::Group;
 use crate::engine::mutation::Mutation;
 
@@ -35,6 +37,23 @@ pub struct Changed {
     pub state: Option<Arc<State>>,
     /// What has gone to redb, oldest first.
     pub applied: Vec<Group>,
+    /// What the batch has written.
+    pub touched: Touched,
+}
+
+/// What a batch has written.
+#[derive(Debug)]
+pub enum Touched {
+    /// These keys.
+    Keys(Vec<Bytes>),
+    /// The keys of its mutations, ranges among them.
+    By(Arc<Batch>),
+}
+
+impl Default for Touched {
+    fn default() -> Touched {
+        Touched::Keys(Vec::new())
+    }
 }
 
 /// A delta that the applier has.
@@ -90,40 +109,40 @@ impl Progress {
     /// Puts the batch that has begun into the log, and where readers find it.
     pub fn add(
         &mut self,
-        batch: &Arc<Batch>,
+        batch: Batch,
         durability: Durability,
         written: u64,
     ) -> Result<Changed, StorageError> {
-        let rows = if is_large(batch) { None } else { self.outcome(batch)? };
-        let Some(rows) = rows else { return self.add_to_redb(batch, durability, written) };
-        self.log.write(self.number, batch)?;
-        if !rows.is_empty() {
-            self.active.write(batch.version, rows);
+        if is_large(&batch) || !self.state.newest(|before| is_listable(before, &batch.mutations))? {
+            return self.add_to_redb(Arc::new(batch), durability, written);
+        }
+        self.log.write(self.number, &batch)?;
+        let Batch { version, mutations, .. } = batch;
+        if !mutations.is_empty() {
             self.began.get_or_insert_with(Instant::now);
         }
+        let keys = self.state.below(|below| outcome::write(below, &self.active, version, mutations))?;
         self.log.flush_for(durability)?;
-        self.turn(false, written)
-    }
-
-    fn outcome(&self, batch: &Batch) -> Result<Option<Vec<Row>>, StorageError> {
-        self.state.newest(|before| outcome(before, &batch.mutations))
+        let changed = self.turn(false, written)?;
+        Ok(Changed { touched: Touched::Keys(keys), ..changed })
     }
 
     /// Applies all that redb does not have, and then the batch, while that is flushed to the log.
     fn add_to_redb(
         &mut self,
-        batch: &Arc<Batch>,
+        batch: Arc<Batch>,
         durability: Durability,
         written: u64,
     ) -> Result<Changed, StorageError> {
         let mut changed = Changed::default();
         self.collect(true, written, &mut changed)?;
-        let group = self.freeze(Some(Arc::clone(batch)))?;
+        let group = self.freeze(Some(Arc::clone(&batch)))?;
         // Whatever becomes of the log: the applier has no other job when this returns.
-        let logged = self.log.write(self.number, batch).and_then(|()| self.log.flush_for(durability));
+        let logged = self.log.write(self.number, &batch).and_then(|()| self.log.flush_for(durability));
         let applied = self.applier.wait();
         logged?;
         self.settle(group, applied?, written, &mut changed);
+        changed.touched = Touched::By(batch);
         Ok(changed)
     }
 
@@ -143,7 +162,7 @@ impl Progress {
     }
 
     /// Applies all that redb does not have, and then a batch that is not in the delta.
-    pub fn apply(&mut self, batch: &Batch, commit: Commit, written: u64) -> Result<Changed, StorageError> {
+    pub fn apply(&mut self, batch: Batch, commit: Commit, written: u64) -> Result<Changed, StorageError> {
         let mut changed = Changed::default();
         self.collect(true, written, &mut changed)?;
         let writes = Writes { delta: Some(&self.active), mutations: &batch.mutations };
@@ -151,6 +170,7 @@ impl Progress {
         let frozen = Frozen { delta: std::mem::take(&mut self.active), last: self.version };
         self.began = None;
         self.settle(frozen, applied, written, &mut changed);
+        changed.touched = Touched::By(Arc::new(batch));
         Ok(changed)
     }
 

@@ -59,6 +59,16 @@ impl State {
         At { snapshot, deltas: &self.deltas, past, version }
     }
 
+    /// What was there before the newest delta.
+    pub(super) fn below<T>(
+        &self,
+        read: impl FnOnce(At<'_>) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let snapshot = self.snapshot().expect("the newest state is not let go while batches are applied");
+        let deltas = self.deltas.split_last().map_or(&[][..], |(_newest, below)| below);
+        read(At { snapshot: &snapshot, deltas, past: &Past::default(), version: i64::MAX })
+    }
+
     /// Everything that was written, whether it can be read by clients yet or not.
     pub(super) fn newest<T>(
         &self,

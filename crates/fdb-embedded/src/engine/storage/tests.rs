@@ -113,7 +113,7 @@ fn apply_as(
     ceiling: Option<i64>,
     durability: Durability,
 ) -> Result<Changed, StorageError> {
-    storage.apply(&Arc::new(Batch { version: 1, ceiling, mutations: mutations.to_vec() }), durability)
+    storage.apply(Batch { version: 1, ceiling, mutations: mutations.to_vec() }, durability)
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {

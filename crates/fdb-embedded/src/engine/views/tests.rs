@@ -66,13 +66,13 @@ fn storage(dir: &Path) -> Storage {
 }
 
 fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Changed {
-    storage.apply(&Arc::new(storage::Batch { version, ceiling, mutations }), Durability::Flushed).unwrap()
+    storage.apply(storage::Batch { version, ceiling, mutations }, Durability::Flushed).unwrap()
 }
 
 /// The same, as if so much had been written to the file by then.
 fn as_if_written(changed: Changed, written: u64) -> Changed {
-    let Changed { state, applied } = changed;
-    Changed { state: state.map(|state| Arc::new(state.as_if_written(written))), applied }
+    let state = changed.state.map(|state| Arc::new(state.as_if_written(written)));
+    Changed { state, ..changed }
 }
 
 fn run(seed: u64) {
