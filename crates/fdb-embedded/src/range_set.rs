@@ -78,12 +78,18 @@ impl RangeSet {
             }
             Some(_) => {}
         }
-        let before = self.ranges.last_up_to(Included(&begin));
+        let last = self.ranges.last_up_to(Included(&end));
+        let is_alone = last.is_none_or(|(b, _)| *b <= *begin);
+        // With none that begins in it, the last one is also the one before.
+        let before = if is_alone { last } else { self.ranges.last_up_to(Included(&begin)) };
         if before.is_some_and(|(_, e)| *e >= end) {
             return;
         }
         let goes_on = before.is_some_and(|(_, e)| *e >= begin);
-        if self.ranges.last_up_to(Included(&end)).is_some_and(|(b, _)| *b > *begin) {
+        if !goes_on && is_alone {
+            return self.ranges.insert(begin, end);
+        }
+        if !is_alone {
             let swallowed = self.ranges.take_range(&key_after(&begin), &key_after(&end));
             end = swallowed.into_iter().fold(end, |end, (_, reach)| end.max(reach));
         }
