@@ -48,7 +48,7 @@ use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
@@ -57,7 +57,7 @@ use super::mutation::Mutation;
 use crate::error::Code;
 use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
-use pages::{Meter, Pages, failed};
+use pages::{Pages, failed};
 use progress::Progress;
 use superblock::{FORMAT, OLDEST};
 use tree::{Commit, Known, Tree, Writes};
@@ -156,9 +156,6 @@ pub struct Applied {
 pub struct Storage {
     progress: Mutex<Progress>,
     health: Arc<Health>,
-    meter: Arc<Meter>,
-    /// Bytes that redb had written to its file when the log began anew.
-    written_before: AtomicU64,
     /// A batch has failed: what redb has in memory is not what was acknowledged.
     has_failed: AtomicBool,
 }
@@ -197,9 +194,8 @@ impl Storage {
         let known = catch_up(&tree, &*disk, of_log, known)?;
         let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(of_log, &error))?;
-        let progress = Mutex::new(Progress::new(tree, log, known.batch)?);
-        let (written_before, has_failed) = (AtomicU64::new(0), AtomicBool::new(false));
-        Ok((Storage { progress, health, meter, written_before, has_failed }, known.ceiling))
+        let progress = Mutex::new(Progress::new(tree, log, meter, known.batch)?);
+        Ok((Storage { progress, health, has_failed: AtomicBool::new(false) }, known.ceiling))
     }
 
     /// The state of the files.
@@ -212,72 +208,38 @@ impl Storage {
         Arc::clone(self.progress.lock().state())
     }
 
-    /// Bytes written to redb's file so far.
-    pub fn written(&self) -> u64 {
-        self.meter.written.load(Ordering::Relaxed)
-    }
-
     /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
     pub fn apply(&self, batch: Batch, durability: Durability) -> Result<Changed, StorageError> {
-        self.unless_failed(|| {
-            let mut progress = self.progress.lock();
-            progress.begin(&batch);
-            let is_much = self.written() - self.written_before.load(Ordering::Relaxed) > MAX_UNFLUSHED;
-            if !progress.log.has_room(&batch) || is_much {
-                self.commit(&mut progress, batch)
-            } else {
-                progress.add(batch, durability, self.written())
-            }
-        })
+        self.unless_failed(|progress| progress.apply(batch, durability))
     }
 
     /// Flushes what was only written, and gives redb what it does not have.
     pub fn rest(&self) -> Result<Changed, StorageError> {
-        self.unless_failed(|| {
-            let mut progress = self.progress.lock();
-            progress.log.flush()?;
-            progress.turn(true, self.written())
-        })
+        self.unless_failed(Progress::rest)
     }
 
     /// Leaves nothing in the log, so that whoever opens the file next need not read it.
     pub fn settle(&self) -> Result<Changed, StorageError> {
-        self.unless_failed(|| {
-            let mut progress = self.progress.lock();
-            if progress.log.is_empty() {
-                return progress.turn(true, self.written());
-            }
-            self.commit(&mut progress, Batch::default())
-        })
+        self.unless_failed(Progress::settle)
     }
 
-    /// Makes a batch, and all that redb does not have, durable there; the log begins anew.
-    fn commit(&self, progress: &mut Progress, batch: Batch) -> Result<Changed, StorageError> {
-        let mark = progress.prepare_log()?;
-        let changed = progress.apply(batch, Commit::AndBegin(mark), self.written())?;
-        progress.log.begin(mark);
-        self.written_before.store(self.written(), Ordering::Relaxed);
-        Ok(changed)
-    }
-
-    fn unless_failed<T>(&self, work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    fn unless_failed<T>(
+        &self,
+        work: impl FnOnce(&mut Progress) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
         // redb does not know what has happened to the log.
         if let Some(failure) = self.health.failure() {
             return Err(StorageError::Failed(failure.clone()));
         }
-        work().inspect_err(|_| self.has_failed.store(true, Ordering::Release))
+        work(&mut self.progress.lock()).inspect_err(|_| self.has_failed.store(true, Ordering::Release))
     }
 
     /// Makes everything durable in redb's file: until it is opened again it needs no log.
     fn close(&self) -> Result<(), StorageError> {
-        let mut progress = self.progress.lock();
-        if !progress.log.is_used()
-            || self.has_failed.load(Ordering::Acquire)
-            || self.health.failure().is_some()
-        {
+        if self.has_failed.load(Ordering::Acquire) || self.health.failure().is_some() {
             return Ok(());
         }
-        progress.apply(Batch::default(), Commit::AndEnd, self.written()).map(drop)
+        self.progress.lock().close()
     }
 }
 

@@ -36,6 +36,13 @@ pub struct Meter {
     pub len: AtomicU64,
 }
 
+impl Meter {
+    /// Bytes of pages written so far.
+    pub fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
 /// A file of pages, each with a checksum.
 #[derive(Debug)]
 pub struct Pages {

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::applier::{Applier, Job};
-use super::log::{Log, Mark};
+use super::log::Log;
 use super::outcome::{self, is_listable};
+use super::pages::Meter;
 use super::state::State;
 use super::tree::{Commit, Tree, Writes};
-use super::{Applied, Batch, Durability, StorageError};
+use super::{Applied, Batch, Durability, MAX_UNFLUSHED, Snapshot, StorageError};
 use crate::engine::delta::{Delta, Weight};
 use crate::engine::history::Group;
 use crate::engine::mutation::Mutation;
@@ -69,7 +70,10 @@ struct Frozen {
 pub struct Progress {
     tree: Arc<Tree>,
     applier: Applier,
-    pub log: Log,
+    log: Log,
+    meter: Arc<Meter>,
+    /// Bytes that redb had written to its file when the log began anew.
+    written_before: u64,
     /// The number of the last batch.
     number: u64,
     /// Its version.
@@ -85,13 +89,27 @@ pub struct Progress {
 
 impl Progress {
     /// Goes on after batch `number`, which redb has.
-    pub fn new(tree: Arc<Tree>, log: Log, number: u64) -> Result<Progress, StorageError> {
+    pub fn new(tree: Arc<Tree>, log: Log, meter: Arc<Meter>, number: u64) -> Result<Progress, StorageError> {
         let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
         let active = Arc::new(Delta::default());
         let snapshot = Arc::new(tree.snapshot()?);
         let state = Arc::new(State::new(snapshot, vec![Arc::clone(&active)], 0, 0));
         let (ceiling, frozen, began) = (None, None, None);
-        Ok(Progress { tree, applier, log, number, version: 0, ceiling, frozen, active, began, state })
+        let (version, written_before) = (0, 0);
+        Ok(Progress {
+            tree,
+            applier,
+            log,
+            meter,
+            written_before,
+            number,
+            version,
+            ceiling,
+            frozen,
+            active,
+            began,
+            state,
+        })
     }
 
     /// What is to be read.
@@ -99,22 +117,24 @@ impl Progress {
         &self.state
     }
 
-    /// Counts a batch that comes next.
-    pub fn begin(&mut self, batch: &Batch) {
+    /// Where the next record goes in the log.
+    #[cfg(test)]
+    pub fn log_end(&self) -> u64 {
+        self.log.end()
+    }
+
+    /// Puts a batch into the log, and where readers find it. Where the log has no room for it, or redb has much that is not flushed, all goes
+    /// to redb, durably.
+    pub fn apply(&mut self, batch: Batch, durability: Durability) -> Result<Changed, StorageError> {
         self.number += 1;
         self.version = batch.version;
         self.ceiling = batch.ceiling.or(self.ceiling);
-    }
-
-    /// Puts the batch that has begun into the log, and where readers find it.
-    pub fn add(
-        &mut self,
-        batch: Batch,
-        durability: Durability,
-        written: u64,
-    ) -> Result<Changed, StorageError> {
+        let is_much = self.meter.written() - self.written_before > MAX_UNFLUSHED;
+        if is_much || !self.log.has_room(&batch) {
+            return self.commit(batch);
+        }
         if is_large(&batch) || !self.state.newest(|before| is_listable(before, &batch.mutations))? {
-            return self.add_to_redb(Arc::new(batch), durability, written);
+            return self.add_to_redb(Arc::new(batch), durability);
         }
         self.log.write(self.number, &batch)?;
         let Batch { version, mutations, .. } = batch;
@@ -123,25 +143,45 @@ impl Progress {
         }
         let keys = self.state.below(|below| outcome::write(below, &self.active, version, mutations))?;
         self.log.flush_for(durability)?;
-        let changed = self.turn(false, written)?;
+        let changed = self.turn(false)?;
         Ok(Changed { touched: Touched::Keys(keys), ..changed })
     }
 
+    /// Flushes what was only written, and gives redb what it does not have.
+    pub fn rest(&mut self) -> Result<Changed, StorageError> {
+        self.log.flush()?;
+        self.turn(true)
+    }
+
+    /// Leaves nothing in the log.
+    pub fn settle(&mut self) -> Result<Changed, StorageError> {
+        if self.log.is_empty() { self.turn(true) } else { self.commit(Batch::default()) }
+    }
+
+    /// Makes everything durable in redb's file, which needs no log then.
+    pub fn close(&mut self) -> Result<(), StorageError> {
+        if self.log.is_used() { self.give_all(Batch::default(), Commit::AndEnd).map(drop) } else { Ok(()) }
+    }
+
+    /// Makes a batch, and all that redb does not have, durable there; the log begins anew.
+    fn commit(&mut self, batch: Batch) -> Result<Changed, StorageError> {
+        let mark = self.log.prepare(self.number)?;
+        let changed = self.give_all(batch, Commit::AndBegin(mark))?;
+        self.log.begin(mark);
+        self.written_before = self.meter.written();
+        Ok(changed)
+    }
+
     /// Applies all that redb does not have, and then the batch, while that is flushed to the log.
-    fn add_to_redb(
-        &mut self,
-        batch: Arc<Batch>,
-        durability: Durability,
-        written: u64,
-    ) -> Result<Changed, StorageError> {
+    fn add_to_redb(&mut self, batch: Arc<Batch>, durability: Durability) -> Result<Changed, StorageError> {
         let mut changed = Changed::default();
-        self.collect(true, written, &mut changed)?;
+        self.collect(true, &mut changed)?;
         let group = self.freeze(Some(Arc::clone(&batch)))?;
         // Whatever becomes of the log: the applier has no other job when this returns.
         let logged = self.log.write(self.number, &batch).and_then(|()| self.log.flush_for(durability));
         let applied = self.applier.wait();
         logged?;
-        self.settle(group, applied?, written, &mut changed);
+        self.finish(group, applied?, &mut changed);
         changed.touched = Touched::By(batch);
         Ok(changed)
     }
@@ -155,29 +195,23 @@ impl Progress {
         Ok(Frozen { delta, last: self.version })
     }
 
-    /// The number with which the log can begin anew when all batches so far are in redb, the one that has begun left out if that is to go
-    /// there with them.
-    pub fn prepare_log(&mut self) -> Result<Mark, StorageError> {
-        self.log.prepare(self.number)
-    }
-
-    /// Applies all that redb does not have, and then a batch that is not in the delta.
-    pub fn apply(&mut self, batch: Batch, commit: Commit, written: u64) -> Result<Changed, StorageError> {
+    /// Gives redb all that it does not have, and then a batch that is in no delta.
+    fn give_all(&mut self, batch: Batch, commit: Commit) -> Result<Changed, StorageError> {
         let mut changed = Changed::default();
-        self.collect(true, written, &mut changed)?;
+        self.collect(true, &mut changed)?;
         let writes = Writes { delta: Some(&self.active), mutations: &batch.mutations };
         let applied = self.tree.apply(writes, self.ceiling.take(), self.number, commit)?;
-        let frozen = Frozen { delta: std::mem::take(&mut self.active), last: self.version };
+        let group = Frozen { delta: std::mem::take(&mut self.active), last: self.version };
         self.began = None;
-        self.settle(frozen, applied, written, &mut changed);
+        self.finish(group, applied, &mut changed);
         changed.touched = Touched::By(Arc::new(batch));
         Ok(changed)
     }
 
     /// Takes note of what the applier has done, and gives it more when that is due, or at once.
-    pub fn turn(&mut self, at_once: bool, written: u64) -> Result<Changed, StorageError> {
+    fn turn(&mut self, at_once: bool) -> Result<Changed, StorageError> {
         let mut changed = Changed::default();
-        self.collect(at_once, written, &mut changed)?;
+        self.collect(at_once, &mut changed)?;
         if self.frozen.is_none() && (at_once || self.is_due()) && self.began.is_some() {
             self.frozen = Some(self.freeze(None)?);
             let snapshot = self.state.snapshot().expect("it is the newest state");
@@ -194,7 +228,7 @@ impl Progress {
             || self.began.is_some_and(|began| began.elapsed() >= OLDEST)
     }
 
-    fn collect(&mut self, wait: bool, written: u64, changed: &mut Changed) -> Result<(), StorageError> {
+    fn collect(&mut self, wait: bool, changed: &mut Changed) -> Result<(), StorageError> {
         if self.frozen.is_none() {
             return Ok(());
         }
@@ -202,20 +236,20 @@ impl Progress {
         if let Some(applied) = applied.transpose()?
             && let Some(frozen) = self.frozen.take()
         {
-            self.settle(frozen, applied, written, changed);
+            self.finish(frozen, applied, changed);
         }
         Ok(())
     }
 
     /// A group is in redb.
-    fn settle(&mut self, group: Frozen, applied: Applied, written: u64, changed: &mut Changed) {
+    fn finish(&mut self, group: Frozen, applied: Applied, changed: &mut Changed) {
         let Frozen { delta, last } = group;
         changed.applied.push(Group { delta, layer: applied.layer, last });
-        self.show(applied.snapshot, last, written, changed);
+        self.show(applied.snapshot, last, self.meter.written(), changed);
     }
 
     /// Makes a state of a snapshot and what is not in it.
-    fn show(&mut self, snapshot: Arc<super::Snapshot>, base: i64, written: u64, changed: &mut Changed) {
+    fn show(&mut self, snapshot: Arc<Snapshot>, base: i64, written: u64, changed: &mut Changed) {
         let frozen = self.frozen.iter().map(|frozen| Arc::clone(&frozen.delta));
         let deltas = frozen.chain([Arc::clone(&self.active)]).collect();
         self.state = Arc::new(State::new(snapshot, deltas, base, written));

@@ -16,7 +16,7 @@ fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
         let key = random.next().to_le_bytes();
         model.insert(key.to_vec(), vec![7; 300]);
         apply(&storage, &[set(&key, &[7; 300])], None).unwrap();
-        let end = storage.progress.lock().log.end();
+        let end = storage.progress.lock().log_end();
         if end <= *ends.last().unwrap() {
             // It began anew.
             (history, ends) = (vec![], vec![0]);
