@@ -85,9 +85,9 @@ pub const GOALS: &[Goal] = &[
     lower(Cell::Pickup, "kvqueue", START_P50, 0.7, Against::BestPeer),
     lower(Cell::Idle, "kvqueue", RESIDENT, 20_000.0, Against::Fixed),
     lower(Cell::Idle, "kvqueue", CPU, 0.5, Against::Fixed),
-    // One and a half times what the seed's own program did on a cluster of this kind.
-    goal(push(1_000, 1), "cluster", 33_000.0, Against::Fixed),
-    goal(push(10_000, 1), "cluster", 46_500.0, Against::Fixed),
+    // Single pushes at the same time, one and a half times what the seed's own program did on a cluster of this kind.
+    goal(push(1_000, 1), "cluster-shared", 33_000.0, Against::Fixed),
+    goal(push(10_000, 1), "cluster-shared", 46_500.0, Against::Fixed),
     goal(burn(1), "cluster-amo", 5.0, Against::Seed),
     goal(burn(1), "cluster", 2.5, Against::Seed),
     goal(burn(10), "cluster-amo", 3.0, Against::Seed),

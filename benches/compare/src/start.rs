@@ -53,14 +53,14 @@ pub fn start(args: &RunArgs, scratch: &Path, processes: &Processes) -> Result<Sy
         systems.all.push(Box::new(KvQueue::new(place("kvqueue"), &program, mode, cluster)?));
         Ok(())
     };
-    for mode in [Mode::Default, Mode::AtMostOnce, Mode::ExactlyOnce] {
+    for mode in [Mode::Default, Mode::Shared, Mode::AtMostOnce, Mode::ExactlyOnce] {
         ours(mode, None)?;
     }
     if let Some(file) = &args.cluster {
         let file = file.canonicalize().with_context(|| format!("--cluster {}: not there", file.display()))?;
         let cluster = Cluster { file, library: args.fdb_client_lib.clone() };
         ours(Mode::Seed, None)?;
-        for mode in [Mode::Default, Mode::AtMostOnce, Mode::Seed] {
+        for mode in [Mode::Default, Mode::Shared, Mode::AtMostOnce, Mode::Seed] {
             ours(mode, Some(cluster.clone()))?;
         }
     }

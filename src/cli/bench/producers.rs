@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Context;
 use foundationdb::Database;
-use kvqueue_queue::Queue;
+use kvqueue_queue::{NewItem, Producer, Queue};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -78,11 +78,31 @@ pub(super) async fn produce(
     batch: u32,
     stop: CancellationToken,
 ) -> anyhow::Result<Pushes> {
+    let push = || push(target.clone(), u64::from(batch), stop.clone());
+    together((0..clients).map(|_| push())).await
+}
+
+/// So many clients that push one item after the other, all through one producer.
+pub(super) async fn produce_shared(
+    target: &Target,
+    clients: usize,
+    stop: CancellationToken,
+) -> anyhow::Result<Pushes> {
+    let (producer, driver) = Producer::new(session(&target.queue), target.db.clone());
+    let driver = tokio::spawn(driver.run());
+    let push = || push_shared(target.clone(), producer.clone(), stop.clone());
+    let pushes = together((0..clients).map(|_| push())).await;
+    drop(producer);
+    driver.await?.context("cannot end the producer's session")?;
+    pushes
+}
+
+async fn together(
+    clients: impl Iterator<Item = impl Future<Output = anyhow::Result<Pushes>> + Send + 'static>,
+) -> anyhow::Result<Pushes> {
     let mut tasks = JoinSet::new();
     let begun = Instant::now();
-    for _ in 0..clients {
-        tasks.spawn(push(target.clone(), u64::from(batch), stop.clone()));
-    }
+    clients.for_each(|client| drop(tasks.spawn(client)));
     let mut pushes = Pushes::default();
     for own in all(&mut tasks).await.context("a push failed")? {
         pushes.items += own.items;
@@ -100,12 +120,31 @@ async fn push(target: Target, batch: u64, stop: CancellationToken) -> anyhow::Re
         let payloads: Vec<_> = (first..first + batch).map(|number| payload(number, target.payload)).collect();
         let called = Instant::now();
         session.push(&target.db, &payloads).await?;
-        pushes.nanos.push(u64::try_from(called.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        pushes.answered(called, batch);
         target.tally.pushed(first, batch);
-        pushes.items += batch;
     }
     // The session's token goes with the queue; clients that clear theirs one by one would be measured as well.
     Ok(pushes)
+}
+
+async fn push_shared(target: Target, producer: Producer, stop: CancellationToken) -> anyhow::Result<Pushes> {
+    let mut pushes = Pushes::default();
+    while !stop.is_cancelled() {
+        let Some(number) = target.tally.number(1) else { break };
+        let item = NewItem::new(payload(number, target.payload));
+        let called = Instant::now();
+        producer.push(item).await?;
+        pushes.answered(called, 1);
+        target.tally.pushed(number, 1);
+    }
+    Ok(pushes)
+}
+
+impl Pushes {
+    fn answered(&mut self, called: Instant, items: u64) {
+        self.nanos.push(u64::try_from(called.elapsed().as_nanos()).unwrap_or(u64::MAX));
+        self.items += items;
+    }
 }
 
 /// What all tasks return, or the first error, by which the others are stopped.

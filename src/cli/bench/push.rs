@@ -4,7 +4,13 @@ use clap::value_parser;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{Bench, options::Common, producers::produce, report::Report, tally::Tally};
+use super::{
+    Bench,
+    options::Common,
+    producers::{produce, produce_shared},
+    report::Report,
+    tally::Tally,
+};
 use crate::cli::UsageError;
 
 /// Clients that push one transaction after the other
@@ -16,6 +22,9 @@ pub(super) struct Args {
     /// Items of a transaction
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000))]
     batch: u32,
+    /// One producer for all clients, instead of a session for each: pushes at the same time share transactions
+    #[arg(long, conflicts_with = "batch")]
+    shared: bool,
 }
 
 impl Args {
@@ -25,17 +34,27 @@ impl Args {
 
     pub(super) async fn measure(&self, bench: &Bench) -> anyhow::Result<Report> {
         let target = bench.target("", Tally::new())?;
-        bench.say(format!("push: {} clients, {} items a transaction", self.clients, self.batch));
-        let stop = CancellationToken::new();
-        let (pushes, ()) =
-            tokio::join!(produce(&target, self.clients as usize, self.batch, stop.clone()), async {
-                sleep(bench.common.time()).await;
-                stop.cancel();
-            });
+        let (clients, stop) = (self.clients as usize, CancellationToken::new());
+        let how = match self.shared {
+            true => "one producer".to_owned(),
+            false => format!("{} items a transaction", self.batch),
+        };
+        bench.say(format!("push: {clients} clients, {how}"));
+        let push = async {
+            match self.shared {
+                true => produce_shared(&target, clients, stop.clone()).await,
+                false => produce(&target, clients, self.batch, stop.clone()).await,
+            }
+        };
+        let (pushes, ()) = tokio::join!(push, async {
+            sleep(bench.common.time()).await;
+            stop.cancel();
+        });
         let pushes = pushes?;
         bench.walk(&target).await?;
         let report = bench.report("push").set("clients", self.clients).set("batch", self.batch);
         Ok(report
+            .set("shared", self.shared)
             .rate(pushes.items, pushes.time)
             .latency("latency_us", pushes.nanos)
             .faults(target.tally.faults()))

@@ -24,6 +24,8 @@ pub enum Mode {
     AtMostOnce,
     /// Exactly-once: only the cells that work a queue off.
     ExactlyOnce,
+    /// One producer for all clients: only the cells in which several push single items.
+    Shared,
     /// The algorithm of the program that kvqueue follows: only the cells in which items are taken.
     Seed,
 }
@@ -55,6 +57,7 @@ impl KvQueue {
             Mode::Default => "",
             Mode::AtMostOnce => "-amo",
             Mode::ExactlyOnce => "-eo",
+            Mode::Shared => "-shared",
             Mode::Seed => "-seed",
         };
         Ok(Self { place, program: program.to_owned(), name: format!("{engine}{suffix}"), mode, cluster })
@@ -62,6 +65,9 @@ impl KvQueue {
 
     fn arguments(&self, cell: Cell, size: Size) -> Vec<String> {
         let options: Vec<(&str, String)> = match cell {
+            Cell::Push { clients, .. } if self.mode == Mode::Shared => {
+                vec![("--clients", clients.to_string())]
+            }
             Cell::Push { clients, batch } => {
                 vec![("--clients", clients.to_string()), ("--batch", batch.to_string())]
             }
@@ -103,6 +109,7 @@ impl KvQueue {
         let delivery = |name: &str| vec!["--delivery".to_owned(), name.to_owned()];
         match (self.mode, cell) {
             (Mode::Seed, _) => vec!["--baseline".to_owned()],
+            (Mode::Shared, _) => vec!["--shared".to_owned()],
             (Mode::Default, Cell::Burn { .. }) => delivery("at-least-once"),
             (Mode::AtMostOnce, _) => delivery("at-most-once"),
             (Mode::ExactlyOnce, _) => delivery("exactly-once"),
@@ -121,6 +128,7 @@ impl System for KvQueue {
             Mode::Default => "at-least-once, the default",
             Mode::AtMostOnce => "at-most-once",
             Mode::ExactlyOnce => "exactly-once",
+            Mode::Shared => "one producer for all clients, whose pushes share transactions (`--shared`)",
             Mode::Seed => "the seed's algorithm: pop K from the front, at-most-once, watch (`--baseline`)",
         };
         let engine = if self.cluster.is_some() { "a FoundationDB cluster" } else { "the embedded engine" };
@@ -130,7 +138,10 @@ impl System for KvQueue {
     fn runs(&self, cell: Cell) -> bool {
         let burn = matches!(cell, Cell::Burn { .. });
         let taken = burn || matches!(cell, Cell::Flood { .. } | Cell::Pickup);
+        let shared = matches!(cell, Cell::Push { clients: 2.., batch: 1 });
         match (self.mode, &self.cluster) {
+            (Mode::Shared, None) => shared,
+            (Mode::Shared, Some(_)) => shared && crate::cell::beside_seed().contains(&cell),
             (Mode::Default, None) => true,
             (Mode::AtMostOnce | Mode::ExactlyOnce, None) => burn,
             (Mode::Default, Some(_)) => crate::cell::beside_seed().contains(&cell),

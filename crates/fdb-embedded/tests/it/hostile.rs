@@ -28,7 +28,7 @@ impl Raw {
     /// Connects and is welcomed.
     fn greeted(dir: &Path) -> Raw {
         let mut raw = Raw::connect(dir);
-        raw.send(&[&[1], b"fdb-embd", &1u32.to_le_bytes()]);
+        raw.send(&[&[1], b"fdb-embd", &2u32.to_le_bytes()]);
         assert_eq!(raw.next().unwrap()[0], 129, "a welcome");
         raw
     }
@@ -58,10 +58,10 @@ fn bytes(bytes: &[u8]) -> Vec<u8> {
     [&u32::try_from(bytes.len()).unwrap().to_le_bytes(), bytes].concat()
 }
 
-/// The message of a commit that has read nothing, with one mutation.
+/// The message of a commit that has read nothing and waits for its flush, with one mutation.
 fn commit(mutation: &[Vec<u8>]) -> Vec<u8> {
     let none = 0u32.to_le_bytes();
-    let head = [&[6][..], &9u64.to_le_bytes(), &[0, 0], &none, &none, &1u32.to_le_bytes()].concat();
+    let head = [&[6][..], &9u64.to_le_bytes(), &[0, 0, 0], &none, &none, &1u32.to_le_bytes()].concat();
     [head, mutation.concat()].concat()
 }
 

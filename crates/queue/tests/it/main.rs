@@ -30,6 +30,7 @@ mod operation_ids;
 mod operations;
 mod order;
 mod orphans;
+mod producers;
 mod push_model;
 mod pushers;
 mod queues;

@@ -1,6 +1,6 @@
 //! A database for one test.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use fdb_embedded::{Faults, Gate, Network};
 use foundationdb::options::DatabaseOption;
@@ -18,6 +18,7 @@ use super::{k, session_id};
 pub(crate) struct TestDb {
     pub(crate) db: Database,
     pub(crate) prefix: Vec<u8>,
+    path: String,
     /// The embedded database's path; `None` on a cluster.
     url: Option<String>,
     _dir: Option<TempDir>,
@@ -55,7 +56,14 @@ impl TestDb {
         let db = Database::from_path(&url).unwrap();
         // Back-off is not what is tested, and waiting it out is most of what a test with faults would do.
         db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
-        TestDb { db, prefix, url: dir.is_some().then_some(url), _dir: dir }
+        TestDb { db, prefix, path: url.clone(), url: dir.is_some().then_some(url), _dir: dir }
+    }
+
+    /// Another handle on the database.
+    pub(crate) fn handle(&self) -> Arc<Database> {
+        let db = Database::from_path(&self.path).unwrap();
+        db.set_option(DatabaseOption::TransactionMaxRetryDelay(2)).unwrap();
+        Arc::new(db)
     }
 
     /// The queue `name` in this test's part.
