@@ -83,7 +83,7 @@ impl Report<'_> {
     /// kvqueue on the embedded engine, and its peers.
     fn beside_peers(&self) -> Vec<&str> {
         let peers = self.peers();
-        let ours = ["kvqueue", "kvqueue-amo", "kvqueue-eo"];
+        let ours = ["kvqueue", "kvqueue-shared", "kvqueue-amo", "kvqueue-eo"];
         self.names().into_iter().filter(|name| ours.contains(name) || peers.contains(name)).collect()
     }
 

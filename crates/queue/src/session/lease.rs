@@ -106,6 +106,9 @@ impl Session {
     ///
     /// A take that fails, or whose future is dropped, leaves nothing behind that does not end by itself: if it had taken items,
     /// the session's next take returns them, and without one their lease runs out.
+    ///
+    /// On a cluster the lease is durable when this returns. The embedded engine has written it then, and flushes it a moment later: it survives
+    /// the end of any process; after a power failure within that moment the items are ready, as if it had run out.
     pub async fn lease(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
         let leased = self.lease_until_done(db, take).await;
         if leased.is_err() {
