@@ -46,6 +46,8 @@ pub const SUSTAINED_EACH: u32 = 4;
 pub const SUSTAINED_K: u32 = 10;
 /// Milliseconds between two items of the pickup cell.
 pub const PICKUP_EVERY_MS: u64 = 200;
+/// Clients that push at full speed beside the workers of the flood cell.
+pub const FLOOD_PRODUCERS: u32 = 1_000;
 /// Workers that wait in the idle cell.
 pub const IDLE_WORKERS: u32 = 4;
 

@@ -78,6 +78,7 @@ pub const GOALS: &[Goal] = &[
     goal(push(1, 1), "kvqueue", 0.65, Against::RawSync),
     goal(push(1, 1), "kvqueue", 1.0, Against::Redis),
     goal(push(32, 1), "kvqueue", 1.5, Against::BestPeer),
+    goal(push(32, 1), "kvqueue-shared", 1.5, Against::BestPeer),
     goal(push(1, 100), "kvqueue", 1.0, Against::BestPeer),
     goal(burn(1), "kvqueue", 2.0, Against::BestPeer),
     goal(burn(10), "kvqueue", 1.0, Against::BestPeer),
@@ -86,7 +87,9 @@ pub const GOALS: &[Goal] = &[
     lower(Cell::Idle, "kvqueue", RESIDENT, 20_000.0, Against::Fixed),
     lower(Cell::Idle, "kvqueue", CPU, 0.5, Against::Fixed),
     // Single pushes at the same time, one and a half times what the seed's own program did on a cluster of this kind.
+    goal(push(1_000, 1), "cluster", 33_000.0, Against::Fixed),
     goal(push(1_000, 1), "cluster-shared", 33_000.0, Against::Fixed),
+    goal(push(10_000, 1), "cluster", 46_500.0, Against::Fixed),
     goal(push(10_000, 1), "cluster-shared", 46_500.0, Against::Fixed),
     goal(burn(1), "cluster-amo", 5.0, Against::Seed),
     goal(burn(1), "cluster", 2.5, Against::Seed),
@@ -95,6 +98,7 @@ pub const GOALS: &[Goal] = &[
     goal(burn(100), "cluster-amo", 1.5, Against::Seed),
     goal(burn(100), "cluster", 1.0, Against::Seed),
     goal(Cell::Flood { workers: 4, k: 10 }, "cluster", 10.0, Against::Seed),
+    goal(Cell::Flood { workers: 4, k: 10 }, "cluster-shared", 10.0, Against::Seed),
     lower(Cell::Pickup, "cluster", START_P50, 1.0, Against::Seed),
 ];
 

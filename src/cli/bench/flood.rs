@@ -10,7 +10,7 @@ use super::{
     Bench,
     consumers::Consumers,
     options::{Common, Work},
-    producers::produce,
+    producers::{produce, produce_shared},
     report::{Report, rate},
     tally::Tally,
 };
@@ -33,6 +33,9 @@ pub(super) struct Args {
     /// Items of a push
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = value_parser!(u32).range(1..=10_000))]
     batch: u32,
+    /// One producer for all of them, instead of a session for each: pushes at the same time share transactions
+    #[arg(long, conflicts_with = "batch")]
+    shared: bool,
 }
 
 impl Args {
@@ -52,7 +55,13 @@ impl Args {
             stop.cancel();
             popped
         };
-        let producers = produce(&target, self.producers as usize, self.batch, stop.clone());
+        let producers = async {
+            let clients = self.producers as usize;
+            match self.shared {
+                true => produce_shared(&target, clients, stop.clone()).await,
+                false => produce(&target, clients, self.batch, stop.clone()).await,
+            }
+        };
         let (pushes, (popped, time)) = tokio::join!(producers, timer);
         let (pushes, conflicts) = (pushes?, consumers.conflicts_per_100_takes());
         consumers.stop().await?;
@@ -61,6 +70,7 @@ impl Args {
         Ok(report
             .set("producers", self.producers)
             .set("batch", self.batch)
+            .set("shared", self.shared)
             .rate(popped, time)
             .set("pushes", pushes.items)
             .set("pushes_per_second", rate(pushes.items, pushes.time))

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{Place, Size, System};
 use crate::cell::{
-    Cell, IDLE_WORKERS, PAYLOAD, PICKUP_EVERY_MS, SUSTAINED_EACH, SUSTAINED_K, SUSTAINED_RATE,
+    Cell, FLOOD_PRODUCERS, IDLE_WORKERS, PAYLOAD, PICKUP_EVERY_MS, SUSTAINED_EACH, SUSTAINED_K,
+    SUSTAINED_RATE,
 };
 use crate::cells;
 use crate::error::Error;
@@ -24,7 +25,7 @@ pub enum Mode {
     AtMostOnce,
     /// Exactly-once: only the cells that work a queue off.
     ExactlyOnce,
-    /// One producer for all clients: only the cells in which several push single items.
+    /// One producer for all clients: only the cells in which several push single items, as fast as they can.
     Shared,
     /// The algorithm of the program that kvqueue follows: only the cells in which items are taken.
     Seed,
@@ -89,7 +90,11 @@ impl KvQueue {
                 ("--count", cells::pickup_count(size.seconds).to_string()),
             ],
             Cell::Idle => vec![("--queues", "1".to_owned()), ("--workers", IDLE_WORKERS.to_string())],
-            Cell::Flood { workers, k } => vec![("--workers", workers.to_string()), ("--k", k.to_string())],
+            Cell::Flood { workers, k } => vec![
+                ("--workers", workers.to_string()),
+                ("--k", k.to_string()),
+                ("--producers", FLOOD_PRODUCERS.to_string()),
+            ],
         };
         let seconds =
             if cell == Cell::Sustained { cells::sustained_seconds(size.seconds) } else { size.seconds };
@@ -138,7 +143,7 @@ impl System for KvQueue {
     fn runs(&self, cell: Cell) -> bool {
         let burn = matches!(cell, Cell::Burn { .. });
         let taken = burn || matches!(cell, Cell::Flood { .. } | Cell::Pickup);
-        let shared = matches!(cell, Cell::Push { clients: 2.., batch: 1 });
+        let shared = matches!(cell, Cell::Push { clients: 2.., batch: 1 } | Cell::Flood { .. });
         match (self.mode, &self.cluster) {
             (Mode::Shared, None) => shared,
             (Mode::Shared, Some(_)) => shared && crate::cell::beside_seed().contains(&cell),

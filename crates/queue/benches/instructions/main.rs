@@ -7,7 +7,7 @@
 //!
 //! One process goes one path, the same way each time: one client on one thread, fixed payloads and session ids, a new database. What
 //! comes before it is done outside of [`measured`], the only function whose name the script knows. Everything that runs while that runs is
-//! counted, on all threads, the engine's included, but for what the script leaves out because it waits.
+//! counted, on all threads, the engine's included, but for what the script leaves out because it goes by timing.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot go on says why and ends")]
 
