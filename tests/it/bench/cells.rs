@@ -32,6 +32,15 @@ fn push() {
 }
 
 #[test]
+fn push_through_one_producer() {
+    everywhere(&["push", "--clients", "8", "--shared", "--seconds", "0.2"], |report| {
+        assert_eq!((&report["shared"], &report["clients"]), (&true.into(), &8.into()));
+        assert!(number(report, "items") >= 8.0, "{report}");
+        is_latency(&report["latency_us"]);
+    });
+}
+
+#[test]
 fn push_with_long_payloads() {
     let report = throw_away(&["push", "--payload", "100000", "--batch", "3", "--seconds", "0.1"]);
     assert_eq!(report["payload"], 100_000);
@@ -118,6 +127,12 @@ fn flood() {
         assert!(items + left <= pushes && pushes > 0.0, "{report}");
         is_latency(&report["push_us"]);
     });
+}
+
+#[test]
+fn flood_through_one_producer() {
+    let report = throw_away(&["flood", "--seconds", "0.2", "--producers", "8", "--shared"]);
+    assert!(number(&report, "pushes") > 0.0 && report["shared"] == true, "{report}");
 }
 
 #[test]

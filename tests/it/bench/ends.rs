@@ -72,6 +72,7 @@ fn wrong_values_are_refused_by_name() {
         (&["push", "--clients", "0"], "--clients"),
         (&["push", "--batch", "0"], "--batch"),
         (&["push", "--batch", "10000", "--payload", "10000"], "--batch 10000 times --payload 10000"),
+        (&["push", "--shared", "--batch", "2"], "--shared"),
         (&["push", "--payload", "7"], "--payload"),
         (&["push", "--seconds", "0"], "--seconds"),
         (&["push", "--limit", "0"], "--limit"),

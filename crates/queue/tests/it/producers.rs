@@ -100,7 +100,9 @@ fn an_item_that_is_refused_hurts_no_other() {
         let unique = |key: &str| NewItem { unique: Some(key.into()), ..NewItem::new(key.to_owned()) };
         let items =
             [NewItem::new("a"), NewItem::new("too long for it"), unique("damaged"), unique("u"), unique("u")];
-        let pushes = join_all(items.into_iter().map(|item| producer.push(item)));
+        let mut pushes = Box::pin(join_all(items.into_iter().map(|item| producer.push(item))));
+        // All are there before the driver begins.
+        assert!(pushes.as_mut().now_or_never().is_none());
         let driver = tokio::spawn(driver.run());
         let outcomes = pushes.await;
         let effects = outcomes.iter().map(|outcome| outcome.as_ref().ok().map(|pushed| pushed.effect));
@@ -127,7 +129,8 @@ fn an_error_of_the_database_is_that_of_all_and_the_producer_goes_on() {
         }
         let once = RetryPolicy { max_attempts: Some(2), timeout: None };
         let (producer, driver) = Producer::new(t.session(&q).with_policy(once), t.handle());
-        let pushes = join_all(["a", "b"].map(|payload| producer.push(NewItem::new(payload))));
+        let mut pushes = Box::pin(join_all(["a", "b"].map(|payload| producer.push(NewItem::new(payload)))));
+        assert!(pushes.as_mut().now_or_never().is_none());
         let driver = tokio::spawn(driver.run());
         for outcome in pushes.await {
             assert!(!outcome.unwrap_err().is_maybe_committed());
@@ -145,9 +148,8 @@ fn what_nobody_waits_for_is_not_begun_and_without_a_driver_a_push_says_so() {
         let q = t.queue("q");
         let (producer, driver) = producer(t, &q);
         assert!(producer.push(NewItem::new("given up")).now_or_never().is_none());
-        let pushed = producer.push(NewItem::new("a"));
         let running = tokio::spawn(driver.run());
-        pushed.await.unwrap();
+        producer.push(NewItem::new("a")).await.unwrap();
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         assert!(matches!(producer.push(NewItem::new("b")).await, Err(ProduceError::Ended)));
