@@ -1,4 +1,4 @@
-//! The log: batches that redb has in memory only, each flushed before it is acknowledged.
+//! The log: batches that redb's file does not have, each written before it is acknowledged, and flushed for those who wait for that.
 //!
 //! | file | what |
 //! |---|---|
