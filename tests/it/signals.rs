@@ -189,3 +189,25 @@ fn an_idle_daemon_stops() {
     assert!(ran.stderr.contains("drained"), "{ran:?}");
     assert_eq!(ran.code, Some(0));
 }
+
+/// A take that is under way puts those for whom it has found nothing back into the line; and nobody leads the next.
+#[test]
+fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
+    // Slow commits are the embedded engine's.
+    let db = Database::embedded();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let config = db.file("kvqueue.toml");
+    let text = "grace = '30s'\nlog.level = 'debug'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
+    fs::write(&config, text).unwrap();
+    let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
+    command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=1500");
+    let mut daemon = Background::start(command);
+    daemon.wait_for("ready");
+    std::thread::sleep(Duration::from_millis(300));
+    let told = Instant::now();
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}: {ran:?}", told.elapsed());
+    assert_eq!(ran.stderr.matches("consumer stopped").count(), 8, "{ran:?}");
+}

@@ -164,12 +164,7 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
         let mut turn = tokio::select! {
             biased;
             answer = &mut answer => return answer.ok(),
-            () = stop.cancelled() => {
-                if taker.line.withdraw(number) {
-                    return Some(Attempt::GivenUp);
-                }
-                return answer.await.ok();
-            }
+            () = stop.cancelled() => return give_up(taker, number, answer).await,
             turn = taker.turn.lock() => turn,
         };
         gather(&taker.line, &turn).await;
@@ -181,6 +176,22 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
         let asked = taker.line.first(together);
         if !asked.is_empty() {
             serve(source, &mut turn, asked).await;
+        }
+    }
+}
+
+/// Leaves the line. A take that has begun for the request answers it, or puts it back into the line, where perhaps nobody would come to it any
+/// more.
+async fn give_up(taker: &Taker, number: u64, mut answer: oneshot::Receiver<Attempt>) -> Option<Attempt> {
+    loop {
+        if taker.line.withdraw(number) {
+            return Some(Attempt::GivenUp);
+        }
+        tokio::select! {
+            biased;
+            answer = &mut answer => return answer.ok(),
+            // The take is over.
+            _turn = taker.turn.lock() => {}
         }
     }
 }
