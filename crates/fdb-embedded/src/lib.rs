@@ -19,6 +19,7 @@
 //! | [`client`] | transactions: read-your-writes, selectors, options, retries |
 //! | `capi` | the C ABI, and the forwarding |
 //! | [`Network`] | starts and stops the thread that runs callbacks |
+//! | [`backup()`] | copies an open database |
 //! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //! | [`Gate`] | commits that wait for a test's word, for simulations |
@@ -31,6 +32,7 @@
 //! A program that links the `foundationdb` crate needs a reference to this one, or rustc leaves it out:
 //! `use fdb_embedded as _;` does.
 
+pub mod backup;
 mod capi;
 pub mod client;
 pub mod doctor;
@@ -47,9 +49,10 @@ mod range_set;
 mod rows;
 mod url;
 
+pub use backup::{BackupError, Copied, backup, is_database};
 #[doc(hidden)]
 pub use capi::testing;
-pub use capi::{Network, embedded_directory, open_error};
+pub use capi::{Network, client_version, embedded_directory, open_error};
 pub use engine::OpenError;
 pub use engine::faults::{Fault, Faults, Gate, HeldBackoff, HeldCommit};
 pub use error::{Code, Result};

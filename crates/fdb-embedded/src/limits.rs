@@ -14,6 +14,8 @@ pub const VERSION_WINDOW: i64 = 5_000_000;
 pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
 /// Watches that one database handle may have outstanding, unless its option says otherwise.
 pub const MAX_WATCHES: usize = 10_000;
+/// The highest version that versions can be told to go on from: as on a cluster, a thousand years before their numbers end.
+pub const MAX_ADVANCE: i64 = i64::MAX - 1 - VERSIONS_PER_SECOND * 3_600 * 24 * 365 * 1_000;
 /// Transactions that one commit batch takes at most (their order is a 16-bit number).
 pub const MAX_BATCH_TRANSACTIONS: usize = 16_384;
 /// Bytes of mutations after which a commit batch takes no further transaction.
@@ -24,6 +26,9 @@ pub const MAX_HISTORY_BYTES: usize = 128 << 20;
 /// Bytes written after which a snapshot is let go, although somebody reads from it: redb takes new space as long as it
 /// may not use again what was freed. It has up to 32 MiB more in memory, which are written later.
 pub const MAX_PINNED_BYTES: u64 = 32 << 20;
+
+/// Views of an engine that can be read for as long as they are kept, at most: what backups read.
+pub const MAX_PINNED: usize = 2;
 
 /// What raw access allows a key to be longer; keys of that length are looked for whether or not it is given.
 const RAW_PREFIX: usize = 8;

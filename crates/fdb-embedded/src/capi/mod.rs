@@ -40,6 +40,7 @@ mod yielding;
 pub use boot::Network;
 pub use cluster_file::embedded_directory;
 pub use open::open_error;
+pub use real::client_version;
 
 use std::ffi::c_int;
 

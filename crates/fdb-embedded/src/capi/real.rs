@@ -1,6 +1,6 @@
 //! The real `libfdb_c.so`: loaded at first use, driven by its own network thread.
 
-use std::ffi::{OsString, c_char, c_int};
+use std::ffi::{CStr, OsString, c_char, c_int};
 use std::sync::OnceLock;
 use std::thread::JoinHandle;
 
@@ -83,6 +83,7 @@ type SelectApiVersion = unsafe extern "C" fn(c_int, c_int) -> fdb_error_t;
 type SetOption = unsafe extern "C" fn(c_int, *const u8, c_int) -> fdb_error_t;
 type NetworkCall = unsafe extern "C" fn() -> fdb_error_t;
 type GetError = unsafe extern "C" fn(fdb_error_t) -> *const c_char;
+type GetClientVersion = unsafe extern "C" fn() -> *const c_char;
 type ErrorPredicate = unsafe extern "C" fn(c_int, fdb_error_t) -> fdb_bool_t;
 type UseFutureProtocol = unsafe extern "C" fn();
 type CreateDatabase = unsafe extern "C" fn(*const c_char, *mut *mut FDBDatabase) -> fdb_error_t;
@@ -102,6 +103,7 @@ pub(super) struct Real {
     pub(super) parse_snapshot_file: ParseFile,
     pub(super) parse_delta_file: ParseFile,
     pub(super) get_error: GetError,
+    get_client_version: GetClientVersion,
     pub(super) error_predicate: ErrorPredicate,
     pub(super) create_database: CreateDatabase,
     pub(super) create_database_from_connection_string: CreateDatabase,
@@ -162,6 +164,7 @@ fn start(settings: &Settings) -> Result<Real, LoadError> {
         parse_snapshot_file: process.parse_snapshot_file,
         parse_delta_file: process.parse_delta_file,
         get_error: process.get_error,
+        get_client_version: process.get_client_version,
         error_predicate: process.error_predicate,
         create_database: process.create_database,
         create_database_from_connection_string: process.create_database_from_connection_string,
@@ -189,6 +192,7 @@ struct Process {
     run_network: NetworkCall,
     stop_network: NetworkCall,
     get_error: GetError,
+    get_client_version: GetClientVersion,
     error_predicate: ErrorPredicate,
     use_future_protocol: UseFutureProtocol,
     create_database: CreateDatabase,
@@ -208,6 +212,7 @@ impl Process {
                 run_network: object.function("fdb_run_network\0")?,
                 stop_network: object.function("fdb_stop_network\0")?,
                 get_error: object.function("fdb_get_error\0")?,
+                get_client_version: object.function("fdb_get_client_version\0")?,
                 error_predicate: object.function("fdb_error_predicate\0")?,
                 use_future_protocol: found!(object, fdb_use_future_protocol_version, [720], ()),
                 create_database: object.function("fdb_create_database\0")?,
@@ -271,6 +276,15 @@ impl Real {
         // SAFETY: it is that function.
         unsafe { set_option(self.set_option, code, value) }
     }
+}
+
+/// The release of FoundationDB's client library, as in `7.3.79`, once a cluster has been opened with it.
+pub fn client_version() -> Option<String> {
+    let real = loaded()?;
+    // SAFETY: the function takes nothing, and gives a text that stays for as long as the library does.
+    let version = unsafe { CStr::from_ptr((real.get_client_version)()) };
+    // Source and protocol come after it.
+    version.to_string_lossy().split(',').next().map(str::to_owned)
 }
 
 /// The library, if it has been loaded.

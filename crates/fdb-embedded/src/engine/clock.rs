@@ -84,6 +84,12 @@ impl Clock {
         self.newest > self.ceiling && self.in_flight.is_none() && !self.is_stopped
     }
 
+    /// The ceiling that a batch has to make durable before versions may go on from `version`.
+    #[must_use]
+    pub fn ceiling_over(version: i64) -> i64 {
+        version.saturating_add(CEILING_LEAD)
+    }
+
     /// Begins a batch: its version, and the ceiling that it has to make durable, if it has to.
     pub fn begin_batch(&mut self, now: Instant) -> (i64, Option<i64>) {
         debug_assert!(self.in_flight.is_none(), "one batch at a time");
@@ -118,6 +124,12 @@ impl Clock {
             *version = version.saturating_add(versions);
         }
     }
+
+    /// Versions go on from `version`, unless they have come so far; the ceiling is durably above it.
+    pub fn advance_to(&mut self, version: i64, now: Instant) {
+        self.advance(version.saturating_sub(self.at(now)).max(0));
+    }
+
     /// Nothing of the batch was committed.
     pub fn abandon_batch(&mut self) {
         self.in_flight = None;

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use parking_lot::MutexGuard;
 
 use super::Shared;
+use super::clock::Clock;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
@@ -221,6 +222,8 @@ struct Batch {
     /// Somebody waits for a flush.
     is_flushed: bool,
     mutations: Vec<Mutation>,
+    /// Versions are to go on from here.
+    advance: Option<i64>,
     accepted: Vec<Accepted>,
     refused: Vec<(CommitFailure, Answer)>,
 }
@@ -332,10 +335,11 @@ impl Committer {
             let durable = if batch.fails {
                 Err("a fault on purpose".to_owned())
             } else {
+                let ceiling = ceiling.max(batch.advance.map(Clock::ceiling_over));
                 let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
                 // No version is handed out that is above the ceiling on the disk.
                 let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
-                self.store(stored, is_flushed).map_err(|error| error.to_string())
+                self.store(stored, is_flushed, batch.advance).map_err(|error| error.to_string())
             };
             if let Err(error) = durable {
                 self.shared.poison(&error);
@@ -377,6 +381,7 @@ impl Committer {
                 if is_stamped_key {
                     self.resolver.admit([mutation.write_range()]);
                 }
+                batch.advance = batch.advance.max(mutation.min_commit_version());
                 batch.mutations.push(mutation);
             }
             let unknown = fault == Fault::UnknownCommitted;
@@ -406,15 +411,24 @@ impl Committer {
         self.unflushed.is_some_and(|since| since.elapsed() >= UNFLUSHED)
     }
 
-    /// Stores a batch and publishes it.
-    fn store(&mut self, batch: storage::Batch, is_flushed: bool) -> Result<(), StorageError> {
+    /// Stores a batch and publishes it; versions go on from `advance`, if that is ahead.
+    fn store(
+        &mut self,
+        batch: storage::Batch,
+        is_flushed: bool,
+        advance: Option<i64>,
+    ) -> Result<(), StorageError> {
         self.rest = Rest::No;
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
         let (version, ceiling) = (batch.version, batch.ceiling);
         let mut changed = self.shared.storage.apply(batch, durability)?;
         let touched = std::mem::take(&mut changed.touched);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
-        self.shared.views.lock().publish(version, ceiling, changed);
+        {
+            let mut views = self.shared.views.lock();
+            views.publish(version, ceiling, changed);
+            advance.into_iter().for_each(|version| views.clock().advance_to(version, Instant::now()));
+        }
         self.fire_watches(&touched);
         Ok(())
     }

@@ -28,7 +28,7 @@ mod history;
 pub mod mutation;
 mod reading;
 mod resolver;
-mod storage;
+pub(crate) mod storage;
 mod views;
 mod watches;
 
@@ -43,7 +43,6 @@ use parking_lot::{Condvar, Mutex};
 
 use clock::Clock;
 use committer::{Committer, Waiting};
-use directory::Directory;
 use faults::Faults;
 use resolver::Resolver;
 use storage::Storage;
@@ -55,7 +54,7 @@ use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Holding, LOG_FILE, is_there, look};
+pub(crate) use directory::{DATA_FILE, Directory, Holding, LOG_FILE, is_there, look};
 pub use storage::Durability;
 pub(crate) use storage::{StorageError, examine};
 pub use views::View;
@@ -153,6 +152,12 @@ impl Engine {
             self.shared.work.notify_one();
         }
         view.with_faults(&self.shared.faults)
+    }
+
+    /// The view at a new read version, which can be read until it is dropped, however long that takes. Meanwhile what later commits free
+    /// in the file is not used again. Fails with `OPERATION_FAILED` if there are as many as `limits::MAX_PINNED`.
+    pub fn pin(&self) -> Result<View> {
+        self.shared.views.lock().pin(Instant::now())
     }
 
     /// The view at a version that the client chose.

@@ -1,6 +1,7 @@
 //! What a transaction asks the storage to change, and how a versionstamp gets into it.
 
 use super::atomic::AtomicOp;
+use crate::limits::MAX_ADVANCE;
 use crate::range_set::{KeyRange, key_after};
 
 /// Bytes of a versionstamp: an 8-byte commit version and a 2-byte order within it, both big-endian.
@@ -42,7 +43,22 @@ pub enum Mutation {
     StampedValue { key: Vec<u8>, value: Vec<u8>, offset: usize },
 }
 
+/// A commit that sets this key, to a version as eight bytes, little endian, makes versions go on from it, if they have not come so
+/// far. As on a cluster, which recovers then.
+pub const MIN_COMMIT_VERSION: &[u8] = b"\xff/minRequiredCommitVersion";
+
 impl Mutation {
+    /// The version that it makes versions go on from.
+    pub fn min_commit_version(&self) -> Option<i64> {
+        match self {
+            Self::Set { key, value } if key == MIN_COMMIT_VERSION => {
+                let version = value.as_slice().try_into().map(i64::from_le_bytes);
+                version.ok().filter(|version| *version <= MAX_ADVANCE + 1)
+            }
+            _ => None,
+        }
+    }
+
     /// The mutation with `stamp` in its place: a plain `Set` where it was a stamped one.
     #[must_use]
     pub fn stamped(self, stamp: Stamp) -> Mutation {

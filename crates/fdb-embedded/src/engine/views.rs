@@ -20,7 +20,7 @@ use super::history::{History, Past};
 use super::reading::At;
 use super::storage::{Changed, State, StorageError};
 use crate::error::{Code, Result};
-use crate::limits::{MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
+use crate::limits::{MAX_PINNED, MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
 use crate::rows::{Direction, Visit};
 
 /// How long a version can be read.
@@ -28,6 +28,9 @@ pub const WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_
 
 /// How much longer than usual a version can be read while versions stand still.
 const HELD: Duration = Duration::from_secs(3_600);
+
+/// How long a view can be read that is kept for a backup: longer than any takes.
+const PINNED: Duration = Duration::from_secs(365 * 24 * 3_600);
 
 /// The newest state, and the way back from it.
 #[derive(Debug)]
@@ -111,6 +114,8 @@ pub struct Views {
     timeline: Arc<RwLock<Timeline>>,
     /// Replaced states that may still have readers, oldest first, with the version that replaced them.
     replaced: VecDeque<(i64, Weak<State>)>,
+    /// States that are read for as long as somebody does.
+    pinned: Vec<Weak<State>>,
 }
 
 impl Views {
@@ -118,7 +123,13 @@ impl Views {
     pub fn new(clock: Clock, newest: Arc<State>) -> Views {
         let version = clock.published();
         let timeline = Timeline { newest: Arc::clone(&newest), history: History::new(version) };
-        Views { clock, newest, timeline: Arc::new(RwLock::new(timeline)), replaced: VecDeque::new() }
+        Views {
+            clock,
+            newest,
+            timeline: Arc::new(RwLock::new(timeline)),
+            replaced: VecDeque::new(),
+            pinned: Vec::new(),
+        }
     }
 
     /// The clock, for the committer.
@@ -150,6 +161,20 @@ impl Views {
         }
         Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (WINDOW - age)))
     }
+
+    /// A new read version that can be read until the view is dropped.
+    pub fn pin(&mut self, now: Instant) -> Result<View> {
+        self.pinned.retain(|state| state.strong_count() > 0);
+        if self.pinned.len() >= MAX_PINNED {
+            return Err(Code::OPERATION_FAILED);
+        }
+        let version = self.clock.read_version(now);
+        // A state of its own, that is not let go with those that are replaced.
+        let own = Arc::new(self.newest.again());
+        self.pinned.push(Arc::downgrade(&own));
+        Ok(self.view(version, Some(own), now + PINNED))
+    }
+
     fn view(&self, version: i64, state: Option<Arc<State>>, expires: Instant) -> View {
         // Where a test has stopped time, it stops here too.
         let expires = if self.clock.is_held() { expires + HELD } else { expires };
@@ -189,7 +214,8 @@ impl Views {
     /// Ends all reads: the file is about to belong to another process.
     pub fn close(&mut self) {
         let replaced = self.replaced.drain(..).filter_map(|(_, state)| state.upgrade());
-        for state in replaced.chain([Arc::clone(&self.newest)]) {
+        let pinned = self.pinned.drain(..).filter_map(|state| state.upgrade());
+        for state in replaced.chain(pinned).chain([Arc::clone(&self.newest)]) {
             state.let_go();
         }
     }

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use super::address;
 use super::commit::{Base, Commit};
-use super::message::{PROTOCOL, Request, Response};
+use super::message::{At, PROTOCOL, Request, Response};
 use super::remote::{Fetch, RemoteView, Then};
 use super::stream::{self, Frames, Outbox, Refused};
 use crate::engine::Answer;
@@ -140,9 +140,9 @@ impl Guest {
     }
 
     /// Opens a view; its version arrives with the first answer.
-    pub(super) fn open_view(self: &Arc<Self>, version: Option<i64>) -> Arc<RemoteView> {
+    pub(super) fn open_view(self: &Arc<Self>, at: At) -> Arc<RemoteView> {
         let id = self.next_id();
-        let view = Arc::new(RemoteView::new(id, Arc::clone(self)));
+        let view = Arc::new(RemoteView::new(id, Arc::clone(self), at == At::Pinned));
         let is_refused = {
             let mut state = self.state.lock();
             let is_refused = !state.takes_more(&self.outbox);
@@ -155,19 +155,19 @@ impl Guest {
         if is_refused {
             view.opened(Err(Code::TRANSACTION_TOO_OLD));
         } else {
-            self.push(&Request::OpenView { view: id, version });
+            self.push(&Request::OpenView { view: id, at });
         }
         view
     }
 
-    /// A view is dropped. The host is told with the next request.
-    pub(super) fn forget_view(&self, id: u64) {
+    /// A view is dropped. The host is told with the next request, or at once.
+    pub(super) fn forget_view(&self, id: u64, at_once: bool) {
         let mut state = self.state.lock();
         if state.views.remove(&id).is_none() || state.is_lost {
             return;
         }
         state.untold += 1;
-        let tell = state.untold >= MAX_UNTOLD;
+        let tell = at_once || state.untold >= MAX_UNTOLD;
         if tell {
             state.untold = 0;
         }

@@ -15,7 +15,18 @@ use crate::rows::RowSet;
 /// First bytes of a connection, so that a stranger is told from a guest.
 const MAGIC: u64 = u64::from_le_bytes(*b"fdb-embd");
 /// The version of everything in this file.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
+
+/// What a view is to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// The newest version.
+    Newest,
+    /// One that the client chose.
+    Version(i64),
+    /// The newest version, for as long as the view is open.
+    Pinned,
+}
 
 /// From a guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,10 +35,9 @@ pub enum Request {
     Hello {
         protocol: u32,
     },
-    /// Opens a view at the newest version, or at one that the client chose.
     OpenView {
         view: u64,
-        version: Option<i64>,
+        at: At,
     },
     CloseView {
         view: u64,
@@ -120,11 +130,10 @@ impl Request {
                 w.u64(MAGIC);
                 w.u32(*protocol);
             }
-            Self::OpenView { view, version } => {
+            Self::OpenView { view, at } => {
                 w.u8(kind::OPEN_VIEW);
                 w.u64(*view);
-                w.bool(version.is_some());
-                version.iter().for_each(|version| w.i64(*version));
+                encode_at(&mut w, *at);
             }
             Self::CloseView { view } => {
                 w.u8(kind::CLOSE_VIEW);
@@ -174,10 +183,7 @@ impl Request {
                 }
                 Self::Hello { protocol: r.u32()? }
             }
-            kind::OPEN_VIEW => {
-                let view = r.u64()?;
-                Self::OpenView { view, version: if r.bool()? { Some(r.i64()?) } else { None } }
-            }
+            kind::OPEN_VIEW => Self::OpenView { view: r.u64()?, at: decode_at(&mut r)? },
             kind::CLOSE_VIEW => Self::CloseView { view: r.u64()? },
             kind::GET => Self::Get { request: r.u64()?, view: r.u64()?, key: r.key()?.to_vec() },
             kind::RANGE => Self::Range {
@@ -275,6 +281,26 @@ impl Response {
             _ => return Err(Malformed("its kind is not known")),
         };
         r.end().map(|()| response)
+    }
+}
+
+fn encode_at(w: &mut Writer<'_>, at: At) {
+    match at {
+        At::Newest => w.u8(0),
+        At::Version(version) => {
+            w.u8(1);
+            w.i64(version);
+        }
+        At::Pinned => w.u8(2),
+    }
+}
+
+fn decode_at(r: &mut Reader<'_>) -> Result<At, Malformed> {
+    match r.u8()? {
+        0 => Ok(At::Newest),
+        1 => Ok(At::Version(r.i64()?)),
+        2 => Ok(At::Pinned),
+        _ => Err(Malformed("what a view is to show is not known")),
     }
 }
 

@@ -45,6 +45,7 @@ use parking_lot::{Mutex, RwLock};
 
 use guest::Guest;
 use host::Host;
+use message::At;
 use takeover::{Place, Refused};
 
 use crate::engine::{Answer, Engine, OpenError};
@@ -180,7 +181,18 @@ impl Link {
                 Some(version) => engine.read_at(version)?,
                 None => engine.read(),
             })),
-            Now::Guest(guest) => Ok(View::There(guest.open_view(version))),
+            Now::Guest(guest) => Ok(View::There(guest.open_view(version.map_or(At::Newest, At::Version)))),
+            Now::Unsettled => Err(Code::MISSING),
+            Now::Failed(code) => Err(code),
+        }
+    }
+
+    /// A view at the newest version that can be read until it is dropped. Fails as [`Link::view`] does, and with
+    /// [`Code::OPERATION_FAILED`] if there are too many of them.
+    pub fn pin(&self) -> Result<View> {
+        match self.now() {
+            Now::Host(engine) => Ok(View::Here(engine.pin()?)),
+            Now::Guest(guest) => Ok(View::There(guest.open_view(At::Pinned))),
             Now::Unsettled => Err(Code::MISSING),
             Now::Failed(code) => Err(code),
         }

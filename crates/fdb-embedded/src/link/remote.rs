@@ -55,13 +55,15 @@ struct Inner {
 /// A read version of another process's engine.
 pub struct RemoteView {
     id: u64,
+    /// The host keeps its version readable until it is closed.
+    is_pinned: bool,
     guest: Arc<Guest>,
     inner: Mutex<Inner>,
 }
 
 impl RemoteView {
-    pub(super) fn new(id: u64, guest: Arc<Guest>) -> RemoteView {
-        RemoteView { id, guest, inner: Mutex::default() }
+    pub(super) fn new(id: u64, guest: Arc<Guest>, is_pinned: bool) -> RemoteView {
+        RemoteView { id, is_pinned, guest, inner: Mutex::default() }
     }
 
     /// Its name in the connection.
@@ -260,7 +262,7 @@ impl Inner {
 
 impl Drop for RemoteView {
     fn drop(&mut self) {
-        self.guest.forget_view(self.id);
+        self.guest.forget_view(self.id, self.is_pinned);
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::commit::{Base, Commit};
-use super::message::{PROTOCOL, Request, Response};
+use super::message::{At, PROTOCOL, Request, Response};
 use super::stream::{Frames, Outbox};
 use super::wire::Malformed;
 use crate::engine::{Answer, Engine, View};
@@ -112,7 +112,7 @@ impl Session {
     fn serve(&mut self, request: Request, length: usize) -> Result<(), SessionError> {
         match request {
             Request::Hello { .. } => return Err(Malformed("it greets twice").into()),
-            Request::OpenView { view, version } => self.open_view(view, version)?,
+            Request::OpenView { view, at } => self.open_view(view, at)?,
             Request::CloseView { view } => drop(self.views.remove(&view)),
             Request::Get { request, view, key } => {
                 let value = self.view(view).and_then(|view| view.get(&key));
@@ -138,7 +138,7 @@ impl Session {
         Ok(())
     }
 
-    fn open_view(&mut self, id: u64, version: Option<i64>) -> Result<(), SessionError> {
+    fn open_view(&mut self, id: u64, at: At) -> Result<(), SessionError> {
         if self.views.len() >= MAX_VIEWS {
             // Of those that are too old to be read a guest may have any number.
             self.views.retain(|_, view| view.as_ref().is_ok_and(|view| !view.is_expired()));
@@ -146,9 +146,10 @@ impl Session {
                 return Err(SessionError::TooMuch);
             }
         }
-        let view = match version {
-            Some(version) => self.engine.read_at(version),
-            None => Ok(self.engine.read()),
+        let view = match at {
+            At::Newest => Ok(self.engine.read()),
+            At::Version(version) => self.engine.read_at(version),
+            At::Pinned => self.engine.pin(),
         };
         self.unsent = if self.unsent == Unsent::Nothing { Unsent::View(id) } else { Unsent::More };
         self.answer(&Response::View {

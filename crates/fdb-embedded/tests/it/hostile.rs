@@ -28,7 +28,7 @@ impl Raw {
     /// Connects and is welcomed.
     fn greeted(dir: &Path) -> Raw {
         let mut raw = Raw::connect(dir);
-        raw.send(&[&[1], b"fdb-embd", &2u32.to_le_bytes()]);
+        raw.send(&[&[1], b"fdb-embd", &3u32.to_le_bytes()]);
         assert_eq!(raw.next().unwrap()[0], 129, "a welcome");
         raw
     }
@@ -238,4 +238,31 @@ fn filled_with_views(dir: &Path) -> Raw {
         assert_eq!(raw.next().unwrap()[0], 130, "a view");
     }
     raw
+}
+
+#[test]
+fn what_a_guest_has_pinned_goes_with_its_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = open(dir.path());
+    set(&db, b"k", b"v").unwrap();
+    let copy = |name: &str| {
+        let to = dir.path().join(name);
+        fdb_embedded::backup(dir.path(), &to, &mut |_| std::ops::ControlFlow::Continue(()))
+    };
+    let mut raw = Raw::greeted(dir.path());
+    // An answer ends with its version, or with the error that there are too many.
+    for (view, is_opened) in [(1_u64, 1), (2, 1), (3, 0)] {
+        raw.send(&[&[2], &view.to_le_bytes(), &[2]]);
+        assert_eq!(raw.next().unwrap()[9], is_opened, "view {view}");
+    }
+    let refused = copy("too many");
+    assert!(matches!(refused, Err(fdb_embedded::BackupError::Busy)), "{refused:?}");
+    raw.send(&[&[3], &1u64.to_le_bytes()]);
+    // What it is told next it does after that.
+    raw.send(&[&[4], &1u64.to_le_bytes(), &2u64.to_le_bytes(), &bytes(b"k")]);
+    assert_eq!(raw.next().unwrap()[0], 131);
+    copy("one is closed").unwrap();
+    drop(raw);
+    let copied = || copy("all are").is_ok_and(|copied| copied.is_some_and(|copied| copied.rows == 1));
+    assert!(copied());
 }

@@ -12,6 +12,7 @@
 //! | `crash` | kill -9 while clients commit |
 //! | `processes` | several processes on one directory |
 //! | `takeover` | who hosts a directory next |
+//! | `backup` | copies of a database that is used |
 //! | `gate` | commits that wait for a test's word |
 //! | `hostile` | what a host's socket may be sent, and what a guest may ask for |
 //! | `storage` | damaged files, old versions, faults of reads |
@@ -19,6 +20,7 @@
 
 #![expect(clippy::unwrap_used, reason = "tests")]
 
+mod backup;
 mod common;
 mod crash;
 mod gate;

@@ -354,3 +354,84 @@ fn helper_goes_elsewhere() {
     std::env::set_current_dir("/").unwrap();
     assert_eq!(told(), here);
 }
+
+const MIN_COMMIT_VERSION: &str = "management/min_required_commit_version";
+
+/// What advances versions, ready to commit.
+async fn advance(db: &foundationdb::Database, version: &str) -> Transaction {
+    let tr = db.create_trx().unwrap();
+    tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
+    tr.get_read_version().await.unwrap();
+    tr.set(&key(MIN_COMMIT_VERSION), version.as_bytes());
+    tr
+}
+
+async fn read_version(db: &foundationdb::Database) -> i64 {
+    db.run(|tr, _| async move { Ok(tr.get_read_version().await?) }).await.unwrap()
+}
+
+/// Makes versions go on from `version`, as `fdbcli` does: on a cluster the answer may be lost in the recovery.
+async fn advance_to(db: &foundationdb::Database, version: i64) {
+    while read_version(db).await <= version {
+        let tr = advance(db, &version.to_string()).await;
+        if let Err(error) = tr.commit().await {
+            error.on_error().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn versions_can_be_told_to_go_on_from_higher_ones_and_never_go_back() {
+    let scratch = scratch();
+    let db = &scratch.db;
+    let before = db.create_trx().unwrap();
+    before.get(b"k", false).await.unwrap();
+    before.set(b"k", b"before");
+    let from = read_version(db).await;
+    let to = from + 1_000_000_000_000;
+    advance_to(db, to).await;
+    assert!(read_version(db).await > to);
+    assert_eq!(commit(before).await, Err(1007), "as after a recovery");
+    let tr = db.create_trx().unwrap();
+    tr.set(b"k", b"after");
+    let version = tr.commit().await.unwrap().committed_version().unwrap();
+    assert!(version > to && version < to + 600_000_000, "{version} follows {to}");
+    // Neither does what is lower take effect, nor what is no version.
+    for wrong in [&from.to_string(), "soon", "", &i64::MAX.to_string()] {
+        let code = loop {
+            let tr = advance(db, wrong).await;
+            assert_eq!(get(&tr, MIN_COMMIT_VERSION).await, Ok(Some(wrong.into())));
+            match tr.commit().await {
+                // A cluster may still be recovering.
+                Err(error) if error.is_retryable() => drop(error.on_error().await.unwrap()),
+                outcome => break outcome.map(drop).map_err(|error| error.code()),
+            }
+        };
+        assert_eq!(code, Err(2117), "{wrong:?}");
+    }
+    assert!(read_version(db).await < to + 600_000_000);
+    // Taken back, it is nothing.
+    let tr = advance(db, &(to * 2).to_string()).await;
+    tr.clear(&key(MIN_COMMIT_VERSION));
+    tr.commit().await.unwrap();
+    assert!(read_version(db).await < to + 600_000_000);
+}
+
+#[test]
+fn versions_that_were_advanced_stay_so_in_the_next_process_and_with_guests() {
+    let directory = tempfile::tempdir().unwrap();
+    let host = Helper::start("common::helper_hosts", directory.path());
+    let db = open(directory.path());
+    let to = block_on(read_version(&db)) + 1_000_000_000_000;
+    block_on(advance_to(&db, to));
+    let seen = block_on(read_version(&db));
+    assert!(seen > to, "of the host's engine");
+    // The host ends in a kill, this process takes over, and then another one opens the directory.
+    let mut host = host;
+    host.kill();
+    let taken_over = block_on(read_version(&db));
+    assert!(taken_over > seen, "{taken_over} > {seen}");
+    drop(db);
+    let db = open(directory.path());
+    assert!(block_on(read_version(&db)) > taken_over);
+}

@@ -9,7 +9,10 @@
 //! | `database` | status, paths and ids of the database, and its one process |
 //! | `tracing` | `tracing/` |
 //!
-//! What administers a cluster has nothing to administer here: those parts hold no rows, clearing them does nothing, and a
+//! Setting `management/min_required_commit_version` makes versions go on from there, as it does on a cluster. Only the transaction that has
+//! set it finds it there; what was set last is at `\xff/minRequiredCommitVersion`, a system key.
+//!
+//! What else administers a cluster has nothing to administer here: those parts hold no rows, clearing them does nothing, and a
 //! commit after setting one fails with `special_keys_api_failure` and says so at `\xff\xff/error_message`.
 
 mod conflicts;

@@ -58,6 +58,8 @@ pub enum Kind {
     Options,
     /// Ids for tracing.
     Tracing,
+    /// From where versions are to go on.
+    MinCommitVersion,
     /// Only clusters have this; reading it finds nothing.
     Absent,
     /// Reading it fails, as it does on a cluster that does not collect it.
@@ -111,7 +113,7 @@ pub const PARTS: &[Part] = &[
     reads("management/in_progress_exclusion/", Kind::Absent),
     writes("management/db_locked", Kind::Absent),
     writes("management/consistency_check_suspended", Kind::Absent),
-    writes("management/min_required_commit_version", Kind::Absent),
+    writes("management/min_required_commit_version", Kind::MinCommitVersion),
     writes("management/version_epoch", Kind::Absent),
     writes("management/maintenance/", Kind::Absent),
     writes("management/data_distribution/", Kind::Absent),

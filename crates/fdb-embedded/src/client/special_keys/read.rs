@@ -111,6 +111,7 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
         Kind::ProcessClassSource => below(database::ADDRESS_TEXT, b"command_line".to_vec()),
         Kind::Options => facts.session.options(&begin),
         Kind::Tracing => tracing::rows(&begin, facts.session.trace()),
+        Kind::MinCommitVersion => facts.session.min_commit_version().map(one).unwrap_or_default(),
         Kind::Absent => Rows::new(),
         Kind::Failing => return Err(Code::SPECIAL_KEYS_API_FAILURE),
     })

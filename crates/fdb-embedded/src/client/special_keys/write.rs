@@ -9,6 +9,7 @@ use super::modules::{Kind, Part};
 use super::tracing::{Trace, random};
 use crate::client::json::Json;
 use crate::error::{Code, Result};
+use crate::limits::MAX_ADVANCE;
 use crate::range_set::key_after;
 
 /// The options of management commands that there are.
@@ -27,6 +28,8 @@ pub struct Session {
     /// What the commit will fail with.
     failure: Option<(&'static str, Code)>,
     error_message: Option<String>,
+    /// From where versions are to go on, as it was set.
+    min_commit_version: Option<Vec<u8>>,
     /// Made when they are first asked for, for all copies.
     trace: Arc<OnceLock<Trace>>,
 }
@@ -43,6 +46,7 @@ impl Session {
                 self.failure = Some((part.name(), Code::SPECIAL_KEYS_API_FAILURE));
             }
             Kind::Tracing => self.set_trace(name, value)?,
+            Kind::MinCommitVersion => self.min_commit_version = Some(value.to_vec()),
             _ => self.refuse(part),
         }
         Ok(())
@@ -94,6 +98,10 @@ impl Session {
                 self.options.retain(|name| !is_hit(name));
                 Ok(())
             }
+            Some(part) if part.kind == Kind::MinCommitVersion => {
+                self.min_commit_version = None;
+                Ok(())
+            }
             Some(_) => Ok(()),
             None => Err(Code::SPECIAL_KEYS_NO_WRITE_MODULE),
         }
@@ -107,6 +115,28 @@ impl Session {
             self.error_message = Some(message(name.trim_end_matches('/'), why));
         }
         Err(code)
+    }
+
+    /// From where the commit is to make versions go on, if they have come to `current`; that need not be known.
+    pub fn advance(&mut self, current: Option<i64>) -> Result<Option<i64>> {
+        let Some(text) = &self.min_commit_version else { return Ok(None) };
+        let version = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+        let why = match (version, current) {
+            (None, _) => format!("{:?} is no version: a number in decimal", String::from_utf8_lossy(text)),
+            (Some(version), _) if version > MAX_ADVANCE => {
+                format!("the version is higher than {MAX_ADVANCE}")
+            }
+            (Some(version), Some(current)) if version < current => {
+                format!("the current read version, {current}, is larger than the given version")
+            }
+            (Some(version), _) => return Ok(Some(version)),
+        };
+        self.fail("advanceversion", &why).map(|()| None)
+    }
+
+    /// What the transaction has set of it.
+    pub fn min_commit_version(&self) -> Option<Vec<u8>> {
+        self.min_commit_version.clone()
     }
 
     fn fail(&mut self, command: &str, why: &str) -> Result<()> {
@@ -200,5 +230,28 @@ mod tests {
         assert_eq!(session.commit(), Ok(()));
         session.set(&key("tracing/token"), b"true", false).unwrap();
         assert_eq!(session.commit(), Err(Code::SPECIAL_KEYS_API_FAILURE));
+    }
+
+    #[test]
+    fn versions_advance_to_a_number_ahead() {
+        let advance = |text: &str, current| {
+            let mut session = Session::default();
+            session.set(&key("management/min_required_commit_version"), text.as_bytes(), true).unwrap();
+            assert_eq!(session.commit(), Ok(()));
+            let outcome = session.advance(current);
+            let message = session.error_message().map(|message| String::from_utf8(message).unwrap());
+            (outcome, message.unwrap_or_default())
+        };
+        assert_eq!(advance("17", None), (Ok(Some(17)), String::new()));
+        assert_eq!(advance("17", Some(17)).0, Ok(Some(17)));
+        assert_eq!(Session::default().advance(Some(17)), Ok(None));
+        let most = MAX_ADVANCE + 1;
+        for (text, why) in
+            [("16", "17, is larger"), ("", "no version"), ("x", "no version"), (&most.to_string(), "higher")]
+        {
+            let (outcome, message) = advance(text, Some(17));
+            assert_eq!(outcome, Err(Code::SPECIAL_KEYS_API_FAILURE));
+            assert!(message.contains(why) && message.contains("advanceversion"), "{message}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use super::watch::{Baseline, PendingWatch};
 use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
 use crate::client::special_keys::Session;
 use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
-use crate::engine::mutation::Stamp;
+use crate::engine::mutation::{MIN_COMMIT_VERSION, Stamp};
 use crate::engine::{Answer, CommitResult, Durability};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -41,7 +41,7 @@ impl Transaction {
     pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
         state.phase = Phase::Used;
         // Neither has got as far as to refuse what hangs on the commit.
-        if let Err(code) = state.check_commit() {
+        if let Err(code) = state.check_commit().and_then(|()| self.advance_versions(&mut state)) {
             return Future::ready(Err(code));
         }
         if state.is_read_only() {
@@ -65,6 +65,17 @@ impl Transaction {
         drop(state);
         self.database.link().commit(commit, answer);
         future
+    }
+
+    /// Writes what makes versions go on from where a special key says.
+    fn advance_versions(&self, state: &mut State) -> Result<()> {
+        let current = state.known_read_version().or_else(|| self.database.link().version_here());
+        let Some(special) = &mut state.special else { return Ok(()) };
+        if let Some(version) = special.advance(current)? {
+            // The first version that may follow.
+            state.put(MIN_COMMIT_VERSION, &(version + 1).to_le_bytes(), true);
+        }
+        Ok(())
     }
 
     fn prepare(&self, state: &mut State) -> Result<Base<View>> {

@@ -47,12 +47,7 @@ impl Transaction {
             state.check_key(key)?;
             state.check_lengths(key, value)?;
             state.fire_own_watches(|watch| watch.key == key && watch.is_changed_by(Some(value)));
-            state.count_write(key, value, conflicts);
-            if state.options.ryw_disabled {
-                state.writes_mut().send(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
-            } else {
-                state.writes_mut().set(key, value);
-            }
+            state.put(key, value, conflicts);
             Ok(())
         });
     }
@@ -208,6 +203,16 @@ impl State {
         if conflicts {
             self.count(key_conflict_size(key));
             self.write_conflicts.insert_key(key);
+        }
+    }
+
+    /// Sets a key that was looked at.
+    pub(super) fn put(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
+        self.count_write(key, value, conflicts);
+        if self.options.ryw_disabled {
+            self.writes_mut().send(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
+        } else {
+            self.writes_mut().set(key, value);
         }
     }
 

@@ -44,6 +44,11 @@ impl State {
         State::new(snapshot, self.deltas.clone(), self.base, written)
     }
 
+    /// The same once more, to be let go by itself.
+    pub fn again(&self) -> State {
+        State { snapshot: RwLock::new(self.snapshot()), deltas: self.deltas.clone(), ..*self }
+    }
+
     /// Lets go of the snapshot, which keeps pages from being used again. Nothing can be read any more.
     pub fn let_go(&self) {
         *self.snapshot.write() = None;

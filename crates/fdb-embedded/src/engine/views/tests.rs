@@ -159,6 +159,38 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
 }
 
 #[test]
+fn a_pinned_view_reads_on_until_the_files_are_another_s_and_there_are_not_many() {
+    let dir = tempfile::tempdir().unwrap();
+    let storage = storage(dir.path());
+    let mut now = Instant::now();
+    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
+    let write = |views: &mut Views, now, round: u8| {
+        let (version, ceiling) = views.clock().begin_batch(now);
+        let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
+        views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
+        views.change(as_if_written(storage.settle().unwrap(), u64::from(round) * MAX_PINNED_BYTES));
+    };
+    write(&mut views, now, 1);
+    let mut pinned = vec![views.pin(now).unwrap()];
+    for round in 2..=5 {
+        now += WINDOW;
+        write(&mut views, now, round);
+    }
+    pinned.resize_with(MAX_PINNED, || views.pin(now).unwrap());
+    assert_eq!(views.pin(now).unwrap_err(), Code::OPERATION_FAILED);
+    for (view, round) in pinned.iter().zip([1, 5]) {
+        assert_eq!(view.get(b"k").unwrap().as_deref(), Some(&[round][..]));
+    }
+    assert!(pinned[0].version < pinned[1].version);
+    drop(pinned.pop());
+    let again = views.pin(now).unwrap();
+    views.close();
+    for view in [&pinned[0], &again] {
+        assert_eq!(view.get(b"k"), Err(Code::TRANSACTION_TOO_OLD));
+    }
+}
+
+#[test]
 fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());

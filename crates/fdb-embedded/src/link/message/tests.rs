@@ -53,10 +53,11 @@ fn request() -> impl Strategy<Value = Request> {
         mutations,
         durability,
     });
+    let at = prop_oneof![Just(At::Newest), any::<i64>().prop_map(At::Version), Just(At::Pinned)];
     let range = (any::<[u64; 2]>(), bytes(), bytes(), any::<bool>(), any::<[u32; 2]>());
     prop_oneof![
         any::<u32>().prop_map(|protocol| Request::Hello { protocol }),
-        (any::<u64>(), any::<Option<i64>>()).prop_map(|(view, version)| Request::OpenView { view, version }),
+        (any::<u64>(), at).prop_map(|(view, at)| Request::OpenView { view, at }),
         any::<u64>().prop_map(|view| Request::CloseView { view }),
         (any::<[u64; 2]>(), bytes()).prop_map(|([request, view], key)| Request::Get { request, view, key }),
         range.prop_map(|([request, view], begin, end, backward, [rows, bytes])| Request::Range {

@@ -1,0 +1,294 @@
+//! Copies a database that is open, while it is used, as it is at one version.
+//!
+//! ```text
+//! the host, or a guest of it          DIR.partial              DIR
+//! pin a version -> rows, in pages --> an ordinary database --> checked, renamed
+//! ```
+//! The copy is made by whoever asks for it, so it lies where that process may write, and belongs to its user. It is a
+//! database directory like any other: to restore it is to open it, or to move it where the other one was. A copy that ends
+//! half-way leaves `DIR.partial` and no `DIR`; the next one to the same place begins anew.
+//!
+//! As long as it takes, the host keeps the pages that later commits free: its file grows by what is written meanwhile.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+use crate::doctor::{self, Verdict};
+use crate::engine::mutation::Mutation;
+use crate::engine::{DATA_FILE, Directory, LOG_FILE, OpenError, StorageError, is_there, storage};
+use crate::error::Code;
+use crate::limits::MAX_PINNED;
+use crate::link::{Link, View};
+use crate::range_set::key_after;
+use crate::rows::{Direction, Want};
+
+/// What is read at once, and then written in one durable step: as much as one process gives another.
+const PAGE: Want = Want { rows: 1 << 16, bytes: 4 << 20 };
+
+/// No key is as high.
+const END: &[u8] = &[0xff; 64];
+
+/// What a copy holds, so far or in the end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Copied {
+    /// The version that it shows. Everything that was acknowledged before the copy began is in it.
+    pub version: i64,
+    /// Its rows.
+    pub rows: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+}
+
+/// Why there is no copy.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// There is nothing to be copied.
+    #[error("there is no database in {path}: it has no {DATA_FILE}", path = .0.display())]
+    NoDatabase(PathBuf),
+    /// What is there is not overwritten.
+    #[error("{path} exists and is not an empty directory; name one that does not exist", path = .0.display())]
+    Exists(PathBuf),
+    /// The path does not end in a name.
+    #[error("{path:?} has no name that a directory could get; name one that does not exist", path = .0)]
+    NoName(PathBuf),
+    /// The database cannot be opened.
+    #[error("{0}")]
+    Open(OpenError),
+    /// The copy's directory cannot be made.
+    #[error("{0}")]
+    Place(OpenError),
+    /// So many copies are being made already.
+    #[error("{MAX_PINNED} copies of this database are being made; wait for one of them")]
+    Busy,
+    /// The database cannot be read on.
+    #[error("the database cannot be read: {0}")]
+    Unreadable(Code),
+    /// The process that hosts the database has gone away.
+    #[error(
+        "the process that hosts the database went away, and with it the version that was being copied; copy it again"
+    )]
+    Lost,
+    /// The copy cannot be written.
+    #[error("cannot write {path}", path = path.display())]
+    Storage {
+        /// The file or directory.
+        path: PathBuf,
+        /// What is wrong.
+        source: StorageError,
+    },
+    /// The operating system refuses something.
+    #[error("cannot write {path}", path = path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The copy was read through, and is not what was written.
+    #[error("the copy at {path} is not sound: {text}; check that disk", path = path.display())]
+    Unsound {
+        /// Where it was left.
+        path: PathBuf,
+        /// What was found.
+        text: String,
+    },
+}
+
+/// Whether there is a database in a directory: not whether it is sound. Opening one that is not there makes it.
+#[must_use]
+pub fn is_database(directory: &Path) -> bool {
+    // What cannot be looked at says why when it is opened.
+    !matches!(is_there(&directory.join(DATA_FILE)), Ok(false))
+}
+
+/// Copies the database in the directory `from` to the new directory `to`, and reads the copy through.
+///
+/// `progress` is called now and then with what has been copied; when it breaks, the copy ends and is removed, and the
+/// result is `None`.
+pub fn backup(
+    from: &Path,
+    to: &Path,
+    progress: &mut dyn FnMut(Copied) -> ControlFlow<()>,
+) -> Result<Option<Copied>, BackupError> {
+    if !is_database(from) {
+        return Err(BackupError::NoDatabase(from.to_path_buf()));
+    }
+    let partial = partial(to)?;
+    let link = Link::open(from).map_err(BackupError::Open)?;
+    let view = pin(&link)?;
+    let copy = Copy::begin(&partial)?;
+    let Some(copied) = copy_rows(&view, &copy, progress)? else {
+        copy.remove()?;
+        return Ok(None);
+    };
+    // Whoever hosts it need not keep the version while the copy is read.
+    drop(view);
+    drop(copy);
+    check(&partial, copied.rows)?;
+    fs::rename(&partial, to).map_err(|source| io_at(to, source))?;
+    let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(above).and_then(|above| above.sync_all()).map_err(|source| io_at(above, source))?;
+    Ok(Some(copied))
+}
+
+/// The directory that a copy is made in.
+fn partial(to: &Path) -> Result<PathBuf, BackupError> {
+    let is_free = match fs::read_dir(to) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound && matches!(is_there(to), Ok(false)),
+    };
+    if !is_free {
+        return Err(BackupError::Exists(to.to_path_buf()));
+    }
+    let mut name = to.file_name().ok_or_else(|| BackupError::NoName(to.to_path_buf()))?.to_os_string();
+    name.push(".partial");
+    Ok(to.with_file_name(name))
+}
+
+/// A version that can be read until it is dropped.
+fn pin(link: &Arc<Link>) -> Result<View, BackupError> {
+    loop {
+        let pinned = link.pin().and_then(|view| match view.version() {
+            Err(Code::MISSING) => fetch(&view).and_then(|()| view.version()).map(|_| view),
+            other => other.map(|_| view),
+        });
+        match pinned {
+            // There is no host at the moment.
+            Err(Code::MISSING) => {
+                let (sender, receiver) = mpsc::channel::<()>();
+                link.when_settled(Box::new(move || drop(sender)));
+                // It is dropped when there is one.
+                let _ = receiver.recv();
+            }
+            pinned => return pinned.map_err(refused),
+        }
+    }
+}
+
+fn refused(code: Code) -> BackupError {
+    match code {
+        Code::OPERATION_FAILED => BackupError::Busy,
+        Code::TRANSACTION_TOO_OLD => BackupError::Lost,
+        code => BackupError::Unreadable(code),
+    }
+}
+
+/// Waits for what the last read has missed.
+fn fetch(view: &View) -> Result<(), Code> {
+    let missing = view.missing().ok_or(Code::INTERNAL_ERROR)?;
+    let (sender, receiver) = mpsc::channel::<()>();
+    missing.fetch(Box::new(move || drop(sender)));
+    // It is dropped when everything has come, or never will.
+    let _ = receiver.recv();
+    Ok(())
+}
+
+/// A database that is being made.
+struct Copy {
+    directory: Directory,
+    storage: storage::Storage,
+    path: PathBuf,
+}
+
+impl Copy {
+    /// An empty one. What a copy that was broken off has left there is removed.
+    fn begin(path: &Path) -> Result<Copy, BackupError> {
+        let directory = Directory::hold(path).map_err(BackupError::Place)?;
+        for file in [DATA_FILE, LOG_FILE] {
+            let file = path.join(file);
+            match fs::remove_file(&file) {
+                Err(source) if source.kind() != ErrorKind::NotFound => return Err(io_at(&file, source)),
+                _ => {}
+            }
+        }
+        let (storage, _) = directory.open_storage().map_err(BackupError::Place)?;
+        Ok(Copy { directory, storage, path: path.to_path_buf() })
+    }
+
+    /// Adds rows, durably.
+    fn add(&self, version: i64, mutations: Vec<Mutation>) -> Result<(), BackupError> {
+        let batch = storage::Batch { version, ceiling: Some(version), mutations };
+        let applied = self.storage.apply(batch, storage::Durability::Flushed);
+        applied.map(drop).map_err(|source| BackupError::Storage { path: self.directory.data_file(), source })
+    }
+
+    fn remove(self) -> Result<(), BackupError> {
+        let Copy { directory, storage, path } = self;
+        drop((storage, directory));
+        fs::remove_dir_all(&path).map_err(|source| io_at(&path, source))
+    }
+}
+
+/// `None` if it was broken off.
+fn copy_rows(
+    view: &View,
+    copy: &Copy,
+    progress: &mut dyn FnMut(Copied) -> ControlFlow<()>,
+) -> Result<Option<Copied>, BackupError> {
+    let mut copied = Copied { version: view.version().map_err(refused)?, ..Copied::default() };
+    let mut next = Vec::new();
+    loop {
+        let rows = page(view, &next).map_err(refused)?;
+        let Some(Mutation::Set { key, .. }) = rows.last() else { break };
+        next = key_after(key);
+        copied.rows += rows.len() as u64;
+        copied.bytes += rows.iter().map(|row| row.payload_len() as u64).sum::<u64>();
+        copy.add(copied.version, rows)?;
+        if progress(copied).is_break() {
+            return Ok(None);
+        }
+    }
+    // Of a database without rows, too, the version is kept.
+    copy.add(copied.version, Vec::new())?;
+    Ok(Some(copied))
+}
+
+/// The rows from `begin` on, as many as are a page; none if there are none.
+fn page(view: &View, begin: &[u8]) -> Result<Vec<Mutation>, Code> {
+    loop {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        let outcome = view.scan(begin, END, Direction::Forward, (PAGE, None), &mut |key, value| {
+            rows.push(Mutation::Set { key: key.to_vec(), value: value.to_vec() });
+            bytes += key.len() + value.len();
+            let is_full = rows.len() >= PAGE.rows as usize || bytes >= PAGE.bytes as usize;
+            if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        match outcome {
+            Ok(_) => {
+                view.trim();
+                return Ok(rows);
+            }
+            // What has come so far is enough: the next page gets the rest.
+            Err(Code::MISSING) if !rows.is_empty() => {
+                drop(view.missing());
+                return Ok(rows);
+            }
+            Err(Code::MISSING) => fetch(view)?,
+            Err(code) => return Err(code),
+        }
+    }
+}
+
+/// Reads the whole copy from the disk.
+fn check(path: &Path, rows: u64) -> Result<(), BackupError> {
+    let report = doctor::check(path);
+    let unsound = |text: String| BackupError::Unsound { path: path.to_path_buf(), text };
+    if let Some(found) = report.findings.iter().find(|finding| finding.verdict == Verdict::Problem) {
+        return Err(unsound(format!("{}: {}", found.about, found.text)));
+    }
+    let expected = format!("{rows} can be read");
+    match report.findings.iter().find(|finding| finding.about == "rows") {
+        Some(found) if found.text.starts_with(&expected) => Ok(()),
+        found => Err(unsound(format!(
+            "{rows} rows were written, and {}",
+            found.map_or("it could not be read through", |found| &found.text)
+        ))),
+    }
+}
+
+fn io_at(path: &Path, source: io::Error) -> BackupError {
+    BackupError::Io { path: path.to_path_buf(), source }
+}
