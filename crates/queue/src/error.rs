@@ -4,7 +4,7 @@ use foundationdb::FdbError;
 
 use crate::id::ItemId;
 use crate::kind::Kind;
-use crate::retry::RetryError;
+use crate::retry::{Attempts, RetryError};
 use crate::{MAX_NAME, MAX_PREFIX};
 
 /// A queue cannot have this name or prefix.
@@ -167,6 +167,16 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
+    /// All that is known of an item beside its payload is too long. Nothing was written.
+    #[error(
+        "side record has {len} bytes, at most {limit} are possible; leave out fields that are not needed"
+    )]
+    RecordTooLarge {
+        /// Its length in bytes.
+        len: usize,
+        /// The longest possible in bytes.
+        limit: usize,
+    },
     /// An item has a priority, and its queue is no priority queue. Nothing was written.
     #[error("priority {priority} is for priority queues, this queue has none; leave it at 0")]
     NoPriorities {
@@ -221,6 +231,18 @@ impl PushError {
     pub fn is_maybe_committed(&self) -> bool {
         matches!(self, Self::Retry(error) if error.is_maybe_committed())
     }
+}
+
+/// Items cannot be moved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MoveError {
+    /// It is one queue, whatever kinds it was said to be of.
+    #[error("queue {name:?} is where the items are already; name another to move them to")]
+    SameQueue {
+        /// The name.
+        name: String,
+    },
 }
 
 /// A dead letter cannot be retried.
@@ -319,6 +341,11 @@ impl TakeError {
     /// Whether items may have left the queue all the same.
     pub fn is_maybe_committed(&self) -> bool {
         self.retry().is_maybe_committed()
+    }
+
+    /// What the take went through.
+    pub fn attempts(&self) -> Attempts {
+        self.retry().attempts
     }
 
     fn retry(&self) -> &RetryError {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::keys::meta::UNREADABLE;
+
 /// Milliseconds since the start of 1970, by the clock of whoever says so.
 pub type Millis = u64;
 
@@ -65,6 +67,20 @@ impl Meta {
     /// Whether it says nothing, so that no record is needed.
     pub fn is_empty(&self) -> bool {
         *self == Meta::default()
+    }
+
+    /// Fields that this version does not know, by their tags: of a later version, or a side record that could not be read.
+    pub fn unknown_fields(&self) -> &[(u8, Vec<u8>)] {
+        &self.unknown
+    }
+
+    /// Adds such a field. `false` if the tag is one that this version knows the meaning of; then nothing is added.
+    pub fn add_unknown_field(&mut self, tag: u8, content: Vec<u8>) -> bool {
+        let unknown = tag >= UNREADABLE;
+        if unknown {
+            self.unknown.push((tag, content));
+        }
+        unknown
     }
 
     /// Adds a failure, and drops the oldest of too many.

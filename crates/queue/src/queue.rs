@@ -8,8 +8,11 @@ use foundationdb::Transaction;
 
 use crate::counts::{Counts, Rest};
 use crate::error::{NameError, QueueError};
+use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::Space;
+use crate::keys::pause::Pause;
+use crate::keys::recipes::leading_integer;
 use crate::kind::Kind;
 use crate::ops;
 use crate::ops::pop::Popped;
@@ -45,6 +48,14 @@ impl Queue {
     /// The name, as it was given.
     pub fn name(&self) -> &[u8] {
         &self.space.name
+    }
+
+    /// The priority of an item of a priority queue; 0 in any other, and where its place is none that an integer of 64 bits tells.
+    pub fn priority(&self, id: &ItemId) -> i64 {
+        match self.kind() {
+            Kind::Priority(..) => leading_integer(id.as_bytes()).unwrap_or(0),
+            Kind::Fifo | Kind::Recipe(_) => 0,
+        }
     }
 
     /// The keys of the queue, begin and end: everything that is stored for it, now and in later versions, but the items of a recipe's
@@ -118,6 +129,28 @@ impl Queue {
         ops::list::peek_k(&self.space, tr, k).await
     }
 
+    /// The items behind `after`, or the first: up to `k` of them, left where they are, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES)
+    /// of payloads and side records are reached. None only if there are none behind it; `after` itself need not be there any more. Pages from
+    /// different transactions are of different moments. A snapshot read: it conflicts with nothing.
+    pub async fn peek_after(
+        &self,
+        tr: &Transaction,
+        after: Option<&ItemId>,
+        k: NonZeroUsize,
+    ) -> Result<Vec<Item>, QueueError> {
+        ops::peek::after(&self.space, tr, after, k).await
+    }
+
+    /// The ready item of this id; `None` if none is ready under it. A snapshot read.
+    pub async fn item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<Item>, QueueError> {
+        ops::peek::one(&self.space, tr, id).await
+    }
+
+    /// The id of the item that would be taken first: the oldest, where there are no priorities. A snapshot read of one key.
+    pub async fn oldest(&self, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+        ops::peek::first_id(&self.space, tr).await
+    }
+
     /// All items, left where they are. They are all held in memory, and a long queue does not fit into the five
     /// seconds of a transaction: use [`Queue::peek_k`] where the length is unknown.
     pub async fn list(&self, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
@@ -128,6 +161,29 @@ impl Queue {
     /// written anything.
     pub fn watch(&self, tr: &Transaction) -> Watch {
         ops::watch::watch(&self.space, tr)
+    }
+
+    /// Pauses the queue, for all who take from it and heed that: the daemon's consumers, of every process. Sessions take all the same.
+    /// A pause that there is already becomes this one.
+    pub fn pause(&self, tr: &Transaction, pause: &Pause) {
+        ops::pause::pause(&self.space, tr, pause);
+    }
+
+    /// Ends a pause, if there is one.
+    pub fn resume(&self, tr: &Transaction) {
+        ops::pause::resume(&self.space, tr);
+    }
+
+    /// The pause there is; one that a later version wrote, and that cannot be read, is frozen and has no reason. A snapshot read: it
+    /// conflicts with nothing.
+    pub async fn paused(&self, tr: &Transaction) -> Result<Option<Pause>, QueueError> {
+        ops::pause::paused(&self.space, tr).await
+    }
+
+    /// Watches for a pause and for its end, from the moment that `tr` reads at. Works if `tr` commits, which it can do without having
+    /// written anything.
+    pub fn watch_pause(&self, tr: &Transaction) -> Watch {
+        ops::pause::watch(&self.space, tr)
     }
 
     /// The packed keys, for the operations.

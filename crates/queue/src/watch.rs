@@ -9,8 +9,8 @@ use foundationdb::FdbError;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-/// Resolves when the counter that it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or
-/// the queue was deleted.
+/// Resolves when what it watches has changed: something became ready (`npush`) or was put aside for later (`nlater`), or
+/// the queue was deleted; or when the queue was paused or goes on.
 ///
 /// It works only if the transaction that made it committed; otherwise it resolves to that failure. Waking up
 /// is a hint: look at the queue again. An error means the same, since the watch is gone. Dropping it frees

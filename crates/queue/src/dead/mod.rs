@@ -53,6 +53,17 @@ impl Queue {
         ops::dead::list(self.space(), tr, after, limit).await
     }
 
+    /// As [`Queue::dead_list`], with payloads, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of these and of side records are
+    /// reached, but one at least if there is one.
+    pub async fn dead_after(
+        &self,
+        tr: &Transaction,
+        after: Option<&ItemId>,
+        limit: NonZeroUsize,
+    ) -> Result<Vec<DeadLetter>, QueueError> {
+        ops::dead::after(self.space(), tr, after, limit).await
+    }
+
     /// A dead letter with its payload; `None` if there is none of this id. A snapshot read.
     pub async fn dead_get(&self, tr: &Transaction, id: &ItemId) -> Result<Option<DeadLetter>, QueueError> {
         ops::dead::get(self.space(), tr, id).await

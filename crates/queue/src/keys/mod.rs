@@ -13,6 +13,8 @@
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
 //! | (q, "sweep") | who sweeps | `claims` |
+//! | (q, "pause") | that nothing is to be taken | `pause` |
+//! | (q, "migrate") | how far a migration of the queue has come | `migration` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
 //! | (q, "token", session) | last attempt and its stamp | `tokens` |
 //!
@@ -26,7 +28,9 @@ pub(crate) mod items;
 pub(crate) mod later;
 pub(crate) mod leases;
 pub(crate) mod meta;
+pub(crate) mod migration;
 pub(crate) mod operations;
+pub(crate) mod pause;
 pub(crate) mod recipes;
 mod space;
 pub(crate) mod tokens;

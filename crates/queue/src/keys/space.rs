@@ -4,7 +4,8 @@ use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
 use crate::keys::{
-    append_bytes, chunks, claims, counters, items, later, leases, meta, operations, tokens, wants,
+    append_bytes, chunks, claims, counters, items, later, leases, meta, migration, operations, pause, tokens,
+    wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -45,6 +46,10 @@ pub(crate) struct Space {
     pub(crate) wants: Vec<u8>,
     /// (q, "sweep").
     pub(crate) claim: Vec<u8>,
+    /// (q, "pause").
+    pub(crate) pause: Vec<u8>,
+    /// (q, "migrate").
+    pub(crate) migrate: Vec<u8>,
 }
 
 impl Space {
@@ -95,6 +100,8 @@ impl Space {
             tokens: record(tokens::TOKEN),
             wants: record(wants::WANT),
             claim: record(claims::SWEEP),
+            pause: record(pause::PAUSE),
+            migrate: record(migration::MIGRATE),
             queue,
         })
     }
@@ -107,6 +114,11 @@ impl Space {
     /// All ready items.
     pub(crate) fn item_range(&self) -> (Vec<u8>, Vec<u8>) {
         range(&self.ready)
+    }
+
+    /// The counters, in the order of their keys.
+    pub(crate) fn counters(&self) -> [&Vec<u8>; migration::COUNTERS] {
+        [&self.ndead, &self.ndone, &self.ndue, &self.nlater, &self.npop, &self.npush]
     }
 
     /// All token slots.

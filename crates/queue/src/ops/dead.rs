@@ -1,17 +1,21 @@
 //! Dead letters, one at a time: looking at them, making them items again, deleting them.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 
+use crate::MAX_TAKE_BYTES;
 use crate::dead::DeadLetter;
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
+use crate::item::Item;
 use crate::keys::{self, Space, counters, meta, range};
 use crate::meta::Meta;
+use crate::ops::aside::with_bodies;
 use crate::ops::scan::{self, Row};
 use crate::ops::{parts, place};
 
@@ -52,6 +56,23 @@ pub(crate) async fn records(
         }));
     }
     Ok(found)
+}
+
+/// A page of letters with payloads.
+pub(crate) async fn after(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&ItemId>,
+    limit: NonZeroUsize,
+) -> Result<Vec<DeadLetter>, QueueError> {
+    let records = records(space, tr, after, limit).await?;
+    let rows = with_bodies(space, tr, &records, MAX_TAKE_BYTES).await?;
+    let items = scan::items(space, tr, &rows).await?;
+    let letter = |item: Item| {
+        let meta = item.meta.map(Arc::unwrap_or_clone).unwrap_or_default();
+        DeadLetter::new(item.id, meta, Some(item.payload))
+    };
+    Ok(items.into_iter().map(letter).collect())
 }
 
 /// A letter with its payload.

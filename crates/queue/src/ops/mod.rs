@@ -3,6 +3,7 @@
 //! None of it commits or retries; all of it may run several times for one commit, and has no other effect than on the
 //! transaction.
 
+pub(crate) mod aside;
 pub(crate) mod claim;
 pub(crate) mod conflict;
 pub(crate) mod cost;
@@ -13,18 +14,24 @@ pub(crate) mod delete;
 pub(crate) mod expire;
 pub(crate) mod find;
 pub(crate) mod forget_operations;
+pub(crate) mod hasten;
 pub(crate) mod lease;
 pub(crate) mod len;
 pub(crate) mod list;
 pub(crate) mod look;
+pub(crate) mod migrate;
 pub(crate) mod orphans;
 pub(crate) mod parts;
+pub(crate) mod pause;
+pub(crate) mod peek;
 pub(crate) mod place;
 pub(crate) mod pop;
 pub(crate) mod promote;
 pub(crate) mod push;
 pub(crate) mod queues;
 pub(crate) mod recipe;
+pub(crate) mod relocate;
+pub(crate) mod rows;
 pub(crate) mod scan;
 pub(crate) mod serve;
 pub(crate) mod settle;

@@ -43,7 +43,7 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
 /// Whether any record of a queue is stored under the name; `key` is the first key that is.
 async fn is_queue(tr: &Transaction, space: &Space, key: &[u8]) -> Result<bool, QueueError> {
     // The first key of a queue usually tells, and no read is needed.
-    let counters = [&space.ndead, &space.ndone, &space.ndue, &space.nlater, &space.npop, &space.npush];
+    let counters = space.counters();
     let items =
         [&space.bodies, &space.chunks, &space.dead, &space.held, &space.later, &space.leases, &space.meta];
     let vals = space.item_range();

@@ -104,7 +104,7 @@ fn shared(space: &Space, page: &FdbValues) -> Result<Vec<Row>, QueueError> {
 }
 
 /// What a ready item's key goes on with, which is its id.
-fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
+pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], QueueError> {
     let suffix = key.strip_prefix(space.ready.as_slice()).filter(|suffix| match space.kind {
         Kind::Fifo => items::suffix_stamp(suffix).is_some(),
         Kind::Recipe(_) | Kind::Priority(..) => !suffix.is_empty(),
@@ -130,7 +130,7 @@ pub(crate) async fn first_metas(
 }
 
 /// The side records of the items from one to another, both ends included, in the order of keys.
-async fn metas_between(
+pub(crate) async fn metas_between(
     space: &Space,
     tr: &Transaction,
     (low, high): (&ItemId, &ItemId),
@@ -170,13 +170,18 @@ pub(crate) async fn join_metas(
         false => id > ends.1,
     });
     let metas = if more && !reach { metas_between(space, tr, ends).await? } else { metas };
+    attach(rows, metas);
+    Ok(())
+}
+
+/// Gives rows those side records that are theirs.
+pub(crate) fn attach(rows: &mut [Row], metas: Vec<(ItemId, Bytes)>) {
     let metas: HashMap<_, _> = metas.into_iter().collect();
     for row in rows {
         if let Some(meta) = metas.get(&row.id) {
             row.meta = meta.clone();
         }
     }
-    Ok(())
 }
 
 /// The items of rows, with payloads from all their parts.

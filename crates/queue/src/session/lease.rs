@@ -15,7 +15,7 @@ use crate::keys::leases::{Header, Held, LeaseId};
 use crate::lease::Lease;
 use crate::ops::lease::row;
 use crate::ops::scan::Row;
-use crate::ops::version::now;
+use crate::ops::version::{committed_at, now};
 use crate::ops::{lease, scan};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::watch::Watch;
@@ -75,6 +75,8 @@ pub struct Leased {
     /// first. It is what the earlier take asked for, which may have been more items, or another length, than this one asks for: release
     /// what is too many.
     pub recovered: bool,
+    /// The database version at which it committed; `None` if there are no items, or if the lease is older than this take.
+    pub version: Option<u64>,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -123,14 +125,17 @@ impl Session {
         loop {
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
-            let leased = |lease, recovered| Leased { lease: Some(lease), watch: None, recovered, attempts };
+            let leased = |lease, recovered, version| {
+                let lease = Some(lease);
+                Leased { lease, watch: None, recovered, version, attempts }
+            };
             tr = match prepared {
                 Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
-                Ok(Step::Found(lease)) => return Ok(leased(lease, true)),
+                Ok(Step::Found(lease)) => return Ok(leased(lease, true, None)),
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
-                        return Ok(Leased { lease: None, watch, recovered: false, attempts });
+                        return Ok(Leased { lease: None, watch, recovered: false, version: None, attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
@@ -145,12 +150,12 @@ impl Session {
                         }
                         retry.after_commit(error).await?
                     }
-                    Ok(_committed) => {
+                    Ok(committed) => {
                         // Those before it did not commit, and will not.
                         self.unsure.clear();
                         self.asked.clear();
                         take.won(lease.items(), by);
-                        return Ok(leased(lease, false));
+                        return Ok(leased(lease, false, committed_at(&committed)));
                     }
                 },
             };

@@ -64,7 +64,7 @@ impl Session {
     /// [`is_maybe_committed`](PushError::is_maybe_committed).
     pub async fn push(&mut self, db: &Database, payloads: &[impl AsRef<[u8]>]) -> Result<Pushed, PushError> {
         let options = PushOptions::default();
-        let entries = payloads.iter().map(|payload| Entry { payload: payload.as_ref(), item: None });
+        let entries = payloads.iter().map(|payload| Entry::from(payload.as_ref()));
         let entries: Vec<Entry<'_>> = entries.collect();
         entries.iter().try_for_each(|entry| check_payload(entry.payload.len(), options.max_payload))?;
         self.push_entries(db, &entries, &options).await

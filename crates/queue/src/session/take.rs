@@ -13,6 +13,7 @@ use crate::item::Item;
 use crate::ops::claim::forget;
 use crate::ops::lease::row;
 use crate::ops::scan::Row;
+use crate::ops::version::committed_at;
 use crate::ops::{lease, scan, token};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError};
 use crate::watch::Watch;
@@ -26,6 +27,8 @@ pub struct Taken {
     /// Present exactly if there are no items and a watch was asked for: resolves after the next push. Where there are items, take
     /// again at once; there may be more.
     pub watch: Option<Watch>,
+    /// The database version at which the items left the queue; `None` if there are none, or if an earlier take had removed them.
+    pub version: Option<u64>,
     /// What it went through.
     pub attempts: Attempts,
 }
@@ -78,7 +81,8 @@ impl Session {
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
-                        return Ok(Taken { items: Vec::new(), watch, attempts: retry.attempts });
+                        let attempts = retry.attempts;
+                        return Ok(Taken { items: Vec::new(), watch, version: None, attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
@@ -91,11 +95,12 @@ impl Session {
                         }
                         retry.after_commit(error).await?
                     }
-                    Ok(_committed) => {
+                    Ok(committed) => {
                         let items = self.taken();
                         self.asked.clear();
                         take.won(&items, by);
-                        return Ok(Taken { items, watch: None, attempts: retry.attempts });
+                        let (version, attempts) = (committed_at(&committed), retry.attempts);
+                        return Ok(Taken { items, watch: None, version, attempts });
                     }
                 },
             };
@@ -145,6 +150,6 @@ impl Session {
 
     fn hand_recovered(&mut self, k: NonZeroUsize, attempts: Attempts) -> Taken {
         let n = k.get().min(self.recovered.len());
-        Taken { items: self.recovered.drain(..n).collect(), watch: None, attempts }
+        Taken { items: self.recovered.drain(..n).collect(), watch: None, version: None, attempts }
     }
 }

@@ -8,6 +8,8 @@ use bytes::Bytes;
 
 use crate::item::Stamp;
 use crate::keys::leases::{Header, Held, LeaseId};
+use crate::keys::migration::{Marks, Phase, Record};
+use crate::keys::pause::Pause;
 use crate::keys::wants::Want;
 use crate::keys::{chunks, counters, items, later, leases, meta, operations, recipes, tokens};
 use crate::kind::{End, Packing};
@@ -192,6 +194,38 @@ fn what_a_push_to_q_may_name() {
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
     golden(&operations::pending(1, 2), "ffffffffffffffffffff 0001 02000000 00000000");
     golden(&space.claim, "017100 01737765657000");
+}
+
+#[test]
+fn a_pause_of_q() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "pause" is 70 61 75 73 65.
+    golden(&space.pause, "017100 01 7061757365 00");
+    let pause = Pause { at: 1_000, frozen: false, reason: "no".to_owned() };
+    golden(&pause.encode(), "01 00 e803000000000000 6e6f");
+    golden(&Pause { frozen: true, ..pause }.encode(), "01 01 e803000000000000 6e6f");
+}
+
+#[test]
+fn a_migration_of_q() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "migrate" is 6d 69 67 72 61 74 65.
+    golden(&space.migrate, "017100 01 6d696772617465 00");
+    let marks = Marks { counters: [1, 2, 3, 4, 5, 6], digest: [7; 16] };
+    let record = Record {
+        rows: 0x0102,
+        bytes: 3,
+        marks,
+        through: b"k".to_vec(),
+        pause: Some(b"p".to_vec()),
+        ..Record::new([9; 16], Phase::Copying)
+    };
+    let numbers: String = (1..=6).map(|number| format!("{number:02x}00000000000000")).collect();
+    let (run, digest) = ("09".repeat(16), "07".repeat(16));
+    golden(
+        &record.encode(),
+        &format!("01 {run} 11 0201000000000000 0300000000000000 {numbers} {digest} 01000000 6b 70"),
+    );
 }
 
 #[test]

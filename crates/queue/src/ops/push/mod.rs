@@ -3,10 +3,12 @@
 //! | file | what |
 //! |---|---|
 //! | `put` | the writes of one item |
+//! | `entry` | what is to be pushed |
 //! | `once` | is there an item of this unique key; was this operation done before |
 //!
 //! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
 
+mod entry;
 mod once;
 mod put;
 
@@ -23,12 +25,14 @@ use crate::id::ItemId;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
-use crate::ops::place::{count_later, count_ready};
+use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
 use crate::pushed::{Placed, PushEffect, Spot};
 use crate::rng::Rng;
 use crate::session::SessionId;
+use crate::stored::{State, StoredItem};
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
+pub(crate) use entry::Entry;
 use once::Holder;
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
@@ -43,30 +47,6 @@ pub struct Pusher<'t> {
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
     operations: HashMap<Vec<u8>, Placed>,
-}
-
-/// What is to be pushed, checked against the limits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Entry<'a> {
-    pub(crate) payload: &'a [u8],
-    /// What goes with it, if anything does.
-    pub(crate) item: Option<&'a NewItem>,
-}
-
-impl<'a> From<&'a NewItem> for Entry<'a> {
-    fn from(item: &'a NewItem) -> Entry<'a> {
-        Entry { payload: &item.payload, item: Some(item) }
-    }
-}
-
-impl<'a> Entry<'a> {
-    fn unique(&self) -> Option<&'a [u8]> {
-        self.item?.unique.as_deref()
-    }
-
-    fn priority(&self) -> i64 {
-        self.item.map_or(0, |item| item.priority)
-    }
 }
 
 impl<'t> Pusher<'t> {
@@ -106,7 +86,7 @@ impl<'t> Pusher<'t> {
             return Err(PushError::NotSeeded);
         }
         self.check_room(1)?;
-        self.add(&Entry { payload, item: None });
+        self.add(&payload.into());
         count_ready(&self.space, self.tr, 1);
         Ok(())
     }
@@ -126,6 +106,28 @@ impl<'t> Pusher<'t> {
     ) -> Result<Placed, PushError> {
         options.check()?;
         items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        self.place_all(items, options).await
+    }
+
+    /// As [`Pusher::push_items`], with items that have a history: their attempts and failures go with them, delayed ones are delayed, and
+    /// dead letters are dead letters. These take no unique key; they remember theirs.
+    ///
+    /// # Errors
+    /// As those, and [`PushError::RecordTooLarge`].
+    pub async fn restore(
+        &mut self,
+        items: &[StoredItem],
+        options: &PushOptions,
+    ) -> Result<Placed, PushError> {
+        options.check()?;
+        items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
+        self.place_all(items, options).await
+    }
+
+    async fn place_all<'a, I>(&mut self, items: &'a [I], options: &PushOptions) -> Result<Placed, PushError>
+    where
+        Entry<'a>: From<&'a I>,
+    {
         if items.is_empty() {
             return Ok(Placed::default());
         }
@@ -170,7 +172,7 @@ impl<'t> Pusher<'t> {
         // From here on nothing is read, and nothing can fail.
         orphans.iter().for_each(|(id, meta)| once::clear_orphan(&self.space, self.tr, id, meta));
         let first = self.pushed;
-        let (mut ready, mut later) = (0, 0);
+        let (mut ready, mut later, mut dead) = (0, 0, 0);
         let mut places = Vec::with_capacity(entries.len());
         for entry in entries {
             if let Some(spot) = entry.unique().and_then(|key| running.get(key)) {
@@ -181,14 +183,16 @@ impl<'t> Pusher<'t> {
             if let Some(key) = entry.unique() {
                 running.insert(key, spot.clone());
             }
-            match entry.item.and_then(|item| item.due) {
-                None => ready += 1,
-                Some(_) => later += 1,
+            match entry.state() {
+                State::Ready => ready += 1,
+                State::Later(_) => later += 1,
+                State::Dead => dead += 1,
             }
             places.push((PushEffect::Added, Some(spot)));
         }
         count_ready(&self.space, self.tr, ready);
         count_later(&self.space, self.tr, later);
+        count_dead(&self.space, self.tr, dead);
         let placed = Placed::new(places);
         if let Some(id) = operation {
             self.note_operation(id, first, &placed);
@@ -250,8 +254,7 @@ impl<'t> Pusher<'t> {
                 Spot::Id(self.numbers.next_id(&self.space, entry.priority(), &random))
             }
         };
-        let meta = entry.item.map(NewItem::meta);
-        put::put(&self.space, self.tr, &spot, entry.payload, meta, entry.item.and_then(|item| item.due));
+        put::put(&self.space, self.tr, &spot, entry);
         if let (Some(key), Spot::User(_)) = (entry.unique(), &spot) {
             self.unique.insert(key.to_vec(), spot.clone());
         }

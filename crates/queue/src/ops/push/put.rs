@@ -8,44 +8,43 @@ use foundationdb::options::MutationType;
 use crate::MAX_VALUE;
 use crate::keys::{Space, chunks, items, later, meta, recipes};
 use crate::kind::Packing;
-use crate::meta::{Meta, Millis};
+use crate::ops::push::Entry;
 use crate::pushed::Spot;
+use crate::stored::State;
 
-/// Writes an item and what goes with it, ready or for a time. Counting it is the caller's.
-pub(super) fn put(
-    space: &Space,
-    tr: &Transaction,
-    spot: &Spot,
-    payload: &[u8],
-    mut meta: Option<Meta>,
-    due: Option<Millis>,
-) {
-    let (value, rest) = match packed(space.kind.packing(), payload) {
+/// Writes an item and what goes with it, wherever it is to wait. Counting it is the caller's.
+pub(super) fn put(space: &Space, tr: &Transaction, spot: &Spot, entry: &Entry<'_>) {
+    let mut meta = entry.meta();
+    let (value, rest) = match packed(space.kind.packing(), entry.payload) {
         Some(value) => (value, None),
         // Too long for a value: as it is, in parts.
         None => {
-            let (value, chunks) = chunks::split(payload);
-            meta.get_or_insert_default().payload_len = Some(payload.len() as u64);
+            let (value, chunks) = chunks::split(entry.payload);
+            meta.get_or_insert_default().payload_len = Some(entry.payload.len() as u64);
             (Cow::Borrowed(value), Some(chunks))
         }
     };
-    match due {
+    let record = match entry.state() {
+        State::Ready => None,
+        State::Later(due) => Some(later::at(&space.later, due)),
+        State::Dead => Some(space.dead.clone()),
+    };
+    match record {
         None => {
             set(tr, spot, &space.ready, &[], &value);
             if let Some(meta) = meta.as_ref().filter(|meta| !meta.is_empty()) {
                 set(tr, spot, &space.meta, &[], &meta::encode(meta));
             }
         }
-        Some(due) => {
-            let meta = meta::encode(meta.get_or_insert_default());
-            set(tr, spot, &later::at(&space.later, due), &[], &meta);
+        Some(record) => {
+            set(tr, spot, &record, &[], &meta::encode(&meta.unwrap_or_default()));
             set(tr, spot, &space.bodies, &[], &value);
         }
     }
     for (n, chunk) in rest.into_iter().flatten() {
         set(tr, spot, &space.chunks, &chunks::suffix(n), chunk);
     }
-    if let Some(key) = meta.as_ref().and_then(|meta| meta.unique.as_ref()) {
+    if let Some(key) = entry.unique() {
         set_id(tr, &space.unique_key(key), spot);
     }
 }

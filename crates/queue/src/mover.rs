@@ -1,0 +1,135 @@
+//! Moving items from one queue to another, each in the transaction that removes and adds it.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::{Database, Transaction};
+
+use crate::error::{MoveError, QueueError};
+use crate::id::ItemId;
+use crate::keys::range;
+use crate::kind::Kind;
+use crate::marked::{Act, Marked};
+use crate::ops::aside::last_key;
+use crate::ops::peek::last_id;
+use crate::ops::push::{Entry, Pusher};
+use crate::ops::relocate::{self, Found, Movable, PAGE, Stretch};
+use crate::pushed::PushEffect;
+use crate::queue::Queue;
+use crate::retry::{RetryError, RetryPolicy, run};
+use crate::rng::Rng;
+use crate::session::SessionId;
+
+/// Moves items, a page of them at a time.
+///
+/// At every moment an item is in one of the queues, whatever becomes of the mover. It gets a new id, and a place behind the others there;
+/// what is known of it goes with it. What comes into the queue after the first page is left there.
+#[derive(Debug)]
+pub struct Mover {
+    from: Queue,
+    to: Queue,
+    what: Movable,
+    marked: Marked,
+    rng: Rng,
+    /// The last item looked at.
+    behind: Option<ItemId>,
+    /// The last item to look at; `None` until that is known.
+    until: Option<ItemId>,
+}
+
+/// What became of a page.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MovedItems {
+    /// Items that were moved.
+    pub moved: usize,
+    /// Items that stay, because another item has their unique key there.
+    pub refused: usize,
+    /// Dead letters that stay, because what is known of them cannot be read.
+    pub unreadable: usize,
+}
+
+impl Mover {
+    /// A mover between queues of one database. The id is one that no session of `from` has or had.
+    ///
+    /// # Errors
+    /// If both are the same queue.
+    pub fn new(from: Queue, to: Queue, what: Movable, id: SessionId) -> Result<Mover, MoveError> {
+        if from.space().queue == to.space().queue {
+            return Err(MoveError::SameQueue { name: from.name().escape_ascii().to_string() });
+        }
+        let marked = Marked::new(from.clone(), id);
+        Ok(Mover { from, to, what, marked, rng: Rng::of(id), behind: None, until: None })
+    }
+
+    /// Moves the next items, at most `limit`, in one transaction; `None` if there are no more.
+    pub async fn page(
+        &mut self,
+        db: &Database,
+        policy: &RetryPolicy,
+        limit: NonZeroUsize,
+    ) -> Result<Option<MovedItems>, RetryError> {
+        if self.until.is_none() {
+            let (from, what) = (&self.from, self.what);
+            let last = run(db, policy, |tr| async move {
+                let last = last_of(from, &tr, what).await;
+                (tr, last)
+            });
+            self.until = last.await?.value;
+        }
+        let Some(until) = &self.until else { return Ok(None) };
+        let stretch = Stretch { behind: self.behind.as_ref(), until, k: limit.min(PAGE) };
+        let (from, to, what, rng) = (&self.from, &self.to, self.what, &mut self.rng);
+        let body = async |tr: &Transaction| {
+            let pusher = to.pusher(tr).with_rng(rng.split());
+            one_page(from, tr, what, stretch, pusher, matches!(to.kind(), Kind::Priority(..))).await
+        };
+        let (page, last) = self.marked.run(db, policy, body).await?;
+        let over = last.is_none();
+        self.behind = last.or(self.behind.take());
+        Ok((!over).then_some(page))
+    }
+
+    /// Ends it. Without that, a mark of a few bytes is left to sweepers.
+    pub async fn close(mut self, db: &Database, policy: &RetryPolicy) -> Result<(), RetryError> {
+        self.marked.close(db, policy).await
+    }
+}
+
+/// The last item there is to move.
+async fn last_of(from: &Queue, tr: &Transaction, what: Movable) -> Result<Option<ItemId>, QueueError> {
+    let space = from.space();
+    match what {
+        Movable::Ready => last_id(space, tr).await,
+        Movable::Dead => {
+            let key = last_key(tr, &range(&space.dead)).await?;
+            Ok(key.map(|key| ItemId::new(key[space.dead.len()..].to_vec().into())))
+        }
+    }
+}
+
+/// One transaction: what it moves, and the last item that it looked at.
+async fn one_page(
+    from: &Queue,
+    tr: &Transaction,
+    what: Movable,
+    stretch: Stretch<'_>,
+    mut pusher: Pusher<'_>,
+    has_priorities: bool,
+) -> Result<Act<(MovedItems, Option<ItemId>)>, QueueError> {
+    let found = relocate::find(from.space(), tr, what, stretch).await?;
+    let Found { rows, mut items, unreadable, last } = found;
+    if has_priorities {
+        rows.iter().zip(&mut items).for_each(|(row, item)| item.priority = from.priority(&row.id));
+    }
+    let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
+    let placed = pusher.place(&entries, None).await?;
+    let effects = placed.items(None).map(|item| item.effect);
+    let added: Vec<_> = rows
+        .iter()
+        .zip(effects)
+        .filter(|(_, effect)| *effect == PushEffect::Added)
+        .map(|(row, _)| row)
+        .collect();
+    relocate::remove(from.space(), tr, what, &added)?;
+    let page = MovedItems { moved: added.len(), refused: rows.len() - added.len(), unreadable };
+    Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
+}

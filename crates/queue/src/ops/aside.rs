@@ -1,0 +1,87 @@
+//! Looking at items that are not ready, delayed and dead ones, with their payloads. Reads that conflict with nothing.
+
+use std::num::NonZeroUsize;
+
+use bytes::Bytes;
+use foundationdb::options::StreamingMode;
+use foundationdb::{KeySelector, RangeOption, Transaction};
+use futures::future::try_join_all;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{self, Space, later, range};
+use crate::meta::Millis;
+use crate::ops::place;
+use crate::ops::scan::{Row, decode_meta};
+
+/// So many values are read at once.
+const TOGETHER: usize = 32;
+
+/// Delayed items by their time, from behind one on: when each is due, its id and side record.
+pub(crate) async fn delayed(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<(Millis, &ItemId)>,
+    k: NonZeroUsize,
+) -> Result<Vec<(Millis, ItemId, Bytes)>, QueueError> {
+    let (first, end) = range(&space.later);
+    let begin = after.map_or(first, |(due, id)| keys::after(&later::key(&space.later, due, id)));
+    let option =
+        RangeOption { limit: Some(k.get()), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    let record = |key: &[u8], value: &[u8]| {
+        let (due, id) = later::decode(&space.later, key).ok_or_else(|| QueueError::unreadable(key))?;
+        Ok((due, id, Bytes::copy_from_slice(value)))
+    };
+    rows.iter().map(|row| record(row.key(), row.value())).collect()
+}
+
+/// Records with their values: the first, as many as make up `max_bytes` with all parts of their payloads, but one at least.
+pub(crate) async fn with_bodies(
+    space: &Space,
+    tr: &Transaction,
+    records: &[(ItemId, Bytes)],
+    max_bytes: usize,
+) -> Result<Vec<Row>, QueueError> {
+    let (mut rows, mut bytes) = (Vec::new(), 0_u64);
+    for group in records.chunks(TOGETHER) {
+        let values = try_join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await?;
+        for ((id, meta), value) in group.iter().zip(values) {
+            place::check_kind(space, id)?;
+            let row = Row { id: id.clone(), value, meta: meta.clone() };
+            bytes = bytes.saturating_add(size(space, &row)?);
+            if bytes > max_bytes as u64 && !rows.is_empty() {
+                return Ok(rows);
+            }
+            rows.push(row);
+        }
+    }
+    Ok(rows)
+}
+
+/// How many of these rows make up `max_bytes`, with all parts of their payloads; one at least, if there are any.
+pub(crate) fn fitting(space: &Space, rows: &[Row], max_bytes: usize) -> Result<usize, QueueError> {
+    let mut bytes = 0_u64;
+    for (at, row) in rows.iter().enumerate() {
+        bytes = bytes.saturating_add(size(space, row)?);
+        if bytes > max_bytes as u64 {
+            return Ok(at.max(1));
+        }
+    }
+    Ok(rows.len())
+}
+
+/// The bytes of an item: its whole payload, and what is known beside it.
+fn size(space: &Space, row: &Row) -> Result<u64, QueueError> {
+    let whole = if row.meta.is_empty() { None } else { decode_meta(space, row)?.payload_len };
+    Ok(whole.unwrap_or(row.value.len() as u64).saturating_add(row.meta.len() as u64))
+}
+
+/// The last key in a range, if there is one.
+pub(crate) async fn last_key(
+    tr: &Transaction,
+    (begin, end): &(Vec<u8>, Vec<u8>),
+) -> Result<Option<Vec<u8>>, QueueError> {
+    let key = tr.get_key(&KeySelector::last_less_than(end.as_slice()), true).await?;
+    Ok((key[..] >= begin[..]).then(|| key.to_vec()))
+}

@@ -1,0 +1,88 @@
+//! Making delayed items ready before their time.
+
+use std::collections::BTreeSet;
+
+use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::{RangeOption, Transaction};
+use futures::future::join_all;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, after, counters, later};
+use crate::ops::{conflict, cost, place};
+
+/// The most records that one transaction looks at.
+const PAGE: usize = 500;
+/// What one transaction writes at most, in bytes, or a little more.
+const PAGE_BYTES: usize = 1 << 20;
+/// So many values are read at once.
+const TOGETHER: usize = 32;
+
+/// What became of some of the delayed items.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    /// Those that are ready now.
+    pub(crate) moved: Vec<ItemId>,
+    /// Records that cannot be read, or are another kind's. They stay.
+    pub(crate) unreadable: usize,
+    /// Where the next page begins; `None` behind the last of all.
+    pub(crate) next: Option<Vec<u8>>,
+}
+
+/// Makes the first items of a range ready, or those of them that are `wanted`, at their own places.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    (begin, end): (&[u8], &[u8]),
+    wanted: Option<&BTreeSet<ItemId>>,
+) -> Result<Page, QueueError> {
+    let option =
+        RangeOption { limit: Some(PAGE), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let found = tr.get_range(&option, 1, true).await?;
+    let more = found.more();
+    let rows: Vec<_> = found.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
+    let mut page = Page { next: rows.last().filter(|_| more).map(|(key, _)| after(key)), ..Page::default() };
+    let mut bytes = 0;
+    for group in rows.chunks(TOGETHER) {
+        if bytes >= PAGE_BYTES {
+            page.next = group.first().map(|(key, _)| key.clone());
+            break;
+        }
+        let due = group.iter().filter_map(|(key, meta)| match later::decode(&space.later, key) {
+            Some((_, id)) if wanted.is_none_or(|wanted| wanted.contains(&id)) => Some((key, id, meta)),
+            Some(_) => None,
+            None => {
+                page.unreadable += usize::from(wanted.is_none());
+                None
+            }
+        });
+        let due: Vec<_> = due.collect();
+        let values = join_all(due.iter().map(async |(_, id, _)| {
+            place::check_kind(space, id)?;
+            place::body(space, tr, id).await
+        }))
+        .await;
+        for ((key, id, meta), value) in due.into_iter().zip(values) {
+            let value = match value {
+                Ok(value) => value,
+                Err(error) if error.database().is_some() => return Err(error),
+                Err(_) => {
+                    page.unreadable += 1;
+                    continue;
+                }
+            };
+            bytes += cost::moving(space, &id, value.len(), meta);
+            // Before the clear: a transaction does not conflict on what it has itself overwritten.
+            conflict::as_reader(tr, key)?;
+            place::ready(space, tr, &id, &value, meta);
+            tr.clear(key);
+            tr.clear(&space.body_key(&id));
+            page.moved.push(id);
+        }
+    }
+    if !page.moved.is_empty() {
+        place::count_ready(space, tr, page.moved.len());
+        tr.atomic_op(&space.ndue, &counters::increment(page.moved.len()), MutationType::Add);
+    }
+    Ok(page)
+}

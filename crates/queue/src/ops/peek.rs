@@ -1,0 +1,76 @@
+//! Looking at ready items a page at a time, or at one. Reads that conflict with nothing.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::Transaction;
+use futures::future::try_join;
+
+use crate::MAX_TAKE_BYTES;
+use crate::approach::Place;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::item::Item;
+use crate::keys::Space;
+use crate::kind::Kind;
+use crate::ops::aside::{fitting, last_key};
+use crate::ops::find::first_key;
+use crate::ops::scan::{self, Isolation, Row, Window, metas_between};
+
+/// The items behind one, or the first: at most `k`, and no more than make up [`MAX_TAKE_BYTES`] with all their parts, but one at least.
+pub(crate) async fn after(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&ItemId>,
+    k: NonZeroUsize,
+) -> Result<Vec<Item>, QueueError> {
+    let window = Window {
+        place: Place { behind: after.cloned(), skip: 0 },
+        limit: Some(k),
+        max_bytes: MAX_TAKE_BYTES,
+        isolation: Isolation::Snapshot,
+    };
+    let mut rows = scan::rows(space, tr, window).await?;
+    if let Some(ends) = scan::ends(space, &rows) {
+        let metas = metas_between(space, tr, ends).await?;
+        scan::attach(&mut rows, metas);
+    }
+    let fit = fitting(space, &rows, MAX_TAKE_BYTES)?;
+    scan::items(space, tr, &rows[..fit]).await
+}
+
+/// A ready item.
+pub(crate) async fn one(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<Item>, QueueError> {
+    if !possible(space, id) {
+        return Ok(None);
+    }
+    let (key, record) = (space.ready_key(id), space.meta_key(id));
+    let (value, meta) = try_join(tr.get(&key, true), tr.get(&record, true)).await?;
+    let Some(value) = value else { return Ok(None) };
+    let row = Row {
+        id: id.clone(),
+        value: value.to_vec().into(),
+        meta: meta.map_or_else(Vec::new, |meta| meta.to_vec()).into(),
+    };
+    Ok(scan::items(space, tr, &[row]).await?.pop())
+}
+
+/// The item that would be taken first. Only its key is read.
+pub(crate) async fn first_id(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    end_id(space, tr, space.kind.takes_last()).await
+}
+
+/// The item that would be taken last.
+pub(crate) async fn last_id(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    end_id(space, tr, !space.kind.takes_last()).await
+}
+
+async fn end_id(space: &Space, tr: &Transaction, last: bool) -> Result<Option<ItemId>, QueueError> {
+    let range = space.item_range();
+    let key = if last { last_key(tr, &range).await? } else { first_key(tr, &range).await? };
+    key.map(|key| scan::suffix(space, &key).map(|id| ItemId::new(id.to_vec().into()))).transpose()
+}
+
+/// Whether an item of the queue can have this id.
+fn possible(space: &Space, id: &ItemId) -> bool {
+    space.kind != Kind::Fifo || id.stamp().is_some()
+}

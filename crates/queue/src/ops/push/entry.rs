@@ -1,0 +1,74 @@
+//! What is to be pushed, checked against the limits.
+
+use crate::meta::Meta;
+use crate::new_item::NewItem;
+use crate::stored::{State, StoredItem};
+
+/// One item.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry<'a> {
+    pub(crate) payload: &'a [u8],
+    with: With<'a>,
+}
+
+/// What goes with its payload.
+#[derive(Debug, Clone, Copy)]
+enum With<'a> {
+    Nothing,
+    New(&'a NewItem),
+    Stored(&'a StoredItem),
+}
+
+impl<'a> From<&'a [u8]> for Entry<'a> {
+    fn from(payload: &'a [u8]) -> Entry<'a> {
+        Entry { payload, with: With::Nothing }
+    }
+}
+
+impl<'a> From<&'a NewItem> for Entry<'a> {
+    fn from(item: &'a NewItem) -> Entry<'a> {
+        Entry { payload: &item.payload, with: With::New(item) }
+    }
+}
+
+impl<'a> From<&'a StoredItem> for Entry<'a> {
+    fn from(item: &'a StoredItem) -> Entry<'a> {
+        Entry { payload: &item.payload, with: With::Stored(item) }
+    }
+}
+
+impl<'a> Entry<'a> {
+    /// The key that it is to be the only one of. A dead letter only remembers its key.
+    pub(super) fn unique(&self) -> Option<&'a [u8]> {
+        match self.with {
+            With::Nothing => None,
+            With::New(item) => item.unique.as_deref(),
+            With::Stored(item) => item.meta.unique.as_deref().filter(|_| item.state != State::Dead),
+        }
+    }
+
+    pub(super) fn priority(&self) -> i64 {
+        match self.with {
+            With::Nothing => 0,
+            With::New(item) => item.priority,
+            With::Stored(item) => item.priority,
+        }
+    }
+
+    pub(super) fn state(&self) -> State {
+        match self.with {
+            With::Nothing => State::Ready,
+            With::New(item) => item.due.map_or(State::Ready, State::Later),
+            With::Stored(item) => item.state,
+        }
+    }
+
+    /// Its side record, if it is to have one.
+    pub(super) fn meta(&self) -> Option<Meta> {
+        match self.with {
+            With::Nothing => None,
+            With::New(item) => Some(item.meta()),
+            With::Stored(item) => Some(item.record()),
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Moving items out of a queue, to be pushed elsewhere in the same transaction.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+
+use foundationdb::Transaction;
+use foundationdb::options::MutationType;
+
+use crate::approach::Place;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::item::Item;
+use crate::keys::{Space, counters, meta};
+use crate::meta::Meta;
+use crate::ops::aside::{fitting, with_bodies};
+use crate::ops::scan::Row;
+use crate::ops::{claim, conflict, dead, scan};
+use crate::stored::{State, StoredItem};
+
+/// The most items of one transaction.
+pub(crate) const PAGE: NonZeroUsize = NonZeroUsize::new(200).expect("200 is not 0");
+/// What one transaction moves at most, in bytes, but for a single item.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// Which items are moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Movable {
+    /// Those that are ready, in the order in which they would be taken.
+    Ready,
+    /// Dead letters, in the order of their ids. They become ready, with all their attempts before them.
+    Dead,
+}
+
+/// Where to look, and how far.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stretch<'a> {
+    /// Behind this item.
+    pub(crate) behind: Option<&'a ItemId>,
+    /// To this one, which is the last.
+    pub(crate) until: &'a ItemId,
+    pub(crate) k: NonZeroUsize,
+}
+
+/// Items that may be moved.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// As they are stored.
+    pub(crate) rows: Vec<Row>,
+    /// As they are to be stored.
+    pub(crate) items: Vec<StoredItem>,
+    /// How many were passed over, since what is known of them cannot be read.
+    pub(crate) unreadable: usize,
+    /// The last that was looked at.
+    pub(crate) last: Option<ItemId>,
+}
+
+/// Reads the next items, without a conflict.
+pub(crate) async fn find(
+    space: &Space,
+    tr: &Transaction,
+    what: Movable,
+    stretch: Stretch<'_>,
+) -> Result<Found, QueueError> {
+    match what {
+        Movable::Ready => ready(space, tr, stretch).await,
+        Movable::Dead => dead(space, tr, stretch).await,
+    }
+}
+
+async fn ready(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<Found, QueueError> {
+    let place = Place { behind: stretch.behind.cloned(), skip: 0 };
+    let mut rows = claim::find(space, tr, stretch.k, &place).await?;
+    let within = |row: &&Row| match space.kind.takes_last() {
+        true => row.id >= *stretch.until,
+        false => row.id <= *stretch.until,
+    };
+    rows.truncate(rows.iter().take_while(within).count());
+    rows.truncate(fitting(space, &rows, PAGE_BYTES)?);
+    let items = scan::items(space, tr, &rows).await?;
+    let items = items.into_iter().map(|item| stored(item, |meta| meta)).collect();
+    Ok(Found { last: rows.last().map(|row| row.id.clone()), rows, items, unreadable: 0 })
+}
+
+async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<Found, QueueError> {
+    let mut records = dead::records(space, tr, stretch.behind, stretch.k).await?;
+    records.retain(|(id, _)| id <= stretch.until);
+    let looked_at = records.last().map(|(id, _)| id.clone());
+    // What died of its side record is left for a version that can read that.
+    let mut unreadable = Vec::new();
+    records.retain(|(id, record)| {
+        let readable = meta::decode(record).is_some_and(|record| meta::unreadable(&record).is_none());
+        if !readable {
+            unreadable.push(id.clone());
+        }
+        readable
+    });
+    let rows = with_bodies(space, tr, &records, PAGE_BYTES).await?;
+    let whole = rows.len() == records.len();
+    let last = if whole { looked_at } else { rows.last().map(|row| row.id.clone()) };
+    let unreadable = unreadable.iter().filter(|id| Some(*id) <= last.as_ref()).count();
+    let items = scan::items(space, tr, &rows).await?;
+    let anew = |meta| Meta { attempts: 0, crashes: 0, death: None, ..meta };
+    let items = items.into_iter().map(|item| stored(item, anew)).collect();
+    Ok(Found { rows, items, unreadable, last })
+}
+
+/// The same, to be pushed. Its priority is for the caller to say.
+fn stored(item: Item, change: impl FnOnce(Meta) -> Meta) -> StoredItem {
+    let meta = change(item.meta.map(Arc::unwrap_or_clone).unwrap_or_default());
+    StoredItem { payload: item.payload, meta, state: State::Ready, priority: 0 }
+}
+
+/// Removes rows that [`find`] has read, with all that goes with them; fails at commit if another has moved one.
+pub(crate) fn remove(
+    space: &Space,
+    tr: &Transaction,
+    what: Movable,
+    rows: &[&Row],
+) -> Result<(), QueueError> {
+    for row in rows {
+        // Before the clears: a transaction does not conflict on what it has itself overwritten.
+        match what {
+            Movable::Ready => {
+                let key = space.ready_key(&row.id);
+                conflict::as_reader(tr, &key)?;
+                tr.clear(&key);
+                tr.clear(&space.meta_key(&row.id));
+                claim::forget(space, tr, row)?;
+            }
+            Movable::Dead => {
+                conflict::as_reader(tr, &space.dead_key(&row.id))?;
+                dead::bury(space, tr, &row.id, &row.meta);
+            }
+        }
+    }
+    match what {
+        Movable::Ready if !rows.is_empty() => {
+            tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
+        }
+        Movable::Ready => {}
+        Movable::Dead => dead::count_gone(space, tr, rows.len()),
+    }
+    Ok(())
+}

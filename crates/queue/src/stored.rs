@@ -1,0 +1,110 @@
+//! Items that come with a history: from another queue, or from an export.
+
+use bytes::Bytes;
+
+use crate::MAX_VALUE;
+use crate::error::PushError;
+use crate::keys::meta::encode;
+use crate::kind::Kind;
+use crate::meta::{MAX_FAILURES, Meta, Millis};
+use crate::new_item::NewItem;
+
+/// What an item waits for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum State {
+    /// To be taken.
+    #[default]
+    Ready,
+    /// For this time, to become ready.
+    Later(Millis),
+    /// For somebody to decide: it is a dead letter.
+    Dead,
+}
+
+/// An item with all that is known of it, but for its place in a queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct StoredItem {
+    /// What was pushed, whole.
+    pub payload: Bytes,
+    /// What is known beside it. Its `payload_len` means nothing here, and its death only to a dead letter.
+    pub meta: Meta,
+    /// What it waits for.
+    pub state: State,
+    /// Its priority in a priority queue; 0 in any other.
+    pub priority: i64,
+}
+
+impl StoredItem {
+    /// Whether a queue of this kind can hold it, with a payload of at most so many bytes.
+    ///
+    /// # Errors
+    /// Those of a push of such an item, and [`PushError::RecordTooLarge`].
+    pub fn check(&self, kind: Kind, max_payload: usize) -> Result<(), PushError> {
+        let meta = &self.meta;
+        NewItem {
+            payload: self.payload.clone(),
+            attributes: meta.attributes.clone(),
+            content_type: meta.content_type.clone(),
+            trace_parent: meta.trace_parent.clone(),
+            unique: meta.unique.clone(),
+            priority: self.priority,
+            ..NewItem::default()
+        }
+        .check(kind, max_payload)?;
+        match encode(&self.record()).len() {
+            len if len > MAX_VALUE => Err(PushError::RecordTooLarge { len, limit: MAX_VALUE }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Its side record, but for what depends on how the payload is stored.
+    pub(crate) fn record(&self) -> Meta {
+        let meta = &self.meta;
+        let excess = meta.failures.len().saturating_sub(MAX_FAILURES);
+        let dead = self.state == State::Dead;
+        Meta {
+            failures: meta.failures[excess..].iter().map(|failure| failure.cut()).collect(),
+            death: meta.death.as_ref().filter(|_| dead).map(|death| death.cut()),
+            payload_len: None,
+            ..meta.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::Failure;
+
+    #[test]
+    fn a_record_too_long_for_a_value_is_refused() {
+        let mut item = StoredItem::default();
+        assert!(item.meta.add_unknown_field(200, vec![0; MAX_VALUE]));
+        let error = item.check(Kind::Fifo, 10).expect_err("it is over the limit").to_string();
+        assert_eq!(
+            error,
+            "side record has 100005 bytes, at most 100000 are possible; leave out fields that are not needed"
+        );
+        item.meta = Meta::default();
+        item.priority = 1;
+        assert!(matches!(item.check(Kind::Fifo, 10), Err(PushError::NoPriorities { priority: 1 })));
+    }
+
+    #[test]
+    fn only_a_dead_letter_has_a_death() {
+        let death = Some(Failure::new(1, 1, "no"));
+        let meta = Meta { death: death.clone(), payload_len: Some(3), ..Meta::default() };
+        let of = |state| StoredItem { meta: meta.clone(), state, ..StoredItem::default() }.record();
+        assert_eq!(of(State::Dead), Meta { death, ..Meta::default() });
+        assert_eq!((of(State::Ready), of(State::Later(7))), (Meta::default(), Meta::default()));
+    }
+
+    #[test]
+    fn too_many_failures_and_long_reasons_are_cut() {
+        let failure = |attempt| Failure { at: 1, attempt, reason: "x".repeat(1_000) };
+        let meta = Meta { failures: (1..=12).map(failure).collect(), ..Meta::default() };
+        let record = StoredItem { meta, ..StoredItem::default() }.record();
+        let kept: Vec<_> = (3..=12).map(|attempt| Failure::new(1, attempt, &"x".repeat(500))).collect();
+        assert_eq!(record.failures, kept);
+    }
+}

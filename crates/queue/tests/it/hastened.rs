@@ -1,0 +1,105 @@
+//! Delayed items that are to be ready at once.
+
+use std::collections::BTreeSet;
+
+use fdb_embedded::Faults;
+use kvqueue_queue::{Hastened, ItemId, Queue, RetryPolicy, State, StoredItem};
+
+use crate::common::{KINDS, TestDb, on_database, session_id};
+use crate::restored::{item, restore, stored};
+use crate::unknown::scripts;
+
+async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Hastened {
+    queue.hasten(&t.db, &RetryPolicy::default(), session_id(), wanted).await.unwrap()
+}
+
+fn later(payload: &str, due: u64) -> StoredItem {
+    item(payload, State::Later(due))
+}
+
+/// Delayed and ready items, by the counters.
+async fn counts(t: &TestDb, queue: &Queue) -> (i64, i64) {
+    let counts = t.run(async |tr| queue.counts(tr).await).await;
+    (counts.later, counts.ready)
+}
+
+#[test]
+fn all_become_ready_at_their_own_places() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            assert_eq!(hasten(t, &q, None).await, Hastened::default());
+            let long = "x".repeat(250_000);
+            restore(t, &q, &[later("a", u64::MAX), later(&long, 5), item("c", State::Ready)]).await;
+            assert_eq!(hasten(t, &q, None).await.moved, 2, "{kind:?}");
+            let mut there = t.list(&q).await;
+            there.sort();
+            assert_eq!(there, ["a", "c", &long], "{kind:?}");
+            assert_eq!(counts(t, &q).await, (0, 3), "{kind:?}");
+            assert!(t.records(&q, "body").await.is_empty() && t.records(&q, "token").await.is_empty());
+        }
+    });
+}
+
+#[test]
+fn more_than_a_page_of_them() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let items: Vec<_> = (0..1_203).map(|n| later(&n.to_string(), 7)).collect();
+        restore(t, &q, &items).await;
+        assert_eq!(hasten(t, &q, None).await.moved, 1_203);
+        assert_eq!(counts(t, &q).await, (0, 1_203));
+        let in_order: Vec<_> = (0..1_203).map(|n| n.to_string()).collect();
+        assert_eq!(t.list(&q).await, in_order);
+    });
+}
+
+#[test]
+fn those_that_are_named_and_no_others() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        restore(t, &q, &[later("a", 1), later("b", 2), later("c", 3), item("d", State::Dead)]).await;
+        let ids: Vec<_> = stored(t, &q, 9).await.into_iter().map(|(id, _)| id).collect();
+        let wanted: BTreeSet<_> = [ids[0].clone(), ids[2].clone(), ids[3].clone()].into();
+        let done = hasten(t, &q, Some(&wanted)).await;
+        let moved: BTreeSet<_> = [ids[0].clone(), ids[2].clone()].into();
+        assert_eq!(done, Hastened { moved: 2, ids: moved, unreadable: 0 });
+        assert_eq!(t.list(&q).await, ["a", "c"]);
+        assert_eq!(counts(t, &q).await, (1, 2));
+    });
+}
+
+#[test]
+fn what_cannot_be_read_stays_and_keeps_no_other() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        restore(t, &q, &[later("a", 1)]).await;
+        let stray = crate::common::record(&q, "later", b"\x01no time\0");
+        t.run(async |tr| {
+            tr.set(&stray, b"");
+            Ok(())
+        })
+        .await;
+        let done = hasten(t, &q, None).await;
+        assert_eq!((done.moved, done.unreadable), (1, 1));
+        assert_eq!(t.records(&q, "later").await.len(), 1);
+    });
+}
+
+#[test]
+fn under_unknown_outcomes_they_are_counted_once() {
+    on_database(async |t| {
+        for (i, script) in scripts().into_iter().enumerate() {
+            let q = t.queue(format!("q{i}"));
+            restore(t, &q, &[later("a", 1), later("b", 2)]).await;
+            // The read of where it ends commits first.
+            if !t.install(Faults::script(script.clone())) {
+                return;
+            }
+            assert_eq!(hasten(t, &q, None).await.moved, 2, "{script:?}");
+            t.end_faults();
+            assert_eq!(t.list(&q).await, ["a", "b"], "{script:?}");
+            assert_eq!(counts(t, &q).await, (0, 2), "{script:?}");
+        }
+    });
+}

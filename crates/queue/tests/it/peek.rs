@@ -1,0 +1,102 @@
+//! Looking at items a page at a time, and at one.
+
+use bytes::Bytes;
+use kvqueue_queue::{Item, ItemId, MAX_TAKE_BYTES, NewItem, Queue};
+
+use crate::common::{KINDS, TestDb, id, k, on_database, payloads};
+
+/// All items by pages of `n`.
+async fn in_pages(t: &TestDb, queue: &Queue, n: usize) -> Vec<Vec<Item>> {
+    let mut pages: Vec<Vec<Item>> = Vec::new();
+    loop {
+        let after = pages.last().and_then(|page| page.last()).map(|item| item.id.clone());
+        let page = t.run(async |tr| queue.peek_after(tr, after.as_ref(), k(n)).await).await;
+        if page.is_empty() {
+            return pages;
+        }
+        pages.push(page);
+    }
+}
+
+#[test]
+fn pages_of_any_size_are_the_queue_in_its_order() {
+    on_database(async |t| {
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{number}"), kind);
+            t.fill(&q, &["a", "b", "c", "d", "e"]).await;
+            let all = t.run(async |tr| q.list(tr).await).await;
+            assert_eq!(payloads(&all), ["a", "b", "c", "d", "e"], "{kind:?}");
+            for n in 1..=6 {
+                let pages = in_pages(t, &q, n).await;
+                assert!(pages.iter().all(|page| page.len() <= n));
+                assert_eq!(pages.concat(), all, "{kind:?} by {n}");
+            }
+            assert_eq!(t.run(async |tr| q.oldest(tr).await).await.as_ref(), Some(&all[0].id), "{kind:?}");
+            for item in &all {
+                let found = t.run(async |tr| q.item(tr, &item.id).await).await;
+                assert_eq!(found.as_ref(), Some(item));
+            }
+        }
+    });
+}
+
+#[test]
+fn an_item_that_is_gone_is_a_place_all_the_same() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a", "b"]).await;
+        let gone = t.run(async |tr| q.pop(tr).await).await.unwrap();
+        let page = t.run(async |tr| q.peek_after(tr, Some(&gone.id), k(9)).await).await;
+        assert_eq!(payloads(&page), ["b"]);
+        assert_eq!(t.run(async |tr| q.item(tr, &gone.id).await).await, None);
+    });
+}
+
+#[test]
+fn an_empty_queue_has_no_oldest_item() {
+    on_database(async |t| {
+        for (number, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{number}"), kind);
+            // Keys before and behind it are none of its own.
+            for neighbour in [format!("p{number}"), format!("r{number}")] {
+                t.fill(&t.queue_of(neighbour, kind), &["other"]).await;
+            }
+            assert_eq!(t.run(async |tr| q.oldest(tr).await).await, None, "{kind:?}");
+            assert!(t.run(async |tr| q.peek_after(tr, None, k(1)).await).await.is_empty());
+        }
+    });
+}
+
+#[test]
+fn ids_of_no_item_find_none() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let foreign: ItemId = "x1501".parse().unwrap();
+        for id in [id(7), foreign] {
+            assert_eq!(t.run(async |tr| q.item(tr, &id).await).await, None);
+        }
+    });
+}
+
+#[test]
+fn a_page_holds_so_many_bytes_and_one_item_at_least() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let long =
+            |len: usize| NewItem::new(Bytes::from(vec![b'x'; len])).with_attribute("len", len.to_string());
+        // In parts, of which the page's first read sees one each.
+        let lens = [MAX_TAKE_BYTES + 1, 1, MAX_TAKE_BYTES / 2, MAX_TAKE_BYTES / 2, 5];
+        for len in lens {
+            t.push_items(&q, &[long(len)]).await;
+        }
+        let pages = in_pages(t, &q, 100).await;
+        let found: Vec<Vec<usize>> =
+            pages.iter().map(|page| page.iter().map(|item| item.payload.len()).collect()).collect();
+        let half = MAX_TAKE_BYTES / 2;
+        assert_eq!(found, [vec![MAX_TAKE_BYTES + 1], vec![1, half], vec![half, 5]]);
+        for item in pages.iter().flatten() {
+            assert_eq!(item.attribute("len"), Some(item.payload.len().to_string().as_str()));
+        }
+    });
+}
