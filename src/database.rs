@@ -36,6 +36,12 @@ impl Store {
         let db = Database::from_path(url).map_err(|code| error(reason(code)))?;
         Ok(Self { db: Arc::new(db), _network: network })
     }
+
+    /// Opens another database on the same network. Its handle goes before this.
+    pub(crate) fn also(&self, url: &str) -> Result<Arc<Database>, OpenError> {
+        let error = |reason| OpenError { url: url.to_owned(), reason };
+        Database::from_path(url).map(Arc::new).map_err(|code| error(reason(code)))
+    }
 }
 
 /// The engine knows better than the error code what is wrong.

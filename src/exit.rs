@@ -9,8 +9,8 @@ use std::process::ExitCode;
 /// | 0 | done; for `run`: stopped by a signal after draining, or the queues were empty (`--until-empty`) |
 /// | 1 | it failed while running: the database refused, output could not be written, grace ran out; for `doctor`: something has to be done; for `bench`: items were lost or came twice |
 /// | 2 | the command line is wrong |
-/// | 65 | some of the input was refused (an item over the size limit); the rest was pushed |
-/// | 69 | the database cannot be used: client library missing, directory damaged, or held by a process that lets no other in |
+/// | 65 | some of the input was refused (an item over the size limit, a damaged export), stderr says what became of the rest; for `migrate`: a queue cannot be moved |
+/// | 69 | the database cannot be used: client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, or it is not ready |
 /// | 70 | a fault in kvqueue itself: a consumer keeps panicking |
 /// | 78 | the configuration is wrong |
 /// | 128 + n | a second signal n stopped it at once |
@@ -39,16 +39,56 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// What the codes mean: the table above, for help and manual.
+pub(crate) const TABLE: &[(&str, &str)] = &[
+    ("0", "done; for `run`: stopped by a signal after draining, or the queues were empty (`--until-empty`)"),
+    (
+        "1",
+        "it failed while running: the database refused, output could not be written, grace ran out; for `doctor`: something has to be done; for `bench`: items were lost or came twice",
+    ),
+    ("2", "the command line is wrong"),
+    (
+        "65",
+        "some of the input was refused (an item over the size limit, a damaged export), stderr says what became of the rest; for `migrate`: a queue cannot be moved",
+    ),
+    (
+        "69",
+        "the database cannot be used: client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, or it is not ready",
+    ),
+    ("70", "a fault in kvqueue itself: a consumer keeps panicking"),
+    ("78", "the configuration is wrong"),
+    ("128 + n", "a second signal n stopped it at once"),
+];
+
+/// The codes for the end of a help text, with the first part of what each means.
+pub(crate) fn help() -> String {
+    let line = |(code, meaning): &(&str, &str)| {
+        let end = meaning.find([';', ':']).unwrap_or(meaning.len());
+        format!("\n  {code:<9}{}", &meaning[..end])
+    };
+    TABLE.iter().map(line).fold("Exit codes:".to_owned(), |text, line| text + &line)
+}
+
 #[cfg(test)]
 mod tests {
+    use super::*;
+
     #[test]
     fn the_reference_has_the_same_table() {
         let reference = include_str!("../docs/CONFIG.md");
-        let rows: Vec<_> =
-            include_str!("exit.rs").lines().filter_map(|line| line.strip_prefix("/// | ")).collect();
-        assert!(rows.len() > 8);
+        let documented: Vec<_> =
+            include_str!("exit.rs").lines().filter_map(|line| line.strip_prefix("/// | ")).skip(1).collect();
+        let rows: Vec<_> = TABLE.iter().map(|(code, meaning)| format!("{code} | {meaning} |")).collect();
+        assert_eq!(rows, documented);
         for row in rows {
             assert!(reference.contains(&format!("| {row}")), "docs/CONFIG.md lacks {row}");
         }
+    }
+
+    #[test]
+    fn the_table_has_every_code() {
+        let codes: Vec<_> = TABLE.iter().filter_map(|(code, _)| code.parse::<u8>().ok()).collect();
+        use Exit::{Config, Data, Done, Failed, Internal, Unavailable, Usage};
+        assert_eq!(codes, [Done, Failed, Usage, Data, Unavailable, Internal, Config].map(|exit| exit as u8));
     }
 }

@@ -12,9 +12,15 @@
 //! | `actors` | supervisor and consumers as actors |
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
+//! | `pause` | queues that are paused for all daemons |
 //! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
 //! | [`testing`] | calling a handler in a unit test |
+//! | `board`, `metrics` | what the daemon knows of itself |
+//! | `survey` | what the board says of the queues, read from the database |
+//! | `control` | orders to a running daemon |
+//! | `http` | who asks and tells it from outside |
 //! | [`telemetry`], `systemd` | what the outside is told |
+//! | `json` | items and dead letters as JSON |
 //! | [`cli`] | the commands |
 //! | [`exit`] | exit codes |
 //!
@@ -56,14 +62,21 @@
 //! kind, [`Daemon`].
 
 mod actors;
+mod board;
 pub mod cli;
 pub mod config;
 mod consumer;
+mod control;
 pub mod daemon;
 pub mod database;
 pub mod exit;
 pub mod handlers;
+mod http;
+mod json;
 pub mod lifecycle;
+mod metrics;
+mod pause;
+mod survey;
 mod sweep;
 mod systemd;
 pub mod telemetry;

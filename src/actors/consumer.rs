@@ -13,15 +13,17 @@ use actix::{
 use tokio::{
     sync::oneshot,
     task::{JoinError, JoinHandle},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     crew::Shared,
-    messages::{Drain, Spec},
+    messages::{Drain, Ping, Spec},
     obituary::Obituary,
 };
 use crate::{
+    board::{Pulse, Stage},
     config::Delivery,
     consumer::{
         backoff,
@@ -38,13 +40,16 @@ use crate::{
 /// What is taken ahead should be handled within this time: where a handler takes longer, a take is a small part of the whole.
 const AHEAD: Duration = Duration::from_millis(10);
 
+/// The longest that a take waits for what was given back to be ready again.
+const BEFORE_A_TAKE: Duration = Duration::from_secs(10);
+
 /// After this long a batch is slow: what was taken ahead waits for it no longer.
 const SLOW: Duration = Duration::from_millis(50);
 
 /// The actor. One batch is handled at a time. Beside it there may be what is left to be settled of the batch before, and a take of the
 /// next one.
 pub(super) struct Consumer {
-    id: u64,
+    pulse: Arc<Pulse>,
     spec: Spec,
     shared: Arc<Shared>,
     state: State,
@@ -55,8 +60,10 @@ pub(super) struct Consumer {
     /// ...or what wakes.
     woken: Option<oneshot::Receiver<()>>,
     waiting: Option<SpawnHandle>,
-    /// They resolve when what was dispatched last, or given back, is settled.
+    /// They resolve when what was dispatched last is settled.
     settling: Vec<oneshot::Receiver<()>>,
+    /// The same for what was given back since the last take. The next one begins when that is ready again, for it comes first.
+    given_back: Vec<oneshot::Receiver<()>>,
     /// Fires when the batch that is handled has become slow.
     slow: Option<SpawnHandle>,
     /// Among the queue's idle consumers.
@@ -67,12 +74,12 @@ pub(super) struct Consumer {
 }
 
 impl Consumer {
-    pub(super) fn new(id: u64, spec: Spec, shared: Arc<Shared>, obituary: Obituary) -> Self {
+    pub(super) fn new(spec: Spec, shared: Arc<Shared>, pulse: Arc<Pulse>, obituary: Obituary) -> Self {
         let seat = Some(spec.source.taker.join());
         let place = spec.source.idle.join();
         let stop = shared.signals.draining.child_token();
         Self {
-            id,
+            pulse,
             spec,
             shared,
             state: State::new(),
@@ -81,6 +88,7 @@ impl Consumer {
             woken: None,
             waiting: None,
             settling: Vec::new(),
+            given_back: Vec::new(),
             slow: None,
             place,
             stop,
@@ -89,8 +97,13 @@ impl Consumer {
     }
 
     fn on(&mut self, event: Event, context: &mut Context<Self>) {
-        if let Some(observer) = &self.shared.observer {
-            observer(self.id, event);
+        if let Some(observer) = &self.shared.observer
+            && !observer(self.pulse.id, event)
+        {
+            return;
+        }
+        if let Event::Dispatched { .. } = event {
+            self.pulse.set(Stage::Taking);
         }
         for effect in self.state.on(event) {
             self.carry_out(effect, context);
@@ -98,6 +111,9 @@ impl Consumer {
     }
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
+        if let Some(stage) = stage(effect) {
+            self.pulse.set(stage);
+        }
         match effect {
             Effect::Take => self.take(1, false, context),
             Effect::TakeAhead(batches) => self.take(batches, true, context),
@@ -127,13 +143,19 @@ impl Consumer {
         let Spec { source, k } = self.spec.clone();
         let batches = NonZeroUsize::new(batches).unwrap_or(NonZeroUsize::MIN);
         let wish = Wish { member: self.place.member, k, batches, ahead };
-        take::take(source, wish, self.stop.clone())
-            .into_actor(self)
-            .map(|attempt, actor, context| {
-                let event = actor.taken(attempt);
-                actor.on(event, context);
-            })
-            .spawn(context);
+        let (stop, pulse) = (self.stop.clone(), self.pulse.clone());
+        let before = std::mem::take(&mut self.given_back);
+        async move {
+            // Whoever cannot be given anything back takes nothing either.
+            let _ = timeout(BEFORE_A_TAKE, settled(before)).await;
+            take::take(source, wish, stop, pulse).await
+        }
+        .into_actor(self)
+        .map(|attempt, actor, context| {
+            let event = actor.taken(attempt);
+            actor.on(event, context);
+        })
+        .spawn(context);
     }
 
     fn taken(&mut self, attempt: Attempt) -> Event {
@@ -152,7 +174,7 @@ impl Consumer {
             }
             Attempt::Batches(batches) => {
                 let items: usize = batches.iter().map(InHand::len).sum();
-                tracing::debug!(%queue, consumer = self.id, k = self.spec.k, items, "took items");
+                tracing::debug!(%queue, consumer = self.pulse.id, k = self.spec.k, items, "took items");
                 let found = Found::Batches(batches.len());
                 self.in_hand.extend(batches);
                 Event::Took(found)
@@ -164,7 +186,7 @@ impl Consumer {
         if code == Some(STORAGE_FAILED) {
             self.shared.signals.storage_failed();
         }
-        tracing::warn!(queue = %self.spec.source.name, consumer = self.id, error, "{what}");
+        tracing::warn!(queue = %self.spec.source.name, consumer = self.pulse.id, error, "{what}");
     }
 
     /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
@@ -175,9 +197,11 @@ impl Consumer {
         let before = std::mem::take(&mut self.settling);
         let begun = Instant::now();
         let handled = self.start(in_hand);
+        let pulse = self.pulse.clone();
         async move {
             let handled = handled.await;
             let took = begun.elapsed();
+            pulse.handled();
             settled(before).await;
             handled.map(|()| took)
         }
@@ -209,19 +233,20 @@ impl Consumer {
         for batch in self.in_hand.drain(..) {
             if let InHand::Leased(slice) = batch {
                 let items = slice.items.len();
-                tracing::debug!(queue = %self.spec.source.name, consumer = self.id, items, "given back");
-                self.settling.push(slice.give_back());
+                tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, items, "given back");
+                self.given_back.push(slice.give_back());
             }
         }
     }
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
         let Shared { pool, work, .. } = &*self.shared;
-        let (source, consumer) = (self.spec.source.clone(), self.id);
-        let dispatcher = Dispatcher { source, consumer, stop: self.stop.clone() };
+        let (source, pulse) = (self.spec.source.clone(), self.pulse.clone());
+        let dispatcher = Dispatcher { source, pulse, stop: self.stop.clone() };
         match in_hand {
             InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
-            InHand::Leased(Slice { items, holding, settled }) => {
+            InHand::Leased(Slice { items, holding, holder, settled }) => {
+                self.pulse.held_by(holder);
                 self.settling.push(settled);
                 work.spawn_on(dispatcher.leased(items, holding), pool)
             }
@@ -229,7 +254,7 @@ impl Consumer {
     }
 
     fn wait(&mut self, context: &mut Context<Self>) {
-        tracing::debug!(queue = %self.spec.source.name, consumer = self.id, "waiting for push");
+        tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, "waiting for push");
         let woken = self.woken.take().expect("a wait follows a take that found nothing");
         let woken = woken.into_actor(self).map(|_, actor, context| actor.on(Event::Woken, context));
         self.waiting = Some(context.spawn(woken));
@@ -238,7 +263,8 @@ impl Consumer {
     fn close(&mut self, context: &mut Context<Self>) {
         let seat = self.seat.take().expect("a consumer leaves once");
         let source = self.spec.source.clone();
-        let settling = std::mem::take(&mut self.settling);
+        let mut settling = std::mem::take(&mut self.settling);
+        settling.append(&mut self.given_back);
         async move {
             settled(settling).await;
             take::close(&source, seat).await
@@ -254,6 +280,18 @@ impl Consumer {
             actor.on(Event::Closed(found), context);
         })
         .spawn(context);
+    }
+}
+
+/// The stage that begins with an effect.
+fn stage(effect: Effect) -> Option<Stage> {
+    match effect {
+        Effect::Take => Some(Stage::Taking),
+        Effect::Dispatch => Some(Stage::Handling),
+        Effect::Wait => Some(Stage::Idle),
+        Effect::Pause { .. } => Some(Stage::Backoff),
+        Effect::Close => Some(Stage::Closing),
+        Effect::TakeAhead(_) | Effect::GiveBack | Effect::StopWaiting | Effect::Stop => None,
     }
 }
 
@@ -275,7 +313,7 @@ impl Actor for Consumer {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        tracing::debug!(queue = %self.spec.source.name, consumer = self.id, k = self.spec.k, "consumer started");
+        tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, k = self.spec.k, "consumer started");
         self.on(Event::Started, context);
     }
 }
@@ -284,6 +322,14 @@ impl Actor for Consumer {
 impl Drop for Consumer {
     fn drop(&mut self) {
         self.give_back();
+    }
+}
+
+impl Handler<Ping> for Consumer {
+    type Result = ();
+
+    fn handle(&mut self, _: Ping, _: &mut Context<Self>) {
+        self.pulse.answer();
     }
 }
 

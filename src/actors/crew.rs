@@ -6,14 +6,20 @@ use std::sync::{
 };
 
 use actix::{Actor, Addr};
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    messages::{Drain, End, Observer, Spec, Start, Stop},
+    messages::{Census, Converge, Drain, End, Observer, Present, Spec, Start, Stop, Wanted},
     supervisor::Supervisor,
 };
-use crate::consumer::{contention::Contention, signals::Signals};
+use crate::{
+    board::Board,
+    consumer::{contention::Contention, signals::Signals},
+};
 
 /// What all consumers of a process share.
 pub(crate) struct Shared {
@@ -24,18 +30,27 @@ pub(crate) struct Shared {
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) board: Arc<Board>,
     consumers: AtomicUsize,
+    finishing: watch::Sender<Vec<String>>,
 }
 
 impl Shared {
-    pub(crate) fn new(pool: Handle, observer: Option<Observer>, contention: Arc<Contention>) -> Arc<Self> {
+    pub(crate) fn new(
+        pool: Handle,
+        observer: Option<Observer>,
+        contention: Arc<Contention>,
+        board: Arc<Board>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             pool,
             signals: Arc::default(),
             work: TaskTracker::new(),
             observer,
             contention,
+            board,
             consumers: AtomicUsize::new(0),
+            finishing: watch::Sender::default(),
         })
     }
 
@@ -44,9 +59,51 @@ impl Shared {
         self.consumers.store(consumers, Ordering::Relaxed);
     }
 
+    /// The supervisor says which queues have consumers that are to leave, or that wait for others to have left.
+    pub(super) fn finishing(&self, mut queues: Vec<String>) {
+        queues.sort_unstable();
+        queues.dedup();
+        let changed = self.finishing.send_if_modified(|finishing| {
+            let changed = *finishing != queues;
+            finishing.clone_from(&queues);
+            changed
+        });
+        if changed {
+            self.board.finishing(queues);
+        }
+    }
+
+    /// The queues whose consumers are not yet those that are wanted, in order.
+    pub(crate) fn still_finishing(&self) -> watch::Receiver<Vec<String>> {
+        self.finishing.subscribe()
+    }
+
     /// How many consumers there are.
     pub(crate) fn consumers(&self) -> usize {
         self.consumers.load(Ordering::Relaxed)
+    }
+}
+
+/// Asks which consumers there are.
+#[derive(Clone, Debug)]
+pub(crate) struct Roll(Addr<Supervisor>);
+
+impl Roll {
+    /// All consumers; each is asked to say on its pulse that it reads its mailbox. Resolves for as long as the supervisor reads its own.
+    pub(crate) async fn call(&self) -> Result<Vec<Present>, End> {
+        self.0.send(Census).await.map_err(|_| End::SupervisorDied)
+    }
+}
+
+/// Says which consumers there are to be, while somebody else waits for the crew's end.
+#[derive(Clone)]
+pub(crate) struct Helm(Addr<Supervisor>);
+
+impl Helm {
+    /// Has the consumers of all queues become these, the sooner the more of them are quick. What they have in hand, those that are to
+    /// leave finish first; one that is new takes nothing before. Returns when all are told. A crew that is drained stays as it is.
+    pub(crate) async fn converge(&self, wanted: Wanted) -> Result<(), End> {
+        self.0.send(Converge(wanted)).await.map_err(|_| End::SupervisorDied)
     }
 }
 
@@ -61,6 +118,16 @@ impl Crew {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         let (tell, ends) = mpsc::unbounded_channel();
         Self { supervisor: Supervisor::new(shared, tell).start(), ends }
+    }
+
+    /// The means to ask which consumers there are, while somebody else waits for the crew's end.
+    pub(crate) fn roll(&self) -> Roll {
+        Roll(self.supervisor.clone())
+    }
+
+    /// The means to say which consumers there are to be.
+    pub(crate) fn helm(&self) -> Helm {
+        Helm(self.supervisor.clone())
     }
 
     /// Starts consumers and returns their ids. Those that run dry at once do not end a crew whose others have yet to begin, so

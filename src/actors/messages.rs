@@ -1,13 +1,17 @@
 //! What the actors say to each other, and to the daemon.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use actix::Message;
 
-use crate::consumer::{source::Source, state::Event};
+use crate::{
+    board::Pulse,
+    consumer::{source::Source, state::Event},
+};
 
-/// Sees each consumer's events on the actors' thread, before they are acted on. A panic in it is the consumer's.
-pub(crate) type Observer = Arc<dyn Fn(u64, Event) + Send + Sync>;
+/// Sees each consumer's events on the actors' thread, before they are acted on, and says whether they are to be. A panic in it is the
+/// consumer's.
+pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 
 /// What a consumer is made from.
 #[derive(Clone, Debug)]
@@ -16,6 +20,22 @@ pub(crate) struct Spec {
     /// Items per take.
     pub(crate) k: NonZeroUsize,
 }
+
+/// The same consumers, as far as anyone can tell: of the same source, which is made anew when its settings change.
+impl PartialEq for Spec {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.source, &other.source) && self.k == other.k
+    }
+}
+
+/// To the supervisor: these are to be the consumers, by queue; others finish and stop, but for those of a queue that was never
+/// named.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Converge(pub(super) Wanted);
+
+/// Consumers by queue.
+pub(crate) type Wanted = BTreeMap<Arc<str>, Vec<Spec>>;
 
 /// To the supervisor: start consumers. The answer is their ids.
 #[derive(Debug, Message)]
@@ -31,6 +51,23 @@ pub(super) struct Stop(pub(super) u64);
 #[derive(Clone, Copy, Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Drain;
+
+/// To the supervisor: name all consumers, and have each say that it reads its mailbox.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Vec<Present>")]
+pub(super) struct Census;
+
+/// A consumer that there is.
+#[derive(Clone, Debug)]
+pub(crate) struct Present {
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) source: Arc<Source>,
+}
+
+/// To a consumer: say that this was read.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Ping;
 
 /// From a consumer's obituary.
 #[derive(Debug, Message)]

@@ -7,6 +7,7 @@
 //! | `crew` | the handle through which the rest of the daemon starts, stops and awaits consumers |
 //! | `supervisor` | keeps consumers alive, within a limit |
 //! | `intensity` | that limit |
+//! | `slots` | which consumers stay when others are wanted, and when those begin |
 //! | `consumer` | one consumer: carries out what its state machine says |
 //! | `obituary` | how the death of a consumer becomes known |
 //! | `messages` | what the actors say to each other |
@@ -40,7 +41,8 @@
 //! # Mailboxes
 //!
 //! A mailbox holds 16 messages; `do_send` ignores that bound. A consumer is sent only `Drain`, the supervisor one
-//! message per start, stop and death, so neither can grow without end.
+//! message per start, stop, death and change of what is wanted, so neither can grow without end. Beside these there is the roll call, every few seconds, which waits
+//! for its answer and does not get past the bound.
 
 mod consumer;
 mod crew;
@@ -49,9 +51,10 @@ mod messages;
 mod obituary;
 #[cfg(test)]
 mod panics;
+mod slots;
 mod supervisor;
 mod system;
 
-pub(crate) use crew::{Crew, Shared};
-pub(crate) use messages::{End, Observer, Spec};
+pub(crate) use crew::{Crew, Helm, Roll, Shared};
+pub(crate) use messages::{End, Observer, Present, Spec, Wanted};
 pub(crate) use system::run;

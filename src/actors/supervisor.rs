@@ -13,9 +13,11 @@ use super::{
     consumer::Consumer,
     crew::Shared,
     intensity::Intensity,
-    messages::{Drain, End, Ended, Ending, Spec, Start, Stop},
+    messages::{Census, Converge, Drain, End, Ended, Ending, Ping, Present, Spec, Start, Stop},
     obituary::Obituary,
+    slots::{Change, Living, Slots},
 };
+use crate::board::Pulse;
 
 /// So many failed consumers are replaced...
 const RESTARTS: usize = 5;
@@ -27,16 +29,23 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
     consumers: BTreeMap<u64, Member>,
+    /// Of each queue whose consumers were ever said to be wanted.
+    slots: BTreeMap<Arc<str>, Slots<Spec>>,
     next_id: u64,
     intensity: Intensity,
     draining: bool,
+    /// A consumer has run dry: when all are gone, that is the end.
+    ran_dry: bool,
     /// Told how it all ended: at most once per consumer, and once per drain. Dropped, it tells that the supervisor died.
     ends: mpsc::UnboundedSender<End>,
 }
 
 struct Member {
     spec: Spec,
+    pulse: Arc<Pulse>,
     address: Addr<Consumer>,
+    /// How many failed before it under its number.
+    restarts: u64,
     /// Told to stop, so not to be replaced.
     leaving: bool,
 }
@@ -46,29 +55,84 @@ impl Supervisor {
         Self {
             shared,
             consumers: BTreeMap::new(),
+            slots: BTreeMap::new(),
             next_id: 1,
             intensity: Intensity::new(RESTARTS, WITHIN),
             draining: false,
+            ran_dry: false,
             ends,
         }
     }
 
-    fn start_consumer(&mut self, id: u64, spec: Spec, context: &Context<Self>) {
+    /// Starts one that there was not.
+    fn begin(&mut self, spec: Spec, context: &Context<Self>) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.start_consumer(id, spec, 0, context);
+        id
+    }
+
+    fn start_consumer(&mut self, id: u64, spec: Spec, restarts: u64, context: &Context<Self>) {
+        let pulse = self.shared.board.join(id, &spec.source.name, spec.k, restarts);
         let obituary = Obituary::new(context.address(), id);
-        let address = Consumer::new(id, spec.clone(), self.shared.clone(), obituary).start();
-        self.consumers.insert(id, Member { spec, address, leaving: false });
+        let address = Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), obituary).start();
+        self.consumers.insert(id, Member { spec, pulse, address, restarts, leaving: false });
     }
 
     fn restart(&mut self, id: u64, member: Member, context: &Context<Self>) {
         let queue = member.spec.source.name.clone();
         if self.intensity.allows(Instant::now()) {
             tracing::warn!(%queue, consumer = id, "consumer replaced");
-            self.start_consumer(id, member.spec, context);
+            member.spec.source.meters.restarts.inc();
+            self.start_consumer(id, member.spec, member.restarts + 1, context);
             return;
         }
         let (restarts, within) = self.intensity.limit();
         tracing::error!(%queue, consumer = id, restarts, ?within, "too many consumers failed");
         self.finish(End::TooManyFailures { queue, restarts, within });
+    }
+
+    /// Has a queue's consumers become these.
+    fn converge(&mut self, queue: Arc<str>, wanted: Vec<Spec>, context: &Context<Self>) {
+        let living = self.consumers.iter().filter(|(_, member)| member.spec.source.name == queue);
+        let living = living.map(|(id, Member { spec, leaving, .. })| Living {
+            id: *id,
+            spec: spec.clone(),
+            leaving: *leaving,
+        });
+        let (slots, Change { leave, start }) = Slots::converge(&living.collect::<Vec<_>>(), wanted);
+        self.slots.insert(queue, slots);
+        for id in leave {
+            self.leave(id);
+        }
+        for spec in start {
+            self.begin(spec, context);
+        }
+    }
+
+    /// Tells one to finish and stop; false if there is none.
+    fn leave(&mut self, id: u64) -> bool {
+        let Some(member) = self.consumers.get_mut(&id) else { return false };
+        member.leaving = true;
+        member.address.do_send(Drain);
+        true
+    }
+
+    /// One of the queue's consumers is gone: perhaps another has waited for that.
+    fn fill(&mut self, queue: &Arc<str>, context: &Context<Self>) {
+        let living = self.consumers.values().filter(|member| member.spec.source.name == *queue).count();
+        let start = self.slots.get_mut(queue).map(|slots| slots.freed(living));
+        for spec in start.into_iter().flatten() {
+            self.begin(spec, context);
+        }
+    }
+
+    /// Says which queues have consumers that are leaving, or others that wait for them to have left.
+    fn tell_finishing(&self) {
+        let leaving = self.consumers.values().filter(|member| member.leaving);
+        let leaving = leaving.map(|member| &member.spec.source.name);
+        let waiting = self.slots.iter().filter(|(_, slots)| !slots.is_filled()).map(|(queue, _)| queue);
+        self.shared.finishing(leaving.chain(waiting).map(|queue| queue.to_string()).collect());
     }
 
     fn finish(&self, end: End) {
@@ -78,6 +142,7 @@ impl Supervisor {
 
     fn drain(&mut self) {
         self.draining = true;
+        self.slots.clear();
         for member in self.consumers.values_mut() {
             member.leaving = true;
             member.address.do_send(Drain);
@@ -97,12 +162,7 @@ impl Handler<Start> for Supervisor {
     type Result = Vec<u64>;
 
     fn handle(&mut self, Start(specs): Start, context: &mut Context<Self>) -> Self::Result {
-        let ids = (self.next_id..).zip(specs).map(|(id, spec)| {
-            self.next_id = id + 1;
-            self.start_consumer(id, spec, context);
-            id
-        });
-        let ids = ids.collect();
+        let ids = specs.into_iter().map(|spec| self.begin(spec, context)).collect();
         self.shared.left(self.consumers.len());
         ids
     }
@@ -112,10 +172,38 @@ impl Handler<Stop> for Supervisor {
     type Result = bool;
 
     fn handle(&mut self, Stop(id): Stop, _: &mut Context<Self>) -> bool {
-        let Some(member) = self.consumers.get_mut(&id) else { return false };
-        member.leaving = true;
-        member.address.do_send(Drain);
-        true
+        self.leave(id)
+    }
+}
+
+impl Handler<Converge> for Supervisor {
+    type Result = ();
+
+    fn handle(&mut self, Converge(mut wanted): Converge, context: &mut Context<Self>) {
+        if self.draining {
+            return;
+        }
+        for queue in self.slots.keys() {
+            wanted.entry(queue.clone()).or_default();
+        }
+        for (queue, specs) in wanted {
+            self.converge(queue, specs, context);
+        }
+        self.shared.left(self.consumers.len());
+        self.tell_finishing();
+    }
+}
+
+impl Handler<Census> for Supervisor {
+    type Result = Vec<Present>;
+
+    fn handle(&mut self, _: Census, _: &mut Context<Self>) -> Self::Result {
+        let present = self.consumers.values().map(|Member { spec, pulse, address, .. }| {
+            // One whose mailbox is full does not read it, which is what is to be found out.
+            let _ = address.try_send(Ping);
+            Present { pulse: pulse.clone(), source: spec.source.clone() }
+        });
+        present.collect()
     }
 }
 
@@ -132,18 +220,24 @@ impl Handler<Ended> for Supervisor {
 
     fn handle(&mut self, Ended { consumer: id, ending }: Ended, context: &mut Context<Self>) {
         let Some(member) = self.consumers.remove(&id) else { return };
-        let queue = &member.spec.source.name;
-        let ran_dry = ending == Ending::Stopped && !member.leaving;
+        self.shared.board.leave(id);
+        let queue = member.spec.source.name.clone();
+        let leaving = member.leaving;
         if ending == Ending::Stopped {
             tracing::debug!(%queue, consumer = id, "consumer stopped");
+            self.ran_dry |= !leaving;
         } else {
             tracing::error!(%queue, consumer = id, ?ending, "consumer failed");
-            if !member.leaving {
+            if !leaving {
                 self.restart(id, member, context);
             }
         }
+        self.fill(&queue, context);
         self.shared.left(self.consumers.len());
-        if self.consumers.is_empty() && (self.draining || ran_dry) {
+        if leaving && !self.draining {
+            self.tell_finishing();
+        }
+        if self.consumers.is_empty() && (self.draining || self.ran_dry) {
             self.finish(End::Finished);
         }
     }

@@ -2,6 +2,8 @@
 
 use std::future::ready;
 
+use anyhow::anyhow;
+
 use super::{UsageError, client::Client, globals::Globals, output, target::Target};
 use crate::exit::Exit;
 
@@ -30,7 +32,9 @@ impl Args {
             ready((tr, Ok(())))
         })?;
         if globals.json {
-            output::line(true, b"", &output::about(queue.name(), "deleted", true))?;
+            // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+            output::line(true, b"", &output::about(queue.name(), "deleted", true))
+                .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
         }
         Ok(Exit::Done)
     }

@@ -4,56 +4,75 @@
 //! |---|---|
 //! | `run` | the daemon |
 //! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
+//! | `pause`, `resume` | a queue that daemons leave alone |
+//! | `requeue`, `move_items` | items to another state, or to another queue |
+//! | `export`, `import`, `ndjson` | a queue as lines of JSON |
 //! | `dead` | dead letters: look, retry, purge |
 //! | `config` | check and show the configuration |
-//! | `doctor` | check a database |
+//! | `status`, `top` | what the running daemon does, once or live |
+//! | `reload` | have a running daemon take it up |
+//! | `doctor` | check everything around a daemon |
+//! | `backup` | copy an embedded directory while it is used |
+//! | `migrate` | move queues to another database |
 //! | `demo` | the tutorial, live |
 //! | `bench` | how fast it is here |
-//! | `globals`, `target`, `client`, `output` | what they share |
+//! | `completions`, `man` | what shells and manuals are told of all these |
+//! | `globals`, `target`, `client`, `daemon`, `output`, `lines`, `progress`, `frozen` | what they share |
 
+mod backup;
 mod bench;
 mod client;
+mod completions;
 mod config;
+mod daemon;
 mod dead;
 mod delete;
 mod demo;
 mod doctor;
+mod export;
+mod frozen;
 mod globals;
+mod import;
 mod len;
+mod lines;
 mod list;
+mod man;
+mod migrate;
+mod move_items;
+mod ndjson;
 mod output;
+mod pause;
 mod peek;
 mod pop;
+mod progress;
 mod push;
+mod reload;
+mod requeue;
+mod resume;
 mod run;
+mod status;
 mod target;
+mod top;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::{
     config::ConfigError,
     daemon::{Daemon, DaemonError},
     database::OpenError,
-    exit::Exit,
+    exit::{self, Exit},
 };
+use daemon::AskError;
 use globals::Globals;
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0   done
-  1   failed while running
-  2   wrong command line
-  65  some of the input was refused (an item over the size limit); the rest was pushed
-  69  the database cannot be used
-  70  a fault in kvqueue itself
-  78  wrong configuration
-  128 + n  a second signal n stopped it at once";
+/// What the program is called.
+const NAME: &str = "kvqueue";
 
 /// A durable queue on FoundationDB, or in a local directory, and the daemon that works it off.
 #[derive(Debug, Parser)]
-#[command(name = "kvqueue", version, after_help = EXIT_CODES)]
+#[command(name = NAME, version, after_help = exit::help())]
 struct Cli {
     #[command(flatten)]
     globals: Globals,
@@ -70,13 +89,27 @@ enum Command {
     Len(len::Args),
     List(list::Args),
     Delete(delete::Args),
+    Pause(pause::Args),
+    Resume(resume::Args),
+    Requeue(requeue::Args),
+    Move(move_items::Args),
+    Export(export::Args),
+    Import(import::Args),
     #[command(subcommand)]
     Dead(dead::Command),
     #[command(subcommand)]
     Config(config::Command),
+    Status(status::Args),
+    Top(top::Args),
+    Reload(reload::Args),
     Doctor(doctor::Args),
+    Backup(backup::Args),
+    Migrate(migrate::Args),
     Demo(demo::Args),
     Bench(bench::Args),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Man(man::Args),
 }
 
 /// A command line that clap cannot know to be wrong.
@@ -134,19 +167,38 @@ impl Cli {
             Command::Len(args) => args.run(globals),
             Command::List(args) => args.run(globals),
             Command::Delete(args) => args.run(globals),
+            Command::Pause(args) => args.run(globals),
+            Command::Resume(args) => args.run(globals),
+            Command::Requeue(args) => args.run(globals),
+            Command::Move(args) => args.run(globals),
+            Command::Export(args) => args.run(globals),
+            Command::Import(args) => args.run(globals),
             Command::Dead(command) => command.run(globals),
             Command::Config(command) => command.run(globals, register),
-            Command::Doctor(args) => args.run(globals),
+            Command::Status(args) => args.run(globals),
+            Command::Top(args) => args.run(globals),
+            Command::Reload(args) => args.run(globals),
+            Command::Doctor(args) => args.run(globals, register),
+            Command::Backup(args) => args.run(globals),
+            Command::Migrate(args) => args.run(globals),
             Command::Demo(args) => args.run(globals),
             Command::Bench(args) => args.run(globals),
+            Command::Completions(args) => args.run(globals),
+            Command::Man(args) => args.run(globals),
         }
     }
 }
 
+/// The whole command line.
+fn command() -> clap::Command {
+    Cli::command()
+}
+
 fn report(error: &anyhow::Error) -> Exit {
-    // Whoever reads our output has enough of it: nothing to complain about.
+    // Whoever reads our output has enough of it: nothing to complain about. Commands that change something do not let
+    // it come to this, but say what they have done.
     if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
-        return Exit::Failed;
+        return Exit::Done;
     }
     output::note(format_args!("kvqueue: {error:#}"));
     exit_of(error)
@@ -159,6 +211,12 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         Exit::Unavailable
     } else if error.is::<UsageError>() {
         Exit::Usage
+    } else if let Some(error) = error.downcast_ref::<AskError>() {
+        error.exit()
+    } else if let Some(error) = error.downcast_ref() {
+        backup::exit(error)
+    } else if let Some(error) = error.downcast_ref::<migrate::MigrateError>() {
+        error.exit()
     } else {
         error.downcast_ref::<DaemonError>().map_or(Exit::Failed, DaemonError::exit)
     }
@@ -166,10 +224,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     #[test]
     fn the_command_line_is_consistent() {
-        super::Cli::command().debug_assert();
+        super::command().debug_assert();
     }
 }

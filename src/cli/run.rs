@@ -1,6 +1,6 @@
 //! `kvqueue run`
 
-use std::num::NonZeroUsize;
+use std::{num::NonZeroUsize, path::Path};
 
 use super::globals::Globals;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
     With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
     INT lets the handlers at work finish, for as long as `grace` says, and gives other items back; a second one ends the \
-    daemon at once.\n\n\
+    daemon at once. HUP has it read its configuration anew, USR1 has it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is leased, by this daemon or \
     another, and nothing waits for its time, such as items that are to be tried again."
 )]
@@ -44,25 +44,36 @@ impl Args {
         globals: &Globals,
         register: impl FnOnce(Daemon) -> Daemon,
     ) -> anyhow::Result<Exit> {
-        let mut config = globals.load()?;
-        let until_empty = self.until_empty;
-        self.apply(&mut config)?;
-        config.validate()?;
-        telemetry::init(&config.log)?;
-        let format = config.log.format;
-        register(Daemon::new(config)).until_empty(until_empty).run().inspect_err(|error| {
+        let config = self.load(globals)?;
+        telemetry::init_daemon(&config.log)?;
+        let (format, until_empty) = (config.log.format, self.until_empty);
+        let path = globals.config().map(Path::to_owned);
+        let daemon = register(Daemon::new(config)).until_empty(until_empty);
+        let globals = globals.clone();
+        let daemon = daemon.reload_with(path, move || self.load(&globals));
+        let ended = daemon.run().inspect_err(|error| {
             // People read the message on stderr; whoever collects JSON wants it there.
             if let (LogFormat::Json, DaemonError::Run(error)) = (format, error) {
                 tracing::error!(%error, "stopped with an error");
             }
-        })?;
+        });
+        telemetry::finish();
+        ended?;
         Ok(Exit::Done)
     }
 
+    /// What the daemon is to do, by all that says something of it.
+    fn load(&self, globals: &Globals) -> Result<Config, ConfigError> {
+        let mut config = globals.load()?;
+        self.apply(&mut config)?;
+        config.validate()?;
+        Ok(config)
+    }
+
     /// Lays the options over the configuration.
-    fn apply(self, config: &mut Config) -> Result<(), ConfigError> {
-        let Some(name) = self.queue else { return Ok(()) };
-        let mut queue = match (config.queues.remove(&name), self.handler) {
+    fn apply(&self, config: &mut Config) -> Result<(), ConfigError> {
+        let Some(name) = self.queue.clone() else { return Ok(()) };
+        let mut queue = match (config.queues.remove(&name), self.handler.clone()) {
             (Some(queue), None) => queue,
             // Settings of one handler mean nothing to another.
             (Some(queue), Some(handler)) if queue.handler != handler => {
@@ -102,7 +113,7 @@ mod tests {
         .unwrap()
     }
 
-    fn applied(args: Args) -> Config {
+    fn applied(args: &Args) -> Config {
         let mut config = config();
         args.apply(&mut config).unwrap();
         config
@@ -110,12 +121,12 @@ mod tests {
 
     #[test]
     fn without_options_the_configuration_stays() {
-        assert_eq!(applied(NONE), config());
+        assert_eq!(applied(&NONE), config());
     }
 
     #[test]
     fn a_queue_is_singled_out_with_its_settings() {
-        let config = applied(Args { queue: Some("a".into()), k: NonZeroUsize::new(7), ..NONE });
+        let config = applied(&Args { queue: Some("a".into()), k: NonZeroUsize::new(7), ..NONE });
         assert_eq!(config.queues.len(), 1);
         assert_eq!(config.queues["a"].consumers, [ConsumerGroup { k: 7, count: 2 }]);
         assert!(config.queues["a"].handler_config.contains_key("command"));
@@ -123,7 +134,7 @@ mod tests {
 
     #[test]
     fn another_handler_does_not_inherit_settings() {
-        let config = applied(Args { queue: Some("a".into()), handler: Some("log".into()), ..NONE });
+        let config = applied(&Args { queue: Some("a".into()), handler: Some("log".into()), ..NONE });
         assert!(config.queues["a"].handler_config.is_empty());
     }
 

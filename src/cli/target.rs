@@ -1,6 +1,9 @@
 //! Which queue, and what is it like: options of all commands about one queue.
 
-use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+};
 
 use kvqueue_queue::{Kind, Queue};
 
@@ -35,35 +38,73 @@ struct Layout {
 
 impl Target {
     pub(super) fn open(&self, client: &Client) -> Result<Queue, UsageError> {
-        let kind = self.layout.over(self.config(client))?;
-        Queue::of_kind(client.prefix(), self.queue.as_bytes(), kind)
-            .map_err(|error| UsageError(error.to_string()))
+        open(client, &self.queue, &self.layout, "--")
+    }
+
+    /// What the configuration says of it, or what it would say by default.
+    pub(super) fn settings(&self, client: &Client) -> QueueConfig {
+        self.config(client).cloned().unwrap_or_else(|| QueueConfig::new(""))
     }
 
     /// The longest payload that the configuration allows in it, in bytes.
     pub(super) fn max_payload(&self, client: &Client) -> usize {
-        let limit =
-            self.config(client).map_or_else(|| QueueConfig::new("").max_payload, |config| config.max_payload);
-        usize::try_from(limit).unwrap_or(usize::MAX)
+        usize::try_from(self.settings(client).max_payload).unwrap_or(usize::MAX)
     }
 
     fn config<'c>(&self, client: &'c Client) -> Option<&'c QueueConfig> {
-        client.config().queues.get(self.queue.to_str()?)
+        settings(client, &self.queue)
     }
+}
+
+/// A second queue, that something goes to.
+#[derive(Debug, clap::Args)]
+pub(super) struct Destination {
+    /// The queue that they go to
+    #[arg(value_name = "TO")]
+    pub(super) to: OsString,
+    /// What kind of queue that is [default: fifo]
+    #[arg(long, value_enum, help_heading = HEADING)]
+    to_kind: Option<KindName>,
+    /// What the values of that are, in a recipe's queue [default: raw]
+    #[arg(long, value_enum, help_heading = HEADING)]
+    to_values: Option<Values>,
+    /// The end of that priority queue that items are taken from [default: min]
+    #[arg(long, value_enum, help_heading = HEADING)]
+    to_end: Option<TakeEnd>,
+}
+
+impl Destination {
+    pub(super) fn open(&self, client: &Client) -> Result<Queue, UsageError> {
+        let layout = Layout { kind: self.to_kind, values: self.to_values, end: self.to_end };
+        open(client, &self.to, &layout, "--to-")
+    }
+}
+
+fn settings<'c>(client: &'c Client, name: &OsStr) -> Option<&'c QueueConfig> {
+    client.config().queues.get(name.to_str()?)
+}
+
+/// `dashes` is what the layout's options begin with.
+fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> Result<Queue, UsageError> {
+    let kind = layout.over(settings(client, name), dashes)?;
+    Queue::of_kind(client.prefix(), name.as_bytes(), kind).map_err(|error| UsageError(error.to_string()))
 }
 
 impl Layout {
     /// The layout that the options say, and where they say nothing, the configuration.
-    fn over(&self, config: Option<&QueueConfig>) -> Result<Kind, UsageError> {
+    fn over(&self, config: Option<&QueueConfig>, dashes: &str) -> Result<Kind, UsageError> {
         let mut config = config.cloned().unwrap_or_else(|| QueueConfig::new(""));
         config.kind = self.kind.unwrap_or(config.kind);
         config.values = self.values.unwrap_or(config.values);
         config.end = self.end.unwrap_or(config.end);
-        let wrong =
-            |option, kinds| Err(UsageError(format!("{option} is for {kinds}; add --kind, or leave it out")));
+        let wrong = |option, kinds: String| {
+            Err(UsageError(format!("{dashes}{option} is for {kinds}; add {dashes}kind, or leave it out")))
+        };
         match (config.kind, self.values, self.end) {
-            (KindName::Fifo, Some(_), _) => wrong("--values", "--kind recipe and --kind priority"),
-            (KindName::Fifo | KindName::Recipe, _, Some(_)) => wrong("--end", "--kind priority"),
+            (KindName::Fifo, Some(_), _) => {
+                wrong("values", format!("{dashes}kind recipe and {dashes}kind priority"))
+            }
+            (KindName::Fifo | KindName::Recipe, _, Some(_)) => wrong("end", format!("{dashes}kind priority")),
             _ => Ok(config.layout()),
         }
     }
@@ -79,8 +120,9 @@ mod tests {
     fn options_win_over_the_configuration() {
         let config: QueueConfig =
             toml::from_str("handler = 'log'\nkind = 'priority'\nvalues = 'tuple'\nend = 'max'").unwrap();
-        let layout =
-            |kind, values, end| Layout { kind, values, end }.over(Some(&config)).map_err(|error| error.0);
+        let layout = |kind, values, end| {
+            Layout { kind, values, end }.over(Some(&config), "--").map_err(|error| error.0)
+        };
         assert_eq!(layout(None, None, None), Ok(Kind::Priority(End::Max, Packing::Tuple)));
         assert_eq!(layout(None, None, Some(TakeEnd::Min)), Ok(Kind::Priority(End::Min, Packing::Tuple)));
         assert_eq!(layout(Some(KindName::Recipe), None, None), Ok(Kind::Recipe(Packing::Tuple)));

@@ -19,18 +19,25 @@ const RESERVED: [&str; 7] = [
 /// Set by test runs; no setting starts so.
 const RESERVED_PREFIX: &str = "KVQUEUE_TEST_";
 
+/// Where systemd has a service keep its data (`StateDirectory=`): directories, separated by colons.
+const STATE_DIRECTORY: &str = "STATE_DIRECTORY";
+
 /// The settings among environment variables, and which variable gave each.
 #[derive(Debug, Default)]
 pub(super) struct Environment {
     values: HashMap<String, String>,
     names: HashMap<String, String>,
+    state_directory: Option<String>,
 }
 
 impl Environment {
     pub(super) fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut found = Self::default();
         for (name, value) in vars {
-            if let Some(key) = key_of(&name) {
+            if name == STATE_DIRECTORY {
+                let first = value.split(':').next().filter(|directory| !directory.is_empty());
+                found.state_directory = first.map(str::to_owned);
+            } else if let Some(key) = key_of(&name) {
                 found.values.insert(key.clone(), value);
                 found.names.insert(key, name);
             }
@@ -41,6 +48,11 @@ impl Environment {
     /// The values by key, as a source for the `config` crate.
     pub(super) fn source(&self) -> config::Environment {
         config::Environment::default().separator(".").source(Some(self.values.clone()))
+    }
+
+    /// The first directory that systemd has made for this service's data.
+    pub(super) fn state_directory(&self) -> Option<&str> {
+        self.state_directory.as_deref()
     }
 
     /// The variable that set `key`, or something below it.

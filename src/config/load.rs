@@ -34,9 +34,18 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
+    /// A service of systemd's keeps its database where systemd wants its data.
+    fn defaults(&self) -> Config {
+        let mut defaults = Config::default();
+        if let Some(directory) = self.environment.state_directory() {
+            defaults.database = format!("{}{directory}", fdb_embedded::SCHEME);
+        }
+        defaults
+    }
+
     fn merge(&self, text: &str) -> Result<toml::Table, ConfigError> {
         Layers::builder()
-            .add_source(Layers::try_from(&Config::default()).expect("the defaults serialise"))
+            .add_source(Layers::try_from(&self.defaults()).expect("the defaults serialise"))
             .add_source(File::from_str(text, FileFormat::Toml))
             .add_source(self.environment.source())
             .build()
@@ -107,13 +116,22 @@ mod tests {
     }
 
     #[test]
+    fn a_service_keeps_its_database_in_its_state_directory_unless_told_otherwise() {
+        let state = ("STATE_DIRECTORY", "/var/lib/kvqueue:/var/lib/other");
+        assert_eq!(loaded("grace = '1s'", &[state]).unwrap().database, "embedded:/var/lib/kvqueue");
+        assert_eq!(loaded("database = 'a'", &[state]).unwrap().database, "a");
+        assert_eq!(loaded("", &[state, ("KVQUEUE_DATABASE", "b")]).unwrap().database, "b");
+        assert_eq!(loaded("", &[("STATE_DIRECTORY", "")]).unwrap(), Config::default());
+    }
+
+    #[test]
     fn a_queue_name_may_hold_dots() {
         assert!(loaded("[queues.'a.b']\nhandler = 'log'", &[]).unwrap().queues.contains_key("a.b"));
     }
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
@@ -122,8 +140,9 @@ mod tests {
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry.max-attempts = 5000000000", &[]), @"queues.q.retry.max-attempts: 5000000000 is too large (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected `human` or `json` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("[http]\nlisten = 'localhost:80'", &[]), @r#"http.listen: "localhost:80" is no address; write it as in "127.0.0.1:7420" or "unix:/run/kvqueue/http.sock", or "off" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
         insta::assert_snapshot!(problem("database", &[]), @r"
         DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
           |
@@ -131,8 +150,8 @@ mod tests {
           |         ^
         key with no value, expected `=`
         ");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected `human` or `json` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
     }
 
     #[test]

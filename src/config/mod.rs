@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `model` | the keys and their defaults |
 //! | `queue` | those of one queue |
+//! | `http` | those of HTTP |
 //! | `layout`, `delivery` | what some of them may say |
 //! | `load` | file and environment merged into a [`Config`] |
 //! | `environment` | how a variable's name maps to a key |
@@ -20,6 +21,7 @@ mod delivery;
 pub mod duration;
 mod environment;
 mod error;
+mod http;
 mod layout;
 mod load;
 mod model;
@@ -32,7 +34,10 @@ pub use delivery::{Delivery, Retry, TakeStrategy};
 #[cfg(test)]
 pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
+pub(crate) use http::DEFAULT_ADDRESS;
+pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
 pub use model::{Config, Log, LogFormat};
 pub use queue::{ConsumerGroup, QueueConfig};
+pub(crate) use validate::is_loopback;

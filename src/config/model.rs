@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{QueueConfig, duration};
+use super::{Http, QueueConfig, duration};
 
 /// Everything the daemon can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,8 @@ pub struct Config {
     pub grace: Duration,
     /// What is logged and in which form.
     pub log: Log,
+    /// The API, the metrics and the page.
+    pub http: Http,
     /// The queues to work off, by name.
     pub queues: BTreeMap<String, QueueConfig>,
 }
@@ -30,16 +32,17 @@ impl Default for Config {
             prefix: String::new(),
             grace: Duration::from_secs(30),
             log: Log::default(),
+            http: Http::default(),
             queues: BTreeMap::new(),
         }
     }
 }
 
-/// Logging, to stderr.
+/// Logging, to stderr or to the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Log {
-    /// Lines for people, or one JSON object per event.
+    /// Lines for people, one JSON object per event, or the journal.
     pub format: LogFormat,
     /// A level, or levels by target as in `info,kvqueue::actors=debug`.
     pub level: String,
@@ -47,7 +50,7 @@ pub struct Log {
 
 impl Default for Log {
     fn default() -> Self {
-        Self { format: LogFormat::Human, level: "info".to_owned() }
+        Self { format: LogFormat::Auto, level: "info".to_owned() }
     }
 }
 
@@ -55,10 +58,14 @@ impl Default for Log {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LogFormat {
+    /// The journal where stderr goes there, and else lines for people.
+    Auto,
     /// One readable line, coloured at a terminal.
     Human,
     /// One JSON object.
     Json,
+    /// A message to the journal, with fields.
+    Journald,
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+/// The longest pause.
+pub(crate) const LONGEST: Duration = Duration::from_secs(10);
 
 /// The pause after so many failures in a row: 100 ms, doubled each time, at most 10 s.
 pub(crate) fn pause(failures: u32) -> Duration {

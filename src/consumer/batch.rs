@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use kvqueue_queue::Item;
 
-use super::holder::Slice;
+use super::{holder::Slice, source::Source};
+use crate::metrics::QueueMeters;
 
 /// What a take has brought.
 #[derive(Debug)]
@@ -26,17 +27,18 @@ impl InHand {
 }
 
 /// Items that have left the queue. With at-most-once delivery they exist nowhere else, so dropping a batch of which not everything
-/// was begun is logged as the loss it is.
+/// was begun is logged and counted as the loss it is.
 #[derive(Debug)]
 pub(crate) struct Batch {
     queue: Arc<str>,
+    meters: Arc<QueueMeters>,
     items: Vec<Item>,
     begun: usize,
 }
 
 impl Batch {
-    pub(crate) fn new(queue: Arc<str>, items: Vec<Item>) -> Self {
-        Self { queue, items, begun: 0 }
+    pub(crate) fn new(source: &Source, items: Vec<Item>) -> Self {
+        Self { queue: source.name.clone(), meters: source.meters.clone(), items, begun: 0 }
     }
 
     /// All of them, in queue order.
@@ -58,6 +60,7 @@ impl Batch {
 impl Drop for Batch {
     fn drop(&mut self) {
         if let [first, .., last] | [first @ last] = &self.items[self.begun..] {
+            self.meters.lost.add(self.not_begun() as u64);
             tracing::error!(
                 queue = %self.queue,
                 items = self.not_begun(),

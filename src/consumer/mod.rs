@@ -9,6 +9,7 @@
 //! | `idle` | waiting for items: one watch for all consumers of a queue |
 //! | `batch` | items in hand |
 //! | `source` | a queue as its consumers share it |
+//! | `gate` | whether takes may begin |
 //! | `signals` | what all that works on items is told, and tells |
 //! | `backoff` | pauses between failed takes |
 //! | `contention` | how often takes lose against those of other processes |
@@ -21,6 +22,7 @@ pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod contention;
 pub(crate) mod dispatch;
+pub(crate) mod gate;
 pub(crate) mod holder;
 pub(crate) mod idle;
 pub(crate) mod signals;

@@ -6,8 +6,8 @@ use foundationdb::Database;
 use kvqueue_queue::{Queue, RetryRules};
 use tokio_util::task::TaskTracker;
 
-use super::{contention::Contention, idle::Idle, signals::Signals, take::Taker};
-use crate::{config::Delivery, handlers::Handling};
+use super::{contention::Contention, gate::Gate, idle::Idle, signals::Signals, take::Taker};
+use crate::{config::Delivery, handlers::Handling, metrics::QueueMeters};
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -16,6 +16,8 @@ pub(crate) struct Source {
     pub(crate) queue: Queue,
     pub(crate) db: Arc<Database>,
     pub(crate) handling: Handling,
+    /// The handler's name.
+    pub(crate) handler: Arc<str>,
     pub(crate) delivery: Delivery,
     /// How long items stay with a daemon that does not say that it lives.
     pub(crate) lease: Duration,
@@ -26,6 +28,9 @@ pub(crate) struct Source {
     pub(crate) until_empty: bool,
     pub(crate) taker: Taker,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) meters: Arc<QueueMeters>,
+    /// Whether takes may begin.
+    pub(crate) gate: Gate,
     pub(crate) idle: Idle,
     pub(crate) signals: Arc<Signals>,
     /// Batches that are being handled or settled. They go on when their consumer panics.

@@ -21,7 +21,8 @@
 //! handler has said of the batch may still be on its way to the database while the next one is handled, but no two batches are.
 //!
 //! Where the handler was done with the last batch quickly, the next ones are taken while this one is handled: *ahead*, up to [`MOST_AHEAD`].
-//! Should the handler turn out to take long after all, what was taken ahead goes back, for others to take.
+//! Should the handler turn out to take long after all, what was taken ahead goes back, for others to take; and so does what a take brings
+//! that was under way then, for its items lie behind those.
 
 /// The most batches that a consumer holds beside the one that is handled.
 pub(crate) const MOST_AHEAD: usize = 3;
@@ -118,6 +119,8 @@ pub(crate) struct State {
     most_ahead: usize,
     /// The batch that is handled takes long.
     slow: bool,
+    /// What the take under way brings lies behind items that were given back meanwhile: they have to be taken before it.
+    overtakes: bool,
     failures: u32,
 }
 
@@ -131,6 +134,7 @@ impl State {
             ahead: 0,
             most_ahead: 0,
             slow: false,
+            overtakes: false,
             failures: 0,
         }
     }
@@ -175,13 +179,17 @@ impl State {
     }
 
     fn take(&mut self) -> Vec<Effect> {
-        self.taking = true;
+        (self.taking, self.overtakes) = (true, false);
         self.go(Phase::Working, Effect::Take)
     }
 
     fn took(&mut self, found: Found) -> Vec<Effect> {
         self.failures = 0;
+        let overtakes = std::mem::take(&mut self.overtakes);
         match found {
+            Found::Batches(_) if overtakes && !self.dispatching => {
+                [vec![Effect::GiveBack], self.take()].concat()
+            }
             Found::Rest => self.close(),
             Found::Nothing => self.go(Phase::Idle, Effect::Wait),
             Found::NothingAhead if self.dispatching => Vec::new(),
@@ -221,7 +229,7 @@ impl State {
         }
         let mut effects = vec![Effect::Dispatch];
         if !self.taking && self.ahead < self.most_ahead.div_ceil(2) {
-            self.taking = true;
+            (self.taking, self.overtakes) = (true, false);
             effects.push(Effect::TakeAhead(self.most_ahead - self.ahead));
         }
         effects
@@ -229,6 +237,7 @@ impl State {
 
     fn give_back(&mut self) -> Vec<Effect> {
         let ahead = std::mem::take(&mut self.ahead);
+        self.overtakes |= ahead > 0 && self.taking;
         (ahead > 0).then_some(Effect::GiveBack).into_iter().collect()
     }
 

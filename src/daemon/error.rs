@@ -2,7 +2,7 @@
 
 use foundationdb::FdbError;
 
-use crate::{config::ConfigError, database::OpenError, exit::Exit, lifecycle::RunError};
+use crate::{config::ConfigError, database::OpenError, exit::Exit, http::HttpError, lifecycle::RunError};
 
 /// A daemon could not run, or not end well.
 #[derive(Debug, thiserror::Error)]
@@ -19,6 +19,9 @@ pub enum DaemonError {
     /// The handlers' threads cannot be started.
     #[error("cannot start the handlers' threads")]
     Pool(#[source] std::io::Error),
+    /// HTTP cannot be served.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// It failed while running.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -28,10 +31,10 @@ impl DaemonError {
     /// The exit code that tells it to scripts.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) => Exit::Config,
+            Self::Config(_) | Self::Http(HttpError::Config(_)) => Exit::Config,
             Self::Open(_) | Self::FirstRead(_) => Exit::Unavailable,
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
-            Self::Pool(_) | Self::Run(_) => Exit::Failed,
+            Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,
         }
     }
 }

@@ -1,22 +1,54 @@
 //! The daemon: from a configuration to running consumers. The one place where the parts are wired.
+//!
+//! | file | role |
+//! |---|---|
+//! | `parts` | what a configured queue is made of |
+//! | `live` | what runs, and how another configuration takes effect |
+//! | `reload` | what changes with it, and what may |
+//! | `loader` | where another configuration comes from |
+//! | `attend` | orders and signals while it runs |
+//! | `report` | the whole state in the log |
 
+mod attend;
 mod error;
+mod live;
+mod loader;
 mod parts;
+mod reload;
+mod report;
 
-use std::{io, pin::pin, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    path::PathBuf,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use foundationdb::Database;
-use tokio::runtime;
+use tokio::{
+    runtime,
+    sync::{mpsc, watch},
+};
 
-use self::parts::{Part, parts};
+use self::{
+    attend::Attendant,
+    live::{Followers, Live},
+    loader::Loader,
+    parts::{Part, parts, parts_to_run},
+};
 use crate::{
-    actors::{self, Crew, Observer, Shared, Spec},
-    config::{Config, ConfigError},
+    actors::{self, Crew, Observer, Shared},
+    board::{Board, Phase},
+    config::{Config, ConfigError, Http, Listen},
     consumer::{contention::Contention, state::Event},
+    control::{Control, Door, Order},
     database::{Store, patiently},
     handlers::{BatchHandler, Handler, Registry, Settings},
-    lifecycle::{self, RunError, Signals},
-    sweep, systemd,
+    http,
+    lifecycle::{self, RunError, Signals, Told},
+    survey, systemd,
 };
 
 pub use error::DaemonError;
@@ -28,7 +60,9 @@ pub struct Daemon {
     registry: Registry,
     until_empty: bool,
     observer: Option<Observer>,
+    patience: Option<Duration>,
     contention: Arc<Contention>,
+    loader: Option<Loader>,
 }
 
 impl Daemon {
@@ -76,12 +110,42 @@ impl Daemon {
         self
     }
 
+    /// Has the daemon take up what `load` returns whenever it is told to, by HUP for one: the same configuration as changed since, from the
+    /// file at `path` if there is one. Whatever it is, it is validated. Without this, a daemon keeps the configuration that it was given.
+    #[must_use]
+    pub fn reload_with(
+        mut self,
+        path: Option<PathBuf>,
+        load: impl Fn() -> Result<Config, ConfigError> + Send + Sync + 'static,
+    ) -> Self {
+        self.loader = Some(Loader::new(path, load));
+        self
+    }
+
     /// Lets `observer` see every consumer's events before the consumer acts on them. It runs on the actors' thread,
     /// and a panic in it is the consumer's own: this is how tests make a consumer fail.
     #[doc(hidden)]
     #[must_use]
-    pub fn observe(mut self, observer: impl Fn(u64, Event) + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(observer));
+    pub fn observe(self, observer: impl Fn(u64, Event) + Send + Sync + 'static) -> Self {
+        self.swallow(move |consumer, event| {
+            observer(consumer, event);
+            false
+        })
+    }
+
+    /// As [`observe`](Self::observe), and what `swallow` says yes to, the consumer never hears of: this is how tests make it hang.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn swallow(mut self, swallow: impl Fn(u64, Event) -> bool + Send + Sync + 'static) -> Self {
+        self.observer = Some(Arc::new(move |consumer, event| !swallow(consumer, event)));
+        self
+    }
+
+    /// How much longer something may take than it should before it counts as stuck.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = Some(patience);
         self
     }
 
@@ -93,15 +157,18 @@ impl Daemon {
 
     /// Checks everything that can be checked without the database.
     pub fn check(&self) -> Result<(), ConfigError> {
-        parts(&self.config, &self.registry).map(drop)
+        parts(&self.config, &self.registry, &BTreeMap::new()).map(drop)
     }
 
-    /// Runs on the calling thread until a signal, an error, or the end of the items has it stop.
+    /// Runs on the calling thread until a signal, an error, or the end of the items has it stop. HUP has it take up its configuration anew,
+    /// USR1 has it log its state.
     pub fn run(self) -> Result<(), DaemonError> {
         let parts = self.parts()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
         let store = Store::open(&self.config.database)?;
-        self.run_parts(&parts, &store.db, signals.received())
+        let board = Board::new(&self.config.database);
+        let listen = self.listen();
+        self.run_parts(parts, &store.db, board, signals.received(), || signals.told(), listen)
     }
 
     /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of a signal.
@@ -110,79 +177,127 @@ impl Daemon {
         db: &Arc<Database>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), DaemonError> {
+        let board = Board::new(&self.config.database);
+        self.run_showing(db, board, stop)
+    }
+
+    /// The same, with a board that others see.
+    pub(crate) fn run_showing(
+        self,
+        db: &Arc<Database>,
+        board: Arc<Board>,
+        stop: impl Future<Output = ()>,
+    ) -> Result<(), DaemonError> {
         let parts = self.parts()?;
-        self.run_parts(&parts, db, async {
+        let stop = async {
             stop.await;
             Ok(())
-        })
+        };
+        // Whoever runs it within something else shows it himself.
+        self.run_parts(parts, db, board, stop, || Ok(Told::default()), Listen::Off)
+    }
+
+    /// Where it listens for HTTP. One that ends by itself listens only where it was told to.
+    fn listen(&self) -> Listen {
+        match &self.config.http.listen {
+            Listen::Auto if self.until_empty => Listen::Off,
+            listen => listen.clone(),
+        }
     }
 
     fn parts(&self) -> Result<Vec<Part>, ConfigError> {
-        let parts = parts(&self.config, &self.registry)?;
-        if parts.is_empty() {
-            let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
-            return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix));
-        }
-        Ok(parts)
+        parts_to_run(&self.config, &self.registry, &BTreeMap::new())
     }
 
     fn run_parts(
-        &self,
-        parts: &[Part],
+        self,
+        parts: Vec<Part>,
         db: &Arc<Database>,
+        board: Arc<Board>,
         stop: impl Future<Output = io::Result<()>>,
+        told: impl FnOnce() -> io::Result<Told>,
+        listen: Listen,
     ) -> Result<(), DaemonError> {
         let pool = handler_pool().map_err(DaemonError::Pool)?;
-        let shared = Shared::new(pool.handle().clone(), self.observer.clone(), self.contention.clone());
-        let result = actors::run(self.serve(db, parts, &shared, stop));
+        board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
+        let shared =
+            Shared::new(pool.handle().clone(), self.observer.clone(), self.contention.clone(), board);
+        let config = watch::Sender::new(Arc::new(self.config.clone()));
+        let (control, orders) = Control::new();
+        // Without anyone who could give orders they would end.
+        let door = door(control, &shared, db, &config);
+        let server = http::start(&Http { listen, ..self.config.http.clone() }, door.clone())?;
+        let started = Started { db, shared: &shared, config, orders };
+        let result = actors::run(self.serve(started, parts, stop, told));
+        // Last: until here others could ask how it ends, and give orders.
+        drop((server, door));
         // Not waited for: a handler may block its thread for ever.
         pool.shutdown_background();
         result
     }
 
     async fn serve(
-        &self,
-        db: &Arc<Database>,
-        parts: &[Part],
-        shared: &Arc<Shared>,
+        self,
+        Started { db, shared, config, orders }: Started<'_>,
+        parts: Vec<Part>,
         stop: impl Future<Output = io::Result<()>>,
+        told: impl FnOnce() -> io::Result<Told>,
     ) -> Result<(), DaemonError> {
+        let told = told().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
-        tokio::select! {
-            read = patiently(first_read(db)) => read?,
+        let mut crew = Crew::new(shared.clone());
+        let _watched = systemd::watch(shared.board.clone(), crew.roll(), self.patience);
+        let (helm, in_force) = (crew.helm(), config.subscribe());
+        let mut live = Live::new(db.clone(), shared.clone(), helm, self.until_empty, config);
+        let followers = tokio::select! {
+            read = first_look(db, &live, &parts) => {
+                let (took, followers) = read?;
+                shared.board.database(Ok(took));
+                followers
+            }
             // Nothing has begun, so there is nothing to drain.
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
-        }
-        let mut crew = Crew::new(shared.clone());
-        self.start_consumers(db, parts, shared, &crew).await?;
+        };
+        live.run(&parts, followers, None).await.map_err(RunError::from)?;
         tracing::info!(
             database = self.config.database,
-            queues = parts.len(),
+            queues = self.config.queues.len(),
             consumers = shared.consumers(),
             "ready"
         );
-        systemd::ready();
-        let sweepings = parts.iter().map(Part::sweeping).collect();
+        shared.board.phase(Phase::Ready);
+        let survey = survey::forever(db.clone(), shared.board.clone(), in_force.clone());
+        let attendant = Attendant::new(live, self.loader, self.registry);
         tokio::select! {
-            ended = lifecycle::serve(&mut crew, shared, stop, self.config.grace) => Ok(ended?),
-            never = sweep::forever(db.clone(), &shared.signals, sweepings) => match never {},
+            ended = lifecycle::serve(&mut crew, shared, stop, &in_force) => Ok(ended?),
+            never = attendant.attend(orders, told) => match never {},
+            never = survey => match never {},
         }
     }
+}
 
-    async fn start_consumers(
-        &self,
-        db: &Arc<Database>,
-        parts: &[Part],
-        shared: &Shared,
-        crew: &Crew,
-    ) -> Result<(), DaemonError> {
-        let specs = parts.iter().flat_map(|part| {
-            let source = part.source(db, shared, self.until_empty);
-            part.ks().map(move |k| Spec { source: source.clone(), k })
-        });
-        crew.start(specs.collect()).await.map_err(RunError::from)?;
-        Ok(())
-    }
+/// What a daemon has before its first consumer.
+struct Started<'a> {
+    db: &'a Arc<Database>,
+    shared: &'a Arc<Shared>,
+    config: watch::Sender<Arc<Config>>,
+    orders: mpsc::Receiver<Order>,
+}
+
+/// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the
+/// database has answered, which it can say.
+fn door(control: Control, shared: &Shared, db: &Arc<Database>, config: &watch::Sender<Arc<Config>>) -> Door {
+    Door { control, board: shared.board.clone(), db: db.clone(), config: config.subscribe() }
+}
+
+/// All that is read before the first consumer begins.
+async fn first_look(
+    db: &Database,
+    live: &Live,
+    parts: &[Part],
+) -> Result<(Duration, Followers), DaemonError> {
+    let took = patiently(first_read(db, &live.config().prefix)).await?;
+    Ok((took, live.follow(parts).await))
 }
 
 /// The threads that handlers run on.
@@ -190,11 +305,13 @@ pub(crate) fn handler_pool() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_multi_thread().thread_name("kvqueue-handler").enable_all().build()
 }
 
-/// Whoever is told that the daemon is ready may rely on a database that answers.
-async fn first_read(db: &Database) -> Result<(), DaemonError> {
+/// Whoever is told that the daemon is ready may rely on a database that answers: not only says which version it is at, but reads.
+/// Returns how long that took.
+async fn first_read(db: &Database, prefix: &str) -> Result<Duration, DaemonError> {
+    let began = Instant::now();
     let mut transaction = db.create_trx().map_err(DaemonError::FirstRead)?;
     loop {
-        let Err(error) = transaction.get_read_version().await else { return Ok(()) };
+        let Err(error) = transaction.get(prefix.as_bytes(), true).await else { return Ok(began.elapsed()) };
         transaction = transaction.on_error(error).await.map_err(DaemonError::FirstRead)?;
     }
 }

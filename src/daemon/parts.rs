@@ -1,16 +1,18 @@
 //! What a configured queue is made of, as far as no database is needed.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged};
+use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged, SweepRules};
 
 use crate::{
     actors::Shared,
     config::{Config, ConfigError, QueueConfig, Retry, TakeStrategy},
     consumer::{idle::Idle, source::Source, take::Taker},
     handlers::{Handling, Registry},
-    sweep::Sweeping,
+    http::Token,
+    pause::{Followed, Follower},
+    sweep::{self, Sweeping, Swept},
 };
 
 /// How often a queue is looked at that is to be worked off until it is empty, and that holds back items: nothing tells when
@@ -19,20 +21,44 @@ const RELOOK: Duration = Duration::from_millis(200);
 
 /// One configured queue.
 pub(super) struct Part {
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     queue: Queue,
-    handling: Handling,
+    pub(super) handling: Handling,
     config: QueueConfig,
 }
 
-/// Checks the whole configuration and makes the parts of its queues.
-pub(super) fn parts(config: &Config, registry: &Registry) -> Result<Vec<Part>, ConfigError> {
+/// Checks the whole configuration and makes the parts of its queues. `kept` has the handlers that need not be made again.
+pub(super) fn parts(
+    config: &Config,
+    registry: &Registry,
+    kept: &BTreeMap<Arc<str>, Handling>,
+) -> Result<Vec<Part>, ConfigError> {
     config.validate()?;
-    config.queues.iter().map(|(name, queue)| Part::new(&config.prefix, name, queue, registry)).collect()
+    config.http.token_file.as_deref().map(Token::read).transpose()?;
+    let part = |(name, queue): (&String, _)| {
+        let handling = kept.get(name.as_str()).cloned();
+        let handling = handling.map_or_else(|| registry.build(name, queue), Ok)?;
+        Part::new(&config.prefix, name, queue, handling)
+    };
+    config.queues.iter().map(part).collect()
+}
+
+/// The same, for a daemon that is to work on something.
+pub(super) fn parts_to_run(
+    config: &Config,
+    registry: &Registry,
+    kept: &BTreeMap<Arc<str>, Handling>,
+) -> Result<Vec<Part>, ConfigError> {
+    let parts = parts(config, registry, kept)?;
+    if parts.is_empty() {
+        let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
+        return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix));
+    }
+    Ok(parts)
 }
 
 impl Part {
-    fn new(prefix: &str, name: &str, config: &QueueConfig, registry: &Registry) -> Result<Self, ConfigError> {
+    fn new(prefix: &str, name: &str, config: &QueueConfig, handling: Handling) -> Result<Self, ConfigError> {
         let queue = Queue::of_kind(prefix.as_bytes(), name.as_bytes(), config.layout()).map_err(|error| {
             let key = format!("queues.{name}");
             ConfigError::value(
@@ -42,7 +68,6 @@ impl Part {
                 "change the name or the prefix",
             )
         })?;
-        let handling = registry.build(name, config)?;
         Ok(Self { name: name.into(), queue, handling, config: config.clone() })
     }
 
@@ -50,11 +75,13 @@ impl Part {
     pub(super) fn source(&self, db: &Arc<Database>, shared: &Shared, until_empty: bool) -> Arc<Source> {
         let config = &self.config;
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
+        let meters = shared.board.metrics.queue(&self.name);
         Arc::new(Source {
             name: self.name.clone(),
             queue: self.queue.clone(),
             db: db.clone(),
             handling: self.handling.clone(),
+            handler: config.handler.as_str().into(),
             delivery: config.delivery,
             lease: config.lease,
             retry: rules(&config.retry),
@@ -62,15 +89,32 @@ impl Part {
             until_empty,
             taker: Taker::new(approach(config.take)),
             contention: shared.contention.clone(),
-            idle: Idle::new(self.name.clone(), slow_look),
+            meters: meters.clone(),
+            gate: shared.board.gate(&self.name),
+            idle: Idle::new(self.name.clone(), slow_look, meters),
             signals: shared.signals.clone(),
             work: shared.work.clone(),
         })
     }
 
-    /// How it is swept.
-    pub(super) fn sweeping(&self) -> Sweeping {
-        Sweeping::new(self.queue.clone(), &self.config)
+    /// Has it swept.
+    pub(super) fn sweep(&self, db: &Arc<Database>, shared: &Shared) -> Sweeping {
+        let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.board.gate(&self.name));
+        let meters = shared.board.metrics.queue(&self.name);
+        let swept = Swept { db, queue: self.queue.clone(), gate, signals, meters };
+        Sweeping::start(swept, self.sweep_rules())
+    }
+
+    /// By what rules it is swept.
+    pub(super) fn sweep_rules(&self) -> SweepRules {
+        sweep::rules(&self.config)
+    }
+
+    /// Has its gate do what the database says, which is asked first.
+    pub(super) async fn follow(&self, db: &Arc<Database>, shared: &Shared) -> Follower {
+        let (name, queue) = (self.name.clone(), self.queue.clone());
+        let (gate, board) = (shared.board.gate(&name), shared.board.clone());
+        Followed { db: db.clone(), queue, name, gate, board }.follow().await
     }
 
     /// The K of each of its consumers.

@@ -24,7 +24,7 @@ pub struct TestDatabase {
 
 struct Open {
     /// Before the directory: it is closed first.
-    db: Database,
+    db: Arc<Database>,
     _directory: TempDir,
 }
 
@@ -45,7 +45,14 @@ impl TestDatabase {
         LazyLock::force(&NETWORK);
         let directory = tempfile::tempdir()?;
         let db = Database::from_path(&format!("{}{}", fdb_embedded::SCHEME, directory.path().display()))?;
+        let db = Arc::new(db);
         Ok(Self { open: Arc::new(Open { db, _directory: directory }) })
+    }
+
+    /// For what wants to share it. It is to be gone before the last clone of this.
+    #[cfg(test)]
+    pub(crate) fn shared(&self) -> Arc<Database> {
+        self.open.db.clone()
     }
 
     /// What is stored under `key`.

@@ -1,6 +1,8 @@
 //! `kvqueue dead retry` and `kvqueue dead purge`
 
-use anyhow::{Context, bail};
+use std::{fmt::Display, io};
+
+use anyhow::{Context, anyhow, bail};
 use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
@@ -86,7 +88,7 @@ impl Which {
 
     /// Each by itself; those that cannot be moved keep no others from it.
     fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
-        let mut left = 0;
+        let (mut left, mut told) = (0, Ok(()));
         for id in &self.ids {
             let fate = one(client, queue, decision, id)?;
             let moved = fate == DeadFate::Moved;
@@ -101,14 +103,23 @@ impl Which {
                 Some(why) if !json => {
                     output::note(format_args!("kvqueue: {id} is not {}: {why}", decision.past()));
                 }
-                _ => output::line(json, format!("{} {id}", decision.past()).as_bytes(), &object)?,
+                // Whoever does not listen any more wanted all of them decided about.
+                _ => {
+                    let line = format!("{} {id}", decision.past());
+                    told = told.and(output::line(json, line.as_bytes(), &object));
+                }
             }
         }
         match left {
-            0 => Ok(Exit::Done),
+            0 => told.map(|()| Exit::Done).map_err(|error| unprinted(decision, self.ids.len(), &error)),
             _ => bail!("dead letters not {}: {left} of {}", decision.past(), self.ids.len()),
         }
     }
+}
+
+/// Not an io::Error outside: whoever has closed the pipe does not know what was done.
+fn unprinted(decision: Decision, letters: impl Display, error: &io::Error) -> anyhow::Error {
+    anyhow!("dead letters {}: {letters}, which could not be printed: {error}", decision.past())
 }
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
@@ -133,7 +144,8 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     let all = all.context("the database refused; some of them may be done")?;
     let mut object = output::about(queue.name(), decision.past(), all.moved);
     object["refused"] = json!(all.refused);
-    output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)?;
+    output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)
+        .map_err(|error| unprinted(decision, all.moved, &error))?;
     match all.refused {
         0 => Ok(Exit::Done),
         refused => {

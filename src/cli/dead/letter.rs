@@ -1,33 +1,13 @@
 //! A dead letter as it is printed.
 
-use kvqueue_queue::{DeadLetter, Failure};
-use serde_json::{Value, json};
+use kvqueue_queue::DeadLetter;
 
-use crate::cli::output::{insert_bytes, insert_meta, time};
+use crate::cli::output::time;
+pub(super) use crate::json::letter as object;
 
 /// The first line of a text.
 pub(super) fn one_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// All that is known, as an object; what a letter does not have is left out.
-pub(super) fn object(letter: &DeadLetter) -> Value {
-    let meta = &letter.meta;
-    let failure = |it: &Failure| json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason });
-    let known = json!({
-        "id": letter.id.to_string(),
-        "died_at": time(letter.died_at),
-        "reason": letter.reason,
-        "attempts": meta.attempts,
-        "crashes": meta.crashes,
-        "failures": meta.failures.iter().map(failure).collect::<Vec<_>>(),
-    });
-    let Value::Object(mut object) = known else { return known };
-    insert_meta(&mut object, meta);
-    if let Some(payload) = &letter.payload {
-        insert_bytes(&mut object, "payload", payload);
-    }
-    Value::Object(object)
 }
 
 /// All that is known, as lines, and the payload behind an empty one.

@@ -52,6 +52,7 @@ impl Ledger {
                 Event::Took(Found::Nothing) => page.idle.insert(consumer),
                 _ => page.idle.remove(&consumer),
             });
+            true
         })
     }
 

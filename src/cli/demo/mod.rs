@@ -10,11 +10,14 @@ mod ledger;
 mod report;
 mod tutorial;
 
+use std::sync::Arc;
+
 use anyhow::Context;
 
 use super::globals::Globals;
 use crate::{
     actors::{self, Shared},
+    board::Board,
     daemon,
     database::Store,
     exit::Exit,
@@ -33,10 +36,12 @@ impl Args {
         log.level = level(globals).to_owned();
         telemetry::init(&log)?;
         let directory = tempfile::tempdir().context("cannot make a temporary directory for the database")?;
-        let store = Store::open(&format!("embedded:{}", directory.path().display()))?;
+        let url = format!("embedded:{}", directory.path().display());
+        let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared = Shared::new(pool.handle().clone(), Some(ledger.observer()), std::sync::Arc::default());
+        let shared =
+            Shared::new(pool.handle().clone(), Some(ledger.observer()), Arc::default(), Board::new(&url));
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

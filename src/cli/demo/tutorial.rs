@@ -73,11 +73,13 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
 }
 
 fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Source {
+    let meters = shared.board.metrics.queue(&QUEUE.into());
     Source {
         name: QUEUE.into(),
         queue: queue.clone(),
         db: store.db.clone(),
         handling: Handling::Each(Arc::new(ledger.clone())),
+        handler: "demo".into(),
         delivery: Delivery::default(),
         lease: PATIENCE,
         retry: RetryRules::default(),
@@ -85,7 +87,9 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         until_empty: false,
         taker: Taker::new(Approach::default()),
         contention: shared.contention.clone(),
-        idle: Idle::new(QUEUE.into(), PATIENCE),
+        meters: meters.clone(),
+        gate: shared.board.gate(&QUEUE.into()),
+        idle: Idle::new(QUEUE.into(), PATIENCE, meters),
         signals: shared.signals.clone(),
         work: shared.work.clone(),
     }

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
-use super::lines::{Line, next_line};
+use crate::cli::lines::{Line, next_line};
 
 /// The name that stands for stdin.
 pub(super) const STDIN: &str = "-";

@@ -6,16 +6,14 @@
 //! | file | |
 //! |---|---|
 //! | `beside`, `when` | the options for what goes with each item |
-//! | `input`, `lines` | reading items |
+//! | `input` | reading items |
 //! | `stream` | pushing them as they come |
 //! | `whole` | pushing them all at once, or not at all |
-//! | `account`, `refusals`, `progress` | what is told about it |
+//! | `account`, `refusals` | what is told about it |
 
 mod account;
 mod beside;
 mod input;
-mod lines;
-mod progress;
 mod refusals;
 mod stream;
 mod when;
@@ -35,10 +33,16 @@ use self::{
     account::Account,
     beside::Beside,
     input::{Found, Input},
-    progress::Progress,
     refusals::Refusals,
 };
-use super::{UsageError, client::Client, globals::Globals, output, target::Target};
+use super::{
+    UsageError,
+    client::Client,
+    globals::Globals,
+    output,
+    progress::{Progress, Size},
+    target::Target,
+};
 use crate::{database::patiently, exit::Exit};
 
 /// Push items onto a queue
@@ -95,7 +99,7 @@ impl Args {
             template: self.beside.template(when::now()),
             account: Account::default(),
             refusals: Refusals::new(limit),
-            progress: Progress::new(globals, size),
+            progress: Progress::new(globals, "acknowledged", Size::Bytes(size)),
         };
         let input = input.start();
         let pushed =

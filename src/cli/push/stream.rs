@@ -45,7 +45,7 @@ impl Push<'_> {
                 let bytes = batch.iter().map(|item| item.payload.len()).sum::<usize>();
                 waiting.payloads.drain(..batch.len());
                 waiting.bytes -= bytes;
-                self.progress.acknowledged(self.account.acknowledged, bytes + batch.len());
+                self.progress.done(self.account.acknowledged, bytes + batch.len());
             }
         }
     }

@@ -29,7 +29,7 @@ impl Push<'_> {
             return Ok(());
         }
         self.push(&items).await?;
-        self.progress.acknowledged(self.account.acknowledged, bytes);
+        self.progress.done(self.account.acknowledged, bytes);
         Ok(())
     }
 

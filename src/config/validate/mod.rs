@@ -1,7 +1,10 @@
 //! What a type cannot say: ranges, and values that contradict each other.
 
 mod consumers;
+mod http;
 mod queue;
+
+pub(crate) use http::is_loopback;
 
 use super::{Config, ConfigError};
 
@@ -10,10 +13,11 @@ impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_database()?;
         crate::telemetry::parse_level(&self.log.level)?;
+        self.http.validate()?;
         self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.grace))
     }
 
-    fn validate_database(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
         let problem = match self.database.strip_prefix(fdb_embedded::SCHEME) {
             None if self.database.is_empty() => "no database is named",
             Some("") => "no directory is named",
@@ -49,6 +53,11 @@ mod tests {
         insta::assert_snapshot!(problem("database = 'embedded:'"), @r#"database = "embedded:": no directory is named; write embedded:DIRECTORY or the path of a cluster file"#);
         insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
         insta::assert_snapshot!(problem("log.level = 'info,'"), @r#"log.level = "info,": "" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
+        insta::assert_snapshot!(problem("http.listen = '0.0.0.0:7420'"), @r#"http.listen = "0.0.0.0:7420": others than this machine's users could reach it, and nobody would have to show a secret; name a file with a secret in http.token-file, or listen on 127.0.0.1 or a Unix socket"#);
+        insta::assert_snapshot!(problem("http.max-body = '17MiB'"), @r#"http.max-body = "17MiB": that is too much to hold; write a size of up to "16MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("http.max-body = '0B'"), @r#"http.max-body = "0B": nothing could be pushed; write a size of up to "16MiB", or leave the key out"#);
+        insta::assert_snapshot!(problem("http.max-connections = 2"), @r#"http.max-connections = 2: that is not a sensible number of connections; set it to 8 or more, and at most 10000"#);
+        insta::assert_snapshot!(problem("http.origins = ['https://a.example/x']"), @r#"http.origins[0] = "https://a.example/x": that is no origin; write it as browsers send it, as in "https://queues.example": lower case, without a path"#);
         insta::assert_snapshot!(problem(&queue("consumers = []")), @"queues.emails.consumers = []: nothing would work the queue off; add a group such as { k = 10, count = 1 }, or leave the key out");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 0 } ]")), @"queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("consumers = [ { k = 1000000 } ]")), @"queues.emails.consumers[0].k = 1000000: one transaction takes at most 10000 items; lower it");

@@ -6,7 +6,7 @@ use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::{Item, Settlement};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{Dispatcher, settlement};
 use crate::{
@@ -16,6 +16,7 @@ use crate::{
         holder::{Holding, Verdict},
     },
     handlers::{Cut, Ended, Outcome},
+    telemetry::span,
 };
 
 /// How often a handler is run in a row because its transaction did not commit.
@@ -50,6 +51,7 @@ impl Dispatcher {
                 tracing::debug!(queue = %self.source.name, items = items.len() - range.start, "given back");
                 return;
             }
+            self.begin(&items[range.clone()]);
             let span = self.span(&items[range.clone()]);
             released |= self.handle(&items, range, &holding).instrument(span).await;
         }
@@ -68,7 +70,11 @@ impl Dispatcher {
                 self.settlements(items, range, ended)
             }
         };
+        // One that has nothing left to hold is gone, too.
         if holding.is_lost() {
+            if !settlements.is_empty() {
+                span::outcome(Span::current, "lost");
+            }
             return false;
         }
         let released = settlements.iter().any(|(_, settlement)| *settlement == Settlement::Release);
@@ -81,7 +87,10 @@ impl Dispatcher {
 
     /// Exactly-once: runs the handler until its transaction has committed, or is not to. Returns what is left to be settled.
     async fn transact(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> Settlements {
-        let Ok(mut transaction) = holding.begin().await else { return Vec::new() };
+        let Ok(mut transaction) = holding.begin().await else {
+            span::outcome(Span::current, "lost");
+            return Vec::new();
+        };
         let mut refused = None;
         for _ in 0..MAX_RUNS {
             if holding.cancelled.is_cancelled() {
@@ -129,7 +138,10 @@ impl Dispatcher {
                 let outcome = Outcome::Retry(format!("the database refused its transaction: {cause}"));
                 Run::Settle(self.alike(items, range, &outcome))
             }
-            Err(_lost) => Run::Over,
+            Err(_lost) => {
+                span::outcome(Span::current, "lost");
+                Run::Over
+            }
         }
     }
 
@@ -156,6 +168,7 @@ impl Dispatcher {
 
 /// In the item's span.
 fn log(item: &Item, settlement: &Settlement) {
+    span::outcome(Span::current, settlement::name(settlement));
     let (item, attempt) = (&item.id, item.attempt);
     match settlement {
         Settlement::Done => {}

@@ -5,6 +5,7 @@
 //! | `leased` | items on a lease: what is said of them is settled; with exactly-once delivery in the handler's transaction |
 //! | `taken` | at-most-once: items that have left the queue |
 //! | `settlement` | what becomes of an item, from what its handler said |
+//! | `waits` | how long an item has waited for its first attempt |
 //!
 //! Dispatchers run on the handlers' pool, where handing over an item costs little. One call of a handler, with its time limit and the
 //! boundary that panics do not cross, is `handlers::call`.
@@ -12,22 +13,27 @@
 mod leased;
 mod settlement;
 mod taken;
+mod waits;
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
 use super::source::Source;
-use crate::handlers::{Context, Ended, Handling, call};
+use crate::{
+    board::Pulse,
+    handlers::{Context, Ended, Handling, call},
+    telemetry::span,
+};
 
 /// Who dispatches.
 #[derive(Clone, Debug)]
 pub(crate) struct Dispatcher {
     pub(crate) source: Arc<Source>,
-    /// The consumer's id.
-    pub(crate) consumer: u64,
+    /// The consumer's.
+    pub(crate) pulse: Arc<Pulse>,
     /// Fires when the consumer is to stop: items on a lease that are not begun are given back.
     pub(crate) stop: CancellationToken,
 }
@@ -49,23 +55,35 @@ impl Dispatcher {
         cancelled: &CancellationToken,
         transaction: Option<Arc<Transaction>>,
     ) -> Ended {
+        self.pulse.called();
         let context = Context {
             queue: self.source.name.clone(),
-            consumer: self.consumer,
+            consumer: self.pulse.id,
             deadline: None,
             cancelled: cancelled.child_token(),
             transaction,
             stop: self.source.signals.stop.clone(),
         };
-        call(&self.source.handling, items.into(), context, self.source.timeout).await
+        let meters = &self.source.meters;
+        let _in_flight = meters.in_flight.hold(items.len());
+        let began = Instant::now();
+        let ended = call(&self.source.handling, items.into(), context, self.source.timeout).await;
+        meters.handle_seconds.observe(began.elapsed());
+        ended
+    }
+
+    /// These items go to the handler for the first time in this attempt: of those whose first attempt it is, it is noted how long they waited.
+    fn begin(&self, items: &[Item]) {
+        let now = Instant::now();
+        for item in items.iter().filter(|item| waits::is_new(item)) {
+            if let Some(waited) = waits::waited(item, &self.source.taker.clock, now) {
+                self.source.meters.start_seconds.observe(waited);
+            }
+        }
     }
 
     /// What is logged in a call belongs to its item; or, of several, to the queue.
     fn span(&self, items: &[Item]) -> tracing::Span {
-        let queue = &self.source.name;
-        match items {
-            [item] => tracing::info_span!("item", %queue, item = %item.id, attempt = item.attempt),
-            items => tracing::info_span!("items", %queue, items = items.len()),
-        }
+        span::of(&self.source.name, &self.source.handler, items)
     }
 }

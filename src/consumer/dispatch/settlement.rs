@@ -26,6 +26,16 @@ pub(super) fn of(outcome: Outcome, attempt: u32, rules: &RetryRules, now: Millis
     }
 }
 
+/// As the metrics and the item's span have it.
+pub(super) fn name(settlement: &Settlement) -> &'static str {
+    match settlement {
+        Settlement::Done => "done",
+        Settlement::Retry { .. } => "retry",
+        Settlement::Release => "released",
+        Settlement::Dead(_) => "dead",
+    }
+}
+
 /// The time after a pause; `None` if it is now.
 fn due(now: Millis, pause: Duration) -> Option<Millis> {
     if pause.is_zero() {

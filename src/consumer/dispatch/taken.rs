@@ -3,7 +3,7 @@
 use tracing::Instrument;
 
 use super::Dispatcher;
-use crate::{consumer::batch::Batch, handlers::Outcome};
+use crate::{consumer::batch::Batch, handlers::Outcome, telemetry::span};
 
 impl Dispatcher {
     /// Handles the items. After the grace of a stop the rest is given up.
@@ -14,13 +14,20 @@ impl Dispatcher {
             }
             batch.begin(range.end);
             let items = &batch.items()[range];
+            self.begin(items);
             let span = self.span(items);
             let ended =
                 self.call(items, &self.source.signals.grace_over, None).instrument(span.clone()).await;
             let cancelled = Outcome::retry("the grace of a stop was over");
             let outcomes = ended.outcomes(items.len(), &cancelled);
             for (item, outcome) in items.iter().zip(outcomes) {
-                let Some(reason) = failure(outcome) else { continue };
+                let Some(reason) = failure(outcome) else {
+                    self.source.meters.done.inc();
+                    span::outcome(|| span.clone(), "done");
+                    continue;
+                };
+                self.source.meters.lost.inc();
+                span::outcome(|| span.clone(), "lost");
                 if self.source.signals.grace_over.is_cancelled() {
                     self.source.signals.leave_behind(1);
                 }

@@ -35,11 +35,13 @@ impl Holder {
         let Commit { transaction, settlements, answer } = commit;
         self.plan.hand_out(false);
         let held_until = self.plan.held_until();
+        let began = Instant::now();
         let verdict = timeout_at(held_until, self.try_commit(transaction, &settlements)).await;
         let verdict = verdict.map_err(|_| Gone::RanOut)??;
         match verdict {
             Verdict::Settled => {
                 self.changed(self.begun_at, &settlements);
+                self.source.meters.settle_seconds.observe(began.elapsed());
                 if self.unsure {
                     // It may have been an earlier attempt that committed.
                     self.plan.doubt();

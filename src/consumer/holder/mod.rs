@@ -31,7 +31,7 @@ use self::{
     slice::{Line, Slices},
 };
 use super::source::Source;
-use crate::database::STORAGE_FAILED;
+use crate::{board::Beat, database::STORAGE_FAILED};
 
 pub(crate) use self::{
     holding::{Holding, Verdict},
@@ -63,6 +63,8 @@ pub(crate) struct Holder {
     begun_at: Instant,
     /// An attempt to commit what the handler now does again had an unknown outcome.
     unsure: bool,
+    /// Beats whenever something has been done, or waited for. Dropped with this, it tells that nobody holds the lease any more.
+    beat: Arc<Beat>,
 }
 
 /// Why a lease is held no longer.
@@ -85,7 +87,9 @@ impl Holder {
         let Leased { lease, taken_at, doubtful } = leased;
         let (ask, asked) = mpsc::unbounded_channel();
         let cancelled = source.signals.grace_over.child_token();
-        let line = Line { outbox: Arc::default(), ask, cancelled: cancelled.clone() };
+        let beat = Arc::default();
+        let holder = Arc::downgrade(&beat);
+        let line = Line { outbox: Arc::default(), ask, cancelled: cancelled.clone(), holder };
         let (parts, slices) = slice::cut(&lease, shares, &line);
         let plan = Plan::new(source.lease, taken_at, doubtful, lease.open().count());
         let outbox = line.outbox;
@@ -99,6 +103,7 @@ impl Holder {
             cancelled,
             begun_at: taken_at,
             unsure: false,
+            beat,
         };
         (holder, slices)
     }
@@ -120,6 +125,7 @@ impl Holder {
 
     async fn hold(&mut self) -> Result<(), Gone> {
         loop {
+            self.beat.beat();
             match self.plan.next(Instant::now()) {
                 Next::Settle => self.settle().await?,
                 Next::Extend => self.extend().await?,
@@ -169,6 +175,7 @@ impl Holder {
             let policy = self.policy(began);
             let settled = self.lease.settle_some(&self.source.db, &policy, rest).await?;
             self.changed(began, &rest[..settled]);
+            self.source.meters.settle_seconds.observe(began.elapsed());
             rest = &rest[settled..];
         }
         self.plan.settled();
@@ -176,7 +183,9 @@ impl Holder {
     }
 
     fn changed(&mut self, began: Instant, settled: &[(usize, Settlement)]) {
+        self.beat.beat();
         self.plan.changed(began, settled.len());
+        self.source.meters.settled(settled.iter().map(|(_, settlement)| settlement));
         settled.iter().for_each(|(index, _)| self.slices.settled(*index));
     }
 
@@ -200,6 +209,8 @@ impl Holder {
             self.source.signals.storage_failed();
         }
         self.source.signals.leave_behind(open);
+        self.source.meters.leases_lost.inc();
+        self.source.meters.lost.add(open as u64);
         tracing::warn!(
             queue = %self.source.name,
             items = open,
@@ -214,6 +225,7 @@ impl Holder {
         let items = self.plan.open();
         if items > 0 {
             self.source.signals.leave_behind(items);
+            self.source.meters.lost.add(items as u64);
             tracing::warn!(
                 queue = %self.source.name,
                 items,

@@ -2,7 +2,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Weak, atomic::AtomicUsize},
 };
 
 use kvqueue_queue::{Item, Lease, Settlement};
@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::holding::{Asked, Holding, Outbox};
+use crate::board::Beat;
 
 /// A consumer's part of a lease.
 #[derive(Debug)]
@@ -17,6 +18,8 @@ pub(crate) struct Slice {
     pub(crate) items: Vec<Item>,
     /// By which a dispatcher says what becomes of them.
     pub(crate) holding: Holding,
+    /// Beats while the lease is held, and goes with its holder.
+    pub(crate) holder: Weak<Beat>,
     /// Resolves when all of them are settled, or the lease is held no longer; to an error if its holder panicked.
     pub(crate) settled: oneshot::Receiver<()>,
 }
@@ -47,6 +50,7 @@ pub(super) struct Line {
     pub(super) outbox: Arc<Outbox>,
     pub(super) ask: mpsc::UnboundedSender<Asked>,
     pub(super) cancelled: CancellationToken,
+    pub(super) holder: Weak<Beat>,
 }
 
 /// Cuts a lease into slices: `shares` are in order, and together they are all of its items.
@@ -61,7 +65,8 @@ pub(super) fn cut(lease: &Lease, shares: &[Range<usize>], line: &Line) -> (Slice
             cancelled: line.cancelled.clone(),
         };
         let part = Part { end: share.end, open: share.len(), settled: Some(sender) };
-        (part, Slice { items: lease.items()[share.clone()].to_vec(), holding, settled })
+        let items = lease.items()[share.clone()].to_vec();
+        (part, Slice { items, holding, holder: line.holder.clone(), settled })
     });
     let (parts, slices) = cut.unzip();
     (Slices(parts), slices)

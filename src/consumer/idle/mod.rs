@@ -18,6 +18,7 @@ use tokio::{
 
 use self::state::{Effect, Event, State};
 use super::{ambient, backoff};
+use crate::metrics::QueueMeters;
 
 pub(crate) use self::state::Member;
 
@@ -28,6 +29,7 @@ pub(crate) struct Idle {
 
 struct Shared {
     queue: Arc<str>,
+    meters: Arc<QueueMeters>,
     state: State,
     next: Member,
     /// By which the idle ones are woken.
@@ -49,9 +51,10 @@ pub(crate) struct Place {
 
 impl Idle {
     /// Without members. After `slow_look` somebody looks in any case.
-    pub(crate) fn new(queue: Arc<str>, slow_look: Duration) -> Self {
+    pub(crate) fn new(queue: Arc<str>, slow_look: Duration, meters: Arc<QueueMeters>) -> Self {
         let shared = Shared {
             queue,
+            meters,
             state: State::default(),
             next: 1,
             wakers: BTreeMap::new(),
@@ -60,6 +63,11 @@ impl Idle {
             lost: 0,
         };
         Self { shared: Arc::new(Mutex::new(shared)) }
+    }
+
+    /// After which somebody looks in any case.
+    pub(crate) fn slow_look(&self) -> Duration {
+        lock(&self.shared).slow_look
     }
 
     /// Takes in a consumer.
@@ -122,7 +130,13 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 fn on(this: &Arc<Mutex<Shared>>, event: Event, mut watch: Option<Watch>) {
     let mut shared = lock(this);
     // Chance matters to nothing but how far to keep away from others that a watch wakes.
-    let random = if event == Event::Fired { ambient::random() } else { 0 };
+    let random = match event {
+        Event::Fired => {
+            shared.meters.wakeups.inc();
+            ambient::random()
+        }
+        _ => 0,
+    };
     for effect in shared.state.on(event, random) {
         match effect {
             Effect::Watch => {

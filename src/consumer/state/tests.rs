@@ -143,6 +143,19 @@ fn what_was_taken_ahead_does_not_wait_for_a_slow_handler() {
 }
 
 #[test]
+fn what_was_given_back_is_not_overtaken_by_a_take_that_was_under_way() {
+    let slow = [took(3), QUICK, QUICK, Slow];
+    assert_eq!(busy(&slow), [GiveBack]);
+    let after = |events: &[Event]| busy(&[&slow[..], events].concat());
+    assert_eq!(after(&[done(0)]), []);
+    assert_eq!(after(&[done(0), took(2)]), [GiveBack, Take]);
+    assert_eq!(after(&[done(0), took(2), took(1)]), [Dispatch]);
+    assert_eq!(after(&[took(2), done(0)]), [Take]);
+    assert_eq!(after(&[done(0), Took(Found::NothingAhead), took(1)]), [Dispatch]);
+    assert_eq!(after(&[done(0), TakeFailed, PauseOver, took(1)]), [Dispatch]);
+}
+
+#[test]
 fn a_drain_gives_back_what_was_taken_ahead() {
     assert_eq!(busy(&[took(2), Drain]), [GiveBack]);
     assert_eq!(busy(&[Drain, took(2)]), [GiveBack]);

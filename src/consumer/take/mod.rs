@@ -4,10 +4,12 @@
 //!
 //! | file | role |
 //! |---|---|
+//! | `clock` | what time it is at the database |
 //! | `line` | those who wait for items |
 //! | `once` | one take for some of them |
 //! | `share` | who gets which of the items taken |
 
+mod clock;
 mod line;
 mod once;
 mod share;
@@ -34,10 +36,16 @@ use self::{
 };
 use super::{
     batch::{Batch, InHand},
+    gate::Gate,
     idle::Member,
     source::Source,
 };
-use crate::config::Delivery;
+use crate::{
+    board::{Beat, Pulse, Stage},
+    config::Delivery,
+};
+
+pub(crate) use self::clock::Clock;
 
 /// The most items that several consumers take together; one alone may ask for more. It bounds what one transaction holds up, and what
 /// is lost with one lease.
@@ -65,7 +73,11 @@ pub(crate) struct Taker {
     line: Line,
     /// Held during a take. The lock is fair.
     turn: Mutex<Turn>,
+    /// Beats when a take ends, however it does.
+    pub(crate) turns: Arc<Beat>,
     seats: Arc<AtomicUsize>,
+    /// What time it is at the database.
+    pub(crate) clock: Clock,
 }
 
 /// Of the time that takes take, a fraction that one waits for those who were served by the last, to be for them too: those who come too
@@ -96,7 +108,13 @@ impl Taker {
     pub(crate) fn new(approach: Approach) -> Self {
         let turn = Turn { approach, session: None, served: 0, took: Duration::ZERO };
         let turn = Mutex::new(turn);
-        Self { line: Line::default(), turn, seats: Arc::default() }
+        Self {
+            line: Line::default(),
+            turn,
+            turns: Arc::default(),
+            seats: Arc::default(),
+            clock: Clock::default(),
+        }
     }
 
     /// Takes in a consumer.
@@ -147,13 +165,40 @@ impl Wish {
     }
 }
 
-/// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting.
-pub(crate) async fn take(source: Arc<Source>, wish: Wish, stop: CancellationToken) -> Attempt {
+/// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting, which may be for
+/// the queue to be no longer paused: then the pulse says so.
+pub(crate) async fn take(
+    source: Arc<Source>,
+    wish: Wish,
+    stop: CancellationToken,
+    pulse: Arc<Pulse>,
+) -> Attempt {
     loop {
+        if !source.gate.is_open()
+            && let Some(attempt) = pass(&source.gate, wish, &stop, &pulse).await
+        {
+            return attempt;
+        }
         if let Some(attempt) = ask(&source, wish.bounded(), &stop).await {
             return attempt;
         }
-        // Whoever led the take is gone without an answer. What it may have taken comes with the next.
+        // Whoever led the take is gone without an answer, and what it may have taken comes with the next. Or the queue was paused.
+    }
+}
+
+/// Waits for a gate to open. An attempt, if that is not to be waited for.
+async fn pass(gate: &Gate, wish: Wish, stop: &CancellationToken, pulse: &Pulse) -> Option<Attempt> {
+    if wish.ahead {
+        return Some(Attempt::NothingAhead);
+    }
+    pulse.set(Stage::Paused);
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => Some(Attempt::GivenUp),
+        () = gate.opened() => {
+            pulse.set(Stage::Taking);
+            None
+        }
     }
 }
 
@@ -168,6 +213,14 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
             turn = taker.turn.lock() => turn,
         };
         gather(&taker.line, &turn).await;
+        if !source.gate.is_open() {
+            drop(turn);
+            match taker.line.withdraw(number) {
+                true => return None,
+                // The take before this one was for it too.
+                false => continue,
+            }
+        }
         let together = match source.delivery {
             // The transactions of several handlers would conflict on the lease that they share.
             Delivery::ExactlyOnce => 1,
@@ -176,6 +229,7 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
         let asked = taker.line.first(together);
         if !asked.is_empty() {
             serve(source, &mut turn, asked).await;
+            taker.turns.beat();
         }
     }
 }
@@ -207,7 +261,8 @@ async fn gather(line: &Line, turn: &Turn) {
     }
 }
 
-/// Ends what a consumer that takes no more has asked for. The last one closes the session: what a take on a lease may have got whose
+/// Ends what a consumer that takes no more has asked for. A consumer that joins while the last one leaves gets a session of its own: which of
+/// them is first, the turn decides. The last one closes the session: what a take on a lease may have got whose
 /// outcome was never known is given back; what another removed is returned.
 pub(crate) async fn close(source: &Source, seat: Seat) -> Result<Option<InHand>, RetryError> {
     if !seat.leave() {
@@ -215,7 +270,8 @@ pub(crate) async fn close(source: &Source, seat: Seat) -> Result<Option<InHand>,
     }
     let Some(session) = source.taker.turn.lock().await.session.take() else { return Ok(None) };
     let left = session.close(&source.db).await?;
-    Ok((!left.is_empty()).then(|| InHand::Taken(Batch::new(source.name.clone(), left))))
+    source.meters.taken.add(left.len() as u64);
+    Ok((!left.is_empty()).then(|| InHand::Taken(Batch::new(source, left))))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use crate::{
         holder::{Holder, Leased},
         source::Source,
     },
+    metrics::QueueMeters,
 };
 
 /// How long a take tries before it counts as failed and is logged. What it may have removed by then stays in the
@@ -48,6 +49,7 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
     let taken = take(source, turn, &asked).await;
     turn.took = began.elapsed();
     turn.served = asked.len();
+    count(&source.meters, &taken, turn.took);
     match taken {
         Err(error) => refuse(asked, error),
         Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, leased, attempts),
@@ -57,6 +59,24 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
             Ok(at_rest) => send_away(source, asked, watch, at_rest),
         },
     }
+}
+
+/// Counts a take, however it ended.
+fn count(meters: &QueueMeters, taken: &Result<(Found, Attempts), TakeError>, took: Duration) {
+    let attempts = match taken {
+        Err(error) => error.attempts(),
+        Ok((_, attempts)) => *attempts,
+    };
+    meters.conflicts.add(u64::from(attempts.conflicts));
+    let items = match taken {
+        Err(_) => return meters.takes_failed.inc(),
+        Ok((Found::Nothing(_), _)) => return meters.takes_empty.inc(),
+        Ok((Found::Leased(leased), _)) => leased.lease.open().count(),
+        Ok((Found::Taken(items), _)) => items.len(),
+    };
+    meters.takes_items.inc();
+    meters.taken.add(items as u64);
+    meters.take_seconds.observe(took);
 }
 
 async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Found, Attempts), TakeError> {
@@ -81,6 +101,7 @@ async fn lease(
 ) -> Result<(Found, Attempts), TakeError> {
     let taken_at = Instant::now();
     let leased = session.lease(&source.db, take).await?;
+    source.taker.clock.learn(leased.version);
     let found = match leased.lease {
         Some(lease) => {
             // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
@@ -99,6 +120,7 @@ async fn remove(
     take: &mut Take<'_>,
 ) -> Result<(Found, Attempts), TakeError> {
     let taken = session.take_by(&source.db, take).await?;
+    source.taker.clock.learn(taken.version);
     let found = match taken.items.is_empty() {
         false => Found::Taken(taken.items),
         true => Found::Nothing(taken.watch),
@@ -167,7 +189,7 @@ fn give(source: &Source, asked: Vec<Request>, mut items: Vec<Item>, attempts: At
     let shares = share::out(items.len(), asked.iter().flat_map(ks));
     let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
     parts.reverse();
-    let batches = parts.into_iter().map(|items| InHand::Taken(Batch::new(source.name.clone(), items)));
+    let batches = parts.into_iter().map(|items| InHand::Taken(Batch::new(source, items)));
     // A batch that nobody takes says so when it is dropped.
     drop(answer(source, asked, batches, attempts));
 }

@@ -8,6 +8,9 @@ use tokio::process::Command;
 /// Names the item's trace in the way that tracing tools read it from an environment.
 const TRACE_PARENT: &str = "TRACEPARENT";
 
+/// What systemd has set for the daemon alone: a command that spoke for it would be believed, or turned away with a warning.
+const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+
 /// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
 /// started with is about something else.
 pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)> {
@@ -26,6 +29,7 @@ pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)
 
 /// Puts them into a command's environment.
 pub(super) fn set(command: &mut Command, queue: &str, item: &Item) {
+    SYSTEMD.iter().for_each(|name| _ = command.env_remove(name));
     for (name, value) in of(queue, item) {
         match value {
             // No variable can hold a NUL, and no content type or trace has one that is any good.

@@ -1,0 +1,51 @@
+// Calls of the daemon's API, and the token for them.
+
+const KEY = "kvqueue-token";
+const PATIENCE = 15000;
+
+let asker = async () => false;
+
+// Who asks the person for a token: a function that resolves to whether there is a new one.
+export function onTokenNeeded(ask) {
+  asker = ask;
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(KEY),
+  set: (value) => sessionStorage.setItem(KEY, value),
+  forget: () => sessionStorage.removeItem(KEY),
+};
+
+export class ApiError extends Error {
+  constructor(status, { code, message, fix } = {}) {
+    super(message ?? `the daemon answered with status ${status}`);
+    Object.assign(this, { status, code: code ?? "unknown", fix: fix ?? "" });
+  }
+}
+
+export const authorization = () => (token.get() ? { Authorization: `Bearer ${token.get()}` } : {});
+
+export async function failure(response) {
+  const body = await response.json().catch(() => ({}));
+  return new ApiError(response.status, body.error);
+}
+
+export const path = (queue, ...rest) => ["queues", queue, ...rest].map(encodeURIComponent).join("/");
+
+export async function call(method, where, body) {
+  const headers = { Accept: "application/json", ...authorization() };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const request = { method, headers, body: JSON.stringify(body), signal: AbortSignal.timeout(PATIENCE), cache: "no-store" };
+  let response;
+  try {
+    response = await fetch(`api/v1/${where}`, request);
+  } catch (error) {
+    const message = error.name === "TimeoutError" ? "the daemon did not answer in time" : "the daemon cannot be reached";
+    throw new ApiError(0, { code: "unreachable", message, fix: "see whether it still runs" });
+  }
+  if (response.status === 401 && (await asker())) return call(method, where, body);
+  if (!response.ok) throw await failure(response);
+  return response.status === 204 ? null : response.json();
+}
+
+export const get = (where) => call("GET", where);

@@ -1,0 +1,39 @@
+// The daemon itself: its database, its configuration.
+
+import { call } from "./api.js";
+import { h, keyed, text } from "./dom.js";
+import { age, moment, since, visible } from "./format.js";
+import { action, toast } from "./ui.js";
+
+const PHASES = { starting: "Starting", ready: "Ready", reloading: "Taking up a new configuration", draining: "Stopping" };
+
+export function daemon(server) {
+  const list = h("dl", { class: "facts panel" });
+  const reload = action("Reload the configuration", async () => {
+    const { changed, finishing } = await call("POST", "reload", {});
+    const still = finishing.length ? ` Items taken before are finished as they were: ${finishing.join(", ")}.` : "";
+    toast(changed.length ? `Changed: ${changed.join(", ")}.${still}` : "Nothing differs from what is in force.");
+  });
+  const element = h("div", null, h("h1", null, "Daemon"), list, h("p", { class: "buttons" }, reload));
+
+  function update(it) {
+    reload.hidden = server.read_only;
+    const { database, config } = it;
+    const facts = [
+      ["State", it.not_ready.length ? `${PHASES[it.phase]}: ${it.not_ready.join("; ")}` : PHASES[it.phase]],
+      ["Version", `kvqueue ${it.version}`],
+      ["Process", `${it.pid}, started ${moment(it.started_at)} (${since(it.started_at)} ago)`],
+      ["Database", database.url],
+      ["It answers", database.up ? `yes, in ${age(database.answered_in)}` : `no: ${database.error ?? "it has not been asked yet"}`],
+      ["Configuration", config.path ?? "without a file: defaults, variables, options"],
+      ["In force", `since ${moment(config.loaded_at)} (${since(config.loaded_at)})`],
+      ["Last refused", config.refused],
+      ["Finishing", config.finishing.length ? `items taken under earlier settings: ${config.finishing.join(", ")}` : null],
+    ];
+    keyed(list, facts.filter(([, value]) => value), ([name]) => name, ([name]) => {
+      const value = h("dd");
+      return { node: h("div", null, h("dt", null, name), value), update: ([, now]) => text(value, visible(now)) };
+    });
+  }
+  return { title: "Daemon", page: "daemon", element, update };
+}

@@ -1,0 +1,94 @@
+// Dead letters: why they died, and what can be done with them.
+
+import { call, get, path } from "./api.js";
+import { h } from "./dom.js";
+import { moment, plural, since, visible, visibleLines } from "./format.js";
+import { facts } from "./items.js";
+import { listing } from "./listing.js";
+import { decode, payloadView } from "./payload.js";
+import { action, ask, toast } from "./ui.js";
+
+export function dead(queue, server) {
+  let known = null;
+  const all = server.read_only ? [] : [
+    action("Retry all", () => retryAll(queue, known, list.load)),
+    action("Purge all…", () => purge(queue, known, list.load), { class: "danger" }),
+  ];
+  const list = listing({
+    label: "Dead letters",
+    where: path(queue, "dead"),
+    rows: (answer) => answer.letters ?? answer.items,
+    row,
+    detail: (letter, reload) => opened(queue, letter, server, reload),
+    empty: "There are no dead letters.",
+    tools: all,
+  });
+  return { ...list, update: (it) => {
+    known = it.dead;
+    all.forEach((button) => (button.disabled = !it.dead));
+    list.nudge(it.dead);
+  } };
+}
+
+function row(letter) {
+  return [
+    h("code", { class: "id" }, letter.id),
+    h("span", { class: "preview bad" }, visible(letter.reason.split("\n", 1)[0]) || h("i", null, "no reason was given")),
+    h("span", { class: "meta" }, `${plural(letter.attempts, "attempt")} · ${moment(letter.died_at)}`),
+  ];
+}
+
+async function opened(queue, { id }, server, reload) {
+  const letter = await get(path(queue, "dead", id));
+  const payload = decode(letter);
+  const one = path(queue, "dead", id);
+  const buttons = server.read_only ? null : h("div", { class: "buttons" },
+    action("Retry", async () => {
+      await call("POST", `${one}/retry`, {});
+      toast(`${id} is ready again.`);
+      await reload();
+    }, { class: "primary" }),
+    action("Delete…", async () => {
+      const body = [h("p", null, "The item ", h("code", null, id), " and its payload are deleted for good.")];
+      if (!(await ask({ title: "Delete this dead letter?", body, confirm: "Delete", danger: true }))) return;
+      await call("DELETE", one);
+      toast(`${id} is deleted.`);
+      await reload();
+    }, { class: "danger" }));
+  const known = facts(letter, [
+    ["Died", letter.died_at && `${moment(letter.died_at)} (${since(letter.died_at)} ago)`],
+    ["Attempts", String(letter.attempts)],
+    ["Crashes", letter.crashes > 0 ? String(letter.crashes) : null],
+  ]);
+  return h("div", null, h("pre", { class: "reason" }, visibleLines(letter.reason) || "No reason was given."), known, failures(letter.failures ?? []),
+    payload && payloadView(payload, { name: `${id}.bin` }), buttons);
+}
+
+function failures(all) {
+  if (all.length === 0) return null;
+  return h("details", null, h("summary", null, `How earlier attempts ended (${all.length})`),
+    h("ol", { class: "failures" }, all.map((it) =>
+      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
+}
+
+async function retryAll(queue, known, reload) {
+  const body = [h("p", null, "They become ready again, each at its own place in the queue, with all its attempts before it.")];
+  if (!(await ask({ title: `Retry ${plural(known, "dead letter")}?`, body, confirm: "Retry all" }))) return;
+  const { moved, refused } = await call("POST", path(queue, "dead", "retry"), {});
+  const kept = refused ? ` ${plural(refused, "one", "others")} stay: another item has their unique key.` : "";
+  toast(`${plural(moved, "item")} ready again.${kept}`);
+  await reload();
+}
+
+async function purge(queue, known, reload) {
+  const input = h("input", { type: "text", autocomplete: "off", spellcheck: "false", id: "purge-name" });
+  const body = [
+    h("p", null, `${plural(known, "dead letter")} and their payloads are deleted for good. Nothing brings them back.`),
+    h("label", { for: "purge-name" }, "To confirm, type the queue's name: ", h("code", null, visible(queue))), input,
+  ];
+  const sure = await ask({ title: "Purge all dead letters?", body, confirm: "Purge all", danger: true, valid: () => input.value === queue });
+  if (!sure) return;
+  const { moved } = await call("POST", path(queue, "dead", "purge"), { confirm: queue });
+  toast(`${plural(moved, "dead letter")} deleted.`);
+  await reload();
+}

@@ -1,0 +1,30 @@
+// What several pages show of a queue.
+
+import { h } from "./dom.js";
+import { since, visible } from "./format.js";
+
+export const queueHref = (queue, part) => `#/queue/${encodeURIComponent(queue)}${part ? `/${part}` : ""}`;
+
+export const queueLink = (queue, part) => h("a", { class: "name", href: queueHref(queue, part) }, h("bdi", null, visible(queue)));
+
+// [label, mood, hint] of what is out of the ordinary with a queue.
+export function badges(queue) {
+  const all = [];
+  if (queue.paused) {
+    const why = queue.paused.reason ? `: ${visible(queue.paused.reason)}` : "";
+    all.push([queue.paused.frozen ? "Frozen" : "Paused", "warn", `For all daemons, since ${since(queue.paused.since)}${why}`]);
+  }
+  if (queue.paused_here) all.push(["Paused here", "warn", "For this daemon alone, until it is resumed or restarted"]);
+  if (queue.ready === undefined) all.push(["Not read yet", "", "The database has not said what is in it"]);
+  return all;
+}
+
+// What a consumer is doing, for people.
+export const STAGES = {
+  taking: ["Taking", "A take is under way, or waits for others to end"],
+  paused: ["Paused", "Its queue is paused"],
+  idle: ["Idle", "It waits for pushes"],
+  handling: ["Handling", "Its handler has items, or what it said of them is being settled"],
+  backoff: ["Backing off", "It rests after a take that failed"],
+  closing: ["Closing", "It settles what is left, and ends"],
+};

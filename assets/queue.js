@@ -1,0 +1,141 @@
+// One queue: its figures, its last hour, its items, its dead letters.
+
+import { call, get, path } from "./api.js";
+import { chart } from "./chart.js";
+import { consumerTable } from "./consumers.js";
+import { dead } from "./dead.js";
+import { h, keyed, text } from "./dom.js";
+import { compact, moment, rate, roughly, since, visible } from "./format.js";
+import { items } from "./items.js";
+import { badges, queueHref } from "./queue-parts.js";
+import { action, ask, tabs, tile, toast } from "./ui.js";
+
+const EVERY = 10000; // a sample of the hour
+
+const TILES = [
+  ["Ready", "Items that can be taken now", (it) => compact(it.ready)],
+  ["Oldest", "How long the oldest ready item has waited", (it) => roughly(it.oldest_age)],
+  ["In /s", "Items a second that came", (it) => rate(it.in_rate)],
+  ["Out /s", "Items a second that were finished", (it) => rate(it.out_rate)],
+  ["In hand", "Items that consumers hold, of this daemon and of others", (it) => compact(it.leased)],
+  ["Later", "Items that wait for their time, or to be tried again", (it) => compact(it.later)],
+  ["Dead", "Dead letters: items that failed for good", (it) => compact(it.dead), (it) => (it.dead > 0 ? "bad" : "")],
+  ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
+];
+
+export function queuePage(name, part, server) {
+  const signs = h("span", { class: "badges" });
+  const kind = h("p", { class: "muted" });
+  const pausing = h("div", { class: "buttons" });
+  const paused = h("p", { class: "notice warn", hidden: true });
+  const tiles = TILES.map(([title, hint]) => tile(title, hint));
+  const charts = hour();
+  const panel = h("section", { class: "part" });
+  const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not work off a queue of this name.");
+  const body = h("div", null, paused,
+    h("dl", { class: "tiles" }, tiles.map((it) => it.node)), charts.element);
+  const parts = tabs("Of this queue", [["items", "Ready items"], ["dead", "Dead letters"], ["consumers", "Consumers"]], part,
+    (chosen) => location.replace(queueHref(name, chosen)));
+  const element = h("div", null,
+    h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Queues"), " / "),
+    h("div", { class: "head" }, h("h1", null, h("bdi", null, visible(name)), " ", signs), pausing), kind, gone, body, parts.node, panel);
+  let shown = null;
+  let last = null;
+  let state = "";
+
+  function show(chosen) {
+    shown?.close?.();
+    parts.show(chosen);
+    shown = { items: () => items(name), dead: () => dead(name, server), consumers: () => of(consumerTable(name)) }[chosen]();
+    panel.replaceChildren(shown.element);
+    shown.load?.();
+    if (last) update(last);
+  }
+
+  function update(snapshot) {
+    last = snapshot;
+    const it = snapshot.queues.find((queue) => queue.queue === name);
+    gone.hidden = it !== undefined;
+    body.hidden = pausing.hidden = it === undefined;
+    if (it === undefined) return;
+    keyed(signs, badges(it), ([label]) => label, ([label, mood, hint]) => ({ node: h("span", { class: `badge ${mood}`, title: hint }, label) }));
+    text(kind, visible(`Handler ${it.handler}, delivery ${it.delivery}, kind ${it.kind}`));
+    TILES.forEach(([, , value, mood], at) => tiles[at].set(value(it), mood?.(it)));
+    text(parts.button("dead"), it.dead > 0 ? `Dead letters (${compact(it.dead)})` : "Dead letters");
+    text(parts.button("consumers"), `Consumers (${it.consumers})`);
+    paused.hidden = !it.paused && !it.paused_here;
+    text(paused, whyPaused(it));
+    const now = `${it.paused !== null} ${it.paused_here} ${server.read_only}`;
+    if (now !== state) pausing.replaceChildren(...(server.read_only ? [] : pauseButtons(name, it)));
+    state = now;
+    shown?.update?.(shown.whole ? snapshot : it);
+  }
+
+  const samples = async () => {
+    const answer = await get(path(name, "history")).catch(() => null);
+    if (answer) charts.update(answer.samples);
+  };
+  const timer = setInterval(() => document.hidden || samples(), EVERY);
+  samples();
+  show(part);
+  return { title: visible(name), page: "queues", element, update, part: show, close: () => clearInterval(timer) };
+}
+
+const of = (table) => ({ ...table, whole: true });
+
+function hour() {
+  const waiting = chart("Items", [
+    { name: "Ready", value: (it) => it.ready, line: 1 },
+    { name: "In hand", value: (it) => it.leased, line: 2 },
+    { name: "Later", value: (it) => it.later, line: 3 },
+  ], compact, 2);
+  const speed = chart("Items a second", [
+    { name: "In", value: (it) => it.in_rate, line: 1 },
+    { name: "Out", value: (it) => it.out_rate, line: 2 },
+  ], rate, 1);
+  const letters = chart("Dead letters", [{ name: "Dead", value: (it) => it.dead, line: 4 }], compact, 2);
+  const all = [waiting, speed, letters];
+  return { element: h("div", { class: "charts" }, all.map((it) => it.node)), update: (samples) => all.forEach((it) => it.update(samples)) };
+}
+
+function whyPaused({ paused, paused_here: here }) {
+  const parts = [];
+  if (paused) {
+    const reason = paused.reason ? `: ${visible(paused.reason)}` : ".";
+    const frozen = paused.frozen ? " Nothing moves in it, neither delayed items nor leases that ran out." : "";
+    parts.push(`Paused for all daemons since ${moment(paused.since)} (${since(paused.since)})${reason}${frozen}`);
+  }
+  if (here) parts.push("Paused for this daemon alone, until it is resumed or the daemon restarts.");
+  return parts.join(" ");
+}
+
+function pauseButtons(name, { paused, paused_here: here }) {
+  const where = path(name, "pause");
+  const resume = (label, query) => action(label, async () => {
+    await call("DELETE", `${where}${query}`);
+    toast("Resumed.");
+  }, { class: "primary" });
+  return [
+    !paused && action("Pause…", () => pause(name, here)),
+    here && resume("Resume here", "?here=true"),
+    paused && resume("Resume", ""),
+  ].filter(Boolean);
+}
+
+async function pause(name, here) {
+  const reason = h("input", { type: "text", maxlength: 200, id: "pause-reason", autocomplete: "off" });
+  const choice = (value, label, hint, checked) => h("label", { class: "choice" },
+    h("input", { type: "radio", name: "scope", value, checked }), h("span", null, h("b", null, label), h("br"), hint));
+  const every = choice("all", "All daemons", "Kept in the database until somebody resumes it.", true);
+  const alone = choice("here", "This daemon only", "Until it is resumed, or this daemon restarts.", false);
+  const body = [
+    h("p", null, "No more items are taken. Those in hand are finished, and pushes go on."),
+    h("fieldset", null, h("legend", null, "For whom"), every, here ? null : alone),
+    h("label", { for: "pause-reason" }, "Reason, for others who see it"), reason,
+  ];
+  const read = () => ({ here: alone.querySelector("input").checked, reason: reason.value.trim() });
+  const order = await ask({ title: `Pause ${visible(name)}?`, body, confirm: "Pause", read });
+  if (!order) return;
+  await call("PUT", path(name, "pause"), order);
+  toast("Paused.");
+}

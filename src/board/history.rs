@@ -1,0 +1,167 @@
+//! What a queue was like in the last hour.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::Survey;
+
+/// One sample for so long...
+const EVERY: Duration = Duration::from_secs(10);
+
+/// ...and so many: an hour.
+const SAMPLES: usize = 360;
+
+/// Rates are over about so long.
+const RATE_OVER: Duration = Duration::from_secs(5);
+
+/// A queue at one moment, and what went on since the sample before.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Sample {
+    /// Milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) ready: i64,
+    pub(crate) leased: u64,
+    pub(crate) later: i64,
+    pub(crate) dead: i64,
+    pub(crate) done: u64,
+    /// Items a second that came.
+    pub(crate) in_rate: f64,
+    /// Items a second that were finished.
+    pub(crate) out_rate: f64,
+}
+
+/// Items a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rates {
+    pub(super) inward: f64,
+    pub(super) outward: f64,
+}
+
+/// What was found at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    at: Instant,
+    survey: Survey,
+    /// Items that this daemon had finished.
+    finished: u64,
+}
+
+/// The last hour, and the last few seconds more finely.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    samples: VecDeque<Sample>,
+    first: Option<Instant>,
+    sampled: Option<Point>,
+    recent: VecDeque<Point>,
+}
+
+impl History {
+    /// What was found now, by the clocks `at` and `time` (milliseconds since 1970), and how many items this daemon has finished.
+    pub(super) fn add(&mut self, at: Instant, time: u64, survey: &Survey, finished: u64) {
+        let point = Point { at, survey: *survey, finished };
+        // By marks on the clock: looks that come a little late do not make the samples fewer.
+        let first = *self.first.get_or_insert(at);
+        let mark = |at: Instant| (at - first).as_secs() / EVERY.as_secs();
+        if self.sampled.is_none_or(|sampled| mark(sampled.at) < mark(at)) {
+            let rates = self.sampled.map_or_else(Rates::default, |sampled| rates(&sampled, &point));
+            self.samples.push_back(sample(time, survey, rates));
+            self.sampled = Some(point);
+            if self.samples.len() > SAMPLES {
+                self.samples.pop_front();
+            }
+        }
+        // The last that is older stays: rates are over the whole time at least.
+        while self.recent.get(1).is_some_and(|earlier| at - earlier.at >= RATE_OVER) {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(point);
+    }
+
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        self.samples.iter().copied().collect()
+    }
+
+    pub(super) fn rates(&self) -> Rates {
+        match (self.recent.front(), self.recent.back()) {
+            (Some(before), Some(now)) => rates(before, now),
+            _ => Rates::default(),
+        }
+    }
+}
+
+fn sample(at: u64, survey: &Survey, rates: Rates) -> Sample {
+    let Survey { ready, leased, later, dead, done, .. } = *survey;
+    Sample { at, ready, leased, later, dead, done, in_rate: rates.inward, out_rate: rates.outward }
+}
+
+/// What came in is what there is more of, and what went out beside. With at-most-once delivery the database does not know what was
+/// finished, so what this daemon did is the least of it.
+fn rates(before: &Point, now: &Point) -> Rates {
+    let seconds = (now.at - before.at).as_secs_f64();
+    if seconds == 0.0 {
+        return Rates::default();
+    }
+    let held = |it: &Survey| it.ready.saturating_add_unsigned(it.leased) + it.later + it.dead;
+    let done = now.survey.done.saturating_sub(before.survey.done);
+    let out = done.max(now.finished.saturating_sub(before.finished));
+    let inward = (held(&now.survey) - held(&before.survey)).saturating_add_unsigned(out);
+    Rates { inward: inward.max(0) as f64 / seconds, outward: out as f64 / seconds }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn survey(ready: i64, done: u64) -> Survey {
+        Survey { ready, done, ..Survey::default() }
+    }
+
+    #[test]
+    fn rates_are_over_the_last_seconds() {
+        let (mut history, start) = (History::default(), Instant::now());
+        let at = |ms| start + Duration::from_millis(ms);
+        history.add(at(0), 0, &survey(100, 0), 0);
+        assert_eq!(history.rates(), Rates::default());
+        // Ten a second come, twenty go.
+        for second in 1..=20_u64 {
+            let survey = survey(100 - 10 * second.cast_signed() % 100, 20 * second);
+            history.add(at(1_000 * second), 0, &survey, 0);
+        }
+        let Rates { outward, .. } = history.rates();
+        assert!((outward - 20.0).abs() < 1e-9, "{outward}");
+        assert!(history.recent.len() <= 7, "{}", history.recent.len());
+    }
+
+    #[test]
+    fn what_comes_is_what_there_is_more_of_and_what_went() {
+        let at = Instant::now();
+        let point =
+            |seconds, survey, finished| Point { at: at + Duration::from_secs(seconds), survey, finished };
+        let before = point(0, survey(5, 10), 0);
+        assert_eq!(rates(&before, &point(2, survey(9, 16), 0)), Rates { inward: 5.0, outward: 3.0 });
+        // Taken at most once: nothing in the database says that they are done.
+        assert_eq!(rates(&before, &point(2, survey(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
+        // Deleted: the counters begin anew.
+        assert_eq!(rates(&before, &point(2, survey(0, 0), 0)), Rates::default());
+    }
+
+    #[test]
+    fn an_hour_is_kept_whenever_the_looks_come() {
+        let (mut history, start) = (History::default(), Instant::now());
+        for look in 0..2_000_u64 {
+            // Every five seconds, a little late.
+            let ms = look * 5_000 + (look * 37) % 90;
+            let now = start + Duration::from_millis(ms);
+            history.add(now, ms, &survey(look.cast_signed(), look), 0);
+        }
+        let samples = history.samples();
+        assert_eq!(samples.len(), SAMPLES);
+        let hour = samples[SAMPLES - 1].at - samples[0].at;
+        assert!((3_580_000..3_600_000).contains(&hour), "{hour}");
+        assert!(samples.windows(2).all(|it| (it[1].out_rate - 0.2).abs() < 0.01), "{:?}", &samples[..3]);
+    }
+}

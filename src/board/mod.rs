@@ -1,0 +1,286 @@
+//! What the daemon shows of itself. Written by whoever does something, read by whoever tells others: metrics, HTTP, systemd, the log.
+//!
+//! | file | role |
+//! |---|---|
+//! | `audience` | who looks at it |
+//! | `pulse` | what one consumer is at |
+//! | `beat` | a sign that something goes on |
+//! | `verdict` | whether the daemon moves |
+//! | `queue` | what is known of one queue |
+//! | `history` | what a queue was like in the last hour |
+//! | `view` | what others see: the shapes of JSON |
+
+mod audience;
+mod beat;
+mod history;
+mod pulse;
+mod queue;
+mod verdict;
+mod view;
+
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+
+pub(crate) use audience::Audience;
+pub(crate) use beat::Beat;
+pub(crate) use history::Sample;
+pub(crate) use pulse::{Doing, Pulse, Stage};
+pub(crate) use queue::Survey;
+#[cfg(test)]
+pub(crate) use view::SurveyView;
+pub(crate) use view::{ConfigView, ConsumerView, DatabaseView, Phase, QueueView, Snapshot};
+
+use self::{queue::Entry, verdict::Verdict};
+use crate::{
+    config::Config,
+    consumer::{ambient, gate::Gate},
+    metrics::Metrics,
+};
+
+/// The board. One per process.
+#[derive(Debug)]
+pub(crate) struct Board {
+    /// What is counted.
+    pub(crate) metrics: Metrics,
+    /// Who looks at it.
+    pub(crate) audience: Arc<Audience>,
+    started_at: u64,
+    inner: Mutex<Inner>,
+    changes: watch::Sender<u64>,
+    listener: OnceLock<Listener>,
+}
+
+/// Hears of each phase as it begins, on the thread that begins it.
+struct Listener(Box<dyn Fn(Phase) + Send + Sync>);
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Listener")
+    }
+}
+
+#[derive(Debug)]
+struct Inner {
+    phase: Phase,
+    /// When the grace of a drain ends.
+    grace_ends: Option<Instant>,
+    verdict: Verdict,
+    database: DatabaseView,
+    config: ConfigView,
+    gates: BTreeMap<Arc<str>, Gate>,
+    queues: BTreeMap<Arc<str>, Entry>,
+    consumers: BTreeMap<u64, Arc<Pulse>>,
+}
+
+impl Board {
+    /// For a daemon that is about to start on this database.
+    pub(crate) fn new(database: &str) -> Arc<Self> {
+        let database = DatabaseView { url: database.to_owned(), up: false, error: None, answered_in: None };
+        let inner = Inner {
+            phase: Phase::Starting,
+            grace_ends: None,
+            verdict: Verdict::new(None),
+            database,
+            config: ConfigView::default(),
+            gates: BTreeMap::new(),
+            queues: BTreeMap::new(),
+            consumers: BTreeMap::new(),
+        };
+        Arc::new(Self {
+            metrics: Metrics::default(),
+            audience: Arc::default(),
+            started_at: ambient::now(),
+            inner: Mutex::new(inner),
+            changes: watch::Sender::new(0),
+            listener: OnceLock::new(),
+        })
+    }
+
+    /// Another phase begins.
+    pub(crate) fn phase(&self, phase: Phase) {
+        self.change(|inner| inner.phase = phase);
+        if let Some(Listener(listener)) = self.listener.get() {
+            listener(phase);
+        }
+    }
+
+    /// The last phase begins; after this time what is in hand is given up.
+    pub(crate) fn draining(&self, grace: Duration) {
+        self.lock().grace_ends = Instant::now().checked_add(grace);
+        self.phase(Phase::Draining);
+    }
+
+    /// When what is in hand is given up, in a drain.
+    pub(crate) fn grace_ends(&self) -> Option<Instant> {
+        self.lock().grace_ends
+    }
+
+    /// Has `listener` hear of each phase as it begins, so that none is missed however short it is. There is one listener; false if there
+    /// was one before.
+    pub(crate) fn listen(&self, listener: impl Fn(Phase) + Send + Sync + 'static) -> bool {
+        self.listener.set(Listener(Box::new(listener))).is_ok()
+    }
+
+    /// The daemon moves, or this is stuck. To be said every few seconds.
+    pub(crate) fn judge(&self, stuck: Option<String>) {
+        // Not a change: it is said again and again.
+        self.lock().verdict = Verdict::new(stuck);
+    }
+
+    /// Whether the daemon moves. An error says what is stuck, and for how long.
+    pub(crate) fn verdict(&self) -> Result<(), String> {
+        self.lock().verdict.now()
+    }
+
+    /// The phase it is in.
+    pub(crate) fn current_phase(&self) -> Phase {
+        self.lock().phase
+    }
+
+    /// These are the queues now. What is known of those that stay, stays.
+    pub(crate) fn configure(&self, path: Option<String>, config: &Config) {
+        self.change(|inner| {
+            inner.config.path = path;
+            inner.config.loaded_at = ambient::now();
+            inner.config.refused = None;
+            inner.queues.retain(|name, _| config.queues.contains_key(&**name));
+            for (name, queue) in &config.queues {
+                let name: Arc<str> = name.as_str().into();
+                if let Some(entry) = inner.queues.get_mut(&name) {
+                    entry.configure(queue);
+                    continue;
+                }
+                let gate = inner.gates.entry(name.clone()).or_default().clone();
+                let meters = self.metrics.queue(&name);
+                inner.queues.insert(name, Entry::new(queue, gate, meters));
+            }
+        });
+    }
+
+    /// The gate of a queue, made when it is first asked for. It stays when the queue goes.
+    pub(crate) fn gate(&self, queue: &Arc<str>) -> Gate {
+        self.lock().gates.entry(queue.clone()).or_default().clone()
+    }
+
+    /// A configuration was refused, for this reason.
+    pub(crate) fn refused(&self, reason: String) {
+        self.metrics.reloads_refused.inc();
+        self.change(|inner| inner.config.refused = Some(reason));
+    }
+
+    /// Consumers of these queues still finish items under earlier settings.
+    pub(crate) fn finishing(&self, queues: Vec<String>) {
+        self.change(|inner| inner.config.finishing = queues);
+    }
+
+    /// A consumer starts, in the place of so many that failed.
+    pub(crate) fn join(&self, id: u64, queue: &Arc<str>, k: NonZeroUsize, restarts: u64) -> Arc<Pulse> {
+        let pulse = Arc::new(Pulse::new(id, queue.clone(), k, restarts));
+        self.change(|inner| inner.consumers.insert(id, pulse.clone()));
+        pulse
+    }
+
+    /// A consumer has ended.
+    pub(crate) fn leave(&self, id: u64) {
+        self.change(|inner| inner.consumers.remove(&id));
+    }
+
+    /// All consumers.
+    #[cfg(test)]
+    pub(crate) fn pulses(&self) -> Vec<Arc<Pulse>> {
+        self.lock().consumers.values().cloned().collect()
+    }
+
+    /// What a look into the database found of a queue.
+    pub(crate) fn surveyed(&self, queue: &str, survey: Survey) {
+        self.change(|inner| inner.queues.get_mut(queue).map(|entry| entry.surveyed(survey)));
+    }
+
+    /// Whether the database answers, and how fast; or what is wrong.
+    pub(crate) fn database(&self, answer: Result<Duration, String>) {
+        self.change(|inner| {
+            let database = &mut inner.database;
+            database.up = answer.is_ok();
+            match answer {
+                Ok(took) => (database.answered_in, database.error) = (Some(took.as_secs_f64()), None),
+                Err(error) => database.error = Some(error),
+            }
+        });
+    }
+
+    /// Something changed that is not on the board itself, such as a gate.
+    pub(crate) fn touch(&self) {
+        self.changes.send_modify(|changes| *changes += 1);
+    }
+
+    /// Wakes whoever shows the board at each change.
+    pub(crate) fn changed(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// The last hour of a queue; none if there is no such queue.
+    pub(crate) fn history(&self, queue: &str) -> Option<Vec<Sample>> {
+        Some(self.lock().queues.get(queue)?.history.samples())
+    }
+
+    /// All of it.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let inner = self.lock();
+        let consumers: Vec<_> = inner.consumers.values().map(|pulse| consumer(pulse)).collect();
+        let queues = inner
+            .queues
+            .iter()
+            .map(|(name, entry)| entry.view(name, consumers.iter().filter(|it| it.queue == **name).count()));
+        Snapshot {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION"),
+            phase: inner.phase,
+            started_at: self.started_at,
+            not_ready: not_ready(&inner),
+            database: inner.database.clone(),
+            config: inner.config.clone(),
+            queues: queues.collect(),
+            consumers,
+        }
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) {
+        change(&mut self.lock());
+        self.touch();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+fn not_ready(inner: &Inner) -> Vec<String> {
+    let phase = match inner.phase {
+        Phase::Ready | Phase::Reloading => None,
+        Phase::Starting => Some("the daemon is starting: the database has not answered yet".to_owned()),
+        Phase::Draining => Some("the daemon is stopping".to_owned()),
+    };
+    let database = (!inner.database.up && inner.phase != Phase::Starting).then(|| {
+        let error = inner.database.error.as_deref().unwrap_or("it has not been asked yet");
+        format!("the database does not answer: {error}")
+    });
+    phase.into_iter().chain(database).collect()
+}
+
+fn consumer(pulse: &Pulse) -> ConsumerView {
+    let (stage, lasted) = pulse.stage();
+    ConsumerView {
+        id: pulse.id,
+        queue: pulse.queue.to_string(),
+        k: pulse.k.get(),
+        stage,
+        for_seconds: lasted.as_secs_f64(),
+        restarts: pulse.restarts,
+    }
+}

@@ -1,0 +1,122 @@
+//! What one consumer is at, and since when.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, Weak},
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+
+use super::Beat;
+
+/// What a consumer is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Stage {
+    /// A take is under way, or waits for others to end.
+    Taking,
+    /// Its queue is paused.
+    Paused,
+    /// It waits for pushes.
+    Idle,
+    /// Its handler has items, or what it said of them is being settled.
+    Handling,
+    /// It rests after a take that failed.
+    Backoff,
+    /// It settles what is left, and ends.
+    Closing,
+}
+
+impl Stage {
+    /// All of them.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Taking, Self::Paused, Self::Idle, Self::Handling, Self::Backoff, Self::Closing];
+}
+
+/// A consumer as others see it. Written by the consumer and by those that work for it.
+#[derive(Debug)]
+pub(crate) struct Pulse {
+    /// The consumer's number; a consumer that replaces another has the same.
+    pub(crate) id: u64,
+    /// Its queue.
+    pub(crate) queue: Arc<str>,
+    /// Items per take.
+    pub(crate) k: NonZeroUsize,
+    /// How many failed before it under this number.
+    pub(crate) restarts: u64,
+    doing: Mutex<Doing>,
+    answered: Mutex<Instant>,
+}
+
+/// What a consumer does, and what has become of it so far.
+#[derive(Clone, Debug)]
+pub(crate) struct Doing {
+    pub(crate) stage: Stage,
+    /// When the stage began.
+    pub(crate) since: Instant,
+    /// When its handler was called last in this stage.
+    pub(crate) called: Option<Instant>,
+    /// When the handler was done with all it had: what follows in this stage is for the consumer to do.
+    pub(crate) handled: Option<Instant>,
+    /// Beats while the lease of what the handler has is held. Gone when it is not.
+    pub(crate) holder: Weak<Beat>,
+}
+
+impl Doing {
+    fn begin(stage: Stage) -> Self {
+        Self { stage, since: Instant::now(), called: None, handled: None, holder: Weak::new() }
+    }
+}
+
+impl Pulse {
+    pub(super) fn new(id: u64, queue: Arc<str>, k: NonZeroUsize, restarts: u64) -> Self {
+        let doing = Mutex::new(Doing::begin(Stage::Taking));
+        Self { id, queue, k, restarts, doing, answered: Mutex::new(Instant::now()) }
+    }
+
+    /// A stage begins; or the same one anew.
+    pub(crate) fn set(&self, stage: Stage) {
+        *self.lock() = Doing::begin(stage);
+    }
+
+    /// The handler has items whose lease is held by one whose beat this is.
+    pub(crate) fn held_by(&self, holder: Weak<Beat>) {
+        self.lock().holder = holder;
+    }
+
+    /// The handler is called.
+    pub(crate) fn called(&self) {
+        self.lock().called = Some(Instant::now());
+    }
+
+    /// The handler is done with all it had.
+    pub(crate) fn handled(&self) {
+        self.lock().handled = Some(Instant::now());
+    }
+
+    /// What it does.
+    pub(crate) fn doing(&self) -> Doing {
+        self.lock().clone()
+    }
+
+    /// The stage, and how long it has lasted.
+    pub(crate) fn stage(&self) -> (Stage, Duration) {
+        let doing = self.lock();
+        (doing.stage, doing.since.elapsed())
+    }
+
+    /// The consumer has answered: its actor reads its mailbox.
+    pub(crate) fn answer(&self) {
+        *self.answered.lock().expect("nothing panics while it holds the lock") = Instant::now();
+    }
+
+    /// When it answered last, or began.
+    pub(crate) fn answered(&self) -> Instant {
+        *self.answered.lock().expect("nothing panics while it holds the lock")
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Doing> {
+        self.doing.lock().expect("nothing panics while it holds the lock")
+    }
+}

@@ -1,0 +1,115 @@
+//! What others see of the daemon: the shape of `/api/v1/status`, of `kvqueue status --json`, and of the page's events.
+
+use serde::Serialize;
+
+use super::Stage;
+
+/// Where the daemon is between its start and its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Phase {
+    /// The database has not been read yet, or the consumers have not started.
+    Starting,
+    /// At work.
+    Ready,
+    /// A new configuration is being taken up.
+    Reloading,
+    /// It finishes what it has in hand, and ends.
+    Draining,
+}
+
+/// The daemon at one moment. Times of day are milliseconds since 1970, ages are in seconds, rates in items a second.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Snapshot {
+    pub(crate) pid: u32,
+    pub(crate) version: &'static str,
+    pub(crate) phase: Phase,
+    pub(crate) started_at: u64,
+    /// Why it is not ready; empty if it is.
+    pub(crate) not_ready: Vec<String>,
+    pub(crate) database: DatabaseView,
+    pub(crate) config: ConfigView,
+    pub(crate) queues: Vec<QueueView>,
+    pub(crate) consumers: Vec<ConsumerView>,
+}
+
+/// The database as last seen.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct DatabaseView {
+    pub(crate) url: String,
+    pub(crate) up: bool,
+    /// What it said last, or that it says nothing.
+    pub(crate) error: Option<String>,
+    /// How long its last answer took, in seconds.
+    pub(crate) answered_in: Option<f64>,
+}
+
+/// The configuration in force.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct ConfigView {
+    /// The file, if there is one.
+    pub(crate) path: Option<String>,
+    pub(crate) loaded_at: u64,
+    /// Why the last one was refused, if it was.
+    pub(crate) refused: Option<String>,
+    /// Queues some of whose consumers still finish items under earlier settings.
+    pub(crate) finishing: Vec<String>,
+}
+
+/// One configured queue.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct QueueView {
+    pub(crate) queue: String,
+    pub(crate) kind: String,
+    pub(crate) delivery: String,
+    pub(crate) handler: String,
+    /// For all daemons, by a key in the database.
+    pub(crate) paused: Option<PauseView>,
+    /// For this daemon alone.
+    pub(crate) paused_here: bool,
+    /// What the database has of it; none before the first look.
+    #[serde(flatten)]
+    pub(crate) survey: Option<SurveyView>,
+    /// Items that handlers of this daemon have now.
+    pub(crate) in_flight: i64,
+    /// Items that this daemon finished, done or dead, since it started.
+    pub(crate) finished: u64,
+    pub(crate) consumers: usize,
+}
+
+/// Who paused a queue tells why.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PauseView {
+    pub(crate) since: u64,
+    pub(crate) reason: String,
+    /// Sweepers leave the queue alone too.
+    pub(crate) frozen: bool,
+}
+
+/// What the database has of a queue.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SurveyView {
+    pub(crate) ready: i64,
+    pub(crate) leased: u64,
+    pub(crate) later: i64,
+    pub(crate) dead: i64,
+    pub(crate) done: u64,
+    /// How long the oldest ready item has waited.
+    pub(crate) oldest_age: Option<f64>,
+    pub(crate) in_rate: f64,
+    pub(crate) out_rate: f64,
+    /// How old these figures are.
+    pub(crate) looked: f64,
+}
+
+/// One consumer.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ConsumerView {
+    pub(crate) id: u64,
+    pub(crate) queue: String,
+    pub(crate) k: usize,
+    pub(crate) stage: Stage,
+    /// How long it has been there.
+    pub(crate) for_seconds: f64,
+    pub(crate) restarts: u64,
+}

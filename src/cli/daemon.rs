@@ -1,0 +1,295 @@
+//! Asking a running daemon, and telling it something: over HTTP, at the address that it listens on.
+
+use std::{
+    ffi::OsStr,
+    fmt,
+    io::{self, Read, Write},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+use super::{UsageError, globals::Globals, output::about};
+use crate::{
+    config::{DEFAULT_ADDRESS, Http, Listen},
+    exit::Exit,
+    http::Token,
+};
+
+/// How long a connection may take to come about.
+const REACH: Duration = Duration::from_secs(5);
+
+/// How long an answer may keep silent. A reload is answered after ten seconds at the latest.
+const PATIENCE: Duration = Duration::from_secs(35);
+
+/// The longest answer, in bytes.
+const LONGEST: u64 = 16 << 20;
+
+/// Where the daemon is asked.
+#[derive(Debug, clap::Args)]
+pub(super) struct At {
+    /// Where the daemon listens: IP:PORT, or unix:PATH [default: what the configuration says in http.listen]
+    #[arg(long, value_name = "ADDRESS")]
+    at: Option<Listen>,
+}
+
+impl At {
+    /// Whether the command line says it.
+    pub(super) fn is_given(&self) -> bool {
+        self.at.is_some()
+    }
+
+    /// Where no daemon is asked, it is a mistake to say where one listens.
+    pub(super) fn only_with_here(&self) -> Result<(), UsageError> {
+        match self.at {
+            None => Ok(()),
+            Some(_) => Err(UsageError("--at is for --here: otherwise no daemon is asked".to_owned())),
+        }
+    }
+}
+
+/// A daemon that listens somewhere.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    address: Address,
+    token: Option<Token>,
+}
+
+#[derive(Debug, Clone)]
+enum Address {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+/// A daemon gave no answer, or another than was asked for.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    /// Nobody is there.
+    #[error("no daemon answers at {at}; is it running? say with --at where it listens")]
+    Nobody {
+        at: String,
+        #[source]
+        error: io::Error,
+    },
+    /// It broke off, or is none of ours.
+    #[error("what answers at {at} is no kvqueue, or was cut off: {problem}")]
+    Garbled { at: String, problem: &'static str },
+    /// It did not do it.
+    #[error("the daemon at {at} says: {message}; {fix}")]
+    Refused { at: String, code: String, message: String, fix: String },
+}
+
+impl AskError {
+    /// The exit code that tells it to scripts.
+    pub(super) fn exit(&self) -> Exit {
+        match self {
+            Self::Nobody { .. } => Exit::Unavailable,
+            Self::Refused { code, .. } if code == "refused" => Exit::Config,
+            Self::Garbled { .. } | Self::Refused { .. } => Exit::Failed,
+        }
+    }
+}
+
+impl Daemon {
+    /// The daemon at an address, or the one that the configuration is for.
+    pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
+        let config = globals.start()?;
+        Self::at(at.at.as_ref().unwrap_or(&config.http.listen), &config.http)
+    }
+
+    /// The daemon of a configuration that may not be valid.
+    pub(super) fn of(http: &Http) -> anyhow::Result<Self> {
+        Self::at(&http.listen, http)
+    }
+
+    fn at(listen: &Listen, http: &Http) -> anyhow::Result<Self> {
+        let usage = |problem: &str| UsageError(format!("{problem}; say where the daemon listens with --at"));
+        let address = match listen {
+            Listen::Off => return Err(usage("http.listen is \"off\"").into()),
+            Listen::Auto => Address::Tcp(DEFAULT_ADDRESS),
+            Listen::Tcp(address) if address.port() == 0 => {
+                return Err(usage("port 0 is any free one").into());
+            }
+            Listen::Tcp(address) => Address::Tcp(reachable(*address)),
+            Listen::Unix(path) => Address::Unix(path.clone()),
+        };
+        let token = http.token_file.as_deref().map(Token::read).transpose()?;
+        Ok(Self { address, token })
+    }
+
+    /// Asks for what is at a path.
+    pub(super) fn get(&self, path: &str) -> Result<Value, AskError> {
+        self.ask("GET", path, None)
+    }
+
+    /// Tells it something.
+    pub(super) fn tell(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+        self.ask(method, path, body)
+    }
+
+    /// Has it take nothing from a queue, or take from it again; other daemons are not concerned.
+    pub(super) fn pause_here(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
+        let name = queue.to_str().ok_or_else(|| {
+            UsageError(format!("queue {:?} cannot be named over HTTP: it is not UTF-8", queue.display()))
+        })?;
+        let path = format!("/api/v1/queues/{}/pause", encoded(name));
+        if paused {
+            self.ask("PUT", &path, Some(&json!({ "here": true })))?;
+        } else {
+            self.ask("DELETE", &(path + "?here=true"), None)?;
+        }
+        let mut told = about(name.as_bytes(), "paused", paused);
+        told["here"] = true.into();
+        Ok(told)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
+        let request = self.request(method, path, body);
+        let nobody = |error| AskError::Nobody { at: self.to_string(), error };
+        let answer = match &self.address {
+            Address::Tcp(address) => TcpStream::connect_timeout(address, REACH).and_then(|stream| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                exchange(stream, &request)
+            }),
+            Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                exchange(stream, &request)
+            }),
+        };
+        self.read(&answer.map_err(nobody)?)
+    }
+
+    fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
+        let host = match &self.address {
+            Address::Tcp(address) => address.to_string(),
+            Address::Unix(_) => "localhost".to_owned(),
+        };
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n");
+        if let Some(token) = &self.token {
+            head += &format!("Authorization: {}\r\n", token.header());
+        }
+        let body = body.map(Value::to_string).unwrap_or_default();
+        if !body.is_empty() {
+            head += "Content-Type: application/json\r\n";
+        }
+        format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes()
+    }
+
+    /// The body of an answer; an error if that is one, or cut off.
+    fn read(&self, answer: &[u8]) -> Result<Value, AskError> {
+        let garbled = |problem| AskError::Garbled { at: self.to_string(), problem };
+        let answer = Answer::read(answer).map_err(garbled)?;
+        let success = (200..300).contains(&answer.status);
+        if success && answer.body.is_empty() {
+            return Ok(Value::Null);
+        }
+        let body: Value =
+            serde_json::from_slice(answer.body).map_err(|_| garbled("the answer is not JSON"))?;
+        // Not being ready is an answer, too.
+        if success || body["error"].is_null() {
+            return Ok(body);
+        }
+        let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
+        let (code, message, fix) = (text("code"), text("message"), text("fix"));
+        Err(AskError::Refused { at: self.to_string(), code, message, fix })
+    }
+}
+
+/// A name as it stands in a path.
+pub(super) fn encoded(name: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
+    let part = |byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(part).collect()
+}
+
+/// Whoever listens on all addresses is reached on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+fn exchange(mut stream: impl Read + Write, request: &[u8]) -> io::Result<Vec<u8>> {
+    // One that has had enough answers before it has read all.
+    let written = stream.write_all(request);
+    let mut answer = Vec::new();
+    stream.take(LONGEST).read_to_end(&mut answer)?;
+    if answer.is_empty() { written.map(|()| answer) } else { Ok(answer) }
+}
+
+/// An answer, taken apart.
+#[derive(Debug, PartialEq, Eq)]
+struct Answer<'a> {
+    status: u16,
+    body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, &'static str> {
+        let end = bytes.windows(4).position(|it| it == b"\r\n\r\n").ok_or("the answer has no head")?;
+        let (head, body) = (&bytes[..end], &bytes[end + 4..]);
+        let head = std::str::from_utf8(head).map_err(|_| "the head of the answer is not text")?;
+        let mut lines = head.split("\r\n");
+        let status =
+            lines.next().and_then(|line| line.strip_prefix("HTTP/1.")?.split(' ').nth(1)?.parse().ok());
+        let length = lines
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .map(|(_, length)| length.trim().parse::<usize>());
+        match (status, length) {
+            (None, _) => Err("the answer is not HTTP"),
+            (Some(_), Some(Ok(length))) if length != body.len() => Err("the answer is cut off"),
+            (Some(_), Some(Err(_))) => Err("the answer is not HTTP"),
+            (Some(status), _) => Ok(Self { status, body }),
+        }
+    }
+}
+
+impl fmt::Display for Daemon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Address::Tcp(address) => address.fmt(f),
+            Address::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_or_none() {
+        let read = |text: &'static str| Answer::read(text.as_bytes()).map(|it| (it.status, it.body.len()));
+        assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"), Ok((200, 2)));
+        assert_eq!(read("HTTP/1.1 204 No Content\r\n\r\n"), Ok((204, 0)));
+        assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}"), Err("the answer is cut off"));
+        assert_eq!(read("HTTP/1.1 200 OK\r\nContent-Length: 3"), Err("the answer has no head"));
+        for other in
+            ["SSH-2.0-x\r\n\r\n", "HTTP/1.1 abc\r\n\r\n", "HTTP/1.1 200\r\nContent-Length: x\r\n\r\n"]
+        {
+            assert_eq!(read(other), Err("the answer is not HTTP"), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn names_are_encoded_but_for_letters_and_digits() {
+        assert_eq!(encoded("a-b_9"), "a-b_9");
+        assert_eq!(encoded("../é?"), "%2E%2E%2F%C3%A9%3F");
+    }
+
+    #[test]
+    fn who_listens_everywhere_is_reached_on_loopback() {
+        for (listens, reached) in
+            [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("192.0.2.1:1", "192.0.2.1:1")]
+        {
+            assert_eq!(reachable(listens.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
+}

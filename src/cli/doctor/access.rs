@@ -1,0 +1,141 @@
+//! Who may read and change what kvqueue uses.
+
+use std::{
+    fs::{self, OpenOptions},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+};
+
+use rustix::process::geteuid;
+
+use super::findings::Findings;
+use crate::{config::Config, http::OTHERS};
+
+const ABOUT: &str = "access";
+
+/// Where the system keeps its users' names.
+const USERS: &str = "/etc/passwd";
+
+/// The configuration must be nobody else's to write, the secret nobody else's to read; the database must be ours, or the
+/// cluster file writable.
+pub(super) fn look(file: Option<&Path>, config: &Config, findings: &mut Findings) {
+    if let Some(file) = file {
+        configuration(file, findings);
+    }
+    if let Some(file) = &config.http.token_file {
+        secret(file, findings);
+    }
+    match fdb_embedded::embedded_directory(&config.database) {
+        Some(directory) => owner(&directory, findings),
+        None => cluster_file(Path::new(&config.database), findings),
+    }
+}
+
+fn configuration(file: &Path, findings: &mut Findings) {
+    // That it can be read is known: it has been.
+    let Ok(metadata) = fs::metadata(file) else { return };
+    let mode = metadata.permissions().mode() & 0o7777;
+    let text = format!("{} has mode {mode:04o}", file.display());
+    if mode & 0o022 == 0 {
+        findings.fine(ABOUT, text);
+    } else {
+        let text = format!("{text}: others may write in it, and so choose what the daemon runs");
+        findings.problem(ABOUT, text, format!("chmod go-w {}", file.display()));
+    }
+}
+
+fn secret(file: &Path, findings: &mut Findings) {
+    // That there is none is said of the configuration.
+    let Ok(metadata) = fs::metadata(file) else { return };
+    let mode = metadata.permissions().mode() & 0o7777;
+    let text = format!("{} has mode {mode:04o}", file.display());
+    if mode & OTHERS == 0 {
+        findings.fine(ABOUT, text);
+    } else {
+        let text =
+            format!("{text}: everybody on this machine may use it, and it has the secret of http.token-file");
+        findings.problem(ABOUT, text, format!("chmod o= {}, and change the secret", file.display()));
+    }
+}
+
+fn owner(directory: &Path, findings: &mut Findings) {
+    // One that is not there is another finding.
+    let Ok(metadata) = fs::metadata(directory) else { return };
+    let (owner, me) = (metadata.uid(), geteuid().as_raw());
+    if owner == me {
+        findings.fine(ABOUT, format!("the database belongs to this user, {}", name(me)));
+    } else {
+        let text = format!(
+            "the database belongs to {}, and this is {}: a directory is one user's",
+            name(owner),
+            name(me)
+        );
+        let advice =
+            format!("run commands on it as its user, as in runuser -u {} -- kvqueue list", name(owner));
+        findings.note(ABOUT, text, advice);
+    }
+}
+
+fn cluster_file(file: &Path, findings: &mut Findings) {
+    // Opened and closed, which changes nothing.
+    match OpenOptions::new().append(true).open(file) {
+        Ok(_) => findings.fine(ABOUT, format!("{} can be read and written", file.display())),
+        Err(error) if file.exists() => findings.note(
+            ABOUT,
+            format!("{} cannot be written: {error}", file.display()),
+            "FoundationDB notes new coordinators there; let this user write in it and its directory",
+        ),
+        // The database's opening says so.
+        Err(_) => {}
+    }
+}
+
+/// A user's name, or the number if the system has none for it.
+fn name(uid: u32) -> String {
+    let users = fs::read_to_string(USERS).unwrap_or_default();
+    named(&users, uid).unwrap_or_else(|| uid.to_string())
+}
+
+fn named(users: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_that_others_may_write_is_a_problem() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("kvqueue.toml");
+        fs::write(&file, "").unwrap();
+        for (mode, healthy) in [(0o600, true), (0o644, true), (0o664, false), (0o602, false)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+            let mut findings = Findings::default();
+            configuration(&file, &mut findings);
+            assert_eq!(findings.are_healthy(), healthy, "{mode:o}: {}", findings.lines());
+        }
+    }
+
+    #[test]
+    fn a_secret_that_others_may_read_is_a_problem() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, healthy) in [(0o600, true), (0o640, true), (0o644, false), (0o601, false)] {
+            fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let mut findings = Findings::default();
+            secret(file.path(), &mut findings);
+            assert_eq!(findings.are_healthy(), healthy, "{mode:o}: {}", findings.lines());
+            let named = findings.lines().contains(&format!("{} has mode {mode:04o}", file.path().display()));
+            assert!(named, "{}", findings.lines());
+        }
+    }
+
+    #[test]
+    fn users_have_names() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nkvqueue:x:997:997::/:/bin/false\n";
+        assert_eq!(named(users, 997).as_deref(), Some("kvqueue"));
+        assert_eq!(named(users, 99), None);
+    }
+}

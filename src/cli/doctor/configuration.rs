@@ -1,0 +1,31 @@
+//! Whether the settings are right.
+
+use std::path::Path;
+
+use super::findings::Findings;
+use crate::config::{Config, ConfigError};
+
+const ABOUT: &str = "config";
+
+/// Says what `kvqueue config check` says.
+pub(super) fn look(
+    file: Option<&Path>,
+    config: &Config,
+    wrong: Option<&ConfigError>,
+    findings: &mut Findings,
+) {
+    let from = file.map_or_else(
+        || "no file, only defaults and the environment".to_owned(),
+        |file| file.display().to_string(),
+    );
+    match wrong {
+        None => findings.fine(ABOUT, format!("{from}: valid, queues: {}", config.queues.len())),
+        Some(error) => {
+            findings.problem(
+                ABOUT,
+                format!("{from}: {error}"),
+                "no daemon starts with it; docs/CONFIG.md has all keys",
+            );
+        }
+    }
+}

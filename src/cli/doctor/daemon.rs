@@ -1,0 +1,170 @@
+//! The daemon that runs, if one does: what it says over HTTP, at the address that the configuration has.
+
+use super::findings::Findings;
+use crate::{
+    cli::{
+        daemon::{AskError, Daemon},
+        status::{self, Figures, QueueFigures, fitting},
+    },
+    config::{Config, Listen},
+};
+
+const ABOUT: &str = "daemon";
+
+/// Longer texts of a daemon are cut.
+const TEXT: usize = 400;
+
+/// Longer names of queues are cut.
+const NAME: usize = 40;
+
+/// So many paused queues are named.
+const NAMED: usize = 5;
+
+const START: &str = "start it if it should run, as with systemctl start kvqueue";
+
+/// Asks it. Whether one should run is not known here, so that none is worth a note.
+pub(super) fn look(config: &Config, findings: &mut Findings) {
+    let http = &config.http;
+    if http.listen == Listen::Off {
+        return findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
+    }
+    let daemon = match Daemon::of(http) {
+        Ok(daemon) => daemon,
+        Err(error) => {
+            return findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
+        }
+    };
+    match status::figures_of(&daemon).and_then(|answer| status::read(&answer)) {
+        Ok(figures) => judge(&figures, &daemon.to_string(), &config.database, findings),
+        Err(error) => silent(&error, &daemon.to_string(), findings),
+    }
+}
+
+/// What is said of one that has not said how it is.
+fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
+    match error.downcast_ref() {
+        Some(AskError::Nobody { error, .. }) => {
+            findings.note(ABOUT, format!("none answers at {at}: {error}"), START);
+        }
+        Some(AskError::Garbled { problem, .. }) => findings.note(
+            ABOUT,
+            format!("what answers at {at} is no kvqueue, or was cut off: {problem}"),
+            "look what listens there; http.listen gives the daemon another address",
+        ),
+        Some(AskError::Refused { message, fix, .. }) => {
+            let text = format!("the one at {at} does not say how it is: {}", fitting(message, TEXT));
+            findings.note(ABOUT, text, fitting(fix, TEXT));
+        }
+        None => findings.note(ABOUT, format!("the one at {at}: {error:#}"), "restart it with this version"),
+    }
+}
+
+/// What one says of itself.
+fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
+    let Figures { pid, version, not_ready, .. } = figures;
+    let who = format!("the one at {at}, process {pid}, version {}", fitting(version, 20));
+    if not_ready.is_empty() {
+        findings.fine(ABOUT, format!("{who}, is ready"));
+    } else {
+        let why: Vec<_> = not_ready.iter().map(|why| fitting(why, TEXT)).collect();
+        let text = format!("{who}, is not ready: {}", why.join("; "));
+        findings.note(ABOUT, text, "kvqueue status says more, and so do its messages");
+    }
+    let used = &figures.database.url;
+    if used != database {
+        let text = format!("it uses the database {}, not {database}", fitting(used, TEXT));
+        findings.note(ABOUT, text, "if both are to be the same, give both the same configuration");
+    }
+    if let Some(refused) = &figures.config.refused {
+        let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
+        findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
+    }
+    if let Some(names) = paused(&figures.queues, |it| it.paused.is_some()) {
+        findings.note(
+            ABOUT,
+            format!("paused: {names}"),
+            "kvqueue resume QUEUE has a queue's items taken again",
+        );
+    }
+    if let Some(names) = paused(&figures.queues, |it| it.paused_here) {
+        let advice = "kvqueue resume --here QUEUE has it take a queue's items again";
+        findings.note(ABOUT, format!("paused for this daemon alone: {names}"), advice);
+    }
+}
+
+/// Such queues, if there are some.
+fn paused(queues: &[QueueFigures], is_paused: impl Fn(&QueueFigures) -> bool) -> Option<String> {
+    let names: Vec<_> = queues.iter().filter(|it| is_paused(it)).map(|it| fitting(&it.queue, NAME)).collect();
+    let more = match names.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| names[..names.len().min(NAMED)].join(", ") + &more)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn judged(figures: &Value) -> String {
+        let mut findings = Findings::default();
+        let figures = status::read(figures).unwrap();
+        judge(&figures, "127.0.0.1:7420", "embedded:/data", &mut findings);
+        assert!(findings.are_healthy());
+        findings.lines()
+    }
+
+    #[test]
+    fn one_that_is_well() {
+        let figures = json!({ "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" }, "queues": [{ "queue": "a" }] });
+        insta::assert_snapshot!(judged(&figures), @"daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready");
+    }
+
+    #[test]
+    fn what_is_out_of_the_ordinary_is_noted() {
+        let pause = json!({ "reason": "", "frozen": false });
+        let queues: Vec<_> = ["a", "b", "c", "d", "e\u{1b}[2J", "f"]
+            .iter()
+            .map(|name| json!({ "queue": name, "paused": pause, "paused_here": *name == "b" }))
+            .collect();
+        let figures = json!({
+            "pid": 7, "version": "1.2.3", "not_ready": ["the database does not answer", "it is stopping"],
+            "database": { "url": "embedded:/other" }, "config": { "refused": "grace = 0: too short" }, "queues": queues,
+        });
+        insta::assert_snapshot!(judged(&figures), @r"
+        daemon    note     the one at 127.0.0.1:7420, process 7, version 1.2.3, is not ready: the database does not answer; it is stopping; kvqueue status says more, and so do its messages
+        daemon    note     it uses the database embedded:/other, not embedded:/data; if both are to be the same, give both the same configuration
+        daemon    note     it has not taken up its configuration: grace = 0: too short; mend it, and then: kvqueue reload
+        daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
+        daemon    note     paused for this daemon alone: b; kvqueue resume --here QUEUE has it take a queue's items again
+        ");
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_noted() {
+        let at = || "127.0.0.1:7420".to_owned();
+        let refused = AskError::Refused {
+            at: at(),
+            code: "unauthorized".to_owned(),
+            message: "a secret is needed".to_owned(),
+            fix: "send it".to_owned(),
+        };
+        let errors = [
+            AskError::Nobody { at: at(), error: std::io::ErrorKind::ConnectionRefused.into() }.into(),
+            AskError::Garbled { at: at(), problem: "the answer is not HTTP" }.into(),
+            refused.into(),
+            anyhow::anyhow!("the daemon's figures cannot be read"),
+        ];
+        let mut findings = Findings::default();
+        errors.iter().for_each(|error| silent(error, &at(), &mut findings));
+        assert!(findings.are_healthy());
+        insta::assert_snapshot!(findings.lines(), @r"
+        daemon    note     none answers at 127.0.0.1:7420: connection refused; start it if it should run, as with systemctl start kvqueue
+        daemon    note     what answers at 127.0.0.1:7420 is no kvqueue, or was cut off: the answer is not HTTP; look what listens there; http.listen gives the daemon another address
+        daemon    note     the one at 127.0.0.1:7420 does not say how it is: a secret is needed; send it
+        daemon    note     the one at 127.0.0.1:7420: the daemon's figures cannot be read; restart it with this version
+        ");
+    }
+}

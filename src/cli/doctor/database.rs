@@ -1,0 +1,135 @@
+//! The directory, or the cluster and its client library.
+
+use std::{fs, path::Path, time::Duration};
+
+use fdb_embedded::doctor;
+use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
+use serde_json::Value;
+use tokio::{runtime, time::timeout};
+
+use super::{
+    clock::{self, Moment},
+    findings::Findings,
+};
+use crate::database::Store;
+
+/// How long a cluster may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A cluster's notes of time and version, of every ten seconds.
+const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
+
+/// How many of them are looked at: ten minutes.
+const MOMENTS: usize = 60;
+
+/// What a cluster tells.
+struct Cluster {
+    version: i64,
+    /// What its first process runs, if it says so.
+    software: Option<String>,
+    moments: Vec<Moment>,
+}
+
+/// Looks at the database that a URL names.
+pub(super) fn look(url: &str, findings: &mut Findings) -> anyhow::Result<()> {
+    let Some(directory) = fdb_embedded::embedded_directory(url) else { return cluster(url, findings) };
+    for finding in doctor::check(&directory).findings {
+        findings.add(finding.into());
+    }
+    clock::directory(&directory, findings);
+    Ok(())
+}
+
+fn cluster(cluster_file: &str, findings: &mut Findings) -> anyhow::Result<()> {
+    let store = Store::open(cluster_file)?;
+    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let answer = runtime.block_on(async { timeout(PATIENCE, ask(&store.db)).await });
+    let library = fdb_embedded::client_version();
+    match answer {
+        Ok(Ok(Cluster { version, software, moments })) => {
+            let runs =
+                software.as_ref().map(|software| format!(", FoundationDB {software}")).unwrap_or_default();
+            findings.fine("cluster", format!("it answers: read version {version}{runs}"));
+            judge_library(library.as_deref(), software.as_deref(), findings);
+            clock::cluster(&moments, version, findings);
+        }
+        Ok(Err(error)) => {
+            let advice = "look at fdbcli --exec 'status details' with the same cluster file";
+            findings.problem("cluster", format!("it refuses: {error}"), advice);
+            judge_library(library.as_deref(), None, findings);
+        }
+        Err(_) => {
+            let text = format!("no answer within {} seconds", PATIENCE.as_secs());
+            let advice = "check the addresses in the cluster file, whether fdbserver runs there, and whether the client \
+                          library is of its version";
+            findings.problem("cluster", text, advice);
+            judge_library(library.as_deref(), None, findings);
+        }
+    }
+    Ok(())
+}
+
+async fn ask(db: &Database) -> Result<Cluster, FdbError> {
+    let tr = db.create_trx()?;
+    tr.set_option(TransactionOption::ReadSystemKeys)?;
+    let version = tr.get_read_version().await?;
+    let status = tr.get(b"\xff\xff/status/json", true).await?;
+    let status: Option<Value> = status.and_then(|status| serde_json::from_slice(&status).ok());
+    let processes = status.as_ref().and_then(|status| status.pointer("/cluster/processes")?.as_object());
+    let software =
+        processes.and_then(|processes| processes.values().find_map(|process| process["version"].as_str()));
+    Ok(Cluster { version, software: software.map(str::to_owned), moments: moments(&tr).await? })
+}
+
+/// The last moments, in their order.
+async fn moments(tr: &Transaction) -> Result<Vec<Moment>, FdbError> {
+    let end = [&TIME_KEEPER[..TIME_KEEPER.len() - 1], b"0"].concat();
+    let range = RangeOption { reverse: true, limit: Some(MOMENTS), ..(TIME_KEEPER.to_vec(), end).into() };
+    let rows = tr.get_range(&range, 1, true).await?;
+    let moment = |key: &[u8], value: &[u8]| {
+        Some(Moment { time: unpack(key.get(TIME_KEEPER.len()..)?).ok()?, version: unpack(value).ok()? })
+    };
+    Ok(rows.iter().rev().filter_map(|row| moment(row.key(), row.value())).collect())
+}
+
+/// A client speaks to clusters of its own release, the first two numbers of a version.
+fn judge_library(library: Option<&str>, software: Option<&str>, findings: &mut Findings) {
+    let Some(library) = library else { return };
+    let release = |version: &str| version.split('.').take(2).collect::<Vec<_>>().join(".");
+    let at = loaded_from().map(|path| format!(" at {path}")).unwrap_or_default();
+    match software {
+        Some(software) if release(software) != release(library) => findings.problem(
+            "library",
+            format!("libfdb_c.so{at} is {library}, and the cluster runs {software}"),
+            format!("install the foundationdb-clients package of release {}", release(software)),
+        ),
+        _ => findings.fine("library", format!("libfdb_c.so{at} is {library}")),
+    }
+}
+
+/// The file that the client library was loaded from.
+fn loaded_from() -> Option<String> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let mut files = maps.lines().filter_map(|line| line.find('/').map(|start| &line[start..]));
+    let is_client = |path: &&str| {
+        Path::new(path).file_name().is_some_and(|name| name.to_string_lossy().starts_with("libfdb_c"))
+    };
+    files.find(is_client).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_of_another_release_is_a_problem() {
+        let judge = |software| {
+            let mut findings = Findings::default();
+            judge_library(Some("7.3.79"), software, &mut findings);
+            findings.lines()
+        };
+        insta::assert_snapshot!(judge(Some("7.3.63")), @"library   fine     libfdb_c.so is 7.3.79");
+        insta::assert_snapshot!(judge(None), @"library   fine     libfdb_c.so is 7.3.79");
+        insta::assert_snapshot!(judge(Some("7.1.61")), @"library   PROBLEM  libfdb_c.so is 7.3.79, and the cluster runs 7.1.61; install the foundationdb-clients package of release 7.1");
+    }
+}

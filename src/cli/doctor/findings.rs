@@ -1,0 +1,94 @@
+//! What was found, and how it is printed.
+
+use std::io;
+
+use fdb_embedded::doctor::{Finding, Verdict};
+use serde_json::{Value, json};
+
+use crate::cli::output;
+
+/// One thing that was looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// What: a word that programs can go by.
+    pub(super) about: &'static str,
+    pub(super) verdict: Verdict,
+    pub(super) text: String,
+    /// What to do about it.
+    pub(super) advice: Option<String>,
+}
+
+/// What was found so far, in its order.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    found: Vec<Found>,
+    printed: usize,
+}
+
+impl From<Finding> for Found {
+    fn from(finding: Finding) -> Self {
+        let Finding { about, verdict, text, advice } = finding;
+        Self { about, verdict, text, advice: advice.map(str::to_owned) }
+    }
+}
+
+impl Findings {
+    pub(super) fn fine(&mut self, about: &'static str, text: impl Into<String>) {
+        self.add(Found { about, verdict: Verdict::Fine, text: text.into(), advice: None });
+    }
+
+    pub(super) fn note(&mut self, about: &'static str, text: impl Into<String>, advice: impl Into<String>) {
+        let advice = Some(advice.into());
+        self.add(Found { about, verdict: Verdict::Note, text: text.into(), advice });
+    }
+
+    pub(super) fn problem(
+        &mut self,
+        about: &'static str,
+        text: impl Into<String>,
+        advice: impl Into<String>,
+    ) {
+        let advice = Some(advice.into());
+        self.add(Found { about, verdict: Verdict::Problem, text: text.into(), advice });
+    }
+
+    pub(super) fn add(&mut self, found: Found) {
+        self.found.push(found);
+    }
+
+    /// True if nothing has to be done.
+    pub(super) fn are_healthy(&self) -> bool {
+        self.found.iter().all(|found| found.verdict != Verdict::Problem)
+    }
+
+    /// Prints what has not been printed yet.
+    pub(super) fn print(&mut self, json: bool) -> io::Result<()> {
+        for found in &self.found[self.printed..] {
+            output::line(json, found.line().as_bytes(), &found.object())?;
+        }
+        self.printed = self.found.len();
+        Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> String {
+        self.found.iter().map(|found| found.line() + "\n").collect()
+    }
+}
+
+impl Found {
+    fn line(&self) -> String {
+        let Self { about, verdict, text, advice } = self;
+        let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
+        format!("{about:<10}{verdict:<9}{text}{advice}")
+    }
+
+    fn object(&self) -> Value {
+        let verdict = self.verdict.to_string().to_lowercase();
+        let mut object = json!({"about": self.about, "verdict": verdict, "text": self.text});
+        if let Some(advice) = &self.advice {
+            object["advice"] = json!(advice);
+        }
+        object
+    }
+}

@@ -1,0 +1,61 @@
+//! `kvqueue doctor`: everything around a daemon that can be looked at without changing it.
+//!
+//! | file | what it looks at |
+//! |---|---|
+//! | `configuration` | whether the settings are right |
+//! | `access` | who may read and change what kvqueue uses |
+//! | `database` | the directory, or the cluster and its client library |
+//! | `clock` | this machine's clock beside the database's |
+//! | `unit` | systemd's unit: `files` finds it, `span` reads its times |
+//! | `daemon` | the daemon that runs, if one does |
+//! | `findings` | what was found, and how it is printed |
+
+mod access;
+mod clock;
+mod configuration;
+mod daemon;
+mod database;
+mod findings;
+mod unit;
+
+use super::globals::Globals;
+use crate::{config::ConfigError, daemon::Daemon, exit::Exit, telemetry};
+use findings::Findings;
+
+/// Check configuration, database, clock, daemon and unit, and say what was found; nothing is changed
+///
+/// An embedded directory that no process holds is read through: every page's checksum, its structure, every row. Nobody
+/// can open it meanwhile. One that is held is looked at from outside. Of a cluster it says whether it answers, what
+/// runs there, and how its clock goes. A daemon is asked over HTTP whether it is ready; that none answers is no problem. Of a systemd unit, whether it fits the configuration. Exits with 1 if something has
+/// to be done.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The unit to look at, as in kvqueue@mail, instead of kvqueue if that is installed
+    #[arg(long, value_name = "NAME")]
+    unit: Option<String>,
+}
+
+impl Args {
+    pub(super) fn run(
+        &self,
+        globals: &Globals,
+        register: impl FnOnce(Daemon) -> Daemon,
+    ) -> anyhow::Result<Exit> {
+        let config = globals.load()?;
+        let mut findings = Findings::default();
+        let wrong = config.validate().and_then(|()| register(Daemon::new(config.clone())).check()).err();
+        configuration::look(globals.config(), &config, wrong.as_ref(), &mut findings);
+        // A level that is wrong has just been found.
+        let _: Result<(), ConfigError> = telemetry::init(&config.log);
+        if config.validate_database().is_ok() {
+            access::look(globals.config(), &config, &mut findings);
+            // What takes long comes when the rest has been printed.
+            findings.print(globals.json)?;
+            database::look(&config.database, &mut findings)?;
+        }
+        daemon::look(&config, &mut findings);
+        unit::look(self.unit.as_deref(), globals.config(), config.grace, &mut findings);
+        findings.print(globals.json)?;
+        Ok(if findings.are_healthy() { Exit::Done } else { Exit::Failed })
+    }
+}

@@ -1,0 +1,289 @@
+//! `kvqueue export`
+
+use std::{
+    fs::File,
+    io::{self, BufWriter, Write},
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use kvqueue_queue::{Counts, DeadLetter, Delayed, End, Item, ItemId, Kind, Meta, Queue, State, StoredItem};
+use serde_json::json;
+
+use super::{
+    UsageError,
+    client::Client,
+    globals::Globals,
+    ndjson::{self, Header, Tally},
+    output,
+    progress::{Progress, Size},
+    target::Target,
+};
+use crate::{consumer::ambient::now, exit::Exit};
+
+/// The most items of one transaction. More could be too much to read within its five seconds.
+const PAGE: NonZeroUsize = NonZeroUsize::new(250).expect("250 is not 0");
+
+/// Write a queue's items as lines of JSON, and leave them in it
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Write a queue's items as lines of JSON, with all that is known of them, and leave them in it; `kvqueue import` reads that. \
+    docs/TRANSFER.md describes each line.\n\n\
+    Items in hand are not written. A queue that is used meanwhile is exported as it changes: an item whose time comes may be there twice, and one \
+    that is in hand and then retried may be missing. Pause the queue for an export of one moment."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Items of these states
+    #[arg(long, value_enum, default_value = "all")]
+    state: Which,
+    /// Write to FILE, which is there when all of it is; without it, to stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Which {
+    Ready,
+    Later,
+    Dead,
+    All,
+}
+
+/// How many items of each state were written.
+#[derive(Debug, Default)]
+struct Written {
+    ready: u64,
+    later: u64,
+    dead: u64,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = self.target.open(&client)?;
+        let counts = client.transact(|tr| async {
+            let counts = queue.counts(&tr).await;
+            (tr, counts)
+        })?;
+        let mut place = Place::new(self.output.as_deref())?;
+        let mut export = Export {
+            client: &client,
+            // In the order of keys, so that an import into such a queue gives the items the same order again.
+            queue: from_the_first_key(&client, &queue)?,
+            out: BufWriter::new(place.writer()?),
+            tally: Tally::new(),
+            written: Written::default(),
+            progress: Progress::new(globals, "exported", Size::Items(self.state.size(&counts))),
+        };
+        let written = export.write(&queue, self.state);
+        export.progress.finish();
+        let Export { written: account, out, .. } = export;
+        drop(out);
+        written?;
+        let total = account.ready + account.later + account.dead;
+        if let Some(path) = &self.output {
+            place.keep()?;
+            let mut object = output::about(queue.name(), "exported", total);
+            object["ready"] = json!(account.ready);
+            object["later"] = json!(account.later);
+            object["dead"] = json!(account.dead);
+            object["leased"] = json!(counts.leased);
+            output::line(
+                globals.json,
+                format!("exported {} to {}", output::items_of(total), path.display()).as_bytes(),
+                &object,
+            )?;
+        }
+        if counts.leased > 0 && !globals.quiet {
+            output::note(format_args!("kvqueue: items in hand, which are not exported: {}", counts.leased));
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Which {
+    fn states(self) -> &'static [&'static str] {
+        match self {
+            Self::Ready => &["ready"],
+            Self::Later => &["later"],
+            Self::Dead => &["dead"],
+            Self::All => &["later", "ready", "dead"],
+        }
+    }
+
+    fn has(self, one: Self) -> bool {
+        self == Self::All || self == one
+    }
+
+    fn size(self, counts: &Counts) -> u64 {
+        let of = |which, count| if self.has(which) { u64::try_from(count).unwrap_or(0) } else { 0 };
+        of(Self::Ready, counts.ready) + of(Self::Later, counts.later) + of(Self::Dead, counts.dead)
+    }
+}
+
+fn from_the_first_key(client: &Client, queue: &Queue) -> Result<Queue, UsageError> {
+    match queue.kind() {
+        Kind::Priority(End::Max, packing) => {
+            Queue::of_kind(client.prefix(), queue.name(), Kind::Priority(End::Min, packing))
+                .map_err(|error| UsageError(error.to_string()))
+        }
+        _ => Ok(queue.clone()),
+    }
+}
+
+struct Export<'a> {
+    client: &'a Client,
+    queue: Queue,
+    out: BufWriter<Box<dyn Write>>,
+    tally: Tally,
+    written: Written,
+    progress: Progress,
+}
+
+impl Export<'_> {
+    fn write(&mut self, queue: &Queue, which: Which) -> anyhow::Result<()> {
+        let header = Header::line(queue, which.states(), &output::time(now()));
+        self.tally.header(header.as_bytes());
+        writeln!(self.out, "{header}")?;
+        // In this order one whose time comes meanwhile is there twice, and not missing.
+        if which.has(Which::Later) {
+            self.later()?;
+        }
+        if which.has(Which::Ready) {
+            self.ready()?;
+        }
+        if which.has(Which::Dead) {
+            self.dead()?;
+        }
+        writeln!(self.out, "{}", self.tally.end())?;
+        Ok(self.out.flush()?)
+    }
+
+    fn ready(&mut self) -> anyhow::Result<()> {
+        let mut after: Option<ItemId> = None;
+        loop {
+            let page = self.client.transact(|tr| async {
+                let page = self.queue.peek_after(&tr, after.as_ref(), PAGE).await;
+                (tr, page)
+            })?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id.clone());
+            self.written.ready += page.len() as u64;
+            for Item { id, payload, meta, .. } in page {
+                self.item(&id, payload, meta, State::Ready)?;
+            }
+            self.told();
+        }
+    }
+
+    fn later(&mut self) -> anyhow::Result<()> {
+        let mut after: Option<(u64, ItemId)> = None;
+        loop {
+            let page = self.client.transact(|tr| async {
+                let place = after.as_ref().map(|(due, id)| (*due, id));
+                let page = self.queue.later_after(&tr, place, PAGE).await;
+                (tr, page)
+            })?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some((last.due, last.item.id.clone()));
+            self.written.later += page.len() as u64;
+            for Delayed { due, item: Item { id, payload, meta, .. } } in page {
+                self.item(&id, payload, meta, State::Later(due))?;
+            }
+            self.told();
+        }
+    }
+
+    fn dead(&mut self) -> anyhow::Result<()> {
+        let mut after: Option<ItemId> = None;
+        loop {
+            let page = self.client.transact(|tr| async {
+                let page = self.queue.dead_after(&tr, after.as_ref(), PAGE).await;
+                (tr, page)
+            })?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.id.clone());
+            self.written.dead += page.len() as u64;
+            for DeadLetter { id, payload, meta, .. } in page {
+                self.item(&id, payload.unwrap_or_default(), Some(meta), State::Dead)?;
+            }
+            self.told();
+        }
+    }
+
+    fn item(
+        &mut self,
+        id: &ItemId,
+        payload: bytes::Bytes,
+        meta: Option<Arc<Meta>>,
+        state: State,
+    ) -> anyhow::Result<()> {
+        let meta = meta.map(Arc::unwrap_or_clone).unwrap_or_default();
+        let item = StoredItem { payload, meta, state, priority: self.queue.priority(id) };
+        let line = ndjson::line(id, &item).context("an item cannot be written as JSON")?;
+        self.tally.item(line.as_bytes());
+        Ok(writeln!(self.out, "{line}")?)
+    }
+
+    fn told(&mut self) {
+        self.progress.done(self.tally.items(), 0);
+    }
+}
+
+/// Where it goes. A file has another name until it is whole.
+struct Place<'a> {
+    path: Option<&'a Path>,
+    /// The name of a file that is not whole yet.
+    unfinished: Option<PathBuf>,
+}
+
+impl<'a> Place<'a> {
+    fn new(path: Option<&'a Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Self { path: None, unfinished: None }) };
+        // A pipe or a device has no other name, and /dev/stdout is a link.
+        let special = std::fs::symlink_metadata(path).is_ok_and(|found| !found.is_file());
+        if special {
+            return Ok(Self { path: Some(path), unfinished: None });
+        }
+        let name = path.file_name().with_context(|| format!("{} is no name of a file", path.display()))?;
+        let mut unfinished = name.to_owned();
+        unfinished.push(".unfinished");
+        Ok(Self { path: Some(path), unfinished: Some(path.with_file_name(unfinished)) })
+    }
+
+    fn writer(&self) -> anyhow::Result<Box<dyn Write>> {
+        let Some(path) = self.unfinished.as_deref().or(self.path) else { return Ok(Box::new(io::stdout())) };
+        let file = if self.unfinished.is_some() {
+            File::create(path)
+        } else {
+            File::options().write(true).truncate(true).open(path)
+        };
+        Ok(Box::new(file.with_context(|| format!("cannot write {}", path.display()))?))
+    }
+
+    /// What was written is whole: it gets its name, durably.
+    fn keep(&mut self) -> anyhow::Result<()> {
+        let (Some(path), Some(unfinished)) = (self.path, self.unfinished.take()) else { return Ok(()) };
+        let keep = || {
+            File::open(&unfinished)?.sync_all()?;
+            std::fs::rename(&unfinished, path)?;
+            let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        keep().with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if let Some(unfinished) = &self.unfinished {
+            // It is of no use; and if it cannot be removed, its name says what it is.
+            let _ = std::fs::remove_file(unfinished);
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Queues in which nothing is to move.
+
+use anyhow::bail;
+use kvqueue_queue::Queue;
+
+use super::{client::Client, output::time};
+
+/// Makes sure that a queue is not frozen, as it is while it is migrated: what was moved in it then could be lost.
+pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
+    let pause = client.transact(|tr| async {
+        let pause = queue.paused(&tr).await;
+        (tr, pause)
+    })?;
+    let Some(pause) = pause.filter(|pause| pause.frozen) else { return Ok(()) };
+    let (name, since) = (queue.name().escape_ascii(), time(pause.at));
+    let reason =
+        if pause.reason.is_empty() { "for a reason that this version cannot read" } else { &pause.reason };
+    bail!(
+        "queue \"{name}\" is frozen since {since}: {reason}; nothing was done, try again when it is resumed"
+    )
+}

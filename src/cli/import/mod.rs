@@ -1,0 +1,196 @@
+//! `kvqueue import`
+//!
+//! | file | |
+//! |---|---|
+//! | `group` | lines that go in together, and the name under which they do so once |
+//! | `store` | a group's transaction |
+
+mod group;
+mod store;
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, anyhow};
+use kvqueue_queue::Queue;
+use serde_json::Value;
+
+use self::{group::Groups, store::Account};
+use super::{
+    client::Client,
+    frozen,
+    globals::Globals,
+    ndjson::{Damage, Reader},
+    output::{self, note},
+    progress::{Progress, Size},
+    target::Target,
+};
+use crate::exit::Exit;
+
+/// The name that stands for stdin.
+const STDIN: &str = "-";
+
+/// Add the items of an export to a queue
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Add the items of an export to a queue, with their attempts, failures and attributes: ready ones, delayed ones, and dead letters. \
+    They get new ids, in the order of the file.\n\n\
+    An import that was interrupted may be repeated, and so may one that was not: what is in already does not come again, as long as the \
+    queue keeps operations (operations-kept). With --again it does.\n\n\
+    A file is looked through first, and if a line is damaged nothing is imported; what comes through a pipe goes in as far as it is whole. \
+    Either way the exit code is 65, as it is where items stay out because others have their unique keys."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The export, - for stdin
+    #[arg(short, long, value_name = "FILE", default_value = STDIN)]
+    input: PathBuf,
+    /// Import what there is before the first damaged line, or before the place where it was cut off
+    #[arg(long)]
+    partial: bool,
+    /// Import what was imported before, too
+    #[arg(long)]
+    again: bool,
+}
+
+/// Reading and storing.
+struct Import<'a> {
+    client: &'a Client,
+    queue: &'a Queue,
+    max_payload: usize,
+    partial: bool,
+    /// Makes the names of groups others than before.
+    again: bool,
+    account: Account,
+    progress: Progress,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = self.target.open(&client)?;
+        frozen::check(&client, &queue)?;
+        let size = self.size();
+        let mut import = Import {
+            client: &client,
+            queue: &queue,
+            max_payload: self.target.max_payload(&client),
+            partial: self.partial,
+            again: self.again,
+            account: Account::default(),
+            progress: Progress::new(globals, "imported", Size::Bytes(size)),
+        };
+        if size.is_some()
+            && !self.partial
+            && let Err(damage) = import.check(self.reader()?)
+        {
+            let damage = damage.of_the_data()?;
+            note(format_args!("kvqueue: {damage}; nothing was imported"));
+            return Ok(Exit::Data);
+        }
+        let done = self.reader().map(|reader| import.run(reader, globals.quiet));
+        import.progress.finish();
+        let Import { account, .. } = import;
+        let told = self.tell(&account, &queue, globals.json);
+        let damage = match done? {
+            Ok(()) => None,
+            Err(Problem::Damage(damage)) => Some(damage.of_the_data()?),
+            Err(Problem::Database(error)) => return Err(error),
+        };
+        told?;
+        Ok(self.exit(damage.as_ref(), &account))
+    }
+
+    /// How long a file is that can be read twice.
+    fn size(&self) -> Option<u64> {
+        let path = Some(&self.input).filter(|path| *path != Path::new(STDIN))?;
+        std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file).map(|found| found.len())
+    }
+
+    fn reader(&self) -> anyhow::Result<(Box<dyn BufRead>, String)> {
+        if self.input == Path::new(STDIN) {
+            return Ok((Box::new(BufReader::new(io::stdin())), "stdin".to_owned()));
+        }
+        let name = self.input.display().to_string();
+        let file = File::open(&self.input).with_context(|| format!("cannot read {name}"))?;
+        Ok((Box::new(BufReader::new(file)), name))
+    }
+
+    fn tell(&self, account: &Account, queue: &Queue, json: bool) -> anyhow::Result<()> {
+        let text = account.text();
+        let object: Value = account.object(queue.name());
+        // Not an io::Error outside: whoever has closed the pipe does not know what was imported.
+        output::line(json, text.as_bytes(), &object)
+            .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))
+    }
+
+    fn exit(&self, damage: Option<&Damage>, account: &Account) -> Exit {
+        match damage {
+            None => {}
+            Some(damage) if self.partial => {
+                note(format_args!("kvqueue: {damage}; what comes before is imported"));
+            }
+            Some(damage) if account.imported + account.before == 0 => {
+                note(format_args!("kvqueue: {damage}; nothing was imported"));
+                return Exit::Data;
+            }
+            Some(damage) => {
+                note(format_args!(
+                    "kvqueue: {damage}; some of what comes before is imported, and does not come again when the whole export is"
+                ));
+                return Exit::Data;
+            }
+        }
+        if account.duplicates == 0 {
+            return Exit::Done;
+        }
+        note(format_args!(
+            "kvqueue: items left out, since others have their unique keys: {}",
+            account.duplicates
+        ));
+        Exit::Data
+    }
+}
+
+/// Why an import ended early.
+enum Problem {
+    Damage(Damage),
+    Database(anyhow::Error),
+}
+
+impl From<Damage> for Problem {
+    fn from(damage: Damage) -> Self {
+        Self::Damage(damage)
+    }
+}
+
+impl Import<'_> {
+    /// Reads it all, and stores nothing.
+    fn check(&self, (from, name): (Box<dyn BufRead>, String)) -> Result<(), Damage> {
+        let mut reader = Reader::new(from, name)?;
+        while let Some(record) = reader.next()? {
+            group::fit(record, self.queue, self.max_payload).map_err(|problem| reader.wrong(problem))?;
+        }
+        Ok(())
+    }
+
+    fn run(&mut self, (from, name): (Box<dyn BufRead>, String), quiet: bool) -> Result<(), Problem> {
+        let reader = Reader::new(from, name)?;
+        if !quiet && reader.header.kind == "priority" && reader.header.kind != self.queue.kind().to_string() {
+            note(format_args!(
+                "kvqueue: this is an export of a priority queue, and the queue is none: the items go in in the order of the file"
+            ));
+        }
+        let mut groups = Groups::new(reader, self.queue, self.max_payload, self.partial, self.again);
+        while let Some(group) = groups.next()? {
+            let stored = store::store(self.client, self.queue, &group, self.max_payload);
+            self.account.add(&group, stored.map_err(|error| Problem::Database(self.account.failure(error)))?);
+            self.progress.done(self.account.imported + self.account.before, group.bytes);
+        }
+        groups.end().map_or(Ok(()), |damage| Err(Problem::Damage(damage)))
+    }
+}

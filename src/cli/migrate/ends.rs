@@ -1,0 +1,108 @@
+//! The two databases that a queue is moved between, and transactions in them.
+
+use std::{path::Path, sync::Arc};
+
+use foundationdb::{Database, Transaction};
+use kvqueue_queue::{QueueError, RetryPolicy, retry};
+
+use super::error::MigrateError;
+use crate::database::{OpenError, Store, patiently};
+
+/// Both databases, open.
+pub(super) struct Ends {
+    pub(super) from: End,
+    pub(super) to: End,
+    /// After the handles: the network goes last.
+    _store: Store,
+}
+
+/// One of them.
+pub(super) struct End {
+    pub(super) url: String,
+    db: Arc<Database>,
+}
+
+impl Ends {
+    pub(super) fn open(from: &str, to: &str) -> Result<Ends, anyhow::Error> {
+        if is_same(from, to) {
+            return Err(MigrateError::SameDatabase(to.to_owned()).into());
+        }
+        if let Some(directory) = fdb_embedded::embedded_directory(from)
+            && !fdb_embedded::is_database(&directory)
+        {
+            return Err(MigrateError::NoSource(from.to_owned()).into());
+        }
+        let store = Store::open(from)?;
+        let target: Result<_, OpenError> = store.also(to);
+        let end = |url: &str, db| End { url: url.to_owned(), db };
+        Ok(Ends { from: end(from, Arc::clone(&store.db)), to: end(to, target?), _store: store })
+    }
+}
+
+impl End {
+    /// Runs a transaction that may commit twice with the same result.
+    pub(super) async fn transact<T>(
+        &self,
+        body: impl AsyncFn(&Transaction) -> Result<T, QueueError>,
+    ) -> Result<T, MigrateError> {
+        let body = &body;
+        let attempt = |tr| async move {
+            let outcome = body(&tr).await;
+            (tr, outcome)
+        };
+        let done = patiently(retry::run(&self.db, &RetryPolicy::default(), attempt)).await?;
+        Ok(done.value)
+    }
+
+    /// The version that it reads at now.
+    pub(super) async fn version(&self) -> Result<i64, MigrateError> {
+        self.transact(async |tr| Ok(tr.get_read_version().await?)).await
+    }
+
+    pub(super) fn is_embedded(&self) -> bool {
+        fdb_embedded::embedded_directory(&self.url).is_some()
+    }
+}
+
+/// Whether both name the same database, as far as their names tell.
+fn is_same(from: &str, to: &str) -> bool {
+    match (fdb_embedded::embedded_directory(from), fdb_embedded::embedded_directory(to)) {
+        (Some(from), Some(to)) => canonical(&from) == canonical(&to),
+        (None, None) => from == to || id(from).is_some_and(|own| Some(own) == id(to)),
+        _ => false,
+    }
+}
+
+fn canonical(path: &Path) -> std::path::PathBuf {
+    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
+}
+
+/// What a cluster file calls its cluster: the same in all files that lead there, whatever addresses they have.
+fn id(cluster_file: &str) -> Option<String> {
+    let text = std::fs::read_to_string(cluster_file).ok()?;
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    line.split_once('@').map(|(id, _)| id.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_database_is_known_by_its_directory_or_its_cluster_s_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        std::fs::create_dir(dir.path().join("data")).unwrap();
+        std::os::unix::fs::symlink("data", dir.path().join("link")).unwrap();
+        std::fs::write(path("one"), "# first\nname:id@127.0.0.1:4500\n").unwrap();
+        std::fs::write(path("same"), "name:id@127.0.0.1:4501,127.0.0.1:4500\n").unwrap();
+        std::fs::write(path("other"), "name:other@127.0.0.1:4500\n").unwrap();
+        std::fs::write(path("embedded"), "embedded:data\n").unwrap();
+        let embedded = |name: &str| format!("embedded:{}", path(name));
+        assert!(is_same(&embedded("data"), &embedded("link")));
+        assert!(is_same(&embedded("data"), &path("embedded")));
+        assert!(is_same(&embedded("new"), &embedded("new")) && !is_same(&embedded("new"), &embedded("data")));
+        assert!(is_same(&path("one"), &path("same")) && !is_same(&path("one"), &path("other")));
+        assert!(!is_same(&path("one"), &embedded("data")) && !is_same("/absent/a", "/absent/b"));
+    }
+}

@@ -1,0 +1,131 @@
+//! The last phases: that the source has not changed since it was compared, and that it is the target's turn.
+
+use foundationdb::Transaction;
+use jiff::Timestamp;
+use kvqueue_queue::{
+    Pause, QueueError,
+    migration::{self, Marks, Phase, Record},
+};
+use twox_hash::xxhash3_128;
+
+use super::{
+    compare::{self, Compared},
+    error::MigrateError,
+    moving::Moving,
+    versions,
+};
+use crate::consumer::ambient::now;
+
+/// Passes over both ends before it is said that the source does not rest. The first mends what changed while it was copied.
+const PASSES: u32 = 4;
+
+/// What changes with the source.
+async fn marks(moving: &Moving<'_>, tr: &Transaction, snapshot: bool) -> Result<Marks, QueueError> {
+    let counters = migration::counters(&moving.queue, tr, snapshot).await?;
+    let mut digest = xxhash3_128::Hasher::new();
+    let mut visit = |key: &[u8], value: &[u8]| compare::add_to(&mut digest, key, value);
+    migration::visit_marks(&moving.queue, tr, snapshot, &mut visit).await?;
+    Ok(Marks { counters, digest: digest.finish_128().to_be_bytes() })
+}
+
+/// Compares until both ends are the same, and the source has not changed since; then nobody holds anything there any more. Returns the record, and what
+/// was compared if that was now.
+pub(super) async fn settle(
+    moving: &Moving<'_>,
+    mut record: Record,
+) -> Result<(Record, Option<Compared>), MigrateError> {
+    let mut compared = None;
+    for _ in 0..PASSES {
+        if record.phase == Phase::Comparing {
+            let marks = moving.ends.from.transact(async |tr| marks(moving, tr, true).await).await?;
+            let pass = compare::pass(moving, Some(&record)).await?;
+            if pass.differing > 0 {
+                moving.report.mended(moving, pass.differing);
+                continue;
+            }
+            compared = Some(pass);
+            let equal = Record { phase: Phase::Equal, marks, ..record.clone() };
+            moving.step(&record, &equal, |_| ()).await?;
+            record = equal;
+        }
+        moving.report.phase(moving, "fencing");
+        if fence(moving, &record.marks).await? {
+            return Ok((record, compared));
+        }
+        let again = Record { phase: Phase::Comparing, marks: Marks::default(), ..record.clone() };
+        moving.step(&record, &again, |_| ()).await?;
+        record = again;
+    }
+    Err(MigrateError::StillWritten { queue: moving.name(), passes: PASSES })
+}
+
+/// Takes what is in hand away from its holders, unless the source has changed. True if that is done, or was before.
+async fn fence(moving: &Moving<'_>, expected: &Marks) -> Result<bool, MigrateError> {
+    let queue = &moving.queue;
+    let pause = paused(moving, "has moved it");
+    let fenced = moving.ends.from.transact(async |tr| {
+        let record = migration::record(queue, tr).await?.filter(|record| record.run == moving.run);
+        match record {
+            Some(record) if record.phase == Phase::Leaving => {
+                if marks(moving, tr, false).await? != *expected {
+                    return Ok(Some(false));
+                }
+                migration::fence(queue, tr);
+                queue.pause(tr, &pause);
+                migration::put_record(queue, tr, &Record { phase: Phase::Fenced, ..record });
+                Ok(Some(true))
+            }
+            Some(_) => Ok(Some(true)),
+            None => Ok(None),
+        }
+    });
+    fenced.await?.ok_or_else(|| MigrateError::Busy { queue: moving.name() })
+}
+
+/// Lets the queue live at the target: its counters are added to what has been counted there, and it is paused only if it was at the source before.
+pub(super) async fn land(
+    moving: &Moving<'_>,
+    record: &Record,
+    may_advance: bool,
+) -> Result<(), MigrateError> {
+    let queue = &moving.queue;
+    // Whatever was pushed at the source since was not copied, so this is the last version that counts.
+    versions::ensure(moving.ends, may_advance, moving.report).await?;
+    let source = moving.ends.from.transact(async |tr| migration::record(queue, tr).await).await?;
+    let pause = source.and_then(|record| record.pause);
+    let arrived = Record { phase: Phase::Arrived, marks: Marks::default(), ..record.clone() };
+    moving.report.phase(moving, "landing");
+    moving
+        .step_beside_others(record, &arrived, |tr| {
+            migration::add_counters(queue, tr, &record.marks.counters);
+            match &pause {
+                Some(pause) => migration::put_pause(queue, tr, pause),
+                None => queue.resume(tr),
+            }
+        })
+        .await
+}
+
+/// Says at the source that the queue lives elsewhere.
+pub(super) async fn leave_behind(moving: &Moving<'_>) -> Result<(), MigrateError> {
+    let queue = &moving.queue;
+    let pause = paused(moving, "moved it");
+    let left = moving.ends.from.transact(async |tr| {
+        if let Some(record) = migration::record(queue, tr).await?
+            && record.run == moving.run
+            && record.phase == Phase::Fenced
+        {
+            queue.pause(tr, &pause);
+            migration::put_record(queue, tr, &Record { phase: Phase::Left, ..record });
+        }
+        Ok(())
+    });
+    left.await
+}
+
+fn paused(moving: &Moving<'_>, what: &str) -> Pause {
+    let at = now();
+    let time = i64::try_from(at).ok().and_then(|at| Timestamp::from_millisecond(at).ok()).unwrap_or_default();
+    let reason = format!("kvqueue migrate {what} to {} at {time:.0}", moving.ends.to.url);
+    Pause { at, frozen: true, reason }
+}

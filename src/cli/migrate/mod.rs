@@ -1,0 +1,183 @@
+//! `kvqueue migrate`: queues from one database to another, as they are.
+//!
+//! | file | what |
+//! |---|---|
+//! | `ends` | the two databases |
+//! | `start` | what is found, and whether to begin, to go on, or to refuse |
+//! | `versions` | that the target's versions are ahead of the source's |
+//! | `open`, `copy`, `compare`, `finish` | the phases |
+//! | `moving` | what they share |
+//! | `report`, `error` | what is said |
+//!
+//! `docs/MIGRATE.md` says how the phases make a move that a kill at any moment cannot turn into a loss.
+
+mod compare;
+mod copy;
+mod ends;
+mod error;
+mod finish;
+mod moving;
+mod open;
+mod report;
+mod start;
+mod versions;
+
+use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
+
+use kvqueue_queue::{Queue, migration::Phase, queues};
+use tokio::runtime;
+
+use super::{UsageError, globals::Globals};
+use crate::{
+    config::{Config, KindName, QueueConfig, duration},
+    exit::Exit,
+};
+use ends::Ends;
+pub(super) use error::MigrateError;
+use moving::Moving;
+use report::Report;
+use start::Start;
+
+/// Move queues to another database
+///
+/// From an embedded directory to a cluster, from a cluster to a directory, or between two of a kind. Everything of a queue is copied as it is stored, so
+/// items keep their ids, their places, attempts and failures; delayed items, dead letters, unique keys and operation ids go along. Both
+/// ends are then compared row by row and by checksum.
+///
+/// Stop the producers first. The queue is paused at the source, and stays so; at the target it is paused until all is there. A run that
+/// ends half-way, however it ends, loses nothing: the same command goes on where it was. What is left at the source in the end is not
+/// needed any more: `kvqueue delete` it when you have seen that all is well.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Where from: embedded:DIRECTORY or a cluster file [default: the configured database]
+    #[arg(long, value_name = "URL")]
+    from: Option<String>,
+    /// Where to: embedded:DIRECTORY, which is made if it is not there, or a cluster file
+    #[arg(long, value_name = "URL")]
+    to: String,
+    /// A queue to move; repeat it for more [default: all]
+    #[arg(long = "queue", value_name = "QUEUE")]
+    queues: Vec<OsString>,
+    /// What kind these queues are, where the configuration does not say it
+    #[arg(long, value_enum, requires = "queues")]
+    kind: Option<KindName>,
+    /// The prefix of the keys, at both ends [default: the configured one]
+    #[arg(long)]
+    prefix: Option<String>,
+    /// How long to wait for batches that are in hand at the source
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    wait: Duration,
+    /// Let a cluster's versions jump ahead of the source's, if they are behind
+    #[arg(long)]
+    advance_versions: bool,
+    /// Compare both ends and change nothing; exits with 1 if they differ
+    #[arg(long, conflicts_with_all = ["advance_versions", "again"])]
+    verify_only: bool,
+    /// Move also what was moved away before, if the target does not have it
+    #[arg(long)]
+    again: bool,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let config = globals.start()?;
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let ends = Ends::open(self.from.as_deref().unwrap_or(&config.database), &self.to)?;
+        let report = Report::new(globals);
+        let moved = runtime.block_on(self.move_all(globals, &config, &ends, &report));
+        report.finish();
+        moved
+    }
+
+    async fn move_all(
+        &self,
+        globals: &Globals,
+        config: &Config,
+        ends: &Ends,
+        report: &Report,
+    ) -> anyhow::Result<Exit> {
+        let queues = self.queues(config, ends).await?;
+        if queues.is_empty() {
+            report.note(format_args!("there are no queues at the source"));
+        }
+        let (mut exit, count) = (Exit::Done, queues.len());
+        for queue in queues {
+            if self.verify_only {
+                let moving = Moving { ends, queue, run: [0; 16], report };
+                let compared = compare::pass(&moving, None).await?;
+                report.finish();
+                if !report::compared(globals.json, &moving, &compared)? {
+                    exit = Exit::Failed;
+                }
+            } else {
+                self.move_one(globals, queue, ends, report).await?;
+            }
+        }
+        if count > 0 && !self.verify_only {
+            report.note(format_args!(
+                "set `database` to {:?} for daemons and producers. At the source the queues stay paused; delete them there, with `kvqueue delete`, when \
+                 you have seen that all is well",
+                self.to
+            ));
+        }
+        Ok(exit)
+    }
+
+    async fn move_one(
+        &self,
+        globals: &Globals,
+        queue: Queue,
+        ends: &Ends,
+        report: &Report,
+    ) -> anyhow::Result<()> {
+        let found = open::look(ends, &queue).await?;
+        let start = start::decide(&found, self.again, moving::printable(queue.name()))?;
+        if !matches!(start, Start::Done(_)) {
+            versions::ensure(ends, self.advance_versions, report).await?;
+        }
+        let (moving, mut record) = open::claim(ends, queue, &found, (start, report)).await?;
+        let mut compared = None;
+        if record.phase != Phase::Arrived {
+            if record.rows > 0 {
+                report.note(format_args!("{}: going on behind {} rows", moving.name(), record.rows));
+            }
+            if record.phase != Phase::Equal {
+                open::wait_for_leases(&moving, self.wait).await?;
+            }
+            if record.phase == Phase::Copying {
+                record = copy::copy(&moving, record).await?;
+            }
+            (record, compared) = finish::settle(&moving, record).await?;
+            finish::land(&moving, &record, self.advance_versions).await?;
+        }
+        finish::leave_behind(&moving).await?;
+        report.finish();
+        report::moved(globals.json, &moving, compared.as_ref())?;
+        Ok(())
+    }
+
+    /// The queues that were named; or all that there are, and those of the configuration that foreign programs may have filled.
+    async fn queues(&self, config: &Config, ends: &Ends) -> anyhow::Result<Vec<Queue>> {
+        let prefix = self.prefix.as_deref().unwrap_or(&config.prefix).as_bytes();
+        let open = |name: &[u8]| {
+            let configured = std::str::from_utf8(name).ok().and_then(|name| config.queues.get(name));
+            let mut layout = configured.cloned().unwrap_or_else(|| QueueConfig::new(""));
+            layout.kind = self.kind.unwrap_or(layout.kind);
+            Queue::of_kind(prefix, name, layout.layout()).map_err(|error| UsageError(error.to_string()))
+        };
+        if !self.queues.is_empty() {
+            return Ok(self.queues.iter().map(|name| open(name.as_bytes())).collect::<Result<_, _>>()?);
+        }
+        let mut names: BTreeSet<Vec<u8>> =
+            ends.from.transact(async |tr| queues(tr, prefix).await).await?.into_iter().collect();
+        for name in config.queues.keys() {
+            let queue = open(name.as_bytes())?;
+            let is_there =
+                ends.from.transact(async |tr| kvqueue_queue::migration::is_there(&queue, tr).await);
+            if is_there.await? {
+                names.insert(name.clone().into_bytes());
+            }
+        }
+        Ok(names.iter().map(|name| open(name)).collect::<Result<_, _>>()?)
+    }
+}

@@ -1,0 +1,158 @@
+//! `kvqueue move`
+
+use std::num::NonZeroUsize;
+
+use anyhow::{Context, anyhow, bail};
+use kvqueue_queue::{Counts, End, Kind, Movable, MovedItems, Mover, Queue, RetryPolicy, SessionId};
+use serde_json::{Map, Value, json};
+use uuid::Uuid;
+
+use super::{
+    UsageError,
+    client::Client,
+    frozen,
+    globals::Globals,
+    output,
+    progress::{Progress, Size},
+    target::{Destination, Target},
+};
+use crate::{database::patiently, exit::Exit};
+
+/// Move items to another queue of the same database
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Move items to another queue of the same database, in the order in which they would be taken. At every moment an item is in \
+    one of the two, also if this is killed: repeat it then, and it goes on.\n\n\
+    An item gets a new id and a place behind the others there; payload, attributes, attempts and failures go with it. One whose unique key \
+    another item has there stays, and the exit code is 1. Delayed items and those in hand stay where they are, and so does what is pushed \
+    meanwhile."
+)]
+#[command(override_usage = "kvqueue move [OPTIONS] <QUEUE> <TO> <-n <N>|--all>")]
+#[group(id = "many", required = true, multiple = false)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    destination: Destination,
+    /// So many items, or fewer if there are fewer
+    #[arg(short, group = "many")]
+    n: Option<NonZeroUsize>,
+    /// All that are there now
+    #[arg(long, group = "many")]
+    all: bool,
+    /// Dead letters, not ready items; they become ready there, with all their attempts before them
+    #[arg(long)]
+    dead: bool,
+}
+
+/// What was done.
+#[derive(Default)]
+struct Account {
+    moved: u64,
+    refused: u64,
+    unreadable: u64,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let (from, to) = (self.target.open(&client)?, self.destination.open(&client)?);
+        frozen::check(&client, &from)?;
+        frozen::check(&client, &to)?;
+        let from = if self.all { in_order_of_keys(&client, from, &to)? } else { from };
+        let what = if self.dead { Movable::Dead } else { Movable::Ready };
+        let id = SessionId(Uuid::now_v7().into_bytes());
+        let mut mover =
+            Mover::new(from.clone(), to.clone(), what, id).map_err(|error| UsageError(error.to_string()))?;
+        let counts = client.transact(|tr| async {
+            let counts = from.counts(&tr).await;
+            (tr, counts)
+        })?;
+        let mut progress = Progress::new(globals, "moved", Size::Items(self.size(&counts)));
+        let mut account = Account::default();
+        let done = client.wait(self.pages(&client, &mut mover, &mut account, &mut progress));
+        progress.finish();
+        let text = format!("moved {} to {}", output::items_of(account.moved), self.destination.to.display());
+        // Not an io::Error outside: whoever has closed the pipe does not know what was moved.
+        let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
+            .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
+        done.with_context(|| format!("{} items were moved, and then the database refused", account.moved))?;
+        client
+            .wait(mover.close(client.db(), &RetryPolicy::default()))
+            .context("moved, but a mark is left")?;
+        told?;
+        account.exit(&self.destination)
+    }
+
+    /// How many there are to move.
+    fn size(&self, counts: &Counts) -> u64 {
+        let there = u64::try_from(if self.dead { counts.dead } else { counts.ready }).unwrap_or(0);
+        self.n.map_or(there, |n| there.min(n.get() as u64))
+    }
+
+    async fn pages(
+        &self,
+        client: &Client,
+        mover: &mut Mover,
+        account: &mut Account,
+        progress: &mut Progress,
+    ) -> anyhow::Result<()> {
+        let policy = RetryPolicy::default();
+        loop {
+            let left = self.n.map_or(u64::MAX, |n| (n.get() as u64).saturating_sub(account.moved));
+            let Some(limit) = NonZeroUsize::new(usize::try_from(left).unwrap_or(usize::MAX)) else {
+                return Ok(());
+            };
+            let Some(page) = patiently(mover.page(client.db(), &policy, limit)).await? else { return Ok(()) };
+            account.add(page);
+            progress.done(account.moved, 0);
+        }
+    }
+}
+
+/// A queue whose greatest items are taken first gives each of a priority a place before those that come later. So that they keep their
+/// order in another such queue, they are moved from the other end.
+fn in_order_of_keys(client: &Client, from: Queue, to: &Queue) -> Result<Queue, UsageError> {
+    match (from.kind(), to.kind()) {
+        (Kind::Priority(End::Max, packing), Kind::Priority(End::Max, _)) => {
+            Queue::of_kind(client.prefix(), from.name(), Kind::Priority(End::Min, packing))
+                .map_err(|error| UsageError(error.to_string()))
+        }
+        _ => Ok(from),
+    }
+}
+
+impl Account {
+    fn add(&mut self, page: MovedItems) {
+        self.moved += page.moved as u64;
+        self.refused += page.refused as u64;
+        self.unreadable += page.unreadable as u64;
+    }
+
+    fn object(&self, from: &Queue, to: &Queue) -> Value {
+        let mut object = Map::new();
+        output::insert_bytes(&mut object, "queue", from.name());
+        output::insert_bytes(&mut object, "to", to.name());
+        object.insert("moved".to_owned(), self.moved.into());
+        object.insert("refused".to_owned(), self.refused.into());
+        object.insert("unreadable".to_owned(), json!(self.unreadable));
+        Value::Object(object)
+    }
+
+    fn exit(&self, destination: &Destination) -> anyhow::Result<Exit> {
+        let to = destination.to.display();
+        match (self.refused, self.unreadable) {
+            (0, 0) => Ok(Exit::Done),
+            (refused, 0) => {
+                bail!("items not moved, since others have their unique keys in queue {to}: {refused}")
+            }
+            (0, unreadable) => {
+                bail!("dead letters not moved, since what is known of them cannot be read: {unreadable}")
+            }
+            (refused, unreadable) => bail!(
+                "items not moved: {refused}, since others have their unique keys in queue {to}; and {unreadable}, since what is known of \
+                 them cannot be read"
+            ),
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! A queue as lines of JSON: what `export` writes and `import` reads. `docs/TRANSFER.md` specifies it.
+//!
+//! | file | line |
+//! |---|---|
+//! | `header` | the first: what it is an export of |
+//! | `record` | one for each item |
+//! | `end` | the last: that it is whole |
+//! | `reader` | reads them all, and says which line is damaged |
+
+mod end;
+mod header;
+mod reader;
+mod record;
+
+pub(super) use end::Tally;
+pub(super) use header::Header;
+pub(super) use reader::{Damage, Reader, Record};
+pub(super) use record::line;
+
+/// The version of the format.
+const FORMAT: u32 = 1;
+
+/// The longest line: the longest payload, of which JSON may write each byte as six, and what is known beside it.
+const MAX_LINE: usize = 64 << 20;

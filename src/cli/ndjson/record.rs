@@ -1,0 +1,297 @@
+//! A line of an item.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use jiff::Timestamp;
+use kvqueue_queue::{Failure, ItemId, Meta, Millis, State, StoredItem};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::output::time;
+
+/// An item's line, field by field. What an item does not have is left out.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    state: StateName,
+    /// Which item it was. An import gives it another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    due: Option<String>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    priority: i64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    payload_base64: Option<String>,
+    /// Attempts that are spent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    attempts: u32,
+    #[serde(default, skip_serializing_if = "is_default")]
+    crashes: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    failures: Vec<FailureLine>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    death: Option<FailureLine>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    attributes: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    content_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    trace_parent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    enqueued_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unique_base64: Option<String>,
+    /// What this version does not know the meaning of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    fields: Vec<FieldLine>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum StateName {
+    #[default]
+    Ready,
+    Later,
+    Dead,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FailureLine {
+    at: String,
+    attempt: u32,
+    reason: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FieldLine {
+    tag: u8,
+    base64: String,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// The line of an item, without a newline.
+pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result<String> {
+    let meta = &item.meta;
+    let (payload, payload_base64) = text_or_base64(&item.payload);
+    let (unique, unique_base64) = meta.unique.as_deref().map(text_or_base64).unwrap_or_default();
+    let (state, due) = match item.state {
+        State::Ready => (StateName::Ready, None),
+        State::Later(due) => (StateName::Later, Some(time(due))),
+        State::Dead => (StateName::Dead, None),
+    };
+    let field =
+        |(tag, content): &(u8, Vec<u8>)| FieldLine { tag: *tag, base64: BASE64_STANDARD.encode(content) };
+    serde_json::to_string(&Line {
+        state,
+        id: Some(id.to_string()),
+        due,
+        priority: item.priority,
+        payload,
+        payload_base64,
+        attempts: meta.attempts,
+        crashes: meta.crashes,
+        failures: meta.failures.iter().map(FailureLine::from).collect(),
+        death: meta.death.as_ref().map(FailureLine::from),
+        attributes: meta.attributes.clone(),
+        content_type: meta.content_type.clone(),
+        trace_parent: meta.trace_parent.clone(),
+        enqueued_at: meta.enqueued_at.map(time),
+        unique,
+        unique_base64,
+        fields: meta.unknown_fields().iter().map(field).collect(),
+    })
+}
+
+/// Reads a line; what is wrong with it, if it is none.
+pub(super) fn parse(line: &[u8]) -> Result<StoredItem, String> {
+    let line: Line = serde_json::from_slice(line).map_err(|error| explain(&error))?;
+    let payload = bytes("payload", line.payload, line.payload_base64)?
+        .ok_or("it has no payload: give it one as `payload` or `payload_base64`")?;
+    let state = match (line.state, line.due) {
+        (StateName::Ready, None) => State::Ready,
+        (StateName::Dead, None) => State::Dead,
+        (StateName::Later, Some(due)) => State::Later(millis("due", &due)?),
+        (StateName::Later, None) => return Err("an item for later needs to be `due` at some time".to_owned()),
+        (_, Some(_)) => return Err("`due` is for items whose state is \"later\"".to_owned()),
+    };
+    if line.death.is_some() && state != State::Dead {
+        return Err("`death` is for items whose state is \"dead\"".to_owned());
+    }
+    let mut meta = Meta::default();
+    meta.attempts = line.attempts;
+    meta.crashes = line.crashes;
+    meta.failures = line.failures.into_iter().map(FailureLine::read).collect::<Result<_, _>>()?;
+    meta.death = line.death.map(FailureLine::read).transpose()?;
+    meta.attributes = line.attributes;
+    meta.content_type = line.content_type;
+    meta.trace_parent = line.trace_parent;
+    meta.enqueued_at = line.enqueued_at.map(|at| millis("enqueued_at", &at)).transpose()?;
+    meta.unique = bytes("unique", line.unique, line.unique_base64)?;
+    for FieldLine { tag, base64 } in line.fields {
+        let content = decode("base64", &base64)?;
+        if !meta.add_unknown_field(tag, content) {
+            return Err(format!("a field of tag {tag} has a name of its own; leave it out of `fields`"));
+        }
+    }
+    Ok(StoredItem { payload: Bytes::from(payload), meta, state, priority: line.priority })
+}
+
+/// What serde finds, without its line, which is always the first; or where the line was cut.
+fn explain(error: &serde_json::Error) -> String {
+    if error.is_eof() {
+        return "the line is cut off".to_owned();
+    }
+    let text = error.to_string();
+    let (what, place) = text.split_once(" at line 1 column ").unwrap_or((&text, ""));
+    if place.is_empty() { what.to_owned() } else { format!("{what} at column {place}") }
+}
+
+impl From<&Failure> for FailureLine {
+    fn from(failure: &Failure) -> Self {
+        Self { at: time(failure.at), attempt: failure.attempt, reason: failure.reason.clone() }
+    }
+}
+
+impl FailureLine {
+    fn read(self) -> Result<Failure, String> {
+        Ok(Failure::new(millis("at", &self.at)?, self.attempt, &self.reason))
+    }
+}
+
+fn text_or_base64(bytes: &[u8]) -> (Option<String>, Option<String>) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => (Some(text.to_owned()), None),
+        Err(_) => (None, Some(BASE64_STANDARD.encode(bytes))),
+    }
+}
+
+fn bytes(name: &str, text: Option<String>, base64: Option<String>) -> Result<Option<Vec<u8>>, String> {
+    match (text, base64) {
+        (Some(_), Some(_)) => Err(format!("it has both `{name}` and `{name}_base64`; leave one out")),
+        (Some(text), None) => Ok(Some(text.into_bytes())),
+        (None, Some(base64)) => decode(&format!("{name}_base64"), &base64).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn decode(name: &str, base64: &str) -> Result<Vec<u8>, String> {
+    BASE64_STANDARD.decode(base64).map_err(|error| format!("`{name}` is no base 64: {error}"))
+}
+
+/// Reads what [`time`] writes.
+fn millis(name: &str, text: &str) -> Result<Millis, String> {
+    let stamp = || Millis::try_from(text.parse::<Timestamp>().ok()?.as_millisecond()).ok();
+    text.parse().ok().or_else(stamp).ok_or_else(|| {
+        format!("`{name}` is {text:?}, which is no time; write it as in \"2030-01-31T08:00:00Z\"")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::{collection::vec, option, prelude::*};
+
+    use super::*;
+
+    fn failure() -> impl Strategy<Value = Failure> {
+        (any::<u64>(), any::<u32>(), "\\PC{0,20}")
+            .prop_map(|(at, attempt, reason)| Failure::new(at, attempt, &reason))
+    }
+
+    prop_compose! {
+        fn meta()(
+            (attempts, crashes) in any::<(u32, u32)>(),
+            failures in vec(failure(), 0..4),
+            attributes: BTreeMap<String, String>,
+            (content_type, trace_parent, enqueued_at) in any::<(Option<String>, Option<String>, Option<u64>)>(),
+            unique in option::of(vec(any::<u8>(), 0..9)),
+            fields in vec((11..=u8::MAX, vec(any::<u8>(), 0..9)), 0..3),
+        ) -> Meta {
+            let mut meta = Meta::default();
+            (meta.attempts, meta.crashes, meta.failures) = (attempts, crashes, failures);
+            (meta.attributes, meta.content_type) = (attributes, content_type);
+            (meta.trace_parent, meta.enqueued_at, meta.unique) = (trace_parent, enqueued_at, unique);
+            for (tag, content) in fields {
+                assert!(meta.add_unknown_field(tag, content));
+            }
+            meta
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_item_is_read_as_it_was_written(
+            payload: Vec<u8>,
+            mut meta in meta(),
+            death in option::of(failure()),
+            state in prop_oneof![Just(State::Ready), any::<u64>().prop_map(State::Later), Just(State::Dead)],
+            priority: i64,
+        ) {
+            meta.death = death.filter(|_| state == State::Dead);
+            let item = StoredItem { payload: payload.into(), meta, state, priority };
+            let line = line(&"x01".parse().unwrap(), &item).unwrap();
+            prop_assert!(!line.contains('\n'));
+            prop_assert_eq!(parse(line.as_bytes()), Ok(item));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(line: Vec<u8>) {
+            let _ = parse(&line);
+        }
+
+        #[test]
+        fn a_line_that_is_cut_is_refused(payload: String, cut: prop::sample::Index) {
+            let item = StoredItem { payload: payload.into(), ..StoredItem::default() };
+            let line = line(&"x01".parse().unwrap(), &item).unwrap();
+            prop_assert!(parse(&line.as_bytes()[..cut.index(line.len())]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_plain_item_is_a_short_line() {
+        let item = StoredItem { payload: "a".into(), ..StoredItem::default() };
+        let line = line(&"x01".parse().unwrap(), &item).unwrap();
+        assert_eq!(line, r#"{"state":"ready","id":"x01","payload":"a"}"#);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let of = |line: &str| parse(line.as_bytes()).expect_err("it is wrong");
+        let cases = [
+            (r#"{"state":"ready"}"#, "it has no payload: give it one as `payload` or `payload_base64`"),
+            (
+                r#"{"state":"ready","payload":"a","payload_base64":""}"#,
+                "it has both `payload` and `payload_base64`; leave one out",
+            ),
+            (r#"{"state":"later","payload":"a"}"#, "an item for later needs to be `due` at some time"),
+            (r#"{"state":"ready","payload":"a","due":"7"}"#, "`due` is for items whose state is \"later\""),
+            (
+                r#"{"state":"later","payload":"a","due":"soon"}"#,
+                "`due` is \"soon\", which is no time; write it as in \"2030-01-31T08:00:00Z\"",
+            ),
+            (
+                r#"{"state":"ready","payload":"a","fields":[{"tag":1,"base64":""}]}"#,
+                "a field of tag 1 has a name of its own; leave it out of `fields`",
+            ),
+            (r#"{"state":"ready","payl"#, "the line is cut off"),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(of(line), expected, "{line}");
+        }
+        assert!(of(r#"{"state":"gone","payload":"a"}"#).contains("unknown variant `gone`"));
+        assert!(of(r#"{"state":"ready","colour":"a"}"#).contains("unknown field `colour`"));
+        assert!(
+            of(r#"{"state":"ready","payload_base64":"%"}"#).starts_with("`payload_base64` is no base 64")
+        );
+    }
+}

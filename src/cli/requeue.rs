@@ -1,0 +1,223 @@
+//! `kvqueue requeue`
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, bail};
+use kvqueue_queue::{DeadFate, ItemId, Moved, Queue, RetryPolicy, SessionId, SweepRules, Sweeper};
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{client::Client, frozen, globals::Globals, output, target::Target};
+use crate::{config::QueueConfig, database::patiently, exit::Exit};
+
+/// Make items ready now: delayed ones, dead letters, those whose daemon died
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Make items ready now, each at its own place: delayed ones before their time, dead letters with all their attempts \
+    before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
+    With --leased-out, items are given back whose lease has run out, with the attempt spent, as daemons do at their next look. What a \
+    living daemon has in hand is left to it."
+)]
+#[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
+    kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--later] [--leased-out]")]
+#[group(id = "which", required = true, multiple = true)]
+pub(super) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The items, delayed or dead
+    #[arg(value_name = "ID", group = "which", conflicts_with_all = ["dead", "later", "leased_out"])]
+    ids: Vec<ItemId>,
+    /// All dead letters
+    #[arg(long, group = "which")]
+    dead: bool,
+    /// All delayed items
+    #[arg(long, group = "which")]
+    later: bool,
+    /// The items of all leases that have run out
+    #[arg(long, group = "which")]
+    leased_out: bool,
+}
+
+/// What was done to all of some states.
+#[derive(Default)]
+struct Account {
+    requeued: usize,
+    refused: usize,
+    unreadable: usize,
+    /// Items whose lease ran out on their last attempt.
+    died: usize,
+}
+
+/// What became of an item that was named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    Requeued,
+    Refused,
+    Ready,
+    Unknown,
+}
+
+impl Fate {
+    fn why(self) -> Option<&'static str> {
+        match self {
+            Self::Requeued => None,
+            Self::Refused => Some("another item has its unique key"),
+            Self::Ready => Some("it is ready already"),
+            Self::Unknown => Some("there is no such delayed item or dead letter"),
+        }
+    }
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let client = Client::open(globals)?;
+        let queue = self.target.open(&client)?;
+        frozen::check(&client, &queue)?;
+        if !self.ids.is_empty() {
+            return self.some(&client, &queue, globals.json);
+        }
+        let mut account = Account::default();
+        if self.leased_out {
+            account.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);
+        }
+        if self.later {
+            let done = hasten(&client, &queue, None)?;
+            account.requeued += done.moved;
+            account.unreadable += done.unreadable;
+        }
+        if self.dead {
+            let policy = RetryPolicy::default();
+            let done = client.wait(patiently(queue.retry_all_dead(client.db(), &policy)));
+            let done = done.context(REFUSED)?;
+            account.requeued += done.moved;
+            account.refused += done.refused;
+        }
+        account.tell(&queue, globals.json)
+    }
+
+    /// Each by itself; those that cannot be requeued keep no others from it.
+    fn some(&self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
+        let fates = fates(client, queue, &self.ids)?;
+        let mut left = 0;
+        for id in &self.ids {
+            let fate = fates.get(id).copied().unwrap_or(Fate::Unknown);
+            let mut object = json!({ "id": id.to_string(), "requeued": fate == Fate::Requeued });
+            match fate.why() {
+                None => output::line(json, format!("requeued {id}").as_bytes(), &object)?,
+                Some(why) => {
+                    left += 1;
+                    object["why"] = json!(why);
+                    if json {
+                        output::line(true, b"", &object)?;
+                    } else {
+                        output::note(format_args!("kvqueue: {id} is not requeued: {why}"));
+                    }
+                }
+            }
+        }
+        match left {
+            0 => Ok(Exit::Done),
+            _ => bail!("items not requeued: {left} of {}", self.ids.len()),
+        }
+    }
+}
+
+const REFUSED: &str = "the database refused; some of them may be done";
+
+fn new_id() -> SessionId {
+    SessionId(Uuid::now_v7().into_bytes())
+}
+
+fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTreeMap<ItemId, Fate>> {
+    let policy = RetryPolicy::default();
+    let (mut fates, mut others) = (BTreeMap::new(), BTreeSet::new());
+    for id in ids.iter().collect::<BTreeSet<_>>() {
+        let fate = client.wait(patiently(queue.retry_dead(client.db(), &policy, id))).context(REFUSED)?;
+        match fate {
+            DeadFate::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
+            DeadFate::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
+            DeadFate::Gone => drop(others.insert(id.clone())),
+        }
+    }
+    if others.is_empty() {
+        return Ok(fates);
+    }
+    let hastened = hasten(client, queue, Some(&others))?.ids;
+    for id in others {
+        let fate = if hastened.contains(&id) {
+            Fate::Requeued
+        } else {
+            let found = client.transact(|tr| async {
+                let found = queue.item(&tr, &id).await;
+                (tr, found)
+            })?;
+            if found.is_some() { Fate::Ready } else { Fate::Unknown }
+        };
+        fates.insert(id, fate);
+    }
+    Ok(fates)
+}
+
+fn hasten(
+    client: &Client,
+    queue: &Queue,
+    wanted: Option<&BTreeSet<ItemId>>,
+) -> anyhow::Result<kvqueue_queue::Hastened> {
+    let policy = RetryPolicy::default();
+    client.wait(patiently(queue.hasten(client.db(), &policy, new_id(), wanted))).context(REFUSED)
+}
+
+/// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
+fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<Moved> {
+    let versions = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+    let rules = SweepRules {
+        max_attempts: settings.retry.max_attempts,
+        lease: 0,
+        operations_kept: versions(settings.operations_kept),
+        ..SweepRules::default()
+    };
+    let (mut sweeper, mut moved) = (Sweeper::new(queue.clone(), new_id()), Moved::default());
+    client.wait(async {
+        loop {
+            // At the time 0 no delayed item is due.
+            let swept = patiently(sweeper.sweep(client.db(), 0, &rules)).await.context(REFUSED)?;
+            moved += swept.moved;
+            if let Some(trouble) = swept.trouble {
+                return Err(trouble).context(REFUSED);
+            }
+            if swept.moved.is_nothing() {
+                return Ok(moved);
+            }
+        }
+    })
+}
+
+impl Account {
+    fn add_swept(&mut self, moved: Moved) {
+        self.requeued += moved.returned;
+        self.died += moved.dead;
+    }
+
+    fn tell(&self, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
+        let mut object = output::about(queue.name(), "requeued", self.requeued);
+        object["refused"] = json!(self.refused);
+        object["unreadable"] = json!(self.unreadable);
+        object["died"] = json!(self.died);
+        let mut text = format!("requeued {}", output::items_of(self.requeued));
+        if self.died > 0 {
+            text += &format!("; {} had no attempt left and are dead letters", self.died);
+        }
+        output::line(json, text.as_bytes(), &object)?;
+        match (self.refused, self.unreadable) {
+            (0, 0) => Ok(Exit::Done),
+            (refused, 0) => {
+                bail!("dead letters not requeued, since other items have their unique keys: {refused}")
+            }
+            (0, unreadable) => bail!("delayed items not requeued, since they cannot be read: {unreadable}"),
+            (refused, unreadable) => bail!(
+                "items not requeued: {refused} dead letters, since other items have their unique keys; and {unreadable} delayed ones, \
+                 since they cannot be read"
+            ),
+        }
+    }
+}

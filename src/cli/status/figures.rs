@@ -1,0 +1,80 @@
+//! What a daemon says of itself, as far as it is shown. What another version does not say, or says beside, does no harm.
+
+use serde::Deserialize;
+
+/// A daemon at one moment: `/api/v1/status`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Figures {
+    pub(in crate::cli) pid: u32,
+    pub(in crate::cli) version: String,
+    pub(super) phase: String,
+    pub(super) started_at: u64,
+    pub(in crate::cli) not_ready: Vec<String>,
+    pub(in crate::cli) database: Database,
+    pub(in crate::cli) config: Configuration,
+    pub(in crate::cli) queues: Vec<QueueFigures>,
+    pub(super) consumers: Vec<Consumer>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Database {
+    pub(in crate::cli) url: String,
+    pub(super) answered_in: Option<f64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Configuration {
+    pub(super) path: Option<String>,
+    pub(in crate::cli) refused: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Consumer {
+    pub(super) queue: String,
+    pub(super) stage: String,
+}
+
+/// A queue. Figures that are not known yet are none.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct QueueFigures {
+    pub(in crate::cli) queue: String,
+    pub(in crate::cli) paused: Option<Paused>,
+    pub(in crate::cli) paused_here: bool,
+    pub(in crate::cli) ready: Option<i64>,
+    pub(super) leased: Option<u64>,
+    pub(super) later: Option<i64>,
+    pub(in crate::cli) dead: Option<i64>,
+    pub(super) done: Option<u64>,
+    pub(super) oldest_age: Option<f64>,
+    pub(super) in_rate: Option<f64>,
+    pub(in crate::cli) out_rate: Option<f64>,
+    pub(super) looked: f64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Paused {
+    pub(super) reason: String,
+    pub(super) frozen: bool,
+}
+
+impl QueueFigures {
+    /// Of what the database alone has.
+    pub(super) fn of(name: &[u8], counts: kvqueue_queue::Counts) -> Self {
+        let kvqueue_queue::Counts { ready, leased, later, dead, done } = counts;
+        Self {
+            queue: name.escape_ascii().to_string(),
+            ready: Some(ready),
+            leased: Some(leased),
+            later: Some(later),
+            dead: Some(dead),
+            done: Some(done),
+            ..Self::default()
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `kvqueue status`
+//!
+//! | file | role |
+//! |---|---|
+//! | `figures` | what a daemon says of itself |
+//! | `database` | what the database tells where there is no daemon |
+//! | `text`, `words` | lines for a terminal |
+
+mod database;
+mod figures;
+mod text;
+mod words;
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Context;
+use serde_json::Value;
+
+use super::{
+    daemon::{At, Daemon},
+    globals::Globals,
+    output,
+};
+use crate::{consumer::ambient, exit::Exit};
+
+pub(super) use figures::{Figures, QueueFigures};
+pub(super) use text::{Line, Mood, about, table};
+pub(super) use words::fitting;
+
+/// The path of a daemon's figures.
+const STATUS: &str = "/api/v1/status";
+
+/// No terminal is that wide.
+const UNBOUNDED: usize = 1_000;
+
+/// Show what the running daemon does, and what is in its queues
+#[derive(Debug, clap::Args)]
+#[command(
+    long_about = "Show what the running daemon does, and what is in its queues. It is asked over HTTP where the configuration says that \
+    it listens, or at --at.\n\n\
+    The exit code is 0 if it is ready, and 69 if it is not or does not answer. Without a daemon, and without --at, what the \
+    database has is shown all the same."
+)]
+pub(super) struct Args {
+    #[command(flatten)]
+    at: At,
+}
+
+impl Args {
+    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        match ask(globals, &self.at) {
+            Ok(answer) => show(globals.json, &answer),
+            Err(error) if self.at.is_given() => Err(error),
+            Err(error) => {
+                database::show(globals, &format!("{error:#}"))?;
+                Ok(Exit::Unavailable)
+            }
+        }
+    }
+}
+
+/// Asks the daemon.
+fn ask(globals: &Globals, at: &At) -> anyhow::Result<Value> {
+    figures_of(&Daemon::find(globals, at)?)
+}
+
+/// What this daemon says.
+pub(super) fn figures_of(daemon: &Daemon) -> anyhow::Result<Value> {
+    Ok(daemon.get(STATUS)?)
+}
+
+/// Prints what a daemon said. The exit code tells whether it is ready.
+pub(super) fn show(json: bool, answer: &Value) -> anyhow::Result<Exit> {
+    let figures = read(answer)?;
+    if json {
+        output::line(true, b"", answer)?;
+    } else {
+        let lines = [about(&figures, ambient::now()), vec![Line::default()], table(&figures.queues)];
+        print(&lines.concat())?;
+    }
+    Ok(if figures.not_ready.is_empty() { Exit::Done } else { Exit::Unavailable })
+}
+
+pub(super) fn read(answer: &Value) -> anyhow::Result<Figures> {
+    serde::Deserialize::deserialize(answer)
+        .context("the daemon's figures cannot be read; is it of another version?")
+}
+
+fn print(lines: &[Line]) -> io::Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let colours = colours();
+    for line in lines {
+        writeln!(out, "{}", line.show(colours, UNBOUNDED))?;
+    }
+    out.flush()
+}
+
+/// Whether what is printed may have colours: at a terminal that has some, unless somebody does not want any.
+pub(super) fn colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    io::stdout().is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
+}

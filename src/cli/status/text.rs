@@ -1,0 +1,247 @@
+//! A daemon's figures as lines for a terminal. Pure.
+
+use super::{
+    figures::{Figures, QueueFigures},
+    words::{UNKNOWN, age, fitting, rate},
+};
+
+/// How a text is set off, where there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) enum Mood {
+    #[default]
+    Plain,
+    /// Of no interest at the moment.
+    Quiet,
+    /// The name of something.
+    Head,
+    /// Out of the ordinary.
+    Warn,
+    /// Wrong.
+    Bad,
+}
+
+impl Mood {
+    fn code(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Quiet => Some("2"),
+            Self::Head => Some("1"),
+            Self::Warn => Some("33"),
+            Self::Bad => Some("31"),
+        }
+    }
+}
+
+/// Texts that stand side by side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::cli) struct Line(Vec<(String, Mood)>);
+
+impl Line {
+    pub(in crate::cli) fn new(text: impl Into<String>, mood: Mood) -> Self {
+        Self(vec![(text.into(), mood)])
+    }
+
+    /// With colours or without, and cut after so many characters.
+    pub(in crate::cli) fn show(&self, colours: bool, mut width: usize) -> String {
+        let mut shown = String::new();
+        for (text, mood) in &self.0 {
+            let part: String = text.chars().take(width).collect();
+            width -= part.chars().count();
+            match mood.code().filter(|_| colours) {
+                Some(code) => shown += &format!("\x1b[{code}m{part}\x1b[0m"),
+                None => shown += &part,
+            }
+        }
+        shown.truncate(shown.trim_end_matches(' ').len());
+        shown
+    }
+}
+
+/// The columns behind the name.
+const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "IN HAND", "LATER", "DEAD", "DONE"];
+
+/// The longest name that is shown whole.
+const NAME: usize = 40;
+
+/// What is said of the daemon itself, `now` being milliseconds since 1970.
+pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
+    let Figures { version, phase, pid, database, config, .. } = figures;
+    let up = age(now.saturating_sub(figures.started_at) as f64 / 1_000.0);
+    let state = match phase.as_str() {
+        "draining" => "stopping",
+        other => other,
+    };
+    let mood = if figures.not_ready.is_empty() { Mood::Head } else { Mood::Bad };
+    let answers = database.answered_in.map_or_else(String::new, |took| format!(", answers in {}", age(took)));
+    let path = config
+        .path
+        .as_ref()
+        .map_or_else(String::new, |path| format!(", configuration {}", fitting(path, 100)));
+    let mut lines = vec![
+        Line(vec![
+            (format!("kvqueue {} is {}", fitting(version, 20), fitting(state, 20)), mood),
+            (format!(", process {pid}, up {up}{path}"), Mood::Plain),
+        ]),
+        Line::new(format!("database {}{answers}", fitting(&database.url, 120)), Mood::Plain),
+    ];
+    lines.extend(
+        figures.not_ready.iter().map(|why| Line::new(format!("not ready: {}", fitting(why, 400)), Mood::Bad)),
+    );
+    let refused = config.refused.iter();
+    lines.extend(
+        refused
+            .map(|why| Line::new(format!("configuration not taken up: {}", fitting(why, 400)), Mood::Warn)),
+    );
+    if !figures.consumers.is_empty() {
+        lines.push(Line::new(consumers(figures), Mood::Plain));
+    }
+    lines
+}
+
+/// How many consumers are at what.
+fn consumers(figures: &Figures) -> String {
+    let mut stages: Vec<(&str, usize)> = Vec::new();
+    for consumer in &figures.consumers {
+        match stages.iter_mut().find(|(stage, _)| *stage == consumer.stage) {
+            Some((_, count)) => *count += 1,
+            None => stages.push((&consumer.stage, 1)),
+        }
+    }
+    stages.sort_unstable();
+    let stages: Vec<_> =
+        stages.iter().map(|(stage, count)| format!("{count} {}", fitting(stage, 20))).collect();
+    let count = figures.consumers.len();
+    format!("{count} consumer{}: {}", if count == 1 { "" } else { "s" }, stages.join(", "))
+}
+
+/// The queues, a line each and one above.
+pub(in crate::cli) fn table(queues: &[QueueFigures]) -> Vec<Line> {
+    let rows: Vec<_> = queues.iter().map(cells).collect();
+    let names: Vec<_> = queues.iter().map(|queue| fitting(&queue.queue, NAME)).collect();
+    let widest = names.iter().map(|name| name.chars().count()).chain([5]).max().unwrap_or_default();
+    let widths: Vec<_> = (0..COLUMNS.len())
+        .map(|at| rows.iter().map(|row| row[at].0.len()).chain([COLUMNS[at].len()]).max().unwrap_or_default())
+        .collect();
+    let cell = |text: &str, at: usize| format!("  {text:>width$}", width = widths[at]);
+    let head = COLUMNS.iter().enumerate().map(|(at, title)| cell(title, at)).collect::<String>();
+    let mut lines = vec![Line::new(format!("{:widest$}{head}", "QUEUE"), Mood::Quiet)];
+    for ((queue, name), row) in queues.iter().zip(&names).zip(&rows) {
+        let mut parts = vec![(format!("{name:widest$}"), Mood::Head)];
+        parts.extend(row.iter().enumerate().map(|(at, (text, mood))| (cell(text, at), *mood)));
+        parts.extend(remark(queue).map(|remark| (format!("  {remark}"), Mood::Warn)));
+        lines.push(Line(parts));
+    }
+    lines
+}
+
+fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
+    let quiet = |zero: bool| if zero { Mood::Quiet } else { Mood::Plain };
+    let count = |count: Option<i64>| match count {
+        Some(count) => (count.to_string(), quiet(count == 0)),
+        None => (UNKNOWN.to_owned(), Mood::Quiet),
+    };
+    let speed = |speed: Option<f64>| match speed {
+        Some(speed) => (rate(speed), quiet(speed == 0.0)),
+        None => (UNKNOWN.to_owned(), Mood::Quiet),
+    };
+    let oldest = match queue.oldest_age {
+        Some(seconds) => (age(seconds), Mood::Plain),
+        None => (UNKNOWN.to_owned(), Mood::Quiet),
+    };
+    let dead = count(queue.dead);
+    let dead = if queue.dead > Some(0) { (dead.0, Mood::Bad) } else { dead };
+    let signed = |count: Option<u64>| count.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    [
+        count(queue.ready),
+        oldest,
+        speed(queue.in_rate),
+        speed(queue.out_rate),
+        count(signed(queue.leased)),
+        count(queue.later),
+        dead,
+        count(signed(queue.done)),
+    ]
+}
+
+/// Figures that are older are said to be.
+const OLD: f64 = 15.0;
+
+/// What is out of the ordinary with a queue.
+fn remark(queue: &QueueFigures) -> Option<String> {
+    let mut remarks = Vec::new();
+    if let Some(paused) = &queue.paused {
+        let why = if paused.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", fitting(&paused.reason, 80))
+        };
+        remarks.push(format!("{}{why}", if paused.frozen { "frozen" } else { "paused" }));
+    }
+    if queue.paused_here {
+        remarks.push("paused here".to_owned());
+    }
+    if queue.looked > OLD {
+        remarks.push(format!("as of {} ago", age(queue.looked)));
+    }
+    (!remarks.is_empty()).then(|| remarks.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn figures() -> Figures {
+        serde_json::from_value(json!({
+            "pid": 7, "version": "1.2.3", "phase": "ready", "started_at": 1_000, "not_ready": [],
+            "database": { "url": "embedded:/var/lib/kvqueue", "up": true, "error": null, "answered_in": 0.0004 },
+            "config": { "path": "/etc/kvqueue.toml", "loaded_at": 0, "refused": "grace = 0: too short", "finishing": [] },
+            "queues": [
+                { "queue": "mail", "ready": 1234, "leased": 20, "later": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
+                  "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_here": false },
+                { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_here": true },
+            ],
+            "consumers": [{ "stage": "idle" }, { "stage": "handling" }, { "stage": "idle" }],
+            "something": "that another version says",
+        }))
+        .unwrap()
+    }
+
+    fn shown(lines: &[Line], colours: bool, width: usize) -> String {
+        lines.iter().map(|line| line.show(colours, width) + "\n").collect()
+    }
+
+    #[test]
+    fn a_daemon_and_its_queues() {
+        let figures = figures();
+        let lines = [about(&figures, 7_381_000), table(&figures.queues)].concat();
+        insta::assert_snapshot!(shown(&lines, false, 200), @r"
+        kvqueue 1.2.3 is ready, process 7, up 2 h 3 min, configuration /etc/kvqueue.toml
+        database embedded:/var/lib/kvqueue, answers in 400 us
+        configuration not taken up: grace = 0: too short
+        3 consumers: 1 handling, 2 idle
+        QUEUE         READY  OLDEST  IN/S  OUT/S  IN HAND  LATER  DEAD   DONE
+        mail           1234     2 s    12    0.4       20      0     3  99999
+        new\u{1b}[2J      -       -     -      -        -      -     -      -  paused: the bill is unpaid, paused here
+        ");
+    }
+
+    #[test]
+    fn one_that_is_not_ready_says_why() {
+        let mut figures = Figures { phase: "draining".to_owned(), ..figures() };
+        figures.not_ready = vec!["the daemon is stopping".to_owned()];
+        let lines = shown(&about(&figures, 1_500), true, 60);
+        let (first, rest) = lines.split_once('\n').unwrap();
+        assert_eq!(first, "\x1b[31mkvqueue 1.2.3 is stopping\x1b[0m, process 7, up 500 ms, configurati");
+        assert!(rest.contains("\x1b[31mnot ready: the daemon is stopping\x1b[0m\n"), "{rest}");
+        assert!(rest.contains("\x1b[33mconfiguration not taken up: grace = 0: too short\x1b[0m\n"), "{rest}");
+    }
+
+    #[test]
+    fn a_line_is_cut_by_what_is_seen_of_it() {
+        let line = Line(vec![("abc".to_owned(), Mood::Bad), ("def".to_owned(), Mood::Plain)]);
+        assert_eq!(line.show(true, 4), "\x1b[31mabc\x1b[0md");
+        assert_eq!(line.show(false, 2), "ab");
+    }
+}

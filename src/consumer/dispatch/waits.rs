@@ -1,0 +1,33 @@
+//! How long an item has waited for its first attempt.
+
+use std::time::{Duration, Instant};
+
+use kvqueue_queue::Item;
+
+use crate::consumer::{ambient, take::Clock};
+
+/// Whether nobody has tried the item before, nor brought it back from the dead letters.
+pub(super) fn is_new(item: &Item) -> bool {
+    item.attempt == 1 && item.meta.as_ref().is_none_or(|meta| meta.failures.is_empty() && meta.crashes == 0)
+}
+
+/// How long ago the item was pushed: by its stamp; or, in the queues of recipes, by the time that its producer wrote down, if it did.
+pub(super) fn waited(item: &Item, clock: &Clock, now: Instant) -> Option<Duration> {
+    if let Some(stamp) = item.id.stamp() {
+        return clock.since(stamp.version(), now);
+    }
+    let pushed = item.meta.as_ref()?.enqueued_at?;
+    Some(Duration::from_millis(ambient::now().saturating_sub(pushed)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Sample;
+
+    #[test]
+    fn only_the_first_attempt_is_new() {
+        let [first, second] = [1, 2].map(|attempt| Sample::new("").attempt(attempt).build());
+        assert!(is_new(&first) && !is_new(&second));
+    }
+}

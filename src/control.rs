@@ -1,0 +1,102 @@
+//! Orders to a running daemon: from signals, from HTTP, from `kvqueue reload` and its like through HTTP.
+
+use std::sync::Arc;
+
+use foundationdb::Database;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::{board::Board, config::Config};
+
+/// So many orders may wait; the next one is refused.
+const WAITING: usize = 16;
+
+/// Where the answer to an order goes.
+pub(crate) type Reply<T> = oneshot::Sender<T>;
+
+/// What a daemon can be told while it runs.
+#[derive(Debug)]
+pub(crate) enum Order {
+    /// Take up the configuration anew.
+    Reload(Reply<Result<Reloaded, Refused>>),
+    /// Hold back the takes of a queue in this daemon, or let them go on.
+    PauseHere {
+        /// A configured queue.
+        queue: String,
+        /// Whether it is to be paused.
+        paused: bool,
+        /// An error says which queue there is not.
+        reply: Reply<Result<(), Refused>>,
+    },
+    /// Log the whole state.
+    Report,
+}
+
+impl Order {
+    /// To take up the configuration anew, from somebody who does not wait for an answer.
+    pub(crate) fn reload() -> Self {
+        Self::Reload(oneshot::channel().0)
+    }
+}
+
+/// A new configuration is in force.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Reloaded {
+    /// The keys that changed, as in `queues.mail.consumers`.
+    pub(crate) changed: Vec<String>,
+    /// Queues some of whose consumers still finish items under the settings of before.
+    pub(crate) finishing: Vec<String>,
+}
+
+/// An order changed nothing.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Refused(pub(crate) String);
+
+/// Gives orders.
+#[derive(Debug, Clone)]
+pub(crate) struct Control(mpsc::Sender<Order>);
+
+impl Control {
+    /// The two ends.
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Order>) {
+        let (sender, orders) = mpsc::channel(WAITING);
+        (Self(sender), orders)
+    }
+
+    /// Has the configuration taken up anew, and waits for what comes of it.
+    pub(crate) async fn reload(&self) -> Result<Reloaded, Refused> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Order::Reload(reply))?;
+        answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    /// Holds back the takes of a queue in this daemon, or lets them go on.
+    pub(crate) async fn pause_here(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+        let (reply, answer) = oneshot::channel();
+        self.give(Order::PauseHere { queue: queue.to_owned(), paused, reply })?;
+        answer.await.unwrap_or_else(|_| Err(stopping()))
+    }
+
+    fn give(&self, order: Order) -> Result<(), Refused> {
+        self.0.try_send(order).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => {
+                Refused("the daemon is busy with other orders; try again in a moment".to_owned())
+            }
+            mpsc::error::TrySendError::Closed(_) => stopping(),
+        })
+    }
+}
+
+fn stopping() -> Refused {
+    Refused("the daemon is stopping".to_owned())
+}
+
+/// What those need who show the daemon and hand on orders.
+#[derive(Clone)]
+pub(crate) struct Door {
+    pub(crate) control: Control,
+    pub(crate) board: Arc<Board>,
+    pub(crate) db: Arc<Database>,
+    /// The configuration in force.
+    pub(crate) config: watch::Receiver<Arc<Config>>,
+}

@@ -1,0 +1,145 @@
+//! Orders and signals while the daemon runs: one after the other, but that a configuration whose consumers take their time holds nothing
+//! up.
+
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, timeout, timeout_at},
+};
+
+use super::{live::Live, loader::Loader, report::report};
+use crate::{
+    board::{Board, Phase},
+    control::{Order, Refused, Reloaded, Reply},
+    handlers::Registry,
+    lifecycle::Told,
+};
+
+/// Whoever had the configuration taken up hears after so long at the latest what has come of it.
+const ANSWER_AFTER: Duration = Duration::from_secs(10);
+
+/// A configuration that cannot be read, and its handlers made, within this is refused: other orders wait meanwhile.
+const PREPARED_WITHIN: Duration = Duration::from_secs(30);
+
+/// Sees to orders.
+pub(super) struct Attendant {
+    live: Live,
+    loader: Option<Loader>,
+    registry: Arc<Registry>,
+    /// A configuration that is in force; consumers may still be finishing under the one before.
+    taken_up: Option<TakenUp>,
+}
+
+struct TakenUp {
+    reply: Reply<Result<Reloaded, Refused>>,
+    changed: Vec<String>,
+    finishing: watch::Receiver<Vec<String>>,
+    until: Instant,
+}
+
+impl Attendant {
+    pub(super) fn new(live: Live, loader: Option<Loader>, registry: Registry) -> Self {
+        Self { live, loader, registry: Arc::new(registry), taken_up: None }
+    }
+
+    /// Until the daemon drains. From then on, whoever gives orders hears that it is stopping.
+    pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Order>, mut told: Told) -> Infallible {
+        let signals = self.live.shared.signals.clone();
+        signals.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
+        drop(orders);
+        self.taken_up = None;
+        // What runs beside the consumers goes on meanwhile.
+        pending().await
+    }
+
+    async fn carry_out(&mut self, orders: &mut mpsc::Receiver<Order>, told: &mut Told) -> Infallible {
+        loop {
+            let order = tokio::select! {
+                Some(order) = orders.recv() => order,
+                order = told.next() => order,
+                () = converged(self.taken_up.as_mut()) => {
+                    self.close();
+                    continue;
+                }
+            };
+            match order {
+                Order::Reload(reply) => self.reload(reply).await,
+                Order::PauseHere { queue, paused, reply } => {
+                    // Whoever asked may be gone.
+                    let _ = reply.send(self.live.pause_here(&queue, paused));
+                }
+                Order::Report => report(self.board()),
+            }
+        }
+    }
+
+    fn board(&self) -> &Board {
+        &self.live.shared.board
+    }
+
+    async fn reload(&mut self, reply: Reply<Result<Reloaded, Refused>>) {
+        // Whoever waits for the one before need not wait for this.
+        self.close();
+        self.board().phase(Phase::Reloading);
+        match self.take_up().await {
+            Ok(changed) => {
+                tracing::info!(changed = changed.join(", "), "the configuration is taken up");
+                let finishing = self.live.shared.still_finishing();
+                let until = Instant::now() + ANSWER_AFTER;
+                self.taken_up = Some(TakenUp { reply, changed, finishing, until });
+            }
+            Err(refused) => {
+                tracing::warn!(reason = refused.0, "the configuration is refused, and nothing has changed");
+                self.board().refused(refused.0.clone());
+                self.board().phase(Phase::Ready);
+                let _ = reply.send(Err(refused));
+            }
+        }
+    }
+
+    /// Loads and checks, and has it take effect. Returns the keys that changed.
+    async fn take_up(&mut self) -> Result<Vec<String>, Refused> {
+        let loader = self.loader.clone().ok_or_else(no_loader)?;
+        let (config, handlers, registry) = (self.live.config(), self.live.handlers(), self.registry.clone());
+        let path = loader.path();
+        let prepared = move || loader.prepare(&config, &registry, handlers);
+        // Not on a thread that its end would wait for: what is read may be anything.
+        let prepared = timeout(PREPARED_WITHIN, self.live.shared.pool.spawn_blocking(prepared)).await;
+        let refused = |why: &str| Refused(why.to_owned());
+        let prepared =
+            prepared.map_err(|_| refused("reading it, and making its handlers, takes too long"))?;
+        let prepared =
+            prepared.map_err(|_| refused("a handler panics when it is made; the log says how"))??;
+        let changed = prepared.plan.changed();
+        self.live.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
+        self.board().metrics.reloads_applied.inc();
+        Ok(changed)
+    }
+
+    /// Says what has come of the last configuration that was taken up.
+    fn close(&mut self) {
+        let Some(TakenUp { reply, changed, finishing, .. }) = self.taken_up.take() else { return };
+        let finishing = finishing.borrow().clone();
+        if !finishing.is_empty() {
+            let queues = finishing.join(", ");
+            tracing::info!(queues, "consumers still finish what they have in hand under earlier settings");
+        }
+        let _ = reply.send(Ok(Reloaded { changed, finishing }));
+        self.board().phase(Phase::Ready);
+    }
+}
+
+/// Waits for all consumers to be those that are wanted, and not for too long.
+async fn converged(taken_up: Option<&mut TakenUp>) {
+    let Some(TakenUp { finishing, until, .. }) = taken_up else { return pending().await };
+    // However it ends, what is left is looked at anew.
+    let _ = timeout_at(*until, finishing.wait_for(Vec::is_empty)).await;
+}
+
+fn no_loader() -> Refused {
+    Refused("this daemon was not started from a file, so there is nothing to load anew".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

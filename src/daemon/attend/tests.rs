@@ -1,0 +1,120 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use foundationdb::Database;
+use kvqueue_queue::{Queue, Session, SessionId};
+use tokio::sync::watch;
+
+use super::{super::parts::parts_to_run, *};
+use crate::{
+    actors::{self, Crew, Shared},
+    board::Stage,
+    config::Config,
+    control::Control,
+    daemon::handler_pool,
+    testing::TestDatabase,
+};
+
+const ONE: &str = "[queues.q]\nhandler = 'log'";
+
+/// A daemon at work on its own database.
+struct AtWork {
+    control: Control,
+    shared: Arc<Shared>,
+    db: Arc<Database>,
+    /// What it is to take up next.
+    next: Arc<Mutex<String>>,
+}
+
+impl AtWork {
+    /// Runs `test` beside it. It begins with the one queue.
+    fn run(test: impl AsyncFnOnce(Self)) {
+        // The network under it stays.
+        drop(TestDatabase::new().unwrap());
+        let directory = tempfile::tempdir().unwrap();
+        let db = Arc::new(Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap());
+        let pool = handler_pool().unwrap();
+        let shared = Shared::new(pool.handle().clone(), None, Arc::default(), Board::new("test"));
+        let next = Arc::new(Mutex::new(ONE.to_owned()));
+        let text = next.clone();
+        let loader = Loader::new(None, move || Ok(toml::from_str(&text.lock().unwrap()).unwrap()));
+        actors::run(async {
+            let crew = Crew::new(shared.clone());
+            let config: Config = toml::from_str(ONE).unwrap();
+            let parts = parts_to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
+            let config = watch::Sender::new(Arc::new(config));
+            let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), false, config);
+            let followers = live.follow(&parts).await;
+            live.run(&parts, followers, None).await.unwrap();
+            let (control, orders) = Control::new();
+            let attendant = Attendant::new(live, Some(loader), Registry::builtin());
+            tokio::select! {
+                never = attendant.attend(orders, Told::default()) => match never {},
+                () = test(Self { control, shared: shared.clone(), db, next }) => {}
+            }
+        });
+        pool.shutdown_background();
+    }
+
+    /// Waits until all consumers are at this.
+    async fn all(&self, stage: Stage, consumers: usize) {
+        let mut changed = self.shared.board.changed();
+        loop {
+            let pulses = self.shared.board.pulses();
+            if pulses.len() == consumers && pulses.iter().all(|pulse| pulse.stage().0 == stage) {
+                return;
+            }
+            // A pulse is not on the board itself.
+            let _ = timeout(Duration::from_millis(5), changed.changed()).await;
+        }
+    }
+}
+
+#[test]
+fn a_queue_can_be_paused_here() {
+    AtWork::run(async |daemon| {
+        daemon.all(Stage::Idle, 1).await;
+        daemon.control.pause_here("q", true).await.unwrap();
+        let queue = Queue::new(b"", b"q").unwrap();
+        Session::new(queue, SessionId([1; 16])).push(&daemon.db, &["one"]).await.unwrap();
+        daemon.all(Stage::Paused, 1).await;
+        assert!(daemon.shared.board.snapshot().queues.iter().all(|queue| queue.paused_here));
+        daemon.control.pause_here("q", false).await.unwrap();
+        daemon.all(Stage::Idle, 1).await;
+        let error = daemon.control.pause_here("r", true).await.unwrap_err();
+        assert_eq!(error.to_string(), r#"this daemon has no queue "r"; it has q"#);
+    });
+}
+
+#[test]
+fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
+    AtWork::run(async |daemon| {
+        let put = |text: &str| text.clone_into(&mut daemon.next.lock().unwrap());
+        put("grace = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]");
+        let reloaded = daemon.control.reload().await.unwrap();
+        assert_eq!(reloaded.changed, ["grace", "queues.q.consumers", "queues.q.lease"]);
+        assert!(reloaded.finishing.is_empty());
+        assert_eq!(daemon.shared.consumers(), 3);
+        put("[queues.q]\nhandler = 'none'");
+        let refused = daemon.control.reload().await.unwrap_err();
+        assert!(refused.to_string().contains("there is no such handler"), "{refused}");
+        let board = &daemon.shared.board;
+        assert_eq!(board.snapshot().config.refused, Some(refused.0));
+        assert_eq!((board.metrics.reloads_applied.get(), board.metrics.reloads_refused.get()), (1, 1));
+    });
+}
+
+#[test]
+fn who_gives_orders_in_a_drain_hears_of_it() {
+    AtWork::run(async |daemon| {
+        let (control, signals) = (daemon.control.clone(), daemon.shared.signals.clone());
+        // The first is given before, and not seen to.
+        let first = tokio::spawn(async move { control.reload().await });
+        signals.draining.cancel();
+        for answer in [first.await.unwrap(), daemon.control.reload().await] {
+            assert_eq!(answer.unwrap_err().to_string(), "the daemon is stopping");
+        }
+    });
+}

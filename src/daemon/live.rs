@@ -1,0 +1,153 @@
+//! What runs, and how another configuration takes effect.
+//!
+//! What is taken under some settings ends under them: a queue whose settings change gets a new `Source`, and with it new consumers, which
+//! begin as those of the old one leave. The gate and the meters are the name's, and stay. Nothing happens before everything that can fail or
+//! wait has been done.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use foundationdb::Database;
+use futures::future::join_all;
+use tokio::sync::watch;
+
+use super::{loader::Prepared, parts::Part, reload::Plan};
+use crate::{
+    actors::{End, Helm, Shared, Spec, Wanted},
+    config::Config,
+    consumer::source::Source,
+    control::Refused,
+    handlers::Handling,
+    pause::Follower,
+    sweep::Sweeping,
+    telemetry,
+};
+
+/// What runs. On the actors' thread.
+pub(super) struct Live {
+    db: Arc<Database>,
+    pub(super) shared: Arc<Shared>,
+    helm: Helm,
+    until_empty: bool,
+    config: watch::Sender<Arc<Config>>,
+    queues: BTreeMap<Arc<str>, Running>,
+}
+
+/// By queue.
+pub(super) type Followers = BTreeMap<Arc<str>, Follower>;
+
+/// What runs for one queue.
+struct Running {
+    source: Arc<Source>,
+    sweeping: Sweeping,
+    /// Kept for as long as the queue is.
+    _follower: Follower,
+}
+
+impl Live {
+    /// Without queues; `config` has the first configuration already.
+    pub(super) fn new(
+        db: Arc<Database>,
+        shared: Arc<Shared>,
+        helm: Helm,
+        until_empty: bool,
+        config: watch::Sender<Arc<Config>>,
+    ) -> Self {
+        Self { db, shared, helm, until_empty, config, queues: BTreeMap::new() }
+    }
+
+    /// The configuration in force.
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// The handlers in use.
+    pub(super) fn handlers(&self) -> BTreeMap<Arc<str>, Handling> {
+        self.queues.iter().map(|(name, running)| (name.clone(), running.source.handling.clone())).collect()
+    }
+
+    /// Another configuration takes effect, from the file of this path, if it is one. Consumers may still be finishing what they have in hand
+    /// when this returns.
+    pub(super) async fn reload(
+        &mut self,
+        Prepared { config, plan, parts }: Prepared,
+        path: Option<String>,
+    ) -> Result<(), End> {
+        let followers = self.follow(&parts).await;
+        let level = &config.log.level;
+        if *level != self.config().log.level
+            && let Err(error) = telemetry::set_level(level)
+        {
+            tracing::warn!(%error, "the log's level stays as it was");
+        }
+        self.shared.board.configure(path, &config);
+        // Whoever drains from here on does so by its grace.
+        self.config.send_replace(Arc::new(config));
+        self.run(&parts, followers, Some(&plan)).await
+    }
+
+    /// Asks the database whether new queues are paused, and follows what it says.
+    pub(super) async fn follow(&self, parts: &[Part]) -> Followers {
+        let new = parts.iter().filter(|part| !self.queues.contains_key(&part.name));
+        let follow = new.map(async |part| (part.name.clone(), part.follow(&self.db, &self.shared).await));
+        join_all(follow).await.into_iter().collect()
+    }
+
+    /// These are the queues from here on. Without a plan none of them stays as it is.
+    pub(super) async fn run(
+        &mut self,
+        parts: &[Part],
+        mut followers: Followers,
+        plan: Option<&Plan>,
+    ) -> Result<(), End> {
+        let mut queues = BTreeMap::new();
+        let mut wanted = Wanted::new();
+        for part in parts {
+            let name = &part.name;
+            let keeps_source = plan.is_some_and(|plan| plan.keeps_source(name));
+            let running = match (self.queues.remove(name), followers.remove(name)) {
+                (Some(mut running), _) => {
+                    if !keeps_source {
+                        running.source = self.source(part);
+                    }
+                    running.sweeping.follow(part.sweep_rules());
+                    running
+                }
+                (None, Some(follower)) => Running {
+                    source: self.source(part),
+                    sweeping: part.sweep(&self.db, &self.shared),
+                    _follower: follower,
+                },
+                (None, None) => continue,
+            };
+            let spec = |k| Spec { source: running.source.clone(), k };
+            wanted.insert(name.clone(), part.ks().map(spec).collect());
+            queues.insert(name.clone(), running);
+        }
+        // Those that are not among them are swept no more, and their pauses not followed.
+        self.queues = queues;
+        self.helm.converge(wanted).await
+    }
+
+    fn source(&self, part: &Part) -> Arc<Source> {
+        part.source(&self.db, &self.shared, self.until_empty)
+    }
+
+    /// Holds back a queue's takes in this daemon alone, or lets them go on.
+    pub(super) fn pause_here(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+        let Some(running) = self.queues.get(queue) else {
+            let names: Vec<_> = self.queues.keys().map(|name| &**name).collect();
+            let text = format!("this daemon has no queue {queue:?}; it has {}", names.join(", "));
+            return Err(Refused(text));
+        };
+        if running.source.gate.hold_here(paused) {
+            let what = if paused {
+                "the queue is paused in this daemon"
+            } else {
+                "the queue is resumed in this daemon"
+            };
+            tracing::info!(queue, "{what}");
+            self.shared.board.touch();
+        }
+        Ok(())
+    }
+}

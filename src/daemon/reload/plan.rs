@@ -1,0 +1,118 @@
+//! What becomes of each queue.
+
+use super::{
+    diff::{Key, diff},
+    restart::{self, NeedsRestart},
+};
+use crate::config::Config;
+
+/// What only says how many consumers there are, or is nothing to those that there are.
+const BESIDE: [&str; 3] = ["consumers", "max-payload", "operations-kept"];
+
+/// What makes another handler.
+const HANDLER: [&str; 2] = ["handler", "handler-config"];
+
+/// The way from one configuration to another.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::daemon) struct Plan {
+    changed: Vec<Key>,
+}
+
+impl Plan {
+    /// From `old` to `new`; an error names all that only a restart can change.
+    pub(in crate::daemon) fn new(old: &Config, new: &Config) -> Result<Self, NeedsRestart> {
+        let changed = diff(old, new);
+        restart::check(&changed)?;
+        Ok(Self { changed })
+    }
+
+    /// The keys that change.
+    pub(in crate::daemon) fn changed(&self) -> Vec<String> {
+        self.changed.iter().map(Key::to_string).collect()
+    }
+
+    /// Whether the consumers that a queue has can go on as they are. Others have to take their places otherwise: what is taken under
+    /// some settings ends under them.
+    pub(in crate::daemon) fn keeps_source(&self, queue: &str) -> bool {
+        !self.changes(queue, |key| !BESIDE.contains(&key))
+    }
+
+    /// Whether its handler stays what it is.
+    pub(in crate::daemon) fn keeps_handler(&self, queue: &str) -> bool {
+        !self.changes(queue, |key| HANDLER.contains(&key))
+    }
+
+    /// Whether the queue changes in such a key, or as a whole.
+    fn changes(&self, queue: &str, is_such: impl Fn(&str) -> bool) -> bool {
+        let of_queues = self.changed.iter().filter_map(Key::of_queue);
+        of_queues.filter(|(name, _)| *name == queue).any(|(_, key)| key.is_none_or(&is_such))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "grace = '10s'\n\
+        [queues.a]\nhandler = 'log'\n\
+        [queues.'b.c']\nhandler = 'exec'\nhandler-config = { command = ['x'] }";
+
+    fn plan(new: &str) -> Result<Plan, NeedsRestart> {
+        let [old, new] = [OLD, new].map(|text| toml::from_str::<Config>(text).unwrap());
+        Plan::new(&old, &new)
+    }
+
+    /// What is changed, whether `a` keeps its source, and whether it keeps its handler.
+    fn of_a(lines: &str) -> (Vec<String>, bool, bool) {
+        let plan = plan(&OLD.replace("'log'", lines)).unwrap();
+        assert!(plan.keeps_source("b.c") && plan.keeps_handler("b.c"));
+        (plan.changed(), plan.keeps_source("a"), plan.keeps_handler("a"))
+    }
+
+    #[test]
+    fn the_same_changes_nothing() {
+        let plan = plan(OLD).unwrap();
+        assert!(plan.changed().is_empty() && plan.keeps_source("a") && plan.keeps_handler("b.c"));
+    }
+
+    #[test]
+    fn settings_of_a_queue_make_it_anew_and_numbers_do_not() {
+        assert_eq!(
+            of_a("'log'\nconsumers = [ { k = 3 } ]"),
+            (vec!["queues.a.consumers".to_owned()], true, true)
+        );
+        assert_eq!(of_a("'log'\nlease = '5s'"), (vec!["queues.a.lease".to_owned()], false, true));
+        assert_eq!(of_a("'log'\nretry.base = '5s'"), (vec!["queues.a.retry.base".to_owned()], false, true));
+        assert_eq!(
+            of_a("'log'\nhandler-timeout = '5s'"),
+            (vec!["queues.a.handler-timeout".to_owned()], false, true)
+        );
+        assert_eq!(of_a("'stdout'"), (vec!["queues.a.handler".to_owned()], false, false));
+        assert_eq!(
+            of_a("'log'\nhandler-config = { x = 1 }\noperations-kept = '1h'"),
+            (vec!["queues.a.handler-config".to_owned(), "queues.a.operations-kept".to_owned()], false, false)
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_named_as_a_whole() {
+        let plan = plan("grace = '10s'\n[queues.n]\nhandler = 'log'\n[queues.a]\nhandler = 'log'").unwrap();
+        assert_eq!(plan.changed(), ["queues.b.c", "queues.n"]);
+        assert!(!plan.keeps_source("n") && !plan.keeps_handler("n"));
+    }
+
+    #[test]
+    fn a_setting_of_a_handler_is_named_itself() {
+        let plan = plan(&OLD.replace("['x']", "['y']")).unwrap();
+        assert_eq!(plan.changed(), ["queues.b.c.handler-config.command"]);
+        assert!(!plan.keeps_handler("b.c") && plan.keeps_source("a"));
+    }
+
+    #[test]
+    fn all_that_needs_a_restart_is_named() {
+        let new = "database = 'x'\nprefix = 'y'\ngrace = '1s'\nlog = { format = 'json', level = 'debug' }\n\
+            [queues.a]\nhandler = 'stdout'\nkind = 'recipe'\nvalues = 'tuple'";
+        let problem = plan(new).unwrap_err().to_string();
+        insta::assert_snapshot!(problem, @"database, log.format, prefix, queues.a.kind, queues.a.values: changed, and read only when the daemon starts; restart it, or change that back");
+    }
+}

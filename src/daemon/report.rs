@@ -1,0 +1,67 @@
+//! The whole state in the log.
+
+use crate::board::{Board, ConsumerView, QueueView};
+
+/// So many consumers are told of; of the others, how many there are.
+const CONSUMERS: usize = 1_000;
+
+/// Logs what the board has.
+pub(super) fn report(board: &Board) {
+    let state = board.snapshot();
+    tracing::info!(
+        version = state.version,
+        phase = name(&state.phase),
+        database = state.database.url,
+        not_ready = state.not_ready.join("; "),
+        configuration = state.config.path,
+        refused = state.config.refused,
+        finishing = state.config.finishing.join(", "),
+        queues = state.queues.len(),
+        consumers = state.consumers.len(),
+        "state"
+    );
+    state.queues.iter().for_each(queue);
+    state.consumers.iter().take(CONSUMERS).for_each(consumer);
+    let untold = state.consumers.len().saturating_sub(CONSUMERS);
+    if untold > 0 {
+        tracing::info!(consumers = untold, "state of others not told");
+    }
+}
+
+fn queue(view: &QueueView) {
+    let survey = view.survey.as_ref();
+    tracing::info!(
+        queue = view.queue,
+        kind = view.kind,
+        delivery = view.delivery,
+        handler = view.handler,
+        paused = view.paused.is_some(),
+        reason = view.paused.as_ref().map(|pause| pause.reason.as_str()),
+        paused_here = view.paused_here,
+        ready = survey.map(|survey| survey.ready),
+        leased = survey.map(|survey| survey.leased),
+        later = survey.map(|survey| survey.later),
+        dead = survey.map(|survey| survey.dead),
+        in_flight = view.in_flight,
+        finished = view.finished,
+        consumers = view.consumers,
+        "state of queue"
+    );
+}
+
+fn consumer(view: &ConsumerView) {
+    tracing::info!(
+        consumer = view.id,
+        queue = view.queue,
+        k = view.k,
+        stage = name(&view.stage),
+        for_seconds = view.for_seconds,
+        restarts = view.restarts,
+        "state of consumer"
+    );
+}
+
+/// As JSON has it.
+fn name(value: &impl serde::Serialize) -> Option<String> {
+    Some(serde_json::to_value(value).ok()?.as_str()?.to_owned())
+}

@@ -1,0 +1,99 @@
+//! Bodies: so long, within such a time, and JSON.
+
+use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+
+use actix_web::{
+    http::header::{self, HeaderMap},
+    web::Payload,
+};
+use futures::StreamExt;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::timeout,
+};
+
+use super::error::Failure;
+
+/// How long a body may take to come.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// So many bytes of all bodies together are held at a time.
+pub(super) const HELD: usize = 64 << 20;
+
+/// Reads a body of up to `limit` bytes. What it holds, it takes from `room`, which has [`HELD`] permits; they come back with the second
+/// value.
+pub(super) async fn read(
+    payload: &mut Payload,
+    limit: usize,
+    room: &Arc<Semaphore>,
+) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Failure> {
+    let body = async {
+        let (mut body, mut held) = (Vec::new(), None::<OwnedSemaphorePermit>);
+        while let Some(chunk) = payload.next().await {
+            let chunk = chunk.map_err(|error| Failure::Bad(format!("the body broke off: {error}")))?;
+            if body.len() + chunk.len() > limit {
+                return Err(Failure::TooLarge(format!("the body is longer than {limit} bytes")));
+            }
+            let more = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+            let more = room.clone().try_acquire_many_owned(more);
+            let more = more.map_err(|_| Failure::Busy("too much is being pushed"))?;
+            match &mut held {
+                Some(held) => held.merge(more),
+                None => held = Some(more),
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok((body, held))
+    };
+    timeout(PATIENCE, body).await.map_err(|_| Failure::Slow(PATIENCE))?
+}
+
+/// Whether the body, if there is one, is said to be JSON. Pages of other sites cannot say so without asking first.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.to_str().unwrap_or_default());
+    let essence = |kind: &str| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind.is_some_and(|kind| essence(kind) == "application/json")
+}
+
+/// Reads a JSON object; an error names the key.
+pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    let mut reader = serde_json::Deserializer::from_slice(body);
+    let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let (path, problem) = (error.path().to_string(), error.inner().to_string());
+        Failure::Bad(match path.as_str() {
+            "." => format!("the body: {problem}"),
+            path => format!("the body at {path}: {problem}"),
+        })
+    })?;
+    reader.end().map_err(|error| Failure::Bad(format!("the body: {error}")))?;
+    let Object(parsed) = parsed;
+    Ok(parsed)
+}
+
+/// What has to be written as an object. By itself a struct would be read from a list of its values, too.
+#[derive(Debug)]
+pub(super) struct Object<T>(pub(super) T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(input: D) -> Result<Self, D::Error> {
+        input.deserialize_map(AnObject(PhantomData)).map(Self)
+    }
+}
+
+struct AnObject<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for AnObject<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
+}

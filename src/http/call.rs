@@ -1,0 +1,46 @@
+//! A request on its way to its handler.
+
+use std::sync::Arc;
+
+use actix_web::{HttpRequest, HttpResponse, web::Payload};
+use futures::future::LocalBoxFuture;
+use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::{body, error::Failure, site::Site, uri::Query};
+
+/// What a handler gives back.
+pub(crate) type Answer = Result<HttpResponse, Failure>;
+
+/// Carries out a request.
+pub(crate) type Handler = fn(Call) -> LocalBoxFuture<'static, Answer>;
+
+/// A request that has passed the guards.
+pub(crate) struct Call {
+    pub(super) site: Arc<Site>,
+    pub(super) request: HttpRequest,
+    pub(super) query: Query,
+    /// The values of the path, in its order.
+    pub(super) values: Vec<String>,
+    pub(super) payload: Payload,
+    /// What is held of all bodies goes back with the call.
+    pub(super) held: Option<Arc<OwnedSemaphorePermit>>,
+}
+
+impl Call {
+    /// The value of the path at this place, such as the queue's name.
+    pub(super) fn value(&self, index: usize) -> &str {
+        self.values.get(index).map_or("", String::as_str)
+    }
+
+    /// The body, read as JSON.
+    pub(super) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+        let limit = usize::try_from(self.site.config().http.max_body).unwrap_or(usize::MAX);
+        if !body::is_json(self.request.headers()) {
+            return Err(Failure::ContentType);
+        }
+        let (body, held) = body::read(&mut self.payload, limit, &self.site.room).await?;
+        self.held = held.map(Arc::new);
+        body::parse(&body)
+    }
+}

@@ -1,0 +1,83 @@
+//! Requests that ask the database: so many at a time, for so long.
+
+use std::time::Duration;
+
+use foundationdb::Transaction;
+use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
+use tokio::{sync::SemaphorePermit, time::timeout};
+
+use super::{call::Call, error::Failure, site::Site};
+use crate::config::QueueConfig;
+
+/// How long one operation may take, retries and all.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The client library ends what takes too long; this is for when it does not answer at all.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
+/// FoundationDB's `transaction_timed_out`.
+const TIMED_OUT: i32 = 1031;
+
+/// When operations are given up.
+pub(super) const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(PATIENCE) };
+
+impl Site {
+    /// A place at the database.
+    pub(super) fn place(&self) -> Result<SemaphorePermit<'_>, Failure> {
+        self.places.try_acquire().map_err(|_| Failure::Busy("too many requests are at the database"))
+    }
+
+    /// Runs a transaction that may commit twice with the same result: a read, or plain writes.
+    pub(super) async fn transact<T, R>(&self, body: impl FnMut(Transaction) -> R) -> Result<T, Failure>
+    where
+        R: Future<Output = (Transaction, Result<T, QueueError>)>,
+    {
+        let _place = self.place()?;
+        let done = timeout(PATIENCE + LAST_MOMENT, retry::run(&self.door.db, &POLICY, body)).await;
+        match done {
+            Ok(done) => Ok(done?.value),
+            Err(_) => Err(silent()),
+        }
+    }
+
+    /// A queue by its name, laid out as the configuration says; one that is not in it is a fifo.
+    pub(super) fn queue(&self, name: &str) -> Result<Queue, Failure> {
+        let config = self.config();
+        let kind = config.queues.get(name).map(QueueConfig::layout).unwrap_or_default();
+        let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), kind);
+        queue.map_err(|error| Failure::Bad(error.to_string()))
+    }
+}
+
+impl Call {
+    /// The queue that the path names.
+    pub(super) fn queue(&self) -> Result<Queue, Failure> {
+        self.site.queue(self.value(0))
+    }
+}
+
+/// The database gives no answer.
+pub(super) fn silent() -> Failure {
+    Failure::Unavailable(format!("the database has not answered within {} s", PATIENCE.as_secs()))
+}
+
+impl From<RetryError> for Failure {
+    fn from(error: RetryError) -> Self {
+        Self::of(&error)
+    }
+}
+
+impl Failure {
+    /// An operation was given up.
+    pub(super) fn of(error: &RetryError) -> Self {
+        let maybe = if error.is_maybe_committed() { "; it may be done all the same" } else { "" };
+        match &error.error {
+            QueueError::Database(cause) if cause.code() == TIMED_OUT => match silent() {
+                Self::Unavailable(text) => Self::Unavailable(text + maybe),
+                other => other,
+            },
+            QueueError::Database(cause) => Self::Unavailable(format!("the database refused: {cause}{maybe}")),
+            problem => Self::Unreadable(problem.to_string()),
+        }
+    }
+}

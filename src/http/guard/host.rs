@@ -1,0 +1,84 @@
+//! By which name the daemon was reached.
+//!
+//! A page of any site can be served under a name that turns to 127.0.0.1 a moment later; for the browser it then is of the same
+//! origin as the daemon. But it still sends that name.
+
+use std::net::SocketAddr;
+
+use actix_web::http::header::{self, HeaderMap};
+
+use crate::{config::is_loopback, http::error::Failure};
+
+/// The port that is not written.
+const HTTP: u16 = 80;
+
+/// The names by which it may be reached.
+#[derive(Debug)]
+pub(in crate::http) enum Hosts {
+    /// Any: a secret is needed, or a Unix socket has to be reached.
+    Any,
+    /// Those of loopback.
+    Loopback(Vec<String>),
+}
+
+impl Hosts {
+    pub(in crate::http) fn of(address: Option<SocketAddr>) -> Self {
+        let Some(address) = address.filter(is_loopback) else { return Self::Any };
+        let port = address.port();
+        let own = match address.ip().to_canonical() {
+            std::net::IpAddr::V4(ip) => ip.to_string(),
+            std::net::IpAddr::V6(ip) => format!("[{ip}]"),
+        };
+        let names = ["localhost", "127.0.0.1", "[::1]", &own];
+        let with_port = names.iter().map(|name| format!("{name}:{port}"));
+        let without = names.iter().filter(|_| port == HTTP).map(|name| (*name).to_owned());
+        Self::Loopback(with_port.chain(without).collect())
+    }
+
+    /// `origins` are those that the configuration adds.
+    pub(in crate::http) fn check(&self, headers: &HeaderMap, origins: &[String]) -> Result<(), Failure> {
+        let Self::Loopback(names) = self else { return Ok(()) };
+        // Whoever sends none is no browser.
+        let Some(host) = headers.get(header::HOST) else { return Ok(()) };
+        let host = String::from_utf8_lossy(host.as_bytes());
+        let is = |name: &str| name.eq_ignore_ascii_case(&host);
+        let added = origins.iter().filter_map(|origin| origin.split_once("://"));
+        if names.iter().any(|name| is(name)) || added.into_iter().any(|(_, name)| is(name)) {
+            return Ok(());
+        }
+        Err(Failure::Host(format!("{host:?}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::http::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_names_of_loopback_will_do() {
+        let hosts = Hosts::of(Some("127.0.0.2:7420".parse().unwrap()));
+        let check = |host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            hosts.check(&headers, &["https://q.example".to_owned()]).is_ok()
+        };
+        for own in [
+            "localhost:7420",
+            "LOCALHOST:7420",
+            "127.0.0.1:7420",
+            "127.0.0.2:7420",
+            "[::1]:7420",
+            "q.example",
+        ] {
+            assert!(check(own), "{own}");
+        }
+        for other in ["", "localhost", "evil.example:7420", "127.0.0.1:7421", "127.0.0.1.evil.example:7420"] {
+            assert!(!check(other), "{other}");
+        }
+        assert!(hosts.check(&HeaderMap::new(), &[]).is_ok());
+        assert!(matches!(Hosts::of(Some("192.0.2.1:80".parse().unwrap())), Hosts::Any));
+        assert!(matches!(Hosts::of(None), Hosts::Any));
+    }
+}

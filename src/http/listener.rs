@@ -1,0 +1,122 @@
+//! Getting the address that the configuration names.
+
+use std::{
+    fmt, fs, io,
+    net::{SocketAddr, TcpListener},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt},
+        net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+use crate::config::{DEFAULT_ADDRESS, Listen};
+
+/// Who may write to a socket may ask and tell everything: the daemon's user and its group.
+const SOCKET_MODE: u32 = 0o660;
+
+/// Where the daemon listens.
+pub(super) enum Listener {
+    Tcp(TcpListener, SocketAddr),
+    Unix(UnixListener, SocketFile),
+}
+
+/// A socket's name in the file system. Dropping it takes the name away.
+#[derive(Debug)]
+pub(super) struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        // Somebody may have removed it before.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+impl Listener {
+    /// Listens; `None` if the configuration wants no HTTP, or has no wish and the default cannot be had.
+    pub(super) fn open(listen: &Listen) -> io::Result<Option<Self>> {
+        match listen {
+            Listen::Off => Ok(None),
+            Listen::Auto => match Self::tcp(DEFAULT_ADDRESS) {
+                Ok(listener) => Ok(Some(listener)),
+                Err(error) => {
+                    tracing::warn!(
+                        address = %DEFAULT_ADDRESS,
+                        %error,
+                        "no HTTP: the default address is not free; set http.listen to another, or to \"off\""
+                    );
+                    Ok(None)
+                }
+            },
+            Listen::Tcp(address) => Self::tcp(*address).map(Some),
+            Listen::Unix(path) => Self::unix(path).map(Some),
+        }
+    }
+
+    fn tcp(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let address = listener.local_addr()?;
+        Ok(Self::Tcp(listener, address))
+    }
+
+    fn unix(path: &Path) -> io::Result<Self> {
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_over(path) => {
+                fs::remove_file(path)?;
+                UnixListener::bind(path)?
+            }
+            listener => listener?,
+        };
+        let file = SocketFile(path.to_owned());
+        // Until now nobody but our own user could write to it, unless the umask says otherwise.
+        fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
+        Ok(Self::Unix(listener, file))
+    }
+
+    /// The address of one that is reached by TCP.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(_, address) => Some(*address),
+            Self::Unix(..) => None,
+        }
+    }
+}
+
+/// Whether it is a socket that nobody listens on: of a daemon that was killed.
+fn is_left_over(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket
+        && UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(_, address) => address.fmt(f),
+            Self::Unix(_, file) => write!(f, "unix:{}", file.0.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unix(path: &Path) -> io::Result<Option<Listener>> {
+        Listener::open(&Listen::Unix(path.to_owned()))
+    }
+
+    #[test]
+    fn a_socket_that_is_left_over_is_taken_and_one_in_use_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        drop(UnixListener::bind(&path).unwrap());
+        let listener = unix(&path).unwrap().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
+        assert_eq!(unix(&path).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
+        fs::write(&path, "mine").unwrap();
+        assert!(unix(&path).is_err() && fs::read(&path).unwrap() == b"mine");
+    }
+}

@@ -1,0 +1,61 @@
+//! `GET /api/v1/openapi.json`: what there is, for programs. Written by hand; the tests hold it to the routes and to the answers.
+
+use actix_web::{HttpResponse, http::header::ContentType};
+
+use super::call::{Answer, Call};
+
+const DOCUMENT: &str = include_str!("../../docs/openapi.json");
+
+pub(super) async fn document(_: Call) -> Answer {
+    Ok(HttpResponse::Ok().content_type(ContentType::json()).body(DOCUMENT))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::http::routes::{Access, ROUTES};
+
+    /// Pages and their parts are for browsers, not for programs.
+    fn is_described(path: &str) -> bool {
+        path.starts_with("/api/") || ["/livez", "/readyz", "/metrics"].contains(&path)
+    }
+
+    #[test]
+    fn the_document_has_the_routes_and_no_others() {
+        let document: Value = serde_json::from_str(DOCUMENT).unwrap();
+        let mut described = BTreeMap::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                if method == "parameters" {
+                    continue;
+                }
+                let parameters = operation["parameters"].as_array().into_iter().flatten();
+                let query: BTreeSet<_> = parameters.map(|it| it["name"].as_str().unwrap()).collect();
+                let open = operation["security"] == serde_json::json!([]);
+                described.insert((path.as_str(), method.to_uppercase()), (query, open));
+            }
+        }
+        let routes: BTreeMap<_, _> = ROUTES
+            .iter()
+            .filter(|route| is_described(route.path))
+            .map(|route| {
+                let query = route.query.iter().copied().collect::<BTreeSet<_>>();
+                ((route.path, route.method.to_owned()), (query, route.access == Access::Open))
+            })
+            .collect();
+        assert_eq!(described, routes);
+    }
+
+    #[test]
+    fn the_manual_has_every_route() {
+        let manual = include_str!("../../docs/API.md");
+        for route in ROUTES.iter().filter(|route| is_described(route.path)) {
+            let row = format!("| `{} {}` |", route.method, route.path);
+            assert!(manual.contains(&row), "docs/API.md lacks {row}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Pausing a queue: for all daemons, by a record in the database; or for this one.
+
+use actix_web::HttpResponse;
+use kvqueue_queue::{MAX_REASON, Pause, Queue};
+use serde::Deserialize;
+
+use super::{
+    call::{Answer, Call},
+    error::Failure,
+    status::no_queue,
+};
+use crate::{board::Phase, consumer::ambient, control::Refused};
+
+/// How a queue is to be paused.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct How {
+    /// For this daemon alone, until it ends.
+    #[serde(default)]
+    here: bool,
+    /// Why, for people.
+    #[serde(default)]
+    reason: String,
+}
+
+/// `PUT /api/v1/queues/{queue}/pause`
+pub(super) async fn pause(mut call: Call) -> Answer {
+    let queue = call.queue()?;
+    let How { here, reason } = call.json().await?;
+    if reason.len() > MAX_REASON {
+        let problem = format!("the reason has {} bytes, at most {MAX_REASON} are kept", reason.len());
+        return Err(Failure::Bad(problem));
+    }
+    if here {
+        return pause_here(&call, true).await;
+    }
+    let record = Pause { at: ambient::now(), frozen: false, reason };
+    change(&call, &queue, Some(&record)).await
+}
+
+/// `DELETE /api/v1/queues/{queue}/pause`
+pub(super) async fn resume(call: Call) -> Answer {
+    let queue = call.queue()?;
+    if call.query.flag("here")? {
+        return pause_here(&call, false).await;
+    }
+    change(&call, &queue, None).await
+}
+
+/// Writes the record, or clears it; unless the queue is being moved, or was.
+async fn change(call: &Call, queue: &Queue, pause: Option<&Pause>) -> Answer {
+    let frozen = call
+        .site
+        .transact(|tr| async move {
+            let found = match queue.paused(&tr).await {
+                Ok(found) => found.filter(|found| found.frozen),
+                Err(error) => return (tr, Err(error)),
+            };
+            match (&found, pause) {
+                (Some(_), _) => {}
+                (None, Some(pause)) => queue.pause(&tr, pause),
+                (None, None) => queue.resume(&tr),
+            }
+            (tr, Ok(found))
+        })
+        .await?;
+    match frozen {
+        None => Ok(HttpResponse::NoContent().finish()),
+        Some(Pause { reason, .. }) => Err(Failure::Conflict {
+            code: "frozen",
+            message: format!("this queue is frozen: {reason}"),
+            fix: "if you know that nobody moves it, use the command line: kvqueue resume",
+        }),
+    }
+}
+
+async fn pause_here(call: &Call, paused: bool) -> Answer {
+    let (site, name) = (&call.site, call.value(0));
+    if !site.config().queues.contains_key(name) {
+        return Err(no_queue(name));
+    }
+    match site.door.control.pause_here(name, paused).await {
+        Ok(()) => Ok(HttpResponse::NoContent().finish()),
+        Err(refused) => Err(refuse(call, refused)),
+    }
+}
+
+/// An order was refused, or the daemon obeys no orders any more.
+pub(super) fn refuse(call: &Call, Refused(reason): Refused) -> Failure {
+    match call.site.door.board.current_phase() {
+        Phase::Draining => Failure::Unavailable(reason),
+        Phase::Starting | Phase::Ready | Phase::Reloading => Failure::Refused(reason),
+    }
+}

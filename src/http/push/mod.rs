@@ -1,0 +1,135 @@
+//! `POST /api/v1/queues/{queue}/items`
+//!
+//! | file | role |
+//! |---|---|
+//! | `request` | what the body says, made into items |
+//! | `producers` | single items of many requests share transactions |
+//!
+//! Several items are pushed in one transaction, all or none.
+
+mod producers;
+mod request;
+
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use kvqueue_queue::{
+    NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session, SessionId,
+};
+use serde_json::json;
+use tokio::time::timeout;
+use uuid::Uuid;
+
+pub(super) use self::producers::Producers;
+use self::request::Request;
+use super::{
+    call::{Answer, Call},
+    database::{PATIENCE, POLICY, silent},
+    error::Failure,
+};
+use crate::{config::QueueConfig, consumer::ambient};
+
+/// How long a push may wait: for the transaction before it, and for its own.
+const WAIT: Duration = PATIENCE.saturating_mul(2);
+
+/// What is said when it is not known whether something was pushed.
+const MAYBE: &str =
+    "; the items may be in the queue all the same: with an operation id a push can be repeated safely";
+
+/// Pushes what the body has.
+pub(super) async fn push(mut call: Call) -> Answer {
+    let queue = call.queue()?;
+    let request: Request = call.json().await?;
+    let (mut items, operation) = request.items(ambient::now())?;
+    let options = PushOptions { operation, max_payload: max_payload(&call) };
+    let pushed = match items.pop() {
+        Some(item) if items.is_empty() && options.operation.is_none() => {
+            one(&call, queue, item, options.max_payload).await?
+        }
+        last => {
+            items.extend(last);
+            several(&call, queue, items, options).await?
+        }
+    };
+    let added = pushed.iter().filter(|it| it.effect == PushEffect::Added).count();
+    let already = pushed.iter().any(|it| it.effect == PushEffect::Repeated);
+    let ids: Vec<_> = pushed.iter().map(|it| it.id.as_ref().map(ToString::to_string)).collect();
+    Ok(HttpResponse::Created().json(json!({ "pushed": added, "ids": ids, "already": already })))
+}
+
+fn max_payload(call: &Call) -> usize {
+    let config = call.site.config();
+    let limit = config.queues.get(call.value(0)).map(|queue| queue.max_payload);
+    usize::try_from(limit.unwrap_or_else(|| QueueConfig::new("").max_payload)).unwrap_or(usize::MAX)
+}
+
+/// With those of other requests that come at the same time.
+async fn one(
+    call: &Call,
+    queue: Queue,
+    item: NewItem,
+    max_payload: usize,
+) -> Result<Vec<PushedItem>, Failure> {
+    let producer = call.site.producers.producer(&call.site, queue, max_payload);
+    match timeout(WAIT, producer.push(item)).await {
+        Ok(Ok(pushed)) => Ok(vec![pushed]),
+        Ok(Err(ProduceError::Push(error))) => Err(failure(&error)),
+        Ok(Err(error)) => Err(Failure::Unavailable(format!("{error}{MAYBE}"))),
+        Err(_) => Err(maybe(silent())),
+    }
+}
+
+/// In a transaction of their own. It is seen through, whether or not the client waits for it.
+async fn several(
+    call: &Call,
+    queue: Queue,
+    items: Vec<NewItem>,
+    options: PushOptions,
+) -> Result<Vec<PushedItem>, Failure> {
+    let _place = call.site.place()?;
+    let (db, held) = (call.site.door.db.clone(), call.held.clone());
+    let pushing = call.site.spawn(async move {
+        let mut session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes())).with_policy(POLICY);
+        let pushed = session.push_items(&db, &items, &options).await;
+        // What is left of a session that could not be closed is swept away later.
+        let closed = session.close(&db).await;
+        if let Err(error) = closed {
+            tracing::debug!(%error, "session of a push not closed");
+        }
+        drop(held);
+        pushed.map(|pushed| pushed.each().collect::<Vec<_>>())
+    });
+    match timeout(WAIT, pushing).await {
+        Ok(Ok(Ok(pushed))) => Ok(pushed),
+        Ok(Ok(Err(error))) => Err(failure(&error)),
+        // The task is gone, with its runtime.
+        Ok(Err(_)) => Err(maybe(Failure::Unavailable("the daemon is stopping".to_owned()))),
+        Err(_) => Err(maybe(silent())),
+    }
+}
+
+fn maybe(failure: Failure) -> Failure {
+    match failure {
+        Failure::Unavailable(text) => Failure::Unavailable(text + MAYBE),
+        other => other,
+    }
+}
+
+fn failure(error: &PushError) -> Failure {
+    match error {
+        PushError::PayloadTooLarge { .. } | PushError::TransactionTooLarge { .. } => {
+            Failure::TooLarge(error.to_string())
+        }
+        PushError::NoPriorities { .. } => Failure::Conflict {
+            code: "no_priorities",
+            message: error.to_string(),
+            fix: "leave the priority out, or configure the queue with kind \"priority\"",
+        },
+        PushError::Retry(cause) => {
+            let failure = Failure::of(cause);
+            if error.is_maybe_committed() { maybe(failure) } else { failure }
+        }
+        PushError::Queue(cause) => Failure::Unavailable(cause.to_string()),
+        refused => Failure::Bad(refused.to_string()),
+    }
+}

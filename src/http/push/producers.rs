@@ -1,0 +1,56 @@
+//! Producers, one for each queue that single items are pushed to: what comes at the same time goes into one transaction.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kvqueue_queue::{Kind, Producer, Queue, Session, SessionId};
+use uuid::Uuid;
+
+use crate::http::{database::POLICY, site::Site};
+
+/// So many queues have one at a time. When there are more, all are let go: each ends once it has nothing more to do.
+const MOST: usize = 64;
+
+/// The producers there are, by their queues' names.
+#[derive(Debug, Default)]
+pub(in crate::http) struct Producers(Mutex<HashMap<Vec<u8>, Entry>>);
+
+#[derive(Debug)]
+struct Entry {
+    producer: Producer,
+    kind: Kind,
+    max_payload: usize,
+}
+
+impl Producers {
+    /// The producer of a queue, made if there is none that pushes as the configuration says now.
+    pub(super) fn producer(&self, site: &Arc<Site>, queue: Queue, max_payload: usize) -> Producer {
+        let mut producers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, kind) = (queue.name().to_vec(), queue.kind());
+        if let Some(entry) = producers.get(&name)
+            && (entry.kind, entry.max_payload) == (kind, max_payload)
+        {
+            return entry.producer.clone();
+        }
+        if producers.len() >= MOST {
+            producers.clear();
+        }
+        let session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes())).with_policy(POLICY);
+        let (producer, driver) = Producer::with_max_payload(session, site.door.db.clone(), max_payload);
+        drop(site.spawn(async move {
+            if let Err(error) = driver.run().await {
+                // What is left of it is swept away later.
+                tracing::debug!(%error, "session of pushes not closed");
+            }
+        }));
+        producers.insert(name, Entry { producer: producer.clone(), kind, max_payload });
+        producer
+    }
+
+    /// Lets them end.
+    pub(in crate::http) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

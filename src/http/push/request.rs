@@ -1,0 +1,213 @@
+//! What a push says.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use jiff::Timestamp;
+use kvqueue_queue::{Millis, NewItem};
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::Number;
+
+use crate::http::{body::Object, error::Failure};
+
+/// The most items of one push.
+const MOST: usize = 1_000;
+
+/// The longest delay, in milliseconds: ten years.
+const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
+
+/// The body of a push.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Request {
+    items: Vec<Object<Entry>>,
+    #[serde(default, deserialize_with = "given")]
+    operation: Option<String>,
+}
+
+/// One item.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Entry {
+    #[serde(deserialize_with = "given")]
+    payload: Option<String>,
+    #[serde(deserialize_with = "given")]
+    payload_base64: Option<String>,
+    attributes: BTreeMap<String, String>,
+    #[serde(deserialize_with = "given")]
+    content_type: Option<String>,
+    #[serde(deserialize_with = "given")]
+    trace_parent: Option<String>,
+    #[serde(deserialize_with = "given")]
+    unique: Option<String>,
+    #[serde(deserialize_with = "whole")]
+    delay_ms: Option<u64>,
+    #[serde(deserialize_with = "given")]
+    at: Option<String>,
+    #[serde(deserialize_with = "whole")]
+    priority: Option<i64>,
+}
+
+/// A whole number, also if it is written as 3.0: for JSON that is the same.
+fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
+    let number = Number::deserialize(input)?;
+    let whole = match (number.as_i128(), number.as_f64()) {
+        (Some(whole), _) => Some(whole),
+        // Up to there every whole number can be written so.
+        (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
+            Some(float as i128)
+        }
+        _ => None,
+    };
+    let fits = whole.and_then(|whole| N::try_from(whole).ok());
+    fits.map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("{number} is no whole number that is possible here")))
+}
+
+/// A key that is there has a value: `null` is none.
+fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Option<T>, D::Error> {
+    T::deserialize(input).map(Some)
+}
+
+impl Request {
+    /// The items, as of `now`, and the operation id.
+    pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), Failure> {
+        let count = self.items.len();
+        if !(1..=MOST).contains(&count) {
+            return Err(Failure::Bad(format!(
+                "there are {count} items, 1 to {MOST} can be pushed at a time"
+            )));
+        }
+        let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
+            entry.item(now).map_err(|problem| Failure::Bad(format!("items[{index}]: {problem}")))
+        });
+        Ok((items.collect::<Result<_, _>>()?, self.operation.map(String::into_bytes)))
+    }
+}
+
+impl Entry {
+    fn item(self, now: Millis) -> Result<NewItem, String> {
+        let payload = match (self.payload, self.payload_base64) {
+            (Some(text), None) => Bytes::from(text),
+            (None, Some(text)) => Bytes::from(decoded(&text)?),
+            (Some(_), Some(_)) => {
+                return Err("it has both payload and payload_base64; leave one out".to_owned());
+            }
+            (None, None) => return Err("it has neither payload nor payload_base64".to_owned()),
+        };
+        let due = due(self.delay_ms, self.at.as_deref(), now)?;
+        // An item with nothing to say needs no record beside it, and so tells no time.
+        let says = !self.attributes.is_empty()
+            || self.content_type.is_some()
+            || self.trace_parent.is_some()
+            || self.unique.is_some()
+            || due.is_some();
+        Ok(NewItem {
+            payload,
+            attributes: self.attributes,
+            content_type: self.content_type,
+            trace_parent: self.trace_parent,
+            enqueued_at: says.then_some(now),
+            unique: self.unique.map(String::into_bytes),
+            due: due.filter(|due| *due > now),
+            priority: self.priority.unwrap_or_default(),
+        })
+    }
+}
+
+fn decoded(text: &str) -> Result<Vec<u8>, String> {
+    BASE64_STANDARD.decode(text).map_err(|error| format!("payload_base64 is not base 64: {error}"))
+}
+
+/// When it is due, if it says so. What is past is due at once.
+fn due(delay: Option<u64>, at: Option<&str>, now: Millis) -> Result<Option<Millis>, String> {
+    match (delay, at) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err("it has both delay_ms and at; leave one out".to_owned()),
+        (Some(delay), None) if delay <= LONGEST => Ok(Some(now.saturating_add(delay))),
+        (Some(delay), None) => Err(format!("delay_ms is {delay}, at most {LONGEST} are possible")),
+        (None, Some(text)) => {
+            let time: Timestamp = text.parse().map_err(|_| {
+                format!("at is {text:?}, and no time; write it as in \"2030-01-31T08:00:00Z\"")
+            })?;
+            // Before 1970 is long past, too.
+            Ok(Some(Millis::try_from(time.as_millisecond()).unwrap_or(0)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::http::body::parse;
+
+    fn items(body: &Value) -> Result<Vec<NewItem>, String> {
+        let request: Request = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
+        request.items(1_000).map(|(items, _)| items).map_err(|error| error.to_string())
+    }
+
+    fn item(entry: &Value) -> Result<NewItem, String> {
+        items(&json!({ "items": [entry] })).map(|mut items| items.remove(0))
+    }
+
+    #[test]
+    fn an_item_is_what_it_says() {
+        assert_eq!(item(&json!({"payload": "a"})).unwrap(), NewItem::new("a"));
+        assert_eq!(item(&json!({"payload_base64": "/w=="})).unwrap(), NewItem::new(b"\xff".to_vec()));
+        let whole = item(&json!({
+            "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "t",
+            "unique": "u", "delay_ms": 5, "priority": -3,
+        }));
+        let expected = NewItem {
+            content_type: Some("text/plain".to_owned()),
+            trace_parent: Some("t".to_owned()),
+            enqueued_at: Some(1_000),
+            unique: Some(b"u".to_vec()),
+            due: Some(1_005),
+            priority: -3,
+            ..NewItem::new("").with_attribute("k", "v")
+        };
+        assert_eq!(whole.unwrap(), expected);
+        assert_eq!(item(&json!({"payload": "", "delay_ms": 2.0, "priority": 3.0})).unwrap().priority, 3);
+        assert_eq!(item(&json!({"payload": "", "priority": i64::MIN})).unwrap().priority, i64::MIN);
+        assert!(item(&json!({"payload": "", "priority": 0.5})).is_err());
+        assert_eq!(item(&json!({"payload": "", "at": "1970-01-01T00:00:02Z"})).unwrap().due, Some(2_000));
+        assert_eq!(item(&json!({"payload": "", "at": "1969-01-01T00:00:00Z"})).unwrap().due, None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let wrong = |entry: Value| item(&entry).unwrap_err();
+        insta::assert_snapshot!(wrong(json!({})), @"items[0]: it has neither payload nor payload_base64");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has both payload and payload_base64; leave one out");
+        insta::assert_snapshot!(wrong(json!({"payload_base64": "?"})), @"items[0]: payload_base64 is not base 64: Invalid symbol 63, offset 0.");
+        insta::assert_snapshot!(wrong(json!({"payload": null})), @"the body at items[0].payload: invalid type: null, expected a string at line 1 column 25");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is no whole number that is possible here at line 1 column 24");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": 1, "at": "x"})), @"items[0]: it has both delay_ms and at; leave one out");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", and no time; write it as in "2030-01-31T08:00:00Z""#);
+        insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
+        insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are 0 items, 1 to 1000 can be pushed at a time");
+        insta::assert_snapshot!(items(&json!([])).unwrap_err(), @"the body: invalid type: sequence, expected an object at line 1 column 0");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_without_panic(body: Vec<u8>) {
+            if let Ok(request) = parse::<Request>(&body) {
+                drop(request.items(0));
+            }
+        }
+
+        #[test]
+        fn any_payload_comes_through(payload: Vec<u8>) {
+            let entry = json!({"payload_base64": BASE64_STANDARD.encode(&payload)});
+            prop_assert_eq!(item(&entry).unwrap().payload, payload);
+        }
+    }
+}

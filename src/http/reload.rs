@@ -1,0 +1,16 @@
+//! `POST /api/v1/reload`
+
+use actix_web::HttpResponse;
+
+use super::{
+    call::{Answer, Call},
+    pause::refuse,
+};
+
+/// Has the configuration taken up anew, and tells what came of it.
+pub(super) async fn reload(call: Call) -> Answer {
+    match call.site.door.control.reload().await {
+        Ok(reloaded) => Ok(HttpResponse::Ok().json(reloaded)),
+        Err(refused) => Err(refuse(&call, refused)),
+    }
+}

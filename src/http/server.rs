@@ -1,0 +1,170 @@
+//! The thread that serves HTTP.
+
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use actix_web::{App, HttpServer, dev::ServerHandle, rt::net::TcpStream, web};
+use rustix::net::sockopt;
+use tokio::{runtime, sync::oneshot, time::timeout};
+
+use super::{
+    guard::{Hosts, Token},
+    listener::Listener,
+    serve::serve,
+    site::Site,
+};
+use crate::{
+    config::{ConfigError, Http, Listen},
+    control::Door,
+};
+
+/// How long the head of a request may take.
+const HEAD: Duration = Duration::from_secs(5);
+
+/// How long a connection may be silent between requests.
+const SILENCE: Duration = Duration::from_secs(15);
+
+/// How long a client may leave an answer unread.
+const UNREAD: Duration = Duration::from_secs(20);
+
+/// How long answers that have begun may take once the daemon has stopped, in seconds.
+const LAST_ANSWERS: u64 = 2;
+
+/// HTTP cannot be served as the configuration says.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    /// The token cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The address cannot be had.
+    #[error("cannot listen on {listen}; set http.listen to another address, or to \"off\"")]
+    Listen {
+        /// The address.
+        listen: Listen,
+        /// What the system said.
+        #[source]
+        error: io::Error,
+    },
+    /// There is no thread for it.
+    #[error("cannot start the thread for HTTP")]
+    Thread(#[source] io::Error),
+}
+
+/// Serves until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    /// Dropping it stops the thread.
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Serves in a thread of its own; `None` if there is to be no HTTP.
+pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError> {
+    let token = http.token_file.as_deref().map(Token::read).transpose()?;
+    let listener = Listener::open(&http.listen)
+        .map_err(|error| HttpError::Listen { listen: http.listen.clone(), error })?;
+    let Some(listener) = listener else { return Ok(None) };
+    let address = listener.to_string();
+    let hosts = Hosts::of(listener.address());
+    let (stop, stopped) = oneshot::channel();
+    let (tell, started) = mpsc::channel();
+    let connections = http.max_connections;
+    let thread = thread::Builder::new()
+        .name("kvqueue-http".to_owned())
+        .spawn(move || {
+            let site = |runtime| Arc::new(Site::new(door, hosts, token, runtime));
+            run(listener, connections, site, &tell, stopped);
+        })
+        .map_err(HttpError::Thread)?;
+    // A thread that ends without a word has panicked, and that was logged.
+    let started = started.recv().unwrap_or_else(|_| Err(io::Error::other("it ended at once")));
+    started.map_err(HttpError::Thread)?;
+    tracing::info!(address, "listening");
+    Ok(Some(Server { stop: Some(stop), thread: Some(thread) }))
+}
+
+fn run(
+    listener: Listener,
+    connections: usize,
+    site: impl FnOnce(runtime::Handle) -> Arc<Site>,
+    tell: &mpsc::Sender<io::Result<()>>,
+    stopped: oneshot::Receiver<()>,
+) {
+    let runtime = match runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        // Whoever started this waits for the answer.
+        Err(error) => return drop(tell.send(Err(error))),
+    };
+    let site = site(runtime.handle().clone());
+    runtime.block_on(async {
+        let app = {
+            let site = web::Data::from(site.clone());
+            move || App::new().app_data(site.clone()).default_service(web::to(serve))
+        };
+        let server = HttpServer::new(app)
+            .workers(1)
+            .disable_signals()
+            .max_connections(connections)
+            .client_request_timeout(HEAD)
+            .keep_alive(SILENCE)
+            .on_connect(|io, _| {
+                if let Some(stream) = io.downcast_ref::<TcpStream>() {
+                    give_up_on_slow_readers(stream);
+                }
+            })
+            .shutdown_timeout(LAST_ANSWERS);
+        let (server, _file) = match listener {
+            Listener::Tcp(listener, _) => (server.listen(listener), None),
+            Listener::Unix(listener, file) => (server.listen_uds(listener), Some(file)),
+        };
+        let server = match server {
+            Ok(server) => server.run(),
+            Err(error) => return drop(tell.send(Err(error))),
+        };
+        let handle = server.handle();
+        if tell.send(Ok(())).is_err() {
+            return;
+        }
+        tokio::select! {
+            // It does not end by itself.
+            ended = server => drop(ended),
+            () = end(stopped, handle, &site) => {}
+            never = site.follow() => match never {},
+            never = site.ticker.run(&site.door.board) => match never {},
+        }
+    });
+}
+
+/// Has the system end a connection whose client does not take what it asked for. Nothing else would: neither time limit is about answers.
+fn give_up_on_slow_readers(stream: &TcpStream) {
+    let millis = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
+    if let Err(error) = sockopt::set_tcp_user_timeout(stream, millis) {
+        tracing::debug!(%error, "a connection without a limit for slow readers");
+    }
+}
+
+/// Waits for the end, and lets answers that have begun be finished.
+async fn end(stopped: oneshot::Receiver<()>, server: ServerHandle, site: &Site) {
+    // The sender is dropped, never used.
+    let _ = stopped.await;
+    site.stopping.cancel();
+    server.stop(true).await;
+    site.producers.clear();
+    site.tasks.close();
+    // What takes longer leaves tokens behind, which are swept away later.
+    let _ = timeout(Duration::from_secs(LAST_ANSWERS), site.tasks.wait()).await;
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there was logged.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What all requests share.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::{
+    body, events,
+    guard::{Hosts, Token},
+    push::Producers,
+    ticker::Ticker,
+};
+use crate::{config::Config, control::Door};
+
+/// So many requests are at the database at a time.
+const AT_THE_DATABASE: usize = 16;
+
+/// So many clients that do not know the secret are kept waiting at a time.
+const KEPT_WAITING: usize = 32;
+
+/// The daemon as requests see it.
+pub(crate) struct Site {
+    pub(super) door: Door,
+    pub(super) hosts: Hosts,
+    token: Mutex<Option<Token>>,
+    /// Places at the database.
+    pub(super) places: Semaphore,
+    /// Places for clients that are kept waiting.
+    pub(super) waiting: Semaphore,
+    /// Places for those who follow events.
+    pub(super) followers: Arc<Semaphore>,
+    /// What those get.
+    pub(super) ticker: Ticker,
+    /// Bytes of bodies that may still be held.
+    pub(super) room: Arc<Semaphore>,
+    /// The daemon has stopped: answers that would go on for ever end.
+    pub(super) stopping: CancellationToken,
+    pub(super) producers: Producers,
+    /// What has to be seen through though its client is gone, and where it runs.
+    pub(super) tasks: TaskTracker,
+    runtime: Handle,
+}
+
+impl Site {
+    pub(super) fn new(door: Door, hosts: Hosts, token: Option<Token>, runtime: Handle) -> Self {
+        Self {
+            door,
+            hosts,
+            token: Mutex::new(token),
+            places: Semaphore::new(AT_THE_DATABASE),
+            waiting: Semaphore::new(KEPT_WAITING),
+            followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
+            ticker: Ticker::default(),
+            room: Arc::new(Semaphore::new(body::HELD)),
+            stopping: CancellationToken::new(),
+            producers: Producers::default(),
+            tasks: TaskTracker::new(),
+            runtime,
+        }
+    }
+
+    /// Runs something that is not given up when its client goes.
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.tasks.spawn_on(task, &self.runtime)
+    }
+
+    /// The configuration in force.
+    pub(super) fn config(&self) -> Arc<Config> {
+        self.door.config.borrow().clone()
+    }
+
+    /// The secret that clients have to know, if there is one.
+    pub(super) fn token(&self) -> Option<Token> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads the secret anew whenever a configuration is taken up.
+    pub(super) async fn follow(&self) -> Infallible {
+        let mut config = self.door.config.clone();
+        loop {
+            if config.changed().await.is_err() {
+                // Nobody takes up configurations any more.
+                std::future::pending::<()>().await;
+            }
+            let file = config.borrow_and_update().http.token_file.clone();
+            // Whether there is one does not change while it runs.
+            match file.as_deref().map(Token::read) {
+                None => {}
+                Some(Ok(token)) => *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token),
+                Some(Err(error)) => tracing::error!(%error, "the secret for HTTP stays as it was"),
+            }
+        }
+    }
+}

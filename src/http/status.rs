@@ -1,0 +1,106 @@
+//! What the board shows. Only who wants to know of all queues asks the database; but for each the survey looks, if it has not looked a
+//! moment ago.
+
+use std::time::Duration;
+
+use actix_web::HttpResponse;
+use foundationdb::Transaction;
+use futures::{StreamExt, TryStreamExt, stream};
+use kvqueue_queue::{Counts, Queue, QueueError, queues};
+use serde_json::{Value, json};
+
+use super::{
+    call::{Answer, Call},
+    error::Failure,
+};
+use crate::{
+    board::{QueueView, Snapshot},
+    json,
+};
+
+/// So long an answer waits for the survey. Then what is known has to do: it says how old it is.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The most queues that are told of though they are not in the configuration.
+const MOST_OTHERS: usize = 1_000;
+
+/// So many of them are counted at a time.
+const TOGETHER: usize = 16;
+
+/// `GET /api/v1/status`
+pub(super) async fn whole(call: Call) -> Answer {
+    Ok(HttpResponse::Ok().json(snapshot(&call).await))
+}
+
+/// `GET /api/v1/queues`
+pub(super) async fn list(call: Call) -> Answer {
+    let all = call.query.flag("all")?;
+    let configured = snapshot(&call).await.queues;
+    let others = if all { others(&call, &configured).await? } else { Vec::new() };
+    let configured = configured.iter().map(|queue| json!(queue));
+    Ok(HttpResponse::Ok().json(json!({ "queues": configured.chain(others).collect::<Vec<_>>() })))
+}
+
+/// The queues that are in the database alone, and how many items they have.
+async fn others(call: &Call, configured: &[QueueView]) -> Result<Vec<Value>, Failure> {
+    let prefix = call.site.config().prefix.clone();
+    call.site
+        .transact(|tr| async {
+            let others = counted(&tr, prefix.as_bytes(), configured).await;
+            (tr, others)
+        })
+        .await
+}
+
+async fn counted(
+    tr: &Transaction,
+    prefix: &[u8],
+    configured: &[QueueView],
+) -> Result<Vec<Value>, QueueError> {
+    let names = queues(tr, prefix).await?;
+    let others = names.iter().filter(|name| configured.iter().all(|it| it.queue.as_bytes() != **name));
+    let counted = others.take(MOST_OTHERS).map(async |name| {
+        let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
+        let Counts { ready, leased, later, dead, done } = queue.counts(tr).await?;
+        let mut view = json::about(name, "ready", ready);
+        for (state, items) in
+            [("leased", json!(leased)), ("later", json!(later)), ("dead", json!(dead)), ("done", json!(done))]
+        {
+            view[state] = items;
+        }
+        Ok(Some(view))
+    });
+    stream::iter(counted).buffered(TOGETHER).try_filter_map(async |view| Ok(view)).try_collect().await
+}
+
+/// `GET /api/v1/queues/{queue}`
+pub(super) async fn queue(call: Call) -> Answer {
+    let name = call.value(0);
+    let queues = snapshot(&call).await.queues;
+    let found = queues.into_iter().find(|queue| queue.queue == name).ok_or_else(|| no_queue(name))?;
+    Ok(HttpResponse::Ok().json(found))
+}
+
+/// `GET /api/v1/queues/{queue}/history`
+pub(super) async fn history(call: Call) -> Answer {
+    let name = call.value(0);
+    let samples = call.site.door.board.history(name).ok_or_else(|| no_queue(name))?;
+    Ok(HttpResponse::Ok().json(json!({ "samples": samples })))
+}
+
+/// `GET /api/v1/consumers`
+pub(super) async fn consumers(call: Call) -> Answer {
+    Ok(HttpResponse::Ok().json(json!({ "consumers": snapshot(&call).await.consumers })))
+}
+
+/// The daemon works off no such queue.
+pub(super) fn no_queue(name: &str) -> Failure {
+    Failure::NotFound(format!("this daemon does not work off a queue {name:?}"))
+}
+
+/// The board, after the survey has looked.
+pub(super) async fn snapshot(call: &Call) -> Snapshot {
+    let board = &call.site.door.board;
+    board.audience.fresh(PATIENCE).await;
+    board.snapshot()
+}

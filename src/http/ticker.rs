@@ -1,0 +1,96 @@
+//! The board for those who follow it: written once, however many they are, and no more often than a person can follow.
+
+use std::{convert::Infallible, time::Duration};
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until, timeout_at},
+};
+
+use crate::board::Board;
+
+/// So far apart are two events at least...
+const LEAST: Duration = Duration::from_millis(500);
+
+/// ...and at most: what consumers are at, and for how long, changes without a word. It also tells a client that the daemon lives.
+const MOST: Duration = Duration::from_secs(2);
+
+/// Holds the newest event. Who is slow misses those before.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    newest: watch::Sender<Bytes>,
+}
+
+impl Default for Ticker {
+    fn default() -> Self {
+        Self { newest: watch::Sender::new(Bytes::new()) }
+    }
+}
+
+impl Ticker {
+    /// Those from now on.
+    pub(super) fn events(&self) -> watch::Receiver<Bytes> {
+        self.newest.subscribe()
+    }
+
+    /// Writes events while somebody looks at the board.
+    pub(super) async fn run(&self, board: &Board) -> Infallible {
+        let (mut changes, mut listeners) = (board.changed(), board.audience.changed());
+        loop {
+            // Both senders are the board's.
+            let _ = listeners.wait_for(|listeners| *listeners > 0).await;
+            let began = Instant::now();
+            changes.mark_unchanged();
+            self.newest.send_replace(snapshot(board));
+            sleep_until(began + LEAST).await;
+            let _ = timeout_at(began + MOST, changes.changed()).await;
+        }
+    }
+}
+
+/// The board as an event.
+pub(super) fn snapshot(board: &Board) -> Bytes {
+    event("snapshot", &board.snapshot())
+}
+
+/// An event of the kind that `EventSource` reads.
+pub(super) fn event(name: &str, data: &impl Serialize) -> Bytes {
+    // On one line: it has no line breaks but in texts, where they are escaped.
+    let data = serde_json::to_string(data).expect("views have no keys but texts");
+    format!("event: {name}\ndata: {data}\n\n").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn events_come_while_somebody_looks_and_not_too_often() {
+        let (board, ticker) = (Board::new("embedded:test"), Arc::new(Ticker::default()));
+        let mut events = ticker.events();
+        let running = {
+            let (board, ticker) = (board.clone(), ticker.clone());
+            tokio::spawn(async move { ticker.run(&board).await })
+        };
+        let next = async |events: &mut watch::Receiver<Bytes>| {
+            let began = Instant::now();
+            events.changed().await.unwrap();
+            events.borrow_and_update();
+            began.elapsed()
+        };
+        board.touch();
+        assert!(tokio::time::timeout(LEAST * 2, next(&mut events)).await.is_err(), "nobody looks");
+        let listener = board.audience.listen();
+        assert!(next(&mut events).await < LEAST);
+        board.touch();
+        let after = next(&mut events).await;
+        assert!((LEAST..MOST).contains(&after), "{after:?}");
+        assert!(next(&mut events).await >= MOST, "nothing changed");
+        drop(listener);
+        running.abort();
+    }
+}

@@ -1,0 +1,175 @@
+//! What is told of items and dead letters as JSON, by commands and over HTTP alike.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use jiff::Timestamp;
+use kvqueue_queue::{DeadLetter, Failure, Item, Meta, Millis};
+use serde_json::{Map, Value, json};
+
+/// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
+pub(crate) fn item(item: &Item) -> Value {
+    let mut object = Map::new();
+    object.insert("id".to_owned(), json!(item.id.to_string()));
+    insert_bytes(&mut object, "payload", &item.payload);
+    if item.attempt > 1 {
+        object.insert("attempt".to_owned(), item.attempt.into());
+    }
+    if let Some(meta) = &item.meta {
+        insert_meta(&mut object, meta);
+    }
+    Value::Object(object)
+}
+
+/// Adds what a producer gave an item beside its payload.
+fn insert_meta(object: &mut Map<String, Value>, meta: &Meta) {
+    if !meta.attributes.is_empty() {
+        object.insert("attributes".to_owned(), json!(meta.attributes));
+    }
+    let enqueued_at = meta.enqueued_at.map(time);
+    let texts = [
+        ("content_type", &meta.content_type),
+        ("trace_parent", &meta.trace_parent),
+        ("enqueued_at", &enqueued_at),
+    ];
+    for (key, text) in texts {
+        if let Some(text) = text {
+            object.insert(key.to_owned(), json!(text));
+        }
+    }
+    if let Some(key) = &meta.unique {
+        insert_bytes(object, "unique", key);
+    }
+}
+
+/// A time in RFC 3339, to the millisecond; or the number itself if it is beyond the calendar.
+pub(crate) fn time(millis: Millis) -> String {
+    let time = i64::try_from(millis).ok().and_then(|millis| Timestamp::from_millisecond(millis).ok());
+    time.map_or_else(|| millis.to_string(), |time| format!("{time:.3}"))
+}
+
+/// What has a payload.
+pub(crate) trait Payload: Clone {
+    /// The payload, if it is known.
+    fn payload(&mut self) -> Option<&mut Bytes>;
+}
+
+impl Payload for Item {
+    fn payload(&mut self) -> Option<&mut Bytes> {
+        Some(&mut self.payload)
+    }
+}
+
+impl Payload for DeadLetter {
+    fn payload(&mut self) -> Option<&mut Bytes> {
+        self.payload.as_mut()
+    }
+}
+
+/// The same with at most so many bytes of its payload, and besides `bytes`, how many there are, and `cut`, whether some are missing. A text
+/// is cut between its characters.
+pub(crate) fn beginning<T: Payload>(shape: fn(&T) -> Value, of: &T, most: usize) -> Value {
+    let mut of = of.clone();
+    let Some(payload) = of.payload() else { return shape(&of) };
+    let bytes = payload.len();
+    if bytes > most {
+        let part = &payload[..most];
+        let end = match std::str::from_utf8(part) {
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            _ => most,
+        };
+        payload.truncate(end);
+    }
+    let mut value = shape(&of);
+    value["bytes"] = bytes.into();
+    value["cut"] = (bytes > most).into();
+    value
+}
+
+/// A dead letter: all that is known of it; what a letter does not have is left out.
+pub(crate) fn letter(letter: &DeadLetter) -> Value {
+    let meta = &letter.meta;
+    let failure = |it: &Failure| json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason });
+    let known = json!({
+        "id": letter.id.to_string(),
+        "died_at": time(letter.died_at),
+        "reason": letter.reason,
+        "attempts": meta.attempts,
+        "crashes": meta.crashes,
+        "failures": meta.failures.iter().map(failure).collect::<Vec<_>>(),
+    });
+    let Value::Object(mut object) = known else { return known };
+    insert_meta(&mut object, meta);
+    if let Some(payload) = &letter.payload {
+        insert_bytes(&mut object, "payload", payload);
+    }
+    Value::Object(object)
+}
+
+/// Adds bytes under `key` if they are UTF-8, in base 64 under `key_base64` if not.
+pub(crate) fn insert_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => object.insert(key.to_owned(), json!(text)),
+        Err(_) => object.insert(format!("{key}_base64"), json!(BASE64_STANDARD.encode(bytes))),
+    };
+}
+
+/// An object that begins with the queue's name.
+pub(crate) fn about(queue: &[u8], key: &str, value: impl Into<Value>) -> Value {
+    let mut object = Map::new();
+    insert_bytes(&mut object, "queue", queue);
+    object.insert(key.to_owned(), value.into());
+    Value::Object(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::ItemId;
+
+    use super::*;
+
+    #[test]
+    fn an_item_shows_what_there_is_of_it() {
+        let id: ItemId = "x01".parse().unwrap();
+        let item = Item { id, payload: "a".into(), attempt: 1, meta: None };
+        assert_eq!(super::item(&item), json!({"id": "x01", "payload": "a"}));
+        let mut meta = Meta::default();
+        meta.attributes.insert("k".to_owned(), "v".to_owned());
+        meta.enqueued_at = Some(1_700_000_000_500);
+        meta.unique = Some(b"\xff".to_vec());
+        let item = Item { payload: b"\xff".as_slice().into(), attempt: 2, meta: Some(meta.into()), ..item };
+        let expected = json!({
+            "id": "x01",
+            "payload_base64": "/w==",
+            "attempt": 2,
+            "attributes": {"k": "v"},
+            "enqueued_at": "2023-11-14T22:13:20.500Z",
+            "unique_base64": "/w==",
+        });
+        assert_eq!(super::item(&item), expected);
+        assert_eq!(time(u64::MAX), u64::MAX.to_string());
+    }
+
+    #[test]
+    fn a_text_is_cut_between_characters_and_bytes_anywhere() {
+        let cut = |payload: &[u8], most| {
+            let id: ItemId = "x01".parse().unwrap();
+            let item = Item { id, payload: payload.to_vec().into(), attempt: 1, meta: None };
+            beginning(super::item, &item, most)
+        };
+        let text = "é€".as_bytes();
+        assert_eq!(cut(text, 5), json!({"id": "x01", "payload": "é€", "bytes": 5, "cut": false}));
+        for (most, part) in [(4, "é"), (2, "é"), (1, ""), (0, "")] {
+            assert_eq!(cut(text, most), json!({"id": "x01", "payload": part, "bytes": 5, "cut": true}));
+        }
+        assert_eq!(
+            cut(b"\xffab", 1),
+            json!({"id": "x01", "payload_base64": "/w==", "bytes": 3, "cut": true})
+        );
+    }
+
+    #[test]
+    fn bytes_that_are_not_text_are_encoded() {
+        assert_eq!(about(b"q", "len", 3), json!({"queue": "q", "len": 3}));
+        assert_eq!(about(b"\xff", "len", 3), json!({"queue_base64": "/w==", "len": 3}));
+    }
+}

@@ -1,0 +1,136 @@
+//! From running to stopped: signals, the drain, and why it ended.
+//!
+//! | file | role |
+//! |---|---|
+//! | `signals` | what the process is told by signals |
+
+mod signals;
+
+use std::{io, pin::pin, sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::timeout};
+
+use crate::{
+    actors::{Crew, End, Shared},
+    config::Config,
+    handlers::LAST_MOMENT,
+};
+
+pub(crate) use signals::{Signals, Told};
+
+/// How long the database has to take back what handlers had that the grace has ended.
+const GIVE_BACK: Duration = Duration::from_secs(5);
+
+/// The longest that a drain lasts after the grace.
+pub(crate) const AFTER_GRACE: Duration = LAST_MOMENT.saturating_add(GIVE_BACK);
+
+/// Why a daemon that was running could not end well.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The signals cannot be watched.
+    #[error("cannot watch for signals")]
+    Signals(#[source] io::Error),
+    /// Items were neither finished nor given back in time.
+    #[error(
+        "consumers still at work after the grace of {} ms: {consumers}, and not all of their items could be given back; \
+         raise grace", grace.as_millis()
+    )]
+    GraceOver {
+        /// Consumers at work when the grace was over.
+        consumers: usize,
+        /// The configured grace.
+        grace: Duration,
+    },
+    /// All consumers have stopped, and yet items were not given back.
+    #[error(
+        "items neither finished nor given back: {items}; the log says why, and those on a lease come again when it runs out"
+    )]
+    LeftBehind {
+        /// So many.
+        items: usize,
+    },
+    /// A handler could not go on, or the database cannot.
+    #[error("cannot go on: {0}")]
+    CannotGoOn(String),
+    /// Our own fault.
+    #[error(
+        "consumers of queue {queue:?} failed more than {restarts} times within {} s; the log says how", within.as_secs()
+    )]
+    ConsumersFailed {
+        /// The queue of the last one.
+        queue: Arc<str>,
+        /// So many restarts are allowed...
+        restarts: usize,
+        /// ...within this time.
+        within: Duration,
+    },
+    /// Our own fault.
+    #[error("the supervisor died; the log says how")]
+    SupervisorDied,
+}
+
+/// Serves until there is a reason to stop, such as that `stop` resolves, then drains, for as long as the configuration allows that is in
+/// force by then.
+pub(crate) async fn serve(
+    crew: &mut Crew,
+    shared: &Shared,
+    stop: impl Future<Output = io::Result<()>>,
+    config: &watch::Receiver<Arc<Config>>,
+) -> Result<(), RunError> {
+    let reason = tokio::select! {
+        stop = stop => stop.map_err(RunError::Signals),
+        reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
+        end = crew.ended() => match end {
+            End::Finished => Ok(()),
+            end => Err(end.into()),
+        },
+    };
+    let grace = config.borrow().grace;
+    tracing::info!(grace_ms = grace.as_millis(), consumers = shared.consumers(), "draining");
+    shared.board.draining(grace);
+    let drained = drain(crew, shared, grace).await;
+    // Why it stopped says more than how.
+    reason.and(drained)
+}
+
+/// Lets the consumers finish; when the grace is over, cancels what they have in hand.
+async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), RunError> {
+    shared.signals.draining.cancel();
+    crew.drain();
+    let mut finished = pin!(finished(crew, shared));
+    if timeout(grace, &mut finished).await.is_err() {
+        let consumers = shared.consumers();
+        tracing::warn!(consumers, "the grace is over, handlers are cancelled");
+        shared.signals.grace_over.cancel();
+        let ended = timeout(AFTER_GRACE, &mut finished).await.is_ok();
+        if !ended || shared.signals.left_behind() > 0 {
+            return Err(RunError::GraceOver { consumers, grace });
+        }
+    }
+    match shared.signals.left_behind() {
+        0 => {
+            tracing::info!("drained");
+            Ok(())
+        }
+        items => Err(RunError::LeftBehind { items }),
+    }
+}
+
+/// Waits until no consumer is left, and nothing of what consumers have begun. Failures no longer matter.
+async fn finished(crew: &mut Crew, shared: &Shared) {
+    while let End::TooManyFailures { .. } = crew.ended().await {}
+    shared.work.close();
+    shared.work.wait().await;
+}
+
+impl From<End> for RunError {
+    fn from(end: End) -> Self {
+        match end {
+            End::TooManyFailures { queue, restarts, within } => {
+                Self::ConsumersFailed { queue, restarts, within }
+            }
+            // A crew that finished is no error; whoever asks has lost its supervisor.
+            End::Finished | End::SupervisorDied => Self::SupervisorDied,
+        }
+    }
+}

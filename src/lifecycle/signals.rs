@@ -1,0 +1,99 @@
+//! What the process is told by signals.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use signal_hook::{
+    SigId,
+    consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1},
+    flag, low_level,
+};
+use tokio::{io::AsyncReadExt, net};
+
+use crate::control::Order;
+
+/// TERM and INT, HUP, USR1. The first TERM or INT is for the daemon to drain by; a second ends the process at once, from the signal
+/// handler itself, whatever state the process is in. HUP and USR1 would end a process that does not watch for them; what comes before
+/// somebody reads them waits.
+pub(crate) struct Signals {
+    stop: UnixStream,
+    reload: UnixStream,
+    report: UnixStream,
+    registered: Vec<SigId>,
+}
+
+impl Signals {
+    pub(crate) fn watch() -> io::Result<Self> {
+        let [(stop, stops), (reload, reloads), (report, reports)] = [pipe()?, pipe()?, pipe()?];
+        let mut signals = Self { stop, reload, report, registered: Vec::new() };
+        let seen = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            // In this order: the first signal finds the flag unset, and sets it.
+            signals.registered.push(flag::register_conditional_shutdown(signal, 128 + signal, seen.clone())?);
+            signals.registered.push(flag::register(signal, seen.clone())?);
+            signals.registered.push(low_level::pipe::register(signal, stops.try_clone()?)?);
+        }
+        signals.registered.push(low_level::pipe::register(SIGHUP, reloads)?);
+        signals.registered.push(low_level::pipe::register(SIGUSR1, reports)?);
+        Ok(signals)
+    }
+
+    /// Waits for the first TERM or INT.
+    pub(crate) async fn received(&self) -> io::Result<()> {
+        let mut stream = net::UnixStream::from_std(self.stop.try_clone()?)?;
+        stream.read_u8().await.map(drop)
+    }
+
+    /// What HUP and USR1 ask for, from the first of each on that has come. To be called where it is read, on the actors' thread.
+    pub(crate) fn told(&self) -> io::Result<Told> {
+        let stream = |stream: &UnixStream| net::UnixStream::from_std(stream.try_clone()?);
+        Ok(Told { reload: Some(stream(&self.reload)?), report: Some(stream(&self.report)?) })
+    }
+}
+
+fn pipe() -> io::Result<(UnixStream, UnixStream)> {
+    let (received, sender) = UnixStream::pair()?;
+    received.set_nonblocking(true)?;
+    Ok((received, sender))
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            low_level::unregister(id);
+        }
+    }
+}
+
+/// HUP and USR1, one after the other; without signals to watch, nothing ever.
+#[derive(Default)]
+pub(crate) struct Told {
+    reload: Option<net::UnixStream>,
+    report: Option<net::UnixStream>,
+}
+
+impl Told {
+    /// Waits for the next; it stands for all of its kind that have come since the last. Nothing is lost when the wait is given up.
+    pub(crate) async fn next(&mut self) -> Order {
+        tokio::select! {
+            () = gathered(&mut self.reload) => Order::reload(),
+            () = gathered(&mut self.report) => Order::Report,
+        }
+    }
+}
+
+/// Waits for signals, and takes those together that have come meanwhile.
+async fn gathered(stream: &mut Option<net::UnixStream>) {
+    /// The process does not get as many in the time that one is seen to.
+    const MOST: usize = 1_024;
+
+    let Some(stream) = stream else { return std::future::pending().await };
+    match stream.read(&mut [0; MOST]).await {
+        Ok(1..) => {}
+        // The other end is the signal handler's, and stays open as long as this.
+        Ok(0) | Err(_) => std::future::pending().await,
+    }
+}

@@ -1,0 +1,71 @@
+//! What the process counts of itself, and how that is told. Counting is a relaxed addition to a cell that the counted part holds itself;
+//! nothing is looked up.
+//!
+//! | file | role |
+//! |---|---|
+//! | `cell` | counters and gauges |
+//! | `histogram` | durations in buckets |
+//! | `meters` | what is counted of one queue |
+//! | `requests` | answers to HTTP requests |
+//! | `catalogue` | all metrics: names, meaning, where their figures come from |
+//! | `family` | what a metric is |
+//! | `other` | figures of the board and of the process |
+//! | `process` | what the process uses |
+//! | `scrape` | [`render`]: all metrics at one moment |
+//! | `text` | the text format |
+//!
+//! A metric more is an entry in the catalogue and a row in docs/METRICS.md; a test compares the two. Why there is no library for this:
+//! docs/decisions/0014-own-metrics.md.
+
+mod catalogue;
+mod cell;
+mod family;
+mod histogram;
+mod meters;
+mod other;
+mod process;
+mod requests;
+mod scrape;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+pub(crate) use catalogue::CATALOGUE;
+pub(crate) use cell::{Counter, Gauge};
+pub(crate) use histogram::Histogram;
+pub(crate) use meters::QueueMeters;
+pub(crate) use requests::Requests;
+pub(crate) use scrape::{CONTENT_TYPE, render};
+
+/// All that is counted in a process.
+#[derive(Debug, Default)]
+pub(crate) struct Metrics {
+    queues: Mutex<BTreeMap<Arc<str>, Arc<QueueMeters>>>,
+    /// Configurations that took effect after the start.
+    pub(crate) reloads_applied: Counter,
+    /// Configurations that were refused.
+    pub(crate) reloads_refused: Counter,
+    /// Answers to HTTP requests.
+    pub(crate) requests: Requests,
+}
+
+impl Metrics {
+    /// The meters of a configured queue, made when they are first asked for. They stay when the queue goes.
+    pub(crate) fn queue(&self, name: &Arc<str>) -> Arc<QueueMeters> {
+        self.lock().entry(name.clone()).or_default().clone()
+    }
+
+    /// All queues that were ever configured.
+    pub(crate) fn queues(&self) -> Vec<(Arc<str>, Arc<QueueMeters>)> {
+        self.lock().iter().map(|(name, meters)| (name.clone(), meters.clone())).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<QueueMeters>>> {
+        self.queues.lock().expect("nothing panics while it holds the lock")
+    }
+}

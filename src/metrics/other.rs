@@ -1,0 +1,122 @@
+//! Figures that no meter of a queue has: those of the board, and of the process.
+
+use super::{scrape::Scrape, text::Samples};
+use crate::board::Stage;
+
+/// What the program was built from, if whoever built it said so.
+const REVISION: &str = match option_env!("KVQUEUE_REVISION") {
+    Some(revision) => revision,
+    None => "unknown",
+};
+
+pub(super) fn build(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[scrape.snapshot.version, REVISION], 1);
+}
+
+pub(super) fn ready(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], u8::from(scrape.snapshot.not_ready.is_empty()));
+}
+
+pub(super) fn items(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        let Some(survey) = &queue.survey else { continue };
+        let leased = i64::try_from(survey.leased).unwrap_or(i64::MAX);
+        let states =
+            [("ready", survey.ready), ("leased", leased), ("later", survey.later), ("dead", survey.dead)];
+        // A counter that another program neglects may be behind; a number of items is not negative.
+        states.iter().for_each(|(state, items)| samples.add(&[&queue.queue, state], (*items).max(0)));
+    }
+}
+
+pub(super) fn oldest(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        let Some(survey) = &queue.survey else { continue };
+        samples.add(&[&queue.queue], survey.oldest_age.unwrap_or(0.0));
+    }
+}
+
+pub(super) fn surveyed(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        let Some(survey) = &queue.survey else { continue };
+        samples.add(&[&queue.queue], survey.looked);
+    }
+}
+
+pub(super) fn paused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        samples.add(&[&queue.queue, "all"], u8::from(queue.paused.is_some()));
+        samples.add(&[&queue.queue, "daemon"], u8::from(queue.paused_here));
+    }
+}
+
+pub(super) fn in_flight(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for (name, meters) in scrape.metrics.queues() {
+        samples.add(&[&name], meters.in_flight.get());
+    }
+}
+
+pub(super) fn consumers(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        for stage in Stage::ALL {
+            let there =
+                scrape.snapshot.consumers.iter().filter(|it| it.queue == queue.queue && it.stage == stage);
+            samples.add(&[&queue.queue, &name(stage)], there.count());
+        }
+    }
+}
+
+pub(super) fn reloads(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&["applied"], scrape.metrics.reloads_applied.get());
+    samples.add(&["refused"], scrape.metrics.reloads_refused.get());
+}
+
+pub(super) fn loaded(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], seconds(scrape.snapshot.config.loaded_at));
+}
+
+pub(super) fn refused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], u8::from(scrape.snapshot.config.refused.is_some()));
+}
+
+pub(super) fn database(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], u8::from(scrape.snapshot.database.up));
+}
+
+pub(super) fn probe(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    if let Some(took) = scrape.snapshot.database.answered_in {
+        samples.add(&[], took);
+    }
+}
+
+pub(super) fn requests(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for ((route, code), count) in scrape.metrics.requests.read() {
+        samples.add(&[route, &code.to_string()], count);
+    }
+}
+
+pub(super) fn started(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], seconds(scrape.snapshot.started_at));
+}
+
+pub(super) fn cpu(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.process.cpu.iter().for_each(|cpu| samples.add(&[], cpu.as_secs_f64()));
+}
+
+pub(super) fn memory(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.process.resident_bytes.iter().for_each(|bytes| samples.add(&[], bytes));
+}
+
+pub(super) fn files(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.process.open_files.iter().for_each(|files| samples.add(&[], files));
+}
+
+/// Milliseconds as seconds.
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1e3
+}
+
+/// As JSON has it.
+fn name(stage: Stage) -> String {
+    let value = serde_json::to_value(stage).ok();
+    value.and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
+}

@@ -1,0 +1,188 @@
+//! What a daemon counts, beside what it did.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use foundationdb::Database;
+use futures::executor::block_on;
+use kvqueue_queue::{Item, Queue, RetryPolicy, Session, SessionId, retry};
+use uuid::Uuid;
+
+use crate::{
+    BatchHandler, Config, Context, Daemon, Handler, Outcome, SettingsError,
+    board::Board,
+    config::{ConsumerGroup, Delivery, QueueConfig},
+    metrics::QueueMeters,
+    testing::TestDatabase,
+};
+
+const QUEUE: &str = "counted";
+
+/// How many items there are of each sort.
+const OF_EACH: usize = 5;
+
+const SORTS: [&str; 6] = ["done", "retry", "dead", "release", "panic", "late"];
+
+/// Does what the payload says; what is to be tried again is done the next time.
+#[derive(Clone, Default)]
+struct Obedient {
+    seen: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Obedient {
+    fn outcome(&self, item: &Item) -> Outcome {
+        let is_first = self.seen.lock().unwrap().insert(item.id.to_string());
+        match &item.payload[..] {
+            b"retry" | b"panic" | b"late" if is_first => {
+                Outcome::RetryAfter(Duration::ZERO, "as told".to_owned())
+            }
+            b"release" if is_first => Outcome::Release,
+            b"dead" => Outcome::dead("as told"),
+            _ => Outcome::Done,
+        }
+    }
+}
+
+#[async_trait]
+impl Handler for Obedient {
+    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
+        let outcome = self.outcome(item);
+        match (&item.payload[..], &outcome) {
+            (b"panic", Outcome::RetryAfter(..)) => panic!("as told"),
+            (b"late", Outcome::RetryAfter(..)) => context.cancelled.cancelled().await,
+            _ => {}
+        }
+        outcome
+    }
+}
+
+#[async_trait]
+impl BatchHandler for Obedient {
+    async fn handle(&self, items: &[Item], _: &Context) -> Vec<Outcome> {
+        items.iter().map(|item| self.outcome(item)).collect()
+    }
+}
+
+fn config(delivery: Delivery, handler: &str) -> Config {
+    let mut queue = QueueConfig::new(handler);
+    queue.delivery = delivery;
+    queue.handler_timeout = Some(Duration::from_millis(500));
+    queue.retry.base = Duration::from_millis(1);
+    queue.retry.max = Duration::from_millis(1);
+    queue.consumers = vec![ConsumerGroup { k: 7, count: 3 }];
+    let mut config = Config::default();
+    config.queues.insert(QUEUE.to_owned(), queue);
+    config
+}
+
+fn push(db: &Database, payloads: impl IntoIterator<Item = &'static str>) {
+    let queue = Queue::new(b"", QUEUE.as_bytes()).unwrap();
+    let mut session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes()));
+    let payloads: Vec<_> = payloads.into_iter().collect();
+    block_on(session.push(db, &payloads)).unwrap();
+}
+
+/// Works the queue off, and returns what was counted.
+fn work_off(db: &Arc<Database>, daemon: Daemon) -> Arc<QueueMeters> {
+    let board = Board::new("");
+    daemon.until_empty(true).run_showing(db, board.clone(), std::future::pending()).unwrap();
+    board.metrics.queue(&QUEUE.into())
+}
+
+/// Done, retried, dead, released, lost.
+fn outcomes(meters: &QueueMeters) -> [u64; 5] {
+    [&meters.done, &meters.retried, &meters.dead, &meters.released, &meters.lost].map(|counter| counter.get())
+}
+
+fn counted(delivery: Delivery, handler: &str) -> Arc<QueueMeters> {
+    let database = TestDatabase::new().unwrap();
+    let db = database.shared();
+    push(&db, SORTS.into_iter().flat_map(|sort| [sort; OF_EACH]));
+    let obedient = Obedient::default();
+    let daemon = Daemon::new(config(delivery, handler))
+        .handler("each", {
+            let obedient = obedient.clone();
+            move |_| Ok::<_, SettingsError>(obedient.clone())
+        })
+        .batch_handler("batch", move |_| Ok::<_, SettingsError>(obedient.clone()));
+    let meters = work_off(&db, daemon);
+    assert_eq!(meters.taken.get(), outcomes(&meters).iter().sum::<u64>(), "{meters:?}");
+    assert_eq!(meters.in_flight.get(), 0);
+    assert_eq!(meters.start_seconds.read().count, new(delivery), "{meters:?}");
+    assert!(meters.takes_items.get() > 0 && meters.takes_empty.get() > 0 && meters.takes_failed.get() == 0);
+    assert_eq!(meters.take_seconds.read().count, meters.takes_items.get());
+    assert!(meters.handle_seconds.read().count > 0);
+    meters
+}
+
+/// How often an item went to its handler whose first attempt it was: what the handler gives back comes again as if for the first time.
+fn new(delivery: Delivery) -> u64 {
+    let again = usize::from(delivery != Delivery::AtMostOnce);
+    (OF_EACH * (SORTS.len() + again)) as u64
+}
+
+#[test]
+fn every_outcome_is_counted_once() {
+    let each = OF_EACH as u64;
+    for delivery in [Delivery::AtLeastOnce, Delivery::ExactlyOnce] {
+        let meters = counted(delivery, "each");
+        let [done, retried, dead, released, lost] = outcomes(&meters);
+        assert_eq!([done, retried, dead, lost], [5 * each, 3 * each, each, 0], "{delivery:?}");
+        // What was taken ahead and not begun is given back, too.
+        assert!(released >= each, "{delivery:?}: {released}");
+        let settled = meters.settle_seconds.read().count;
+        assert!((1..=done + retried + dead + released).contains(&settled), "{delivery:?}: {settled}");
+    }
+    // Nothing is tried again.
+    let meters = counted(Delivery::AtMostOnce, "each");
+    assert_eq!(outcomes(&meters), [each, 0, 0, 0, 5 * each]);
+    assert_eq!(meters.settle_seconds.read().count, 0);
+}
+
+#[test]
+fn a_batch_counts_as_its_items() {
+    let each = OF_EACH as u64;
+    let [done, retried, dead, _, lost] = outcomes(&counted(Delivery::AtLeastOnce, "batch"));
+    assert_eq!([done, retried, dead, lost], [5 * each, 3 * each, each, 0]);
+    assert_eq!(outcomes(&counted(Delivery::AtMostOnce, "batch")), [each, 0, 0, 0, 5 * each]);
+}
+
+/// Deletes its queue, lease and all, and says that all is well.
+struct Saboteur(Arc<Database>);
+
+#[async_trait]
+impl Handler for Saboteur {
+    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
+        let queue = Queue::new(b"", QUEUE.as_bytes()).unwrap();
+        let policy = RetryPolicy::default();
+        let delete = retry::run(&self.0, &policy, |tr| {
+            queue.delete(&tr);
+            async move { (tr, Ok(())) }
+        });
+        delete.await.unwrap();
+        Outcome::Done
+    }
+}
+
+#[test]
+fn items_of_a_lost_lease_are_lost() {
+    for delivery in [Delivery::AtLeastOnce, Delivery::ExactlyOnce] {
+        let database = TestDatabase::new().unwrap();
+        let db = database.shared();
+        push(&db, ["delete"; 3]);
+        let mut config = config(delivery, "delete");
+        let queue = config.queues.get_mut(QUEUE).unwrap();
+        queue.handler_timeout = None;
+        queue.consumers = vec![ConsumerGroup { k: 3, count: 1 }];
+        let ours = db.clone();
+        let daemon =
+            Daemon::new(config).handler("delete", move |_| Ok::<_, SettingsError>(Saboteur(ours.clone())));
+        let meters = work_off(&db, daemon);
+        assert_eq!((meters.taken.get(), outcomes(&meters)), (3, [0, 0, 0, 0, 3]), "{delivery:?}");
+        assert_eq!(meters.leases_lost.get(), 1);
+    }
+}

@@ -1,0 +1,118 @@
+//! Keeps a queue's gate as the database says: whoever pauses a queue there, pauses it for all daemons.
+
+use std::{sync::Arc, time::Duration};
+
+use foundationdb::Database;
+use kvqueue_queue::{Pause, Queue, RetryError, RetryPolicy, Watch, retry};
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, sleep_until, timeout},
+};
+
+use crate::{
+    board::Board,
+    consumer::{backoff, gate::Gate},
+};
+
+/// The database is asked again after this time though nothing was heard of it.
+const SLOW_LOOK: Duration = Duration::from_secs(30);
+
+/// How long those wait for a first answer who are about to take from a queue.
+const FIRST_LOOK: Duration = Duration::from_secs(5);
+
+/// A read that takes longer is given up, and tried again.
+const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(10)) };
+
+/// Follows what the database says of a queue's pause until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Follower(JoinHandle<()>);
+
+/// Whose pause is followed.
+#[derive(Clone)]
+pub(crate) struct Followed {
+    pub(crate) db: Arc<Database>,
+    pub(crate) queue: Queue,
+    pub(crate) name: Arc<str>,
+    pub(crate) gate: Gate,
+    /// Told when the gate has changed.
+    pub(crate) board: Arc<Board>,
+}
+
+impl Followed {
+    /// Asks the database, once, and begins to follow. Without an answer in time the gate is closed until there is one.
+    pub(crate) async fn follow(self) -> Follower {
+        let watch = match timeout(FIRST_LOOK, self.look()).await {
+            Ok(Ok(watch)) => Some(watch),
+            answer => {
+                let error = answer.ok().and_then(Result::err);
+                let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+                tracing::warn!(queue = %self.name, error, "the database does not say whether the queue is paused; it rests until it does");
+                self.gate.doubt();
+                None
+            }
+        };
+        Follower(tokio::spawn(self.forever(watch)))
+    }
+
+    async fn forever(self, mut watch: Option<Watch>) {
+        let mut failures = 0;
+        loop {
+            match watch.take() {
+                Some(watch) => {
+                    let look_at = Instant::now() + SLOW_LOOK;
+                    let lost = tokio::select! {
+                        fired = watch => fired.is_err(),
+                        () = sleep_until(look_at) => false,
+                    };
+                    failures = if lost { failures + 1 } else { 0 };
+                }
+                None => failures += 1,
+            }
+            if failures > 0 {
+                sleep(backoff::pause(failures)).await;
+            }
+            match self.look().await {
+                Ok(armed) => watch = Some(armed),
+                Err(error) => {
+                    let error = &error as &dyn std::error::Error;
+                    tracing::debug!(queue = %self.name, error, "cannot read whether the queue is paused, trying again");
+                }
+            }
+        }
+    }
+
+    /// Reads, and watches from there on.
+    async fn look(&self) -> Result<Watch, RetryError> {
+        let queue = &self.queue;
+        let read = retry::run(&self.db, &POLICY, |tr| async move {
+            let pause = queue.paused(&tr).await;
+            let watch = queue.watch_pause(&tr);
+            (tr, pause.map(|pause| (pause, watch)))
+        });
+        let (pause, watch) = read.await?.value;
+        self.set(pause);
+        Ok(watch)
+    }
+
+    fn set(&self, pause: Option<Pause>) {
+        let before = self.gate.hold();
+        if !self.gate.set_hold(pause.clone()) {
+            return;
+        }
+        let queue = &self.name;
+        match (before, pause) {
+            (_, Some(Pause { reason, frozen, .. })) => {
+                tracing::info!(%queue, reason, frozen, "the queue is paused; it goes on when it is resumed");
+            }
+            (Some(_), None) => tracing::info!(%queue, "the queue is resumed"),
+            (None, None) => {}
+        }
+        self.board.touch();
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

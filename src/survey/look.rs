@@ -1,0 +1,62 @@
+//! One look at a queue. Reads that conflict with nothing.
+
+use std::time::Duration;
+
+use foundationdb::{Database, FdbError};
+use futures::future::try_join;
+use kvqueue_queue::{Counts, ItemId, Queue, QueueError, Watch};
+
+use crate::board::Survey;
+
+/// Database versions in a second.
+const VERSIONS: u64 = 1_000_000;
+
+/// The version to look at. All queues of a round are looked at as of one.
+pub(super) async fn version(db: &Database) -> Result<i64, FdbError> {
+    db.create_trx()?.get_read_version().await
+}
+
+/// What there is in a queue at this version; and, if one is wanted, a watch for what is pushed from then on.
+pub(super) async fn look(
+    db: &Database,
+    queue: &Queue,
+    version: i64,
+    watch: bool,
+) -> Result<(Survey, Option<Watch>), QueueError> {
+    let tr = db.create_trx()?;
+    tr.set_read_version(version);
+    let (counts, oldest) = try_join(queue.counts(&tr), queue.oldest(&tr)).await?;
+    let watch = watch.then(|| queue.watch(&tr));
+    if watch.is_some() {
+        // It wrote nothing, so there is nothing that could be in doubt; without a commit there is no watch.
+        tr.commit().await.map_err(|error| FdbError::from_code(error.code()))?;
+    }
+    let Counts { ready, leased, later, dead, done } = counts;
+    let oldest = oldest.and_then(|id| age(&id, version));
+    Ok((Survey { ready, leased, later, dead, done, oldest }, watch))
+}
+
+/// How long ago an item was pushed, where its id tells: a stamp is a version, and versions are microseconds.
+fn age(id: &ItemId, version: i64) -> Option<Duration> {
+    let pushed = id.stamp()?.version();
+    let versions = u64::try_from(version).ok()?.saturating_sub(pushed);
+    Some(Duration::from_secs_f64(versions as f64 / VERSIONS as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use kvqueue_queue::Stamp;
+
+    use super::*;
+
+    #[test]
+    fn the_age_is_told_by_versions() {
+        let mut stamp = [0; Stamp::LEN];
+        stamp[..8].copy_from_slice(&4_000_000_u64.to_be_bytes());
+        let id = ItemId::from(Stamp::from(stamp));
+        assert_eq!(age(&id, 5_500_000), Some(Duration::from_millis(1_500)));
+        // Read as of a moment before.
+        assert_eq!(age(&id, 1), Some(Duration::ZERO));
+        assert_eq!(age(&"x01".parse().unwrap(), 5_500_000), None);
+    }
+}

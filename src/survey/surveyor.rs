@@ -1,0 +1,246 @@
+//! What is known of the queues, and one round of looks at them.
+
+use std::{
+    collections::BTreeMap,
+    future::pending,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use foundationdb::{Database, FdbError};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, FuturesUnordered},
+};
+use kvqueue_queue::{Queue, QueueError, Watch};
+use tokio::time::timeout;
+
+use super::{look, pace::Pace};
+use crate::{
+    board::{Board, Survey},
+    config::Config,
+    database::STORAGE_FAILED,
+    metrics::QueueMeters,
+};
+
+/// A database that has not said its version for so long does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A look that takes so long is given up; before, the transaction gets too old for it.
+const LONGEST_LOOK: Duration = Duration::from_secs(10);
+
+/// Who asks gets figures that are no older.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// So often the database is asked for its version at least: whether it answers.
+const CHECK: Duration = Duration::from_secs(5);
+
+/// While somebody looks, so often it is seen whether this daemon did something. That costs nothing.
+const TICK: Duration = Duration::from_millis(250);
+
+/// So many queues are looked at at a time.
+const AT_ONCE: usize = 4;
+
+/// A queue as it is surveyed.
+struct Place {
+    queue: Queue,
+    meters: Arc<QueueMeters>,
+    pace: Pace,
+    last: Option<Survey>,
+    /// What this daemon had done at the last look.
+    deeds: u64,
+    watched: bool,
+}
+
+/// What is known of all of them.
+pub(super) struct Surveyor {
+    db: Arc<Database>,
+    board: Arc<Board>,
+    places: BTreeMap<Arc<str>, Place>,
+    /// One for each place that is `watched`; it tells which, and whether the watch was lost.
+    watches: FuturesUnordered<BoxFuture<'static, Pushed>>,
+    answered: u64,
+    /// When the database was last asked.
+    checked: Option<Instant>,
+    /// Since when the database does not answer.
+    silent: Option<Instant>,
+}
+
+/// A watch has come to its end.
+pub(super) struct Pushed {
+    queue: Arc<str>,
+    lost: bool,
+}
+
+impl Surveyor {
+    pub(super) fn new(db: Arc<Database>, board: Arc<Board>) -> Self {
+        Self {
+            db,
+            board,
+            places: BTreeMap::new(),
+            watches: FuturesUnordered::new(),
+            answered: 0,
+            checked: None,
+            silent: None,
+        }
+    }
+
+    /// These are the queues now. What is known of those that stay, stays.
+    pub(super) fn configure(&mut self, config: &Config) {
+        let mut before = std::mem::take(&mut self.places);
+        for (name, settings) in &config.queues {
+            // The daemon has checked it.
+            let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), settings.layout());
+            let Ok(queue) = queue else { continue };
+            let name: Arc<str> = name.as_str().into();
+            let place = before.remove(&name).filter(|place| place.queue == queue);
+            let place = place.unwrap_or_else(|| Place::new(queue, self.board.metrics.queue(&name)));
+            self.places.insert(name, place);
+        }
+    }
+
+    /// Looks at all queues whose time has come, or, if somebody asks, at all that were not looked at a moment ago.
+    pub(super) async fn round(&mut self, asked: u64) {
+        let (now, listened) = (Instant::now(), self.board.audience.listeners() > 0);
+        if !listened {
+            self.watches.clear();
+            self.places.values_mut().for_each(|place| place.watched = false);
+        }
+        let queues = self.queues();
+        let old = |place: &Place| place.pace.age(now).is_none_or(|age| age >= FRESH);
+        let due = |place: &mut Place| {
+            place.notice();
+            // Until there is a watch, pushes are seen by looks alone.
+            if listened && !place.watched {
+                place.pace.stir();
+            }
+            place.pace.due(listened, queues).is_none_or(|due| due <= now)
+                || (asked > self.answered && old(place))
+        };
+        let due: Vec<_> =
+            self.places.iter_mut().filter_map(|(name, it)| due(it).then(|| name.clone())).collect();
+        let unchecked = self.checked.is_none_or(|at| now.saturating_duration_since(at) >= CHECK);
+        if unchecked || !due.is_empty() {
+            self.look(&due, listened).await;
+        }
+        if asked > self.answered {
+            self.answered = asked;
+            self.board.audience.answer(asked);
+        }
+    }
+
+    async fn look(&mut self, due: &[Arc<str>], listened: bool) {
+        let began = Instant::now();
+        self.checked = Some(began);
+        let version = match timeout(PATIENCE, look::version(&self.db)).await {
+            Ok(Ok(version)) => version,
+            Ok(Err(error)) => return self.down(due, began, Some(error.to_string())),
+            Err(_) => return self.down(due, began, None),
+        };
+        let took = began.elapsed();
+        let (db, places) = (&self.db, &self.places);
+        let looks = due.iter().map(|name| async move {
+            let (place, began) = (&places[name], Instant::now());
+            let look = look::look(db, &place.queue, version, listened && !place.watched);
+            (name, timeout(LONGEST_LOOK, look).await, began.elapsed())
+        });
+        let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
+        let (mut broken, mut silent) = (None, !due.is_empty());
+        for (name, look, took) in looks {
+            silent &= look.is_err();
+            let found =
+                look.ok().and_then(|look| look.inspect_err(|error| failed(name, error, &mut broken)).ok());
+            self.found(name, found, took);
+        }
+        if broken.is_some() || silent {
+            return self.down(&[], began, broken);
+        }
+        self.silent = None;
+        self.board.database(Ok(took));
+    }
+
+    fn found(&mut self, name: &Arc<str>, found: Option<(Survey, Option<Watch>)>, took: Duration) {
+        let Some(place) = self.places.get_mut(name) else { return };
+        let survey = found.as_ref().map(|(survey, _)| *survey);
+        let changed = survey.is_some_and(|survey| place.last.is_none_or(|last| differ(&last, &survey)));
+        place.pace.looked(Instant::now(), took, changed);
+        let Some((survey, watch)) = found else { return };
+        place.last = Some(survey);
+        self.board.surveyed(name, survey);
+        if let Some(watch) = watch {
+            place.watched = true;
+            let queue = name.clone();
+            self.watches.push(watch.map(move |fired| Pushed { queue, lost: fired.is_err() }).boxed());
+        }
+    }
+
+    /// The database does not answer, or says this.
+    fn down(&mut self, due: &[Arc<str>], began: Instant, error: Option<String>) {
+        let silent = *self.silent.get_or_insert(began);
+        let error = error.unwrap_or_else(|| format!("no answer for {} s", silent.elapsed().as_secs()));
+        self.board.database(Err(error));
+        for name in due {
+            self.found(name, None, Duration::ZERO);
+        }
+    }
+
+    /// A watch fired, or is gone.
+    pub(super) fn stir(&mut self, Pushed { queue, lost }: &Pushed) {
+        let Some(place) = self.places.get_mut(queue) else { return };
+        place.watched = false;
+        // One that cannot be had is asked for when the queue is looked at anyway.
+        if !lost {
+            place.pace.stir();
+        }
+    }
+
+    /// Waits for a push, if it is watched for.
+    pub(super) async fn pushed(&mut self) -> Pushed {
+        match self.watches.next().await {
+            Some(pushed) => pushed,
+            None => pending().await,
+        }
+    }
+
+    pub(super) fn next(&self) -> Instant {
+        let (now, listened) = (Instant::now(), self.board.audience.listeners() > 0);
+        let queues = self.queues();
+        let due = self.places.values().filter_map(|place| place.pace.due(listened, queues)).min();
+        let tick = listened.then(|| now + TICK);
+        let check = self.checked.map_or(now, |at| at + CHECK);
+        due.into_iter().chain(tick).fold(check, Instant::min)
+    }
+
+    fn queues(&self) -> u32 {
+        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl Place {
+    fn new(queue: Queue, meters: Arc<QueueMeters>) -> Self {
+        Self { queue, meters, pace: Pace::default(), last: None, deeds: 0, watched: false }
+    }
+
+    /// Sees what this daemon has done since the last look.
+    fn notice(&mut self) {
+        let deeds = self.meters.deeds();
+        if deeds != self.deeds {
+            self.deeds = deeds;
+            self.pace.stir();
+        }
+    }
+}
+
+/// Whether anything differs but the age.
+fn differ(one: &Survey, other: &Survey) -> bool {
+    Survey { oldest: None, ..*one } != Survey { oldest: None, ..*other }
+}
+
+/// Says that a look failed. That need not be the database's fault, but where its storage failed, it is down.
+fn failed(queue: &str, error: &QueueError, broken: &mut Option<String>) {
+    tracing::debug!(queue, %error, "a look at the queue failed");
+    if error.database().map(FdbError::code) == Some(STORAGE_FAILED) {
+        *broken = Some(error.to_string());
+    }
+}

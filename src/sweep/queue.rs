@@ -1,0 +1,84 @@
+//! The sweeps of one queue.
+
+use kvqueue_queue::{Queue, RetryError, SessionId, SweepRules, Sweeper, Swept as Found};
+use tokio::{sync::watch, time::sleep};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{
+    Swept,
+    pause::{self, Woken},
+};
+use crate::{
+    consumer::{
+        ambient::{now, random},
+        signals::Signals,
+    },
+    database::STORAGE_FAILED,
+};
+
+/// Sweeps the queue, again and again, until it is told to stop: between two sweeps.
+pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
+    let Swept { db, queue, gate, signals, meters } = swept;
+    let mut sweeper = Sweeper::new(queue.clone(), SessionId(Uuid::now_v7().into_bytes()));
+    let mut failures = 0;
+    while stop.run_until_cancelled(gate.thawed()).await.is_some() {
+        let by = *rules.borrow_and_update();
+        let woken = match sweeper.sweep(db, now(), &by).await {
+            Ok(found) => {
+                failures = 0;
+                meters.swept(&found.moved);
+                report(signals, queue, &found);
+                stop.run_until_cancelled(wait(found, &mut rules)).await
+            }
+            Err(error) => {
+                failures += 1;
+                warn(signals, queue, &error);
+                Some(Woken::Failure { failures })
+            }
+        };
+        let Some(woken) = woken else { return };
+        if stop.run_until_cancelled(sleep(pause::pause(woken, random()))).await.is_none() {
+            return;
+        }
+    }
+}
+
+/// Waits until there may be something to do.
+async fn wait(found: Found, rules: &mut watch::Receiver<SweepRules>) -> Woken {
+    let woken = tokio::select! {
+        woken = found.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
+        () = sleep(found.next) => Woken::Time,
+        // An error says that nobody changes them any more, and that the queue is swept no more.
+        _ = rules.changed() => Woken::Time,
+    };
+    // However soon that was: more of it may fail, and say so again.
+    if found.trouble.is_some() { Woken::Failure { failures: 1 } } else { woken }
+}
+
+fn report(signals: &Signals, queue: &Queue, swept: &Found) {
+    let (name, moved) = (queue.name().escape_ascii(), &swept.moved);
+    if moved.dead > 0 {
+        tracing::warn!(queue = %name, items = moved.dead, "items are dead letters after their last lease ran out");
+    }
+    if moved.leases > 0 {
+        tracing::warn!(queue = %name, leases = moved.leases, items = moved.returned, "leases ran out, items are ready again");
+    }
+    if moved.orphans > 0 {
+        tracing::info!(queue = %name, items = moved.orphans, "cleared what is left of items that another program took");
+    }
+    if moved.promoted + moved.operations > 0 {
+        tracing::debug!(queue = %name, promoted = moved.promoted, operations = moved.operations, "swept");
+    }
+    if let Some(error) = &swept.trouble {
+        warn(signals, queue, error);
+    }
+}
+
+pub(super) fn warn(signals: &Signals, queue: &Queue, error: &RetryError) {
+    if error.code() == Some(STORAGE_FAILED) {
+        signals.storage_failed();
+    }
+    let (name, error) = (queue.name().escape_ascii(), error as &dyn std::error::Error);
+    tracing::warn!(queue = %name, error, "sweep failed, trying again later");
+}

@@ -1,0 +1,72 @@
+use super::*;
+use crate::{board::Board, config::Config};
+
+fn config() -> Config {
+    toml::from_str("[queues.a]\nhandler = 'log'\n[queues.b]\nhandler = 'log'").unwrap()
+}
+
+/// Two queues and a consumer.
+fn board() -> std::sync::Arc<Board> {
+    let board = Board::new("embedded:data");
+    board.configure(None, &config());
+    board.join(1, &"a".into(), std::num::NonZeroUsize::MIN, 0);
+    board
+}
+
+fn told(board: &Board, rate: f64) -> String {
+    line(&board.snapshot(), rate, None, None)
+}
+
+#[test]
+fn it_says_what_it_does() {
+    let board = board();
+    assert_eq!(told(&board, 0.0), "waiting for the database");
+    board.phase(Phase::Ready);
+    let meters = board.metrics.queue(&"a".into());
+    let _held = meters.in_flight.hold(7);
+    assert_eq!(told(&board, 1_234.0), "2 queues, 1 consumer, 7 in flight, 1.2k items/s");
+    board.phase(Phase::Reloading);
+    assert_eq!(told(&board, 0.0), "reloading the configuration");
+    board.phase(Phase::Draining);
+    let draining = |left| line(&board.snapshot(), 0.0, Some(left), None);
+    assert_eq!(draining(Duration::from_millis(11_001)), "draining: 7 in flight, 12 s left");
+    assert_eq!(draining(Duration::ZERO), "draining: 7 in flight, the grace is over");
+}
+
+#[test]
+fn it_says_what_is_wrong() {
+    let board = board();
+    board.phase(Phase::Ready);
+    board.gate(&"b".into()).hold_here(true);
+    board.pulses()[0].set(Stage::Backoff);
+    board.database(Err("timed out".to_owned()));
+    board.refused("database:\nneeds a restart".to_owned());
+    insta::assert_snapshot!(told(&board, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
+    assert_eq!(line(&board.snapshot(), 0.0, None, Some("this is stuck")), "this is stuck");
+}
+
+#[test]
+fn it_is_one_line_and_not_too_long() {
+    let board = board();
+    board.phase(Phase::Ready);
+    board.refused("ü\n".repeat(1_000));
+    let line = told(&board, 0.0);
+    assert!(!line.contains('\n'));
+    assert_eq!(line.chars().count(), LONGEST + 1);
+}
+
+#[test]
+fn rates_are_short() {
+    let rates = [0.0, 0.04, 9.949, 9.95, 999.4, 1_000.0, 999_949.0, 2.5e6];
+    assert_eq!(rates.map(short), ["0", "0.0", "9.9", "10", "999", "1.0k", "999.9k", "2.5M"]);
+}
+
+#[test]
+fn a_rate_is_over_a_second_at_least() {
+    let (mut rate, start) = (Rate::default(), Instant::now());
+    let at = |millis| start + Duration::from_millis(millis);
+    assert_eq!(rate.at(at(0), 100), 0.0);
+    assert_eq!(rate.at(at(500), 200), 0.0);
+    assert_eq!(rate.at(at(2_000), 300), 100.0);
+    assert_eq!(rate.at(at(2_500), 900), 100.0);
+}

@@ -1,0 +1,115 @@
+use std::{os::unix::net::UnixDatagram, sync::Weak};
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// systemd, a board, and who tells one of the other.
+struct Scene {
+    systemd: UnixDatagram,
+    board: Arc<Board>,
+    teller: Arc<Teller>,
+    _directory: TempDir,
+}
+
+impl Scene {
+    fn new(fed: bool) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("notify");
+        let systemd = UnixDatagram::bind(&path).unwrap();
+        systemd.set_nonblocking(true).unwrap();
+        let board = Board::new("embedded:data");
+        let notifier = Notifier::to(path.as_os_str()).unwrap();
+        let teller = Arc::new(Teller::new(notifier, fed, board.clone()));
+        let hears: Weak<Teller> = Arc::downgrade(&teller);
+        assert!(board.listen(move |phase| hears.upgrade().unwrap().phase(phase)));
+        Self { systemd, board, teller, _directory: directory }
+    }
+
+    /// What was said since, line by line; of the clock and of time only that it was told.
+    fn heard(&self) -> Vec<String> {
+        let mut text = [0; 4096];
+        let mut heard = Vec::new();
+        while let Ok(length) = self.systemd.recv(&mut text) {
+            let message = String::from_utf8_lossy(&text[..length]).into_owned();
+            let lines = message.lines().map(|line| match line.split_once('=') {
+                Some((key @ ("MONOTONIC_USEC" | "EXTEND_TIMEOUT_USEC"), value)) => {
+                    assert!(value.parse::<u64>().unwrap() > 0);
+                    format!("{key}=..")
+                }
+                _ => line.to_owned(),
+            });
+            heard.push(lines.collect::<Vec<_>>().join(" "));
+        }
+        heard
+    }
+}
+
+const READY: &str = "READY=1 STATUS=0 queues, 0 consumers, 0 in flight, 0 items/s";
+
+const RELOADING: &str = "RELOADING=1 MONOTONIC_USEC=.. STATUS=reloading the configuration";
+
+#[test]
+fn each_phase_is_told_in_one_message() {
+    let scene = Scene::new(false);
+    let Scene { board, teller, .. } = &scene;
+    teller.round(None);
+    assert_eq!(scene.heard(), ["STATUS=waiting for the database"]);
+    board.phase(Phase::Ready);
+    board.phase(Phase::Reloading);
+    board.phase(Phase::Ready);
+    board.phase(Phase::Reloading);
+    board.refused("no".to_owned());
+    board.phase(Phase::Ready);
+    let refused = format!("{READY}; reload refused: no");
+    assert_eq!(scene.heard(), [READY, RELOADING, READY, RELOADING, &refused]);
+}
+
+#[test]
+fn nothing_but_more_time_follows_a_stop() {
+    let scene = Scene::new(false);
+    scene.board.phase(Phase::Ready);
+    scene.board.phase(Phase::Reloading);
+    scene.board.draining(Duration::from_secs(30));
+    scene.board.phase(Phase::Ready);
+    let stopping = "STOPPING=1 EXTEND_TIMEOUT_USEC=.. STATUS=draining: 0 in flight, 30 s left";
+    assert_eq!(scene.heard(), [READY, RELOADING, stopping]);
+    scene.teller.round(None);
+    assert_eq!(scene.heard(), Vec::<String>::new(), "a second after it at the earliest");
+}
+
+#[test]
+fn time_is_asked_for_again_and_again_and_not_without_end() {
+    let scene = Scene::new(false);
+    scene.board.draining(Duration::from_secs(10));
+    let start = Instant::now();
+    let asked = |seconds| {
+        let mut said = scene.teller.said.lock().unwrap();
+        let state = scene.teller.extension(&mut said, start + Duration::from_secs(seconds))?;
+        let micros: u64 = state.to_string().rsplit_once('=').unwrap().1.parse().unwrap();
+        Some(micros.div_ceil(1_000_000))
+    };
+    assert_eq!([4, 5, 6, 11].map(asked), [None, Some(15), None, Some(10)]);
+    assert_eq!([16, 21, 22, 99].map(asked), [Some(5), None, None, None]);
+}
+
+#[test]
+fn the_watchdog_is_fed_while_nothing_is_stuck() {
+    let scene = Scene::new(true);
+    scene.teller.round(None);
+    scene.teller.round(None);
+    assert_eq!(scene.heard(), ["WATCHDOG=1 STATUS=waiting for the database", "WATCHDOG=1"]);
+    scene.teller.said.lock().unwrap().status_at = None;
+    scene.teller.round(Some("this is stuck"));
+    scene.teller.round(Some("this is stuck"));
+    assert_eq!(scene.heard(), ["STATUS=this is stuck"]);
+}
+
+#[test]
+fn a_reload_before_the_start_is_part_of_the_start() {
+    let scene = Scene::new(false);
+    scene.board.phase(Phase::Reloading);
+    scene.board.phase(Phase::Ready);
+    scene.board.phase(Phase::Ready);
+    assert_eq!(scene.heard(), [READY]);
+}

@@ -1,0 +1,98 @@
+//! What is seen of the consumers, round by round.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::rules::{self, Signs, Stuck};
+use crate::{
+    actors::Present,
+    board::{Doing, Stage},
+};
+
+/// What one has to remember from round to round to judge.
+#[derive(Debug)]
+pub(super) struct Watch {
+    patience: Duration,
+    /// When the last round was, and the one before it: each pinged the consumers.
+    rounds: [Option<Instant>; 2],
+    stages: BTreeMap<u64, Seen>,
+    /// When a queue was last seen paused.
+    paused: BTreeMap<Arc<str>, Instant>,
+}
+
+/// A stage of a consumer.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    since: Instant,
+    /// How many takes its queue had had when it had lasted for as long as is put up with.
+    turns: u64,
+}
+
+impl Watch {
+    pub(super) fn new(patience: Duration) -> Self {
+        Self { patience, rounds: [None; 2], stages: BTreeMap::new(), paused: BTreeMap::new() }
+    }
+
+    /// What is stuck at `now`, when the supervisor has named these consumers, or nothing at all.
+    pub(super) fn judge(&mut self, present: Option<&[Present]>, now: Instant) -> Option<Stuck> {
+        let Some(present) = present else {
+            let why = "it does not say which consumers there are";
+            return Some(Stuck {
+                consumer: 0,
+                queue: "".into(),
+                stage: Stage::Taking,
+                lasted: Duration::ZERO,
+                why,
+            });
+        };
+        self.stages.retain(|id, _| present.iter().any(|one| one.pulse.id == *id));
+        self.paused.retain(|queue, _| present.iter().any(|one| one.source.name == *queue));
+        for one in present.iter().filter(|one| !one.source.gate.is_open()) {
+            self.paused.insert(one.source.name.clone(), now);
+        }
+        let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
+        present.iter().for_each(|one| *consumers.entry(&one.source.name).or_default() += 1);
+        let stuck = present.iter().find_map(|one| {
+            let signs = self.signs(one, consumers[&one.source.name], now);
+            let why = rules::stuck(&signs, self.patience)?;
+            let Signs { stage, lasted, .. } = signs;
+            Some(Stuck { consumer: one.pulse.id, queue: one.source.name.clone(), stage, lasted, why })
+        });
+        self.rounds = [Some(now), self.rounds[0]];
+        stuck
+    }
+
+    fn signs(&mut self, Present { pulse, source }: &Present, consumers: u64, now: Instant) -> Signs {
+        let Doing { stage, since, called, handled, holder } = pulse.doing();
+        let age = |at: Instant| now.saturating_duration_since(at);
+        let turns = source.taker.turns.count();
+        let seen = self.stages.entry(pulse.id).or_insert(Seen { since, turns });
+        // Until then it may have waited for other things than its turn.
+        if seen.since != since || age(since) <= self.patience {
+            *seen = Seen { since, turns };
+        }
+        let open_for = match self.paused.get(&source.name) {
+            Some(at) if *at == now => None,
+            Some(at) => Some(age(*at)),
+            None => Some(Duration::MAX),
+        };
+        Signs {
+            answers: self.rounds[1].is_none_or(|pinged| pulse.answered() >= pinged),
+            stage,
+            lasted: age(since),
+            open_for,
+            turns: turns.saturating_sub(seen.turns),
+            last_turn: age(source.taker.turns.last()),
+            consumers,
+            called: called.map(age),
+            handled: handled.map(age),
+            held: holder.upgrade().map(|beat| age(beat.last())),
+            lease: source.lease,
+            slow_look: source.idle.slow_look(),
+            timeout: source.timeout,
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One message of the journal's native protocol: lines of `NAME=value`; or, where the value has lines itself, the name on a line, the
+//! length in 8 bytes, little endian, and the value (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>).
+
+use tracing::{Level, Metadata};
+
+use super::fields::Fields;
+
+/// The longest value in bytes; what is longer is cut. All of a message has to fit into one datagram.
+const LONGEST: usize = 16 << 10;
+
+/// What is written for one event.
+pub(super) struct Message {
+    fields: Vec<(String, String)>,
+}
+
+impl Message {
+    pub(super) fn of(about: &Metadata<'_>, mut fields: Fields) -> Self {
+        let mut text = fields.take("message").unwrap_or_default();
+        for (name, value) in fields.iter() {
+            let value = cut(value);
+            let quoted = value.is_empty() || value.contains([' ', '"', '\n']);
+            text += &if quoted { format!(" {name}={value:?}") } else { format!(" {name}={value}") };
+        }
+        let ours = [
+            ("MESSAGE", text.trim_start().to_owned()),
+            ("PRIORITY", priority(about.level()).to_owned()),
+            ("SYSLOG_IDENTIFIER", env!("CARGO_PKG_NAME").to_owned()),
+            ("TARGET", about.target().to_owned()),
+        ];
+        let mut all: Vec<_> = ours.map(|(name, value)| (name.to_owned(), value)).into();
+        all.extend(about.file().map(|file| ("CODE_FILE".to_owned(), file.to_owned())));
+        all.extend(about.line().map(|line| ("CODE_LINE".to_owned(), line.to_string())));
+        for (name, value) in fields.iter() {
+            let name = name_of(name);
+            // What the protocol, or systemd, has a meaning for is not to be said twice.
+            if !name.is_empty() && !all.iter().any(|(known, _)| *known == name) {
+                all.push((name, value.to_owned()));
+            }
+        }
+        Self { fields: all }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for (name, value) in &self.fields {
+            let value = cut(value);
+            bytes.extend_from_slice(name.as_bytes());
+            if value.contains('\n') {
+                bytes.push(b'\n');
+                bytes.extend_from_slice(&(value.len() as u64).to_le_bytes());
+            } else {
+                bytes.push(b'=');
+            }
+            bytes.extend_from_slice(value.as_bytes());
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+}
+
+/// As syslog has them.
+fn priority(level: &Level) -> &'static str {
+    match *level {
+        Level::ERROR => "3",
+        Level::WARN => "4",
+        Level::INFO => "6",
+        Level::DEBUG | Level::TRACE => "7",
+    }
+}
+
+/// Capitals, digits and underscores, and none of the latter first.
+fn name_of(field: &str) -> String {
+    let allowed = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
+    let name: String = field.chars().map(allowed).collect();
+    name.trim_start_matches(|char: char| !char.is_ascii_alphabetic()).to_owned()
+}
+
+fn cut(value: &str) -> &str {
+    &value[..value.floor_char_boundary(LONGEST)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_journal_takes() {
+        assert_eq!(name_of("otel.status_code"), "OTEL_STATUS_CODE");
+        assert_eq!((name_of("_pid").as_str(), name_of("0").as_str()), ("PID", ""));
+    }
+
+    #[test]
+    fn values_of_several_lines_have_their_length_before_them() {
+        let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let message = Message { fields: vec![field("A", "b"), field("C", "d\ne")] };
+        assert_eq!(message.encode(), b"A=b\nC\n\x03\0\0\0\0\0\0\0d\ne\n");
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        let long = format!("a{}", "ä".repeat(LONGEST));
+        assert_eq!(cut(&long).len(), LONGEST - 1);
+    }
+}

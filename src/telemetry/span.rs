@@ -1,0 +1,69 @@
+//! What is logged in the call for an item belongs to the item; in one for several items, to the queue.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use kvqueue_queue::Item;
+use tracing::{Span, field::Empty};
+
+use super::traceparent::TraceParent;
+
+/// The span of a call of the handler. The trace that an item was pushed for goes on in it; several are linked to it.
+pub(crate) fn of(queue: &str, handler: &str, items: &[Item]) -> Span {
+    let [item] = items else {
+        let span = tracing::info_span!("items", %queue, %handler, items = items.len(), otel.kind = kind());
+        items.iter().filter_map(TraceParent::of).for_each(|parent| link(&span, parent));
+        return span;
+    };
+    let parent = TraceParent::of(item);
+    let span = tracing::info_span!(
+        "item",
+        %queue,
+        item = %item.id,
+        attempt = item.attempt,
+        %handler,
+        trace_parent = parent.map(tracing::field::display),
+        outcome = Empty,
+        otel.kind = kind(),
+        otel.status_code = Empty,
+    );
+    if let Some(parent) = parent {
+        go_on(&span, parent);
+    }
+    span
+}
+
+/// Whether it matters to somebody that an item is done: to traces, or to the subscriber of a program that kvqueue is a part of.
+static DONE: AtomicBool = AtomicBool::new(true);
+
+/// What listens is the log alone, or traces too.
+pub(super) fn heard_by(traces: bool) {
+    DONE.store(traces, Relaxed);
+}
+
+/// What became of the item whose span this is.
+pub(crate) fn outcome(span: impl FnOnce() -> Span, outcome: &'static str) {
+    // Of an item that is done no more is said, and who but a collector would know?
+    if outcome == "done" && !DONE.load(Relaxed) {
+        return;
+    }
+    let span = span();
+    span.record("outcome", outcome);
+    if kind().is_some() && matches!(outcome, "retry" | "dead" | "lost") {
+        span.record("otel.status_code", "ERROR");
+    }
+}
+
+#[cfg(feature = "otel")]
+use super::otel::{go_on, kind, link};
+
+/// Only traces tell kinds of spans apart.
+#[cfg(not(feature = "otel"))]
+fn kind() -> Option<&'static str> {
+    None
+}
+
+#[cfg(not(feature = "otel"))]
+fn go_on(_: &Span, _: TraceParent) {}
+
+#[cfg(not(feature = "otel"))]
+fn link(_: &Span, _: TraceParent) {}
