@@ -18,7 +18,7 @@ fn problem(text: &str) -> String {
 
 #[test]
 fn unknown_keys() {
-    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see docs/CONFIG.md");
 }
@@ -54,7 +54,7 @@ fn an_unreadable_file() {
 fn a_variable() {
     let db = Database::embedded();
     let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_DATBASE", "x").output().unwrap().into();
-    insta::assert_snapshot!(ran.failed(78), @"kvqueue: datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+    insta::assert_snapshot!(ran.failed(78), @"kvqueue: datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
 }
 
 #[test]
@@ -77,8 +77,15 @@ fn layers_and_what_show_prints() {
         grace = "1s"
 
         [log]
-        format = "human"
+        format = "auto"
         level = "debug"
+
+        [http]
+        listen = "off"
+        read-only = false
+        max-body = "9MiB"
+        max-connections = 256
+        origins = []
 
         [queues.q]
         handler = "log"

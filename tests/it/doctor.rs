@@ -1,10 +1,11 @@
 //! `kvqueue doctor`: what it says of a database.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
 
 use rustix::process::Signal;
+use serde_json::Value;
 
-use crate::support::{Background, Database, kvqueue, run};
+use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run, serve_with};
 
 /// Without what differs from run to run: each number is an N.
 fn plain(text: &str) -> String {
@@ -17,6 +18,21 @@ fn plain(text: &str) -> String {
         }
     }
     plain
+}
+
+/// What is said of the directory itself, and not of what is around it.
+fn directory(text: &str) -> String {
+    let around = ["config", "access", "clock", "daemon", "unit"];
+    let about =
+        |line: &str| line.trim_start_matches("{\"about\":\"").split(['"', ' ']).next().map(str::to_owned);
+    let lines = text.lines().filter(|line| about(line).is_some_and(|about| !around.contains(&&*about)));
+    plain(&lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// The finding about something, as JSON.
+fn finding(ran: &Ran, about: &str) -> Value {
+    let findings = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    findings.into_iter().find(|finding| finding["about"] == about).unwrap_or_else(|| panic!("{ran:?}"))
 }
 
 fn pushed() -> Database {
@@ -34,7 +50,7 @@ fn make_readable(db: &Database) {
 
 #[test]
 fn a_sound_directory() {
-    insta::assert_snapshot!(plain(&run(&pushed(), &["doctor"]).ok()), @r#"
+    insta::assert_snapshot!(directory(&run(&pushed(), &["doctor"]).ok()), @r#"
     directory fine     mode N, for its user alone
     lock      fine     nobody holds it
     file      fine     data.redb, N bytes, format N
@@ -51,8 +67,8 @@ fn a_sound_directory() {
 fn findings_as_json() {
     let db = Database::embedded();
     make_readable(&db);
-    insta::assert_snapshot!(run(&db, &["doctor", "--json"]).ok(), @r#"
-    {"about":"directory","advice":"chmod 700 the directory: whoever can write in it can change the database","text":"mode 0755: other users may look into it","verdict":"note"}
+    insta::assert_snapshot!(directory(&run(&db, &["doctor", "--json"]).ok()), @r#"
+    {"about":"directory","advice":"chmod N the directory: whoever can write in it can change the database","text":"mode N: other users may look into it","verdict":"note"}
     {"about":"lock","text":"nobody holds it","verdict":"fine"}
     {"about":"file","text":"there is no data.redb: nothing has been stored here yet","verdict":"note"}
     "#);
@@ -65,7 +81,7 @@ fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
     daemon.wait_for("ready");
     let held = run(&db, &["doctor"]).ok();
     assert!(held.contains(&daemon.pid().to_string()), "{held}");
-    insta::assert_snapshot!(plain(&held), @r#"
+    insta::assert_snapshot!(directory(&held), @r#"
     directory fine     mode N, for its user alone
     lock      fine     held by the process with pid N
     file      fine     data.redb, N bytes, format N
@@ -87,7 +103,7 @@ fn a_directory_that_a_file_names() {
     fs::write(&file, "embedded:data\n").unwrap();
     let by_file = Database::at(file.display().to_string(), String::new());
     let told = run(&by_file, &["doctor"]).ok();
-    assert_eq!(plain(&told), plain(&run(&db, &["doctor"]).ok()));
+    assert_eq!(directory(&told), directory(&run(&db, &["doctor"]).ok()));
     assert_eq!(fs::read(&data).unwrap(), before);
     fs::remove_dir_all(db.file("data")).unwrap();
     run(&by_file, &["doctor"]).failed(1);
@@ -102,7 +118,7 @@ fn a_file_that_is_a_link_which_leads_nowhere() {
     std::os::unix::fs::symlink("/not/mounted", &link).unwrap();
     let ran = run(&db, &["doctor"]);
     assert_eq!(ran.code, Some(1));
-    insta::assert_snapshot!(plain(ran.stdout.lines().last().unwrap()), @"file      PROBLEM  data.redb: No such file or directory (os error N); check whether this user may read it, and where it leads if it is a link");
+    insta::assert_snapshot!(directory(&ran.stdout).lines().last().unwrap(), @"file      PROBLEM  data.redb: No such file or directory (os error N); check whether this user may read it, and where it leads if it is a link");
     run(&db, &["push", "q", "lost"]).failed(69);
     assert!(link.is_symlink(), "no empty database has taken its place");
 }
@@ -118,7 +134,7 @@ fn a_damaged_directory() {
     fs::write(&data, &bytes).unwrap();
     let ran = run(&db, &["doctor"]);
     assert_eq!(ran.code, Some(1));
-    let told = plain(&ran.stdout).replace(&*plain(&data.display().to_string()), "DATA");
+    let told = directory(&ran.stdout).replace(&*plain(&data.display().to_string()), "DATA");
     insta::assert_snapshot!(told, @r#"
     directory fine     mode N, for its user alone
     lock      fine     nobody holds it
@@ -134,7 +150,7 @@ fn a_damaged_directory() {
 #[test]
 fn an_old_format_and_a_directory_that_is_not_there() {
     let db = Database::embedded();
-    let told = |db: &Database| plain(&run(db, &["doctor"]).stdout);
+    let told = |db: &Database| directory(&run(db, &["doctor"]).stdout);
     insta::assert_snapshot!(told(&db), @"directory PROBLEM  No such file or directory (os error N); check the path, and whether this user may read it");
     make_readable(&db);
     fs::write(db.directory.path().join("data/data.redb"), [b"redb".as_slice(), &[0; 9000]].concat()).unwrap();
@@ -151,5 +167,108 @@ fn a_cluster_that_answers() {
     if !db.url.starts_with("embedded:") {
         let told = run(&db, &["doctor"]).ok();
         assert!(told.contains("it answers: read version") && told.contains("FoundationDB 7."), "{told}");
+        assert!(told.contains("library   fine     libfdb_c.so at /"), "{told}");
     }
+}
+
+#[test]
+fn what_is_around_a_sound_directory() {
+    let ran = run(&pushed(), &["doctor", "--json"]);
+    for about in ["config", "access", "clock"] {
+        assert_eq!(finding(&ran, about)["verdict"], "fine", "{about}");
+    }
+    // Whatever is installed here, there is something to be said of it.
+    assert!(finding(&ran, "unit")["text"].as_str().unwrap().starts_with("kvqueue.service "));
+    assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn a_configuration_that_no_daemon_starts_with() {
+    let db = pushed();
+    let config = db.file("kvqueue.toml");
+    let args = ["doctor", "--json", "--config", config.to_str().unwrap()];
+    fs::write(&config, "[queues.q]\nhandler = 'lgo'").unwrap();
+    fs::set_permissions(&config, fs::Permissions::from_mode(0o666)).unwrap();
+    let ran = run(&db, &args);
+    assert_eq!(ran.code, Some(1));
+    let text = |ran: &Ran, about| {
+        let finding = finding(ran, about);
+        assert_eq!(finding["verdict"], "problem");
+        finding["text"].as_str().unwrap().replace(config.to_str().unwrap(), "FILE")
+    };
+    insta::assert_snapshot!(text(&ran, "config"), @r#"FILE: queues.q.handler = "lgo": there is no such handler; use one of exec, log, stdout"#);
+    insta::assert_snapshot!(text(&ran, "access"), @"FILE has mode 0666: others may write in it, and so choose what the daemon runs");
+    // The database is looked at all the same.
+    assert_eq!(finding(&ran, "structure")["verdict"], "fine");
+    fs::write(&config, "[queues").unwrap();
+    assert!(run(&db, &args).failed(78).contains("is not valid TOML"));
+}
+
+#[test]
+fn data_from_the_future() {
+    let db = pushed();
+    let file = fs::File::options().append(true).open(db.file("data/data.redb")).unwrap();
+    file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(3600)).unwrap();
+    let ran = run(&db, &["doctor", "--json"]);
+    assert_eq!((ran.code, &finding(&ran, "clock")["verdict"]), (Some(1), &"problem".into()));
+}
+
+#[test]
+fn a_unit_that_is_asked_for_and_not_there() {
+    let ran = run(&pushed(), &["doctor", "--json", "--unit", "kvqueue@no-such-instance-of-a-test"]);
+    let unit = finding(&ran, "unit");
+    if unit["verdict"] != "problem" {
+        println!("a template is installed here");
+        return;
+    }
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(unit["text"], "kvqueue@no-such-instance-of-a-test.service is not installed");
+}
+
+#[test]
+fn the_daemon_that_runs_is_asked() {
+    let db = pushed();
+    let config = db.file("asked.toml");
+    fs::write(&config, "http.listen = 'unix:http.sock'\n[queues.q]\nhandler = 'log'\n").unwrap();
+    let command = |words: &[&str]| {
+        let mut command = kvqueue(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
+        command.current_dir(db.directory.path()).env_remove("KVQUEUE_HTTP__LISTEN");
+        command
+    };
+    let looked = || {
+        let ran = Ran::from(command(&["doctor", "--json"]).output().unwrap());
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        let findings = ran.stdout.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let told = findings.filter(|finding| finding["about"] == "daemon");
+        told.map(|it| (it["verdict"].as_str().unwrap().to_owned(), it["text"].as_str().unwrap().to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let alone = looked();
+    assert!(alone.len() == 1 && alone[0].0 == "note", "{alone:?}");
+    assert!(alone[0].1.starts_with("none answers at unix:http.sock: "), "{alone:?}");
+
+    let mut served = serve_with(command(&["run"]), true);
+    let well = looked();
+    assert!(well.len() == 1 && well[0].0 == "fine", "{well:?}");
+    let process = format!("the one at unix:http.sock, process {}, version ", served.daemon.pid());
+    assert!(well[0].1.starts_with(&process) && well[0].1.ends_with(", is ready"), "{well:?}");
+
+    run(&db, &["pause", "q"]).ok();
+    fs::write(&config, "http.listen = 'unix:http.sock'\ngrace = '1s'\n[queues.q]\nhandler = 'lgo'\n")
+        .unwrap();
+    served.daemon.signal(Signal::HUP);
+    served.daemon.wait_for("lgo");
+    // Doctor itself is to find nothing wrong with it.
+    fs::write(&config, "http.listen = 'unix:http.sock'\n[queues.q]\nhandler = 'log'\n").unwrap();
+    let start = Instant::now();
+    let told = loop {
+        let told = looked();
+        if told.len() == 3 || start.elapsed() > PATIENCE {
+            break told;
+        }
+    };
+    assert_eq!(told[0], well[0]);
+    let notes: Vec<_> = told[1..].iter().map(|(verdict, text)| (verdict.as_str(), text.as_str())).collect();
+    let [("note", refused), ("note", "paused: q")] = notes[..] else { panic!("{told:?}") };
+    assert!(refused.starts_with("it has not taken up its configuration: "), "{refused}");
 }

@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod backup;
 mod bench;
 mod blocked;
 mod chaos;
@@ -17,13 +18,21 @@ mod exactly_once;
 mod exec;
 mod faults;
 mod guarantees;
+mod http;
 mod idle;
 mod items;
 mod leases;
+mod logging;
+mod messages;
+mod migrate;
 mod output;
+mod packages;
+mod page;
 mod panics;
+mod pause;
 mod push;
 mod push_options;
+mod reload;
 mod retries;
 mod sharing;
 mod signals;
@@ -31,5 +40,9 @@ mod support;
 mod sweeping;
 mod systemd;
 mod together;
+#[cfg(feature = "otel")]
+mod traces;
+mod transfer;
 mod unavailable;
+mod units;
 mod work_off;

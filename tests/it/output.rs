@@ -2,10 +2,10 @@
 
 use std::{
     io::{BufRead, BufReader},
-    process::{Child, Stdio},
+    process::{Child, Command, Stdio},
 };
 
-use crate::support::{Database, Ran, kvqueue, run};
+use crate::support::{Database, Ran, kvqueue, run, run_script};
 
 /// Starts a command, reads its first line of output, and closes its stdout.
 fn first_line_only(db: &Database, args: &[&str]) -> (String, Ran) {
@@ -30,7 +30,94 @@ fn pushed() -> Database {
 #[test]
 fn a_reader_that_leaves_is_no_panic() {
     let (_, ran) = first_line_only(&pushed(), &["peek", "q", "-k", "6"]);
-    assert_eq!(ran.failed(1), "");
+    assert_eq!((ran.code, &*ran.stderr), (Some(0), ""));
+}
+
+/// Runs a command whose stdout nobody reads.
+fn unread(db: &Database, args: &[&str]) -> Ran {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    kvqueue(db, args).stdin(Stdio::null()).stdout(writer).output().unwrap().into()
+}
+
+/// One dead letter, `(queue, id)`, in a queue where an item waits.
+fn dead_letter() -> (Database, String) {
+    let db = Database::new();
+    run(&db, &["push", "q", "bad"]).ok();
+    let script = run_script(&db, "exit 65", "", &["--until-empty"]).output().unwrap();
+    assert!(script.status.success());
+    let letter: serde_json::Value =
+        serde_json::from_str(&run(&db, &["dead", "list", "q", "--json"]).ok()).unwrap();
+    (db, letter["id"].as_str().unwrap().to_owned())
+}
+
+#[test]
+fn each_command_that_reads_ends_quietly_when_its_reader_goes() {
+    let (db, letter) = dead_letter();
+    run(&db, &["push", "q", "item"]).ok();
+    for args in [
+        &["list"][..],
+        &["len", "q"],
+        &["len", "q", "--json"],
+        &["peek", "q"],
+        &["peek", "q", "--json"],
+        &["dead", "list", "q"],
+        &["dead", "list", "q", "--json"],
+        &["dead", "show", "q", &letter],
+        &["config", "check"],
+        &["config", "show"],
+        &["doctor"],
+        &["completions", "bash"],
+        &["help", "push"],
+        &["--help"],
+        &["--version"],
+    ] {
+        let ran = if args.contains(&"--version") || args.contains(&"help") {
+            // These take no database.
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            Command::new(env!("CARGO_BIN_EXE_kvqueue")).args(args).stdout(writer).output().unwrap().into()
+        } else {
+            unread(&db, args)
+        };
+        assert_eq!((ran.code, &*ran.stderr), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn each_command_that_changes_something_says_what_it_did_though_its_reader_went() {
+    let (db, letter) = dead_letter();
+    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", &letter]).failed(1), @"kvqueue: dead letters retried: 1, which could not be printed: Broken pipe (os error 32)");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
+    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters retried: 0, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: dead letters purged: 0, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["push", "q", "a"]).failed(1), @"kvqueue: 1 acknowledged, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["pop", "q"]).failed(1), @"kvqueue: 1 items were popped and not all printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["delete", "q", "--yes", "--json"]).failed(1), @"kvqueue: the queue is deleted, which could not be printed: Broken pipe (os error 32)");
+    assert_eq!(run(&db, &["list"]).ok(), "");
+}
+
+/// What a command prints at a terminal, in an environment of these variables alone: script(1) gives it one.
+fn at_a_terminal(args: &str, variables: &[(&str, &str)]) -> String {
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--command", &format!("{} {args}", env!("CARGO_BIN_EXE_kvqueue")), "/dev/null"]);
+    // One who tests us under CI has CI set, and there colours are for a dumb terminal too.
+    command.env_clear().envs(variables.iter().copied());
+    String::from_utf8(command.stdin(Stdio::null()).output().unwrap().stdout).unwrap()
+}
+
+#[test]
+fn colours_are_for_terminals_whose_user_wants_them() {
+    // Help, and an error.
+    for args in ["--help", "psuh"] {
+        let coloured = |variables: &[_]| at_a_terminal(args, variables).contains('\x1b');
+        assert!(coloured(&[("TERM", "xterm")]), "{args}");
+        assert!(!coloured(&[("TERM", "xterm"), ("NO_COLOR", "1")]), "{args}");
+        assert!(!coloured(&[("TERM", "dumb")]), "{args}");
+        let ran =
+            Command::new(env!("CARGO_BIN_EXE_kvqueue")).arg(args).env("TERM", "xterm").output().unwrap();
+        assert!(![ran.stdout, ran.stderr].concat().contains(&0x1b), "{args}");
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::{
 use super::{
     handler::{CONFIG, UNTIL_EMPTY},
     payload::Name,
-    plan::{Queue, Worker, config, layouts},
+    plan::{Mood, Queue, Worker, config, layouts},
     process::Process,
     records::{Record, printed, recorded},
 };
@@ -27,12 +27,16 @@ impl Arena {
         for directory in [arena.records(), arena.prints()] {
             std::fs::create_dir(directory).unwrap();
         }
-        for worker in Worker::ALL {
-            let text = config(&arena.queues, worker, &arena.records());
-            std::fs::write(arena.config(worker), text).unwrap();
-        }
+        Worker::ALL.into_iter().for_each(|worker| arena.configure(worker, Mood::FIRST));
         std::fs::write(arena.layouts(), layouts(&arena.queues)).unwrap();
         arena
+    }
+
+    /// Writes the configuration of such daemons, in one piece: others may be reading it.
+    pub(super) fn configure(&self, worker: Worker, mood: Mood) {
+        let (path, new) = (self.config(worker), self.db.file("new.toml"));
+        std::fs::write(&new, config(&self.queues, worker, &self.records(), mood)).unwrap();
+        std::fs::rename(new, path).unwrap();
     }
 
     /// What the helpers have handled.

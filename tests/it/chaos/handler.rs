@@ -17,7 +17,7 @@ use super::{
     payload::{Name, Wish},
     records::{Act, Record},
 };
-use crate::support::{daemon_of_helper, run_to_the_end};
+use crate::support::{daemon_of_helper, reloadable, run_to_the_end};
 
 /// In a helper's environment: the file of its configuration.
 pub(super) const CONFIG: &str = "KVQUEUE_TEST_CHAOS_CONFIG";
@@ -28,8 +28,9 @@ pub(super) const UNTIL_EMPTY: &str = "KVQUEUE_TEST_CHAOS_UNTIL_EMPTY";
 /// A daemon with this handler.
 pub(super) fn run_daemon() {
     let Ok(path) = std::env::var(CONFIG) else { return };
-    let Some(daemon) = daemon_of_helper(&std::fs::read_to_string(path).unwrap()) else { return };
+    let Some(daemon) = daemon_of_helper(&std::fs::read_to_string(&path).unwrap()) else { return };
     let until_empty = std::env::var_os(UNTIL_EMPTY).is_some();
+    let daemon = reloadable(daemon, path);
     run_to_the_end(daemon.handler("record", Recorder::from_config).until_empty(until_empty));
 }
 

@@ -25,9 +25,32 @@ pub(super) struct Queue {
     pub(super) is_kept: bool,
 }
 
-/// Consumers of each queue in each daemon, and what each takes at once.
+/// Consumers of each queue in each daemon, and what each takes at once: at most, for it changes while they run.
 const CONSUMERS: u64 = 2;
 const K: u64 = 5;
+
+/// What changes about the daemons of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mood {
+    consumers: u64,
+    k: u64,
+    take: Option<&'static str>,
+    slow_look_ms: u64,
+}
+
+impl Mood {
+    /// That in which a run begins.
+    pub(super) const FIRST: Self = Self { consumers: CONSUMERS, k: K, take: None, slow_look_ms: 500 };
+
+    pub(super) fn draw(random: &mut Random) -> Self {
+        Self {
+            consumers: 1 + random.below(CONSUMERS),
+            k: 1 + random.below(K),
+            take: random.choose(&[None, None, Some("front"), Some("spread"), Some("staged")]),
+            slow_look_ms: random.choose(&[500, 501]),
+        }
+    }
+}
 
 /// What a daemon has in hand of a queue at most.
 pub(super) const IN_HAND: u64 = CONSUMERS * K;
@@ -117,20 +140,22 @@ pub(super) fn layouts(queues: &[Queue]) -> String {
 }
 
 /// The configuration of such a daemon. All but the program keep their records in a directory.
-pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path) -> String {
+pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Mood) -> String {
+    let Mood { consumers, k, slow_look_ms, .. } = mood;
     let mut text =
         "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
             .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
         let Queue { delivery, take, lease, max_attempts, is_kept, .. } = queue;
+        let take = mood.take.unwrap_or(take);
         let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
         let handler = if worker.is_program() { "stdout" } else { "record" };
         text += &queue.layout();
         write!(
             text,
             "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
-             take = \"{take}\"\nslow-look = \"500ms\"\n\
-             consumers = [ {{ k = {K}, count = {CONSUMERS} }} ]\n\
+             take = \"{take}\"\nslow-look = \"{slow_look_ms}ms\"\n\
+             consumers = [ {{ k = {k}, count = {consumers} }} ]\n\
              retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
         )
         .unwrap();
@@ -155,6 +180,6 @@ fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
     let number = |text: String| toml::from_str::<kvqueue::Config>(&text).unwrap().queues.len();
-    let of = |worker| number(config(&queues, worker, Path::new("/records")));
+    let of = |worker| number(config(&queues, worker, Path::new("/records"), Mood::FIRST));
     assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 6, 1], 7));
 }

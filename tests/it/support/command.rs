@@ -22,7 +22,11 @@ pub(crate) fn clean(command: &mut Command, db: &Database) {
     {
         command.env_remove(name);
     }
-    command.env_remove("NOTIFY_SOCKET").env("KVQUEUE_PREFIX", &db.prefix);
+    for name in ["NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+        command.env_remove(name);
+    }
+    // Many daemons run side by side here; those that are asked over HTTP are given an address.
+    command.env("KVQUEUE_PREFIX", &db.prefix).env("KVQUEUE_HTTP__LISTEN", "off");
 }
 
 /// What came of a command.
@@ -76,4 +80,10 @@ pub(crate) fn run_with_input(db: &Database, args: &[&str], input: impl Into<Vec<
     let output = child.wait_with_output().unwrap();
     feeder.join().unwrap();
     output.into()
+}
+
+/// The id of a queue's first item.
+pub(crate) fn first_id(db: &Database, queue: &str) -> String {
+    let item: serde_json::Value = serde_json::from_str(&run(db, &["peek", queue, "--json"]).ok()).unwrap();
+    item["id"].as_str().unwrap().to_owned()
 }

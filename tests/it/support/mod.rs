@@ -2,15 +2,25 @@
 
 mod background;
 mod command;
+mod commands;
 mod database;
+mod frozen;
 mod helper;
+mod http;
+mod notify;
 mod random;
 mod script;
 
 pub(crate) use background::Background;
-pub(crate) use command::{Ran, kvqueue, run, run_with_input};
+pub(crate) use command::{Ran, first_id, kvqueue, run, run_with_input};
+pub(crate) use commands::commands;
 pub(crate) use database::Database;
-pub(crate) use helper::{daemon_of_helper, database_of_helper, helper, run_to_the_end};
+pub(crate) use frozen::freeze;
+pub(crate) use helper::{
+    daemon_of_helper, database_of_helper, hears_hup, helper, reloadable, run_to_the_end,
+};
+pub(crate) use http::{Address, Reply, Served, listening, serve, serve_with};
+pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;
 pub(crate) use script::{pipe, run_script};
 

@@ -7,13 +7,19 @@ use std::{
 };
 
 use super::Storm;
-use crate::chaos::process::Process;
+use crate::chaos::{
+    plan::{Mood, Worker},
+    process::Process,
+};
 
 /// Between two restarts of the cluster, at least.
 pub(super) const RESTARTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
 /// The longest leases; stops take up to two of them.
 const LEASE: Duration = Duration::from_secs(2);
+
+/// With so many of a thousand faults, the daemons of a kind get another configuration.
+const RELOADED: u64 = 400;
 
 /// What was done to the processes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +32,7 @@ pub(in crate::chaos) struct Faults {
     /// Killed by what they handled.
     pub(super) poisoned: u64,
     stops: u64,
+    reloads: u64,
     terms: u64,
     /// Terminated, and lost a lease before they were done.
     pub(super) torn: u64,
@@ -35,10 +42,10 @@ pub(in crate::chaos) struct Faults {
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, hosts, starts, poisoned, stops, terms, torn, restarts, retries } = self;
+        let Self { kills, hosts, starts, poisoned, stops, reloads, terms, torn, restarts, retries } = self;
         write!(
             f,
-            "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {terms} terms ({torn} lost a \
+            "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {reloads} reloads, {terms} terms ({torn} lost a \
              lease meanwhile), {restarts} cluster restarts, {retries} retries of dead letters"
         )
     }
@@ -50,6 +57,9 @@ impl Storm<'_> {
         if self.restart_at.is_some_and(|restart_at| Instant::now() >= restart_at) && self.commands.is_empty()
         {
             return self.restart_cluster();
+        }
+        if self.random.chance(RELOADED) {
+            self.reload();
         }
         let at = self.random.below(self.slots.len() as u64) as usize;
         match self.random.below(100) {
@@ -83,6 +93,14 @@ impl Storm<'_> {
 
     fn terminate(&mut self, at: usize) {
         self.faults.terms += u64::from(self.slots[at].terminate());
+    }
+
+    /// Gives daemons of a kind another configuration. Those that have only just begun read it as it is by then.
+    fn reload(&mut self) {
+        let (worker, mood) = (self.random.choose(&Worker::ALL), Mood::draw(&mut self.random));
+        self.arena.configure(worker, mood);
+        let slots = self.slots.iter().filter(|slot| slot.worker == Some(worker));
+        self.faults.reloads += slots.filter(|slot| slot.reload()).count() as u64;
     }
 
     fn stop(&mut self, at: usize, low: Duration, high: Duration) {

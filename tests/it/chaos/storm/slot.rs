@@ -9,6 +9,7 @@ use crate::chaos::{
     process::Process,
     producers::{Errand, Producer},
 };
+use crate::support::hears_hup;
 
 /// So much later than others, keepers begin.
 const LATER: Duration = Duration::from_secs(1);
@@ -110,6 +111,18 @@ impl Slot {
         self.is_terminated = true;
         process.signal(Signal::TERM);
         true
+    }
+
+    /// Has a daemon take its configuration up anew. One that has only just begun would be killed by that.
+    pub(super) fn reload(&self) -> bool {
+        let Some(Actor::Daemon(process)) = self.actor.as_ref().filter(|_| !self.is_terminated) else {
+            return false;
+        };
+        let hears = hears_hup(process.pid());
+        if hears {
+            process.signal(Signal::HUP);
+        }
+        hears
     }
 
     /// Whether a producer is there, or has to come again.

@@ -1,0 +1,336 @@
+// The page in a real browser, on a real daemon.
+//
+//   KVQUEUE=target/debug/kvqueue PLAYWRIGHT=DIRECTORY [CHROMIUM=/usr/bin/chromium] node tests/browser/page.mjs
+//
+// DIRECTORY is where `npm install playwright-core` was run. `.ci/operator.d/50-page` does all of it.
+import assert from "node:assert/strict";
+import { chmodSync, writeFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+
+import { cell, feedState, figure, launch, live, open, tabTo, wrong } from "./browser.mjs";
+import { Daemon, sleep, until } from "./daemon.mjs";
+
+const HOSTILE = `<img src=x onerror="alert('name')">&amp;/..%2F 100%`;
+const LONG = "a-name-that-is-as-long-as-names-get-".repeat(6).slice(0, 200);
+
+// In `slow` one item is in hand and the others wait; in `bad` items die until there is a file.
+const QUEUES = `
+[queues.slow]
+handler = "exec"
+handler-config = { command = ["sleep", "600"] }
+consumers = [{ k = 1, count = 1 }]
+[queues.bad]
+handler = "exec"
+handler-config = { command = ["sh", "-c", "test -e SCRATCH/mended || { echo 'the <b>mail</b> server refused' >&2; exit 1; }"] }
+retry = { max-attempts = 1 }
+[queues.quick]
+handler = "log"
+[queues.${JSON.stringify(HOSTILE)}]
+handler = "exec"
+handler-config = { command = ["sleep", "600"] }
+consumers = [{ k = 1, count = 1 }]
+[queues.${LONG}]
+handler = "log"
+${Array.from({ length: 45 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
+
+const PAYLOADS = [
+  "taken at once",
+  '{"to":"ada@example.com","number":12345678901234567890,"list":[1,{}]}',
+  "<script>alert('payload')</script>",
+  "plain text",
+  "x".repeat(5000),
+];
+
+let daemon;
+let browser;
+
+before(async () => {
+  browser = await launch();
+  daemon = await new Daemon(QUEUES).start();
+  await daemon.push("slow", ...PAYLOADS);
+  await daemon.push(HOSTILE, "first", `<svg onload="alert('payload')">`);
+  await daemon.push("bad", "one", "two", "three");
+  await until("letters are dead", async () => (await daemon.counts("bad")).dead === 3);
+});
+
+after(async () => {
+  await browser?.close();
+  await daemon?.remove();
+});
+
+test("it loads, is light, and asks nobody else", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await until("the title", async () => (await page.title()) === "(3 dead) Queues · kvqueue");
+  assert.equal(await page.locator("tbody tr").count(), 50);
+  assert.equal(await cell(page, "bad", "Dead").textContent(), "3");
+  const bytes = await page.evaluate(() => [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+    .filter((it) => !it.name.includes("/api/")).reduce((all, it) => all + it.decodedBodySize, 0));
+  assert.ok(bytes > 10000 && bytes < 150000, `${bytes} bytes`);
+  // What is named to be hostile is a text.
+  assert.equal(await page.locator("main img").count(), 0);
+  await page.getByText(HOSTILE, { exact: true }).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("a push is seen within a second", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  const ready = cell(page, "slow", "Ready");
+  await until("the first figures", async () => Number(await ready.textContent()) > 0);
+  const delays = [];
+  for (const pause of [0, 300, 700, 2500, 4000]) {
+    await sleep(pause);
+    const wanted = String(Number(await ready.textContent()) + 1);
+    // The page notes when it shows the figure; its clock is ours.
+    await ready.evaluate((node, text) => {
+      const look = () => node.textContent === text && (window.shownAt ??= Date.now());
+      window.shownAt = undefined;
+      new MutationObserver(look).observe(node, { childList: true, characterData: true, subtree: true });
+    }, wanted);
+    await daemon.push("slow", "one more");
+    const pushed = Date.now();
+    delays.push((await until("it is shown", () => page.evaluate(() => window.shownAt), 5000)) - pushed);
+  }
+  console.log(`# shown after a push: ${delays.join(", ")} ms`);
+  assert.ok(Math.max(...delays) < 1000, delays.join());
+  await page.context().close();
+});
+
+test("queues are found and sorted", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await page.getByRole("searchbox").fill("OTHER-1");
+  assert.equal(await page.locator("tbody tr").count(), 11);
+  await page.getByRole("searchbox").fill("nothing has this name");
+  await page.getByText("No queue's name has").waitFor();
+  await page.getByRole("searchbox").fill("");
+  await page.getByRole("button", { name: "Dead" }).click();
+  assert.equal(await page.locator("tbody tr .name").first().textContent(), "bad");
+  assert.equal(await page.locator("th[aria-sort=descending]").textContent(), "Dead");
+  await page.context().close();
+});
+
+test("items are looked at as text, JSON and bytes", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/slow`);
+  await live(page);
+  await page.getByRole("heading", { name: "slow" }).waitFor();
+  const entry = (text) => page.locator(".entry", { hasText: text });
+  await entry("ada@example.com").getByRole("button").first().click();
+  const shown = entry("ada@example.com").locator("pre");
+  assert.equal(await shown.textContent(), `{
+  "to": "ada@example.com",
+  "number": 12345678901234567890,
+  "list": [
+    1,
+    {}
+  ]
+}`);
+  await entry("ada@example.com").getByRole("tab", { name: "Hex" }).click();
+  assert.match(await shown.textContent(), /^000000 {2}7b 22 74 6f .* {2}\{"to":"ada@examp\n/);
+  await entry("ada@example.com").getByRole("tab", { name: "Text" }).click();
+  assert.equal(await shown.textContent(), PAYLOADS[1]);
+  await entry("<script>").getByRole("button").first().click();
+  assert.equal(await entry("<script>").locator("pre").textContent(), PAYLOADS[2]);
+  // A page has the beginning of it.
+  await entry("xxxx").getByRole("button").first().click();
+  await page.getByText("These are the first 1 kB of 5 kB.").waitFor();
+  await entry("xxxx").getByRole("button", { name: "Load the whole payload" }).click();
+  await until("all of it", async () => (await entry("xxxx").locator("pre").textContent()).length === 5000);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("hostile names and payloads are texts", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await page.getByText(HOSTILE, { exact: true }).click();
+  await page.getByRole("heading", { name: HOSTILE }).waitFor();
+  await page.locator(".opener", { hasText: "<svg onload" }).click();
+  assert.equal(await page.locator(".payload").textContent(), `<svg onload="alert('payload')">`);
+  assert.equal(await page.locator("main img, main .payload svg").count(), 0);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("a dead letter is retried, by keyboard alone", async () => {
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await tabTo(page, "bad");
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "bad" }).waitFor();
+  assert.equal(await page.evaluate(() => document.activeElement.id), "main");
+  await tabTo(page, "Ready items");
+  await page.keyboard.press("ArrowRight");
+  await page.locator(".opener").first().waitFor();
+  assert.equal(await page.locator(".opener").count(), 3);
+  await tabTo(page, await page.locator(".opener").first().textContent());
+  await page.keyboard.press("Enter");
+  const reason = page.locator(".reason");
+  await reason.waitFor();
+  assert.match(await reason.textContent(), /the <b>mail<\/b> server refused/);
+  writeFileSync(daemon.path("mended"), "");
+  await tabTo(page, "Retry");
+  await page.keyboard.press("Enter");
+  await page.getByText("is ready again").waitFor();
+  await until("it is done", async () => (await daemon.counts("bad")).done === 1);
+  await until("the page shows it", async () => (await figure(page, "Dead").textContent()) === "2" && (await figure(page, "Done").textContent()) === "1");
+  assert.equal(await page.locator(".opener").count(), 2);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("dead letters are purged by those who mean it", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/bad/dead`);
+  await live(page);
+  const letters = page.locator(".opener");
+  await letters.first().waitFor();
+  await page.getByRole("button", { name: "Purge all…" }).click();
+  const dialog = page.getByRole("dialog");
+  const sure = dialog.getByRole("button", { name: "Purge all" });
+  assert.ok(await sure.isDisabled());
+  await page.keyboard.press("Escape");
+  assert.equal(await dialog.count(), 0);
+  await page.getByRole("button", { name: "Purge all…" }).click();
+  await dialog.getByRole("textbox").fill("bax");
+  assert.ok(await sure.isDisabled());
+  await dialog.getByRole("textbox").fill("bad");
+  await sure.click();
+  await page.getByText("2 dead letters deleted.").waitFor();
+  await page.getByText("There are no dead letters.").waitFor();
+  assert.equal((await daemon.counts("bad")).dead, 0);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("a queue is paused and resumed", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/quick`);
+  await live(page);
+  await page.getByRole("button", { name: "Pause…" }).click();
+  await page.getByLabel("Reason").fill("the <i>bill</i> is unpaid");
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await page.getByText(/Paused for all daemons since .*: the <i>bill<\/i> is unpaid/).waitFor();
+  await daemon.push("quick", "kept back");
+  await until("it is ready and stays", async () => (await figure(page, "Ready").textContent()) === "1");
+  assert.equal((await daemon.counts("quick")).done, 0);
+  await page.getByRole("button", { name: "Resume" }).click();
+  await until("it is done", async () => (await figure(page, "Done").textContent()) === "1");
+  await page.getByRole("button", { name: "Pause…" }).click();
+  await page.getByLabel("This daemon only").check();
+  await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+  await page.getByText("Paused for this daemon alone").waitFor();
+  await page.getByRole("button", { name: "Resume here" }).click();
+  await page.getByText("Paused for this daemon alone").waitFor({ state: "hidden" });
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("consumers and the daemon are shown", async () => {
+  const page = await open(browser, `${daemon.url}#/consumers`);
+  await page.getByText("50 consumers: ").waitFor();
+  const row = page.locator("tbody tr", { hasText: "slow" });
+  assert.equal(await row.locator('[data-label="State"]').textContent(), "Handling");
+  await page.getByRole("link", { name: "Daemon" }).click();
+  await page.getByText(daemon.path("db")).waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("it fits a phone", async () => {
+  const page = await open(browser, daemon.url, { width: 360, height: 740, touch: true });
+  await live(page);
+  for (const where of ["#/", "#/queue/slow", "#/queue/bad/dead", `#/queue/${encodeURIComponent(HOSTILE)}`, `#/queue/${LONG}`, "#/consumers", "#/daemon"]) {
+    await page.evaluate((hash) => (location.hash = hash), where);
+    await sleep(300);
+    const opener = page.locator(".opener").first();
+    if (await opener.count()) await opener.click();
+    await sleep(100);
+    const [wide, small] = await page.evaluate(() => {
+      const shown = [...document.querySelectorAll("button, nav a, .brand")].filter((it) => it.checkVisibility());
+      const low = shown.filter((it) => it.getBoundingClientRect().height < 43.5).map((it) => it.textContent);
+      return [document.documentElement.scrollWidth, low];
+    });
+    assert.ok(wide <= 360, `${where} is ${wide} wide`);
+    assert.deepEqual(small, [], where);
+  }
+  await page.context().close();
+});
+
+test("it can be read in the light and in the dark", async () => {
+  const grounds = [];
+  for (const dark of [false, true]) {
+    const page = await open(browser, `${daemon.url}#/queue/slow`, { dark });
+    await live(page);
+    const colours = await page.evaluate(() => {
+      const style = getComputedStyle(document.documentElement);
+      const names = ["ground", "panel", "sunk", "warn-ground", "text", "muted", "accent", "ok", "warn", "bad"];
+      return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
+    });
+    const light = (hex) => {
+      const parts = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16) / 255).map((it) => (it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4));
+      return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+    };
+    const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+    const pairs = ["text", "muted", "accent", "bad"].flatMap((text) => ["ground", "panel", "sunk"].map((ground) => [text, ground]));
+    for (const [text, ground] of [...pairs, ["warn", "warn-ground"], ["warn", "panel"]])
+      assert.ok(contrast(colours[text], colours[ground]) >= 4.5, `${text} on ${ground}, dark: ${dark}: ${contrast(colours[text], colours[ground])}`);
+    grounds.push(await page.evaluate(() => getComputedStyle(document.body).backgroundColor));
+    await page.context().close();
+  }
+  assert.notEqual(grounds[0], grounds[1]);
+});
+
+test("a daemon that goes and comes again", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/slow`);
+  await live(page);
+  await daemon.stop();
+  await page.getByText("No connection: the daemon").waitFor();
+  assert.equal(await feedState(page), "lost");
+  await page.getByRole("button", { name: "Refresh" }).click();
+  await page.getByRole("alert").getByText("the daemon cannot be reached").waitFor();
+  await daemon.start();
+  await live(page);
+  await until("figures again", async () => Number(await figure(page, "Ready").textContent()) > 4);
+  assert.equal(await page.getByText("No connection").count(), 0);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
+test("who does not know the token sees nothing", async () => {
+  const secret = "0123456789abcdef-of-the-page";
+  const kept = new Daemon('[queues.a]\nhandler = "log"\n', 'token-file = "SCRATCH/token"');
+  writeFileSync(kept.path("token"), `${secret}\n`);
+  chmodSync(kept.path("token"), 0o600);
+  await kept.start();
+  const page = await open(browser, kept.url);
+  const dialog = page.getByRole("dialog");
+  await dialog.getByLabel("Token").fill("a wrong one that is long");
+  await dialog.getByRole("button", { name: "Continue" }).click();
+  await dialog.getByText("does not know the token").waitFor();
+  await dialog.getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("button", { name: "Enter the token" }).click();
+  await dialog.getByLabel("Token").fill(secret);
+  await dialog.getByRole("button", { name: "Continue" }).click();
+  await live(page);
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  await page.reload();
+  await live(page);
+  assert.equal(page.url().includes(secret), false);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+  await kept.remove();
+});
+
+test("where nothing can be changed nothing offers to", async () => {
+  const still = await new Daemon('[queues.a]\nhandler = "log"\n', "read-only = true").start();
+  const page = await open(browser, `${still.url}#/queue/a/dead`);
+  await page.getByText("Live, read-only").waitFor();
+  await page.getByText("There are no dead letters.").waitFor();
+  for (const name of ["Pause…", "Retry all", "Purge all…"]) assert.equal(await page.getByRole("button", { name }).count(), 0, name);
+  await page.goto(`${still.url}#/daemon`);
+  assert.equal(await page.getByRole("button", { name: "Reload the configuration" }).isVisible(), false);
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+  await still.remove();
+});

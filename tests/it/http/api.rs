@@ -1,0 +1,205 @@
+//! What is asked and told.
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use super::{LOG, with_dead};
+use crate::support::{Database, run, serve};
+
+#[test]
+fn it_tells_that_it_lives_and_what_it_does() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    assert_eq!(served.at.get("/livez").is(200), json!({"status": "ok"}));
+    assert_eq!(served.at.get("/readyz").is(200), json!({"ready": true, "reasons": []}));
+    let status = served.at.get("/api/v1/status").is(200);
+    assert_eq!((&status["phase"], &status["queues"][0]["queue"]), (&json!("ready"), &json!("q")));
+    assert_eq!(status["pid"], served.daemon.pid());
+    let queue = served.at.get("/api/v1/queues/q").is(200);
+    assert_eq!((&queue["handler"], &queue["paused_here"]), (&json!("log"), &json!(false)));
+    assert_eq!(served.at.get("/api/v1/queues").is(200)["queues"][0]["queue"], "q");
+    assert!(served.at.get("/api/v1/queues/q/history").is(200)["samples"].is_array());
+    assert!(served.at.get("/api/v1/consumers").is(200)["consumers"].is_array());
+    let metrics = served.at.get("/metrics");
+    assert_eq!(metrics.header("Content-Type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    let metrics = String::from_utf8(metrics.body).unwrap();
+    assert!(
+        metrics.contains("\nkvqueue_http_requests_total{route=\"/livez\",code=\"200\"} 1\n"),
+        "{metrics}"
+    );
+    assert_eq!(served.at.get("/api/v1/queues/other").error(404), "not_found");
+    assert_eq!(served.at.get("/nothing").error(404), "not_found");
+    let wrong = served.at.request("PUT", "/livez").send();
+    assert_eq!(wrong.header("Allow"), Some("GET, HEAD"));
+    assert_eq!(wrong.error(405), "method_not_allowed");
+    let head = served.at.request("HEAD", "/livez").send();
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    served.daemon.signal(Signal::TERM);
+    assert_eq!(served.daemon.end().code, Some(0));
+}
+
+#[test]
+fn what_is_pushed_is_there_page_by_page() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let push = |body| served.at.post("/api/v1/queues/other/items", &body);
+    let items: Vec<_> = (0..5).map(|n| json!({"payload": format!("item {n}")})).collect();
+    let pushed = push(json!({ "items": items })).is(201);
+    assert_eq!((&pushed["pushed"], &pushed["already"]), (&json!(5), &json!(false)));
+    let one = push(json!({"items": [{"payload_base64": "//8="}]})).is(201);
+    let first = served.at.get("/api/v1/queues/other/items?limit=4").is(200);
+    let ids: Vec<_> = first["items"].as_array().unwrap().iter().map(|item| item["id"].clone()).collect();
+    assert_eq!(json!(ids), json!(pushed["ids"].as_array().unwrap()[..4]));
+    assert_eq!(first["next"], ids[3]);
+    let next = first["next"].as_str().unwrap();
+    let second = served.at.get(&format!("/api/v1/queues/other/items?limit=4&bytes=1&after={next}")).is(200);
+    assert_eq!(second["next"], json!(null));
+    let expected = json!([
+        {"id": pushed["ids"][4], "payload": "i", "bytes": 6, "cut": true},
+        {"id": one["ids"][0], "payload_base64": "/w==", "bytes": 2, "cut": true},
+    ]);
+    assert_eq!(second["items"], expected);
+    let path = format!("/api/v1/queues/other/items/{}", one["ids"][0].as_str().unwrap());
+    assert_eq!(served.at.get(&path).is(200)["payload_base64"], "//8=");
+    // The command sees the same.
+    let peeked = run(&db, &["--json", "peek", "other", "-k", "6"]).ok();
+    assert_eq!(peeked.lines().count(), 6);
+    assert!(peeked.contains(&path[28..]), "{peeked} {path}");
+    // What is not worked off is shown when it is asked for.
+    let listed = |path: &str| served.at.get(path).is(200)["queues"].clone();
+    assert_eq!(listed("/api/v1/queues").as_array().unwrap().len(), 1);
+    let all = listed("/api/v1/queues?all=true");
+    assert_eq!(all[1], json!({"queue": "other", "ready": 6, "leased": 0, "later": 0, "dead": 0, "done": 0}));
+}
+
+#[test]
+fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let push = |body| served.at.post("/api/v1/queues/other/items", &body);
+    let twice = json!({"items": [{"payload": "a"}, {"payload": "b"}], "operation": "o"});
+    let first = push(twice.clone()).is(201);
+    let again = push(twice).is(201);
+    assert_eq!(again, json!({"pushed": 0, "ids": first["ids"], "already": true}));
+    let unique = json!({"items": [{"payload": "c", "unique": "u", "attributes": {"k": "v"}, "content_type": "text/plain"}]});
+    let first = push(unique.clone()).is(201);
+    assert_eq!(push(unique).is(201), json!({"pushed": 0, "ids": first["ids"], "already": false}));
+    let path = format!("/api/v1/queues/other/items/{}", first["ids"][0].as_str().unwrap());
+    let item = served.at.get(&path).is(200);
+    assert_eq!((&item["attributes"], &item["unique"]), (&json!({"k": "v"}), &json!("u")));
+    push(json!({"items": [{"payload": "d", "delay_ms": 3_600_000}]})).is(201);
+    let counts = served.at.get("/api/v1/queues?all=true").is(200)["queues"][1].clone();
+    assert_eq!((&counts["ready"], &counts["later"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn what_cannot_be_pushed_is_refused_with_a_reason() {
+    let db = Database::new();
+    let served = serve(&db, &format!("http.max-body = '2MiB'\n{LOG}max-payload = '10B'\n"));
+    let path = "/api/v1/queues/q/items";
+    let push = |body| served.at.post(path, &body);
+    assert_eq!(push(json!({"items": [{"payload": "12345678901"}]})).error(413), "too_large");
+    assert_eq!(push(json!({"items": [{"payload": "x", "priority": 1}]})).error(409), "no_priorities");
+    assert_eq!(push(json!({"items": []})).error(400), "bad_request");
+    assert_eq!(push(json!({"items": [{"payload": "x"}], "operation": ""})).error(400), "bad_request");
+    assert_eq!(push(json!([[["x"]]])).error(400), "bad_request");
+    let post = || served.at.request("POST", path);
+    assert_eq!(post().body("{}").send().error(415), "content_type");
+    assert_eq!(post().body("{}").header("Content-Type", "text/plain").send().error(415), "content_type");
+    let json = || post().header("Content-Type", "application/json; charset=utf-8");
+    assert_eq!(json().body("{").send().error(400), "bad_request");
+    assert_eq!(json().body(vec![b' '; (2 << 20) + 1]).send().error(413), "too_large");
+    json().body(r#"{"items": [{"payload": "x"}]}"#).send().is(201);
+    for path in ["/api/v1/queues/%zz/items", "/api/v1/queues/%ff/items", "/api/v1/queues/q/items?limit=0"] {
+        assert_eq!(served.at.get(path).error(400), "bad_request", "{path}");
+    }
+    let long = format!("/api/v1/queues/{}/items", "x".repeat(256));
+    assert_eq!(served.at.get(&long).error(400), "bad_request");
+    assert_eq!(served.at.get("/api/v1/queues/q/items/abc").error(400), "bad_request");
+    assert_eq!(served.at.get("/api/v1/queues/q/items/000000000000000000000000").error(404), "not_found");
+}
+
+#[test]
+fn dead_letters_are_looked_at_retried_and_purged() {
+    let db = Database::new();
+    with_dead(&db, &["one", "two", "three", "four"]);
+    let served = serve(&db, LOG);
+    let page = served.at.get("/api/v1/queues/dead/dead?limit=3").is(200);
+    let ids: Vec<_> =
+        page["letters"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    assert_eq!((ids.len(), page["next"].as_str()), (3, Some(ids[2])));
+    assert_eq!(page["letters"][0]["payload"], json!(null));
+    let at = |id: &str| format!("/api/v1/queues/dead/dead/{id}");
+    let letter = served.at.get(&at(ids[0])).is(200);
+    assert_eq!(
+        (&letter["payload"], &letter["attempts"], &letter["cut"]),
+        (&json!("one"), &json!(1), &json!(false))
+    );
+    let retry = served.at.request("POST", &format!("{}/retry", at(ids[0]))).send().is(200);
+    assert_eq!(retry, json!({"id": ids[0]}));
+    assert_eq!(served.at.request("POST", &format!("{}/retry", at(ids[0]))).send().error(404), "not_found");
+    served.at.request("DELETE", &at(ids[1])).send().is(200);
+    assert_eq!(served.at.get(&at(ids[1])).error(404), "not_found");
+    let purge = |confirm| served.at.post("/api/v1/queues/dead/dead/purge", &json!({ "confirm": confirm }));
+    assert_eq!(purge("other").error(409), "not_confirmed");
+    let all = served.at.request("POST", "/api/v1/queues/dead/dead/retry").send().is(200);
+    assert_eq!(all, json!({"moved": 2, "refused": 0}));
+    assert_eq!(purge("dead").is(200), json!({"moved": 0, "refused": 0}));
+    assert_eq!(run(&db, &["len", "dead"]).ok().trim(), "3");
+}
+
+#[test]
+fn a_dead_letter_whose_unique_key_is_taken_stays() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let config = db.file("dead.toml");
+    let text =
+        "[queues.d]\nhandler = 'exec'\nretry.max-attempts = 1\nhandler-config = { command = ['false'] }\n";
+    std::fs::write(&config, text).unwrap();
+    let push =
+        || served.at.post("/api/v1/queues/d/items", &json!({"items": [{"payload": "x", "unique": "u"}]}));
+    let id = push().is(201)["ids"][0].as_str().unwrap().to_owned();
+    run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
+    assert_eq!(push().is(201)["pushed"], 1);
+    let path = format!("/api/v1/queues/d/dead/{id}/retry");
+    assert_eq!(served.at.request("POST", &path).send().error(409), "unique_taken");
+}
+
+#[test]
+fn a_pause_for_all_is_a_record_and_nothing_is_thawed() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let path = "/api/v1/queues/other/pause";
+    let pause = |body| served.at.request("PUT", path).json(&body).send();
+    pause(json!({"reason": "maintenance"})).is(204);
+    assert_eq!(pause(json!({"reason": "x".repeat(501)})).error(400), "bad_request");
+    assert_eq!(pause(json!({"here": 1})).error(400), "bad_request");
+    served.at.request("DELETE", path).send().is(204);
+    assert_eq!(served.at.request("DELETE", &format!("{path}?here=yes")).send().error(400), "bad_request");
+    assert_eq!(pause(json!({"here": true})).error(404), "not_found");
+}
+
+#[test]
+fn many_single_pushes_share_transactions() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let at = &served.at;
+    let ids: std::collections::BTreeSet<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let body = |n| json!({"items": [{"payload": format!("{thread}/{n}")}]});
+                    let push =
+                        |n| at.post("/api/v1/queues/other/items", &body(n)).is(201)["ids"][0].to_string();
+                    (0..25).map(push).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), 200);
+    assert_eq!(run(&db, &["len", "other"]).ok().trim(), "200");
+    // The first ten bytes of an id are its transaction's.
+    let transactions: std::collections::BTreeSet<_> = ids.iter().map(|id| &id[..21]).collect();
+    assert!(transactions.len() < 200, "each push had a transaction of its own");
+}

@@ -1,0 +1,184 @@
+//! docs/openapi.json says what the daemon answers. Just enough of JSON Schema for that document; more strictly than that says, since a key
+//! that the document does not have is an error.
+
+use serde_json::{Value, json};
+
+use super::with_dead;
+use crate::support::{Database, Reply, Served, serve};
+
+fn document() -> Value {
+    serde_json::from_str(include_str!("../../../docs/openapi.json")).unwrap()
+}
+
+struct Document(Value);
+
+impl Document {
+    fn target<'a>(&'a self, schema: &'a Value) -> &'a Value {
+        match schema["$ref"].as_str() {
+            Some(path) => self.0.pointer(path.strip_prefix('#').unwrap()).unwrap(),
+            None => schema,
+        }
+    }
+
+    /// What is wrong with a value.
+    fn problem(&self, schema: &Value, value: &Value, at: &str) -> Option<String> {
+        let schema = self.target(schema);
+        if let Some(any) = schema["anyOf"].as_array().or(schema["oneOf"].as_array()) {
+            let problems: Vec<_> = any.iter().map(|it| self.problem(it, value, at)).collect();
+            return problems.iter().all(Option::is_some).then(|| format!("{at}: none of {problems:?}"));
+        }
+        let types: Vec<_> = match &schema["type"] {
+            Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+            one => one.as_str().into_iter().collect(),
+        };
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "boolean",
+            Value::Number(number) if number.is_f64() => "number",
+            Value::Number(_) => "integer",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let fits = types.contains(&found) || found == "integer" && types.contains(&"number");
+        if !fits {
+            return Some(format!("{at}: {value} is {found}, not {types:?}"));
+        }
+        if schema["enum"].as_array().is_some_and(|values| !values.contains(value)) {
+            return Some(format!("{at}: {value} is none of {}", schema["enum"]));
+        }
+        match value {
+            Value::Array(items) => {
+                let mut items = items.iter().enumerate();
+                items
+                    .find_map(|(index, item)| self.problem(&schema["items"], item, &format!("{at}[{index}]")))
+            }
+            Value::Object(object) if schema["additionalProperties"].is_object() => {
+                let of = &schema["additionalProperties"];
+                object.iter().find_map(|(key, value)| self.problem(of, value, &format!("{at}.{key}")))
+            }
+            Value::Object(object) if schema["properties"].is_object() => {
+                let missing = schema["required"].as_array().unwrap().iter();
+                let missing = missing.map(|key| key.as_str().unwrap()).find(|key| !object.contains_key(*key));
+                let missing = missing.map(|key| format!("{at} lacks {key}"));
+                missing.or_else(|| {
+                    object.iter().find_map(|(key, value)| match schema["properties"].get(key) {
+                        None => Some(format!("{at}.{key} is not in the document")),
+                        Some(schema) => self.problem(schema, value, &format!("{at}.{key}")),
+                    })
+                })
+            }
+            _ => None,
+        }
+    }
+
+    #[track_caller]
+    fn check(&self, method: &str, path: &str, reply: &Reply) -> Value {
+        let operation = &self.0["paths"][path][method.to_lowercase()];
+        assert!(operation.is_object(), "{method} {path}");
+        let status = reply.status.to_string();
+        let response = operation["responses"].get(&status).unwrap_or(&operation["responses"]["default"]);
+        let response = self.target(response);
+        let schema = &response["content"]["application/json"]["schema"];
+        if schema.is_null() {
+            assert!(reply.body.is_empty(), "{method} {path}: {reply:?}");
+            return Value::Null;
+        }
+        let body = reply.json();
+        let problem = self.problem(schema, &body, "");
+        assert_eq!(problem, None, "{method} {path}: {status} {body}");
+        body
+    }
+}
+
+/// Asks for something at a path of the document, with these values in it.
+struct Asker<'a> {
+    document: Document,
+    served: &'a Served,
+}
+
+impl Asker<'_> {
+    #[track_caller]
+    fn ask(&self, status: u16, method: &str, path: &str, values: &[&str], body: Option<Value>) -> Value {
+        let mut parts = path.split('?');
+        let (pattern, query) = (parts.next().unwrap(), parts.next());
+        let mut actual = pattern.to_owned();
+        for (name, value) in ["{queue}", "{id}"].iter().zip(values) {
+            actual = actual.replace(name, value);
+        }
+        if let Some(query) = query {
+            actual += &format!("?{query}");
+        }
+        let request = self.served.at.request(method, &actual);
+        let reply = match body {
+            Some(body) => request.json(&body).send(),
+            None => request.send(),
+        };
+        assert_eq!(reply.status, status, "{method} {actual}: {}", String::from_utf8_lossy(&reply.body));
+        self.document.check(method, pattern, &reply)
+    }
+}
+
+#[test]
+fn the_document_is_what_is_served() {
+    let db = Database::new();
+    with_dead(&db, &["one", "two", "three"]);
+    let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
+                  [queues.idle]\nhandler = 'log'\n";
+    let served = serve(&db, &format!("grace = '0s'\n{config}"));
+    let asker = Asker { document: Document(document()), served: &served };
+    let ask = |status, method: &str, path: &str, values: &[&str], body| {
+        asker.ask(status, method, path, values, body)
+    };
+    let get = |path: &str, values: &[&str]| ask(200, "GET", path, values, None);
+    get("/livez", &[]);
+    get("/readyz", &[]);
+    assert_eq!(get("/api/v1/openapi.json", &[]), document());
+
+    let entry = |n: usize| {
+        json!({
+            "payload": format!("{n}"), "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "t",
+            "unique": format!("u{n}"),
+        })
+    };
+    let items = "/api/v1/queues/{queue}/items";
+    let body = json!({"items": (0..5).map(entry).collect::<Vec<_>>(), "operation": "o"});
+    let pushed = ask(201, "POST", items, &["q"], Some(body));
+    ask(
+        201,
+        "POST",
+        items,
+        &["q"],
+        Some(json!({"items": [{"payload_base64": "/w==", "at": "2100-01-01T00:00:00Z"}]})),
+    );
+    ask(400, "POST", items, &["q"], Some(json!({})));
+    get(&format!("{items}?limit=2"), &["q"]);
+    get("/api/v1/queues/{queue}/items/{id}", &["q", pushed["ids"][4].as_str().unwrap()]);
+    ask(404, "GET", "/api/v1/queues/{queue}/items/{id}", &["q", "x00"], None);
+    ask(400, "GET", &format!("{items}?bytes=x"), &["q"], None);
+
+    let letters = "/api/v1/queues/{queue}/dead";
+    let page = get(&format!("{letters}?limit=2"), &["dead"]);
+    let ids: Vec<_> =
+        page["letters"].as_array().unwrap().iter().map(|it| it["id"].as_str().unwrap()).collect();
+    get("/api/v1/queues/{queue}/dead/{id}", &["dead", ids[0]]);
+    ask(200, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
+    ask(404, "POST", "/api/v1/queues/{queue}/dead/{id}/retry", &["dead", ids[0]], None);
+    ask(200, "DELETE", "/api/v1/queues/{queue}/dead/{id}", &["dead", ids[1]], None);
+    ask(200, "POST", "/api/v1/queues/{queue}/dead/retry", &["dead"], None);
+    let purge = "/api/v1/queues/{queue}/dead/purge";
+    ask(200, "POST", purge, &["dead"], Some(json!({"confirm": "dead"})));
+    ask(409, "POST", purge, &["dead"], Some(json!({"confirm": ""})));
+
+    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
+    ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"here": true})));
+    for path in ["/api/v1/status", "/api/v1/queues?all=true", "/api/v1/consumers"] {
+        get(path, &[]);
+    }
+    get("/api/v1/queues/{queue}", &["q"]);
+    get("/api/v1/queues/{queue}/history", &["q"]);
+    ask(404, "GET", "/api/v1/queues/{queue}", &["none"], None);
+    ask(204, "DELETE", "/api/v1/queues/{queue}/pause", &["idle"], None);
+    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"here": true})));
+    ask(200, "POST", "/api/v1/reload", &[], None);
+}

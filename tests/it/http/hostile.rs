@@ -1,0 +1,241 @@
+//! Whatever clients do, the daemon works on, and answers others afterwards.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
+use serde_json::Value;
+
+use crate::support::{
+    Address, Background, Database, PATIENCE, Random, daemon_of_helper, helper, run, run_to_the_end,
+    run_with_input, serve_with,
+};
+
+/// How long the daemon is watched, without and with them.
+const WATCHED: Duration = Duration::from_secs(4);
+
+/// So often they are tried.
+const ROUNDS: usize = 3;
+
+/// Connections that do nothing.
+const SILENT: usize = 1_000;
+
+/// Takes so long for an item that the daemon's usual rate is far from what the machine can do: whoever attacks from the same machine needs
+/// some of it, too.
+struct Nap;
+
+#[kvqueue::async_trait]
+impl Handler for Nap {
+    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Outcome::Done
+    }
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_daemon() {
+    let config = "http.listen = '127.0.0.1:0'\nlog.format = 'json'\n[queues.q]\nhandler = 'nap'\nconsumers = [ { k = 10, count = 5 } ]";
+    let Some(daemon) = daemon_of_helper(config) else { return };
+    run_to_the_end(daemon.handler("nap", |_: &Settings| Ok::<_, SettingsError>(Nap)));
+}
+
+/// Items finished so far; the database knows.
+fn done(db: &Database) -> u64 {
+    let counts: Value = serde_json::from_str(&run(db, &["--json", "len", "q"]).ok()).unwrap();
+    counts["done"].as_u64().unwrap()
+}
+
+/// Items a second, for a while.
+fn rate(db: &Database) -> f64 {
+    let (before, began) = (done(db), Instant::now());
+    thread::sleep(WATCHED);
+    (done(db) - before) as f64 / began.elapsed().as_secs_f64()
+}
+
+/// Connections, and the sockets that wait for them. Files come and go with the database.
+fn open_sockets(daemon: &Background) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap();
+    let targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets.filter(|target| target.as_os_str().as_encoded_bytes().starts_with(b"socket:")).count()
+}
+
+/// A client of no good will, until told to stop.
+fn attack(at: &str, stop: &AtomicBool, pause: Duration, mut client: impl FnMut(&mut TcpStream) -> bool) {
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(mut stream) = TcpStream::connect(at) else { continue };
+        // Neither being kept waiting nor being cut off is a surprise.
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(100)));
+        let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
+        while client(&mut stream) && !stop.load(Ordering::Relaxed) {
+            thread::sleep(pause);
+        }
+        thread::sleep(pause);
+    }
+}
+
+/// A head that never ends, a byte at a time, on many connections.
+fn slow_heads(at: &str, stop: &AtomicBool) {
+    let mut streams: Vec<Option<TcpStream>> = (0..200).map(|_| None).collect();
+    while !stop.load(Ordering::Relaxed) {
+        for stream in &mut streams {
+            if stream.as_mut().is_none_or(|open| open.write_all(b"X").is_err()) {
+                *stream = TcpStream::connect(at).ok();
+                let _ = stream.as_mut().map(|open| open.write_all(b"GET / HTTP/1.1\r\nX-A: "));
+            }
+        }
+        thread::sleep(Duration::from_millis(200));
+    }
+}
+
+/// A head that is all right so far.
+fn head(at: &str, line: &str) -> String {
+    format!("{line} HTTP/1.1\r\nHost: {at}\r\n")
+}
+
+fn long_head(at: &str, stream: &mut TcpStream) -> bool {
+    let line = format!("X-Long: {}\r\n", "x".repeat(4_000));
+    let _ = stream.write_all(head(at, "GET /livez").as_bytes());
+    let _ = (0..64).try_for_each(|_| stream.write_all(line.as_bytes()));
+    let _ = stream.read(&mut [0; 100]);
+    false
+}
+
+/// The first call sends the head, the next ones more and more of the body.
+fn endless_body(at: &str) -> impl FnMut(&mut TcpStream) -> bool {
+    let head = head(at, "POST /api/v1/queues/q/items")
+        + "Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunk = [format!("{:x}\r\n", 64 << 10).into_bytes(), vec![b' '; 64 << 10], b"\r\n".to_vec()].concat();
+    let mut begun = false;
+    move |stream| {
+        let sent = if begun { stream.write_all(&chunk) } else { stream.write_all(head.as_bytes()) };
+        begun = sent.is_ok();
+        begun
+    }
+}
+
+/// Any bytes at all, and heads with some of them in their paths, names and values.
+fn garbage(at: &str, random: &mut Random, stream: &mut TcpStream) -> bool {
+    let bytes = |random: &mut Random, most| -> Vec<u8> {
+        (0..random.below(most)).map(|_| u8::try_from(random.below(256)).unwrap()).collect()
+    };
+    let (a, b, c) = (bytes(random, 30), bytes(random, 30), bytes(random, 300));
+    let text = match random.below(4) {
+        0 => c,
+        1 => {
+            [b"GET /api/v1/queues/", &a[..], b"/items?", &b, b" HTTP/1.1\r\nHost: localhost\r\n\r\n"].concat()
+        }
+        2 => [head(at, "GET /livez").as_bytes(), &a, b": ", &b, b"\r\n\r\n"].concat(),
+        _ => {
+            let head = head(at, "POST /api/v1/queues/%c3%a9%00/items");
+            [head.as_bytes(), b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n", &c].concat()
+        }
+    };
+    let _ = stream.write_all(&text);
+    let _ = stream.read(&mut [0; 100]);
+    false
+}
+
+/// Whether the other end of a connection over IPv4 is still in a process's hands: the system's table gives its inode.
+fn is_held(stream: &TcpStream) -> bool {
+    let port = |address: std::net::SocketAddr| format!(":{:04X}", address.port());
+    let (theirs, ours) = (port(stream.peer_addr().unwrap()), port(stream.local_addr().unwrap()));
+    let table = fs::read_to_string("/proc/net/tcp").unwrap();
+    table.lines().any(|row| {
+        let columns: Vec<_> = row.split_whitespace().collect();
+        columns[1].ends_with(&theirs) && columns[2].ends_with(&ours) && columns[9] != "0"
+    })
+}
+
+/// Asks for much, and reads nothing of it.
+fn unread(at: &str, stream: &mut TcpStream) -> bool {
+    let request = head(at, "GET /api/v1/openapi.json") + "\r\n";
+    stream.write_all(request.repeat(50).as_bytes()).is_ok()
+}
+
+/// All of them at once, while `watch` watches.
+fn besieged<T>(at: &str, random: &mut Random, watch: impl FnOnce() -> T) -> T {
+    let stop = &AtomicBool::new(false);
+    let ms = Duration::from_millis;
+    thread::scope(|scope| {
+        scope.spawn(move || slow_heads(at, stop));
+        for _ in 0..3 {
+            scope.spawn(move || attack(at, stop, ms(50), |stream| long_head(at, stream)));
+            scope.spawn(move || attack(at, stop, ms(20), endless_body(at)));
+            scope.spawn(move || attack(at, stop, ms(100), |stream| unread(at, stream)));
+            let mut random = random.branch();
+            scope.spawn(move || attack(at, stop, ms(10), |stream| garbage(at, &mut random, stream)));
+        }
+        scope.spawn(move || silent(at, stop));
+        let watched = watch();
+        stop.store(true, Ordering::Relaxed);
+        watched
+    })
+}
+
+/// Connections that nothing comes on.
+fn silent(at: &str, stop: &AtomicBool) {
+    let (at, soon) = (at.parse().unwrap(), Duration::from_millis(100));
+    let connections: Vec<_> = (0..SILENT)
+        .take_while(|_| !stop.load(Ordering::Relaxed))
+        .filter_map(|_| TcpStream::connect_timeout(&at, soon).ok())
+        .collect();
+    while !stop.load(Ordering::Relaxed) {
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(connections);
+}
+
+#[test]
+fn hostile_clients_leave_the_rate_alone() {
+    let db = Database::new();
+    // Enough for all of the time.
+    run_with_input(&db, &["push", "q", "--lines", "-"], "x\n".repeat(20_000)).ok();
+    let mut served = serve_with(helper(&db, "http::hostile::helper_daemon"), true);
+    let Address::Tcp(at) = served.at.clone() else { panic!("it listens on TCP") };
+    let files = open_sockets(&served.daemon);
+    let mut random = Random::new();
+    // Others use the machine, too: what they cost at one moment says nothing.
+    let unharmed = (0..ROUNDS).any(|_| {
+        let alone = rate(&db);
+        let with_them = besieged(&at, &mut random, || rate(&db));
+        println!("{alone:.0} items a second without them, {with_them:.0} with them");
+        with_them >= 0.8 * alone
+    });
+    assert!(unharmed, "the rate fell in each of {ROUNDS} rounds");
+    // They are gone; what they leave behind goes within the limits.
+    let began = Instant::now();
+    while served.at.get("/livez").status != 200 || open_sockets(&served.daemon) > files + 5 {
+        assert!(began.elapsed() < PATIENCE, "{} files, {files} before", open_sockets(&served.daemon));
+        thread::sleep(Duration::from_millis(50));
+    }
+    let began = Instant::now();
+    served.at.get("/livez").is(200);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    served.daemon.signal(rustix::process::Signal::TERM);
+    served.daemon.wait_for("drained");
+}
+
+#[test]
+fn an_answer_that_nobody_reads_is_given_up() {
+    let db = Database::new();
+    let served = super::served(&db);
+    let Address::Tcp(at) = &served.at else { panic!("it listens on TCP") };
+    let mut stream = TcpStream::connect(at).unwrap();
+    stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+    // Until the daemon reads no more requests, because it cannot send any more answers.
+    while unread(at, &mut stream) {}
+    assert!(is_held(&stream), "it waits for its client");
+    let began = Instant::now();
+    while is_held(&stream) {
+        assert!(began.elapsed() < PATIENCE, "it is still open");
+        thread::sleep(Duration::from_millis(100));
+    }
+    drop(stream);
+}

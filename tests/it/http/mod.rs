@@ -1,0 +1,29 @@
+//! The daemon over HTTP.
+
+mod api;
+mod document;
+mod guards;
+mod hostile;
+mod manual;
+mod orders;
+
+use crate::support::{Database, Served, run, serve};
+
+/// A queue that is worked off.
+const LOG: &str = "[queues.q]\nhandler = 'log'\n";
+
+/// A queue with a dead letter for each of these items.
+fn with_dead(db: &Database, items: &[&str]) {
+    let push = [&["push", "dead"], items].concat();
+    run(db, &push).ok();
+    let config = db.file("dead.toml");
+    let text =
+        "[queues.dead]\nhandler = 'exec'\nretry.max-attempts = 1\nhandler-config = { command = ['false'] }\n";
+    std::fs::write(&config, text).unwrap();
+    run(db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
+}
+
+/// A daemon like any other.
+fn served(db: &Database) -> Served {
+    serve(db, LOG)
+}

@@ -1,0 +1,105 @@
+//! Orders to a running daemon, over HTTP and by the commands that speak it.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use serde_json::{Value, json};
+
+use super::LOG;
+use crate::support::{Address, Database, kvqueue, run, serve_with};
+
+/// A configuration file, and the command that runs a daemon by it.
+fn configured(db: &Database, text: &str) -> (std::path::PathBuf, std::process::Command) {
+    let path = db.file("kvqueue.toml");
+    fs::write(&path, text).unwrap();
+    let command = kvqueue(db, &["run", "--config", path.to_str().unwrap()]);
+    (path, command)
+}
+
+fn at(address: &Address) -> &str {
+    match address {
+        Address::Tcp(address) => address,
+        Address::Unix(_) => panic!("it listens on TCP"),
+    }
+}
+
+#[test]
+fn a_reload_takes_effect_or_says_why_not() {
+    let db = Database::new();
+    let (path, command) = configured(&db, LOG);
+    let served = serve_with(command, false);
+    let reload = || served.at.request("POST", "/api/v1/reload").send();
+    fs::write(&path, format!("{LOG}[queues.more]\nhandler = 'log'\n")).unwrap();
+    assert_eq!(reload().is(200)["changed"], json!(["queues.more"]));
+    assert_eq!(served.at.get("/api/v1/queues").is(200)["queues"].as_array().unwrap().len(), 2);
+    fs::write(&path, "grace = 'soon'").unwrap();
+    let refused = reload().is(422);
+    assert_eq!(refused["error"]["code"], "refused");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("grace"), "{refused}");
+    let status = served.at.get("/api/v1/status").is(200);
+    assert!(status["config"]["refused"].as_str().unwrap().contains("grace"), "{status}");
+    // The command, and its exit codes.
+    let command = |at: &str| run(&db, &["reload", "--at", at]);
+    assert!(command(at(&served.at)).failed(78).contains("grace"));
+    fs::write(&path, LOG).unwrap();
+    assert_eq!(command(at(&served.at)).ok(), "reloaded; changed: queues.more\n");
+    let told: Value =
+        serde_json::from_str(&run(&db, &["--json", "reload", "--at", at(&served.at)]).ok()).unwrap();
+    assert_eq!(told, json!({"changed": [], "finishing": []}));
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    assert!(command(&nobody.to_string()).failed(69).contains("is it running?"));
+    assert!(run(&db, &["reload", "--at", "off"]).failed(2).contains("--at"));
+}
+
+#[test]
+fn a_pause_here_is_one_daemon_s() {
+    let db = Database::new();
+    let (_, command) = configured(&db, &format!("{LOG}[queues.'ä/b']\nhandler = 'log'\n"));
+    let mut served = serve_with(command, false);
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    pause("pause", "ä/b").ok();
+    let queue = served.at.get("/api/v1/queues/%C3%A4%2Fb").is(200);
+    assert_eq!((&queue["paused_here"], &queue["paused"]), (&json!(true), &json!(null)));
+    let push = |queue: &str| run(&db, &["push", queue, "item"]).ok();
+    push("ä/b");
+    // What comes to the other queue afterwards is handled.
+    push("q");
+    served.daemon.wait_for("\"item\"");
+    assert_eq!(run(&db, &["len", "ä/b"]).ok().trim(), "1");
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    pause("resume", "ä/b").ok();
+    served.daemon.wait_for("\"item\"");
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    assert!(pause("pause", "none").failed(1).contains("does not work off a queue \"none\""));
+    assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--here"));
+}
+
+#[test]
+fn another_secret_takes_effect_with_a_reload() {
+    let db = Database::new();
+    let token = db.file("token");
+    let secret = |text: &str| {
+        fs::write(&token, text).unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    secret("the-first-of-secrets");
+    let http = format!("http.token-file = '{}'\n", token.display());
+    let (path, command) = configured(&db, &format!("{http}{LOG}"));
+    let served = serve_with(command, false);
+    let with = |secret: &str, method: &str, path: &str| {
+        served.at.request(method, path).header("Authorization", &format!("Bearer {secret}")).send()
+    };
+    // The command finds it where the daemon does.
+    let reload = ["reload", "--at", at(&served.at), "--config", path.to_str().unwrap()];
+    run(&db, &reload).ok();
+    secret("the-second-of-secrets");
+    with("the-first-of-secrets", "POST", "/api/v1/reload").is(200);
+    with("the-second-of-secrets", "GET", "/api/v1/status").is(200);
+    assert_eq!(with("the-first-of-secrets", "GET", "/api/v1/status").error(401), "unauthorized");
+    // One that will not do refuses the reload, and the one before stays.
+    secret("short");
+    assert_eq!(with("the-second-of-secrets", "POST", "/api/v1/reload").error(422), "refused");
+    fs::write(&path, format!("{http}http.read-only = true\n{LOG}")).unwrap();
+    secret("the-second-of-secrets");
+    with("the-second-of-secrets", "POST", "/api/v1/reload").is(200);
+    assert_eq!(with("the-second-of-secrets", "POST", "/api/v1/reload").error(403), "read_only");
+}

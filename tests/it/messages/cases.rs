@@ -1,0 +1,338 @@
+//! What is run, command by command. Words are separated by blanks; `DIR` is the directory of [`FILES`], `LETTER` the id of
+//! the first dead letter of queue `q`.
+
+/// One run of the program.
+pub(super) enum Step {
+    /// Prepares something; it has to go well, and is not shown.
+    Before(&'static str),
+    /// Is shown.
+    Says(&'static str),
+    /// Is shown, and reads this.
+    Reads(&'static str, &'static str),
+    /// Is shown without its numbers, which differ from run to run.
+    Measures(&'static str),
+    /// A daemon that listens and runs from here on.
+    Beside(&'static str),
+    /// A file gets another text.
+    Becomes(&'static str, &'static str),
+}
+
+use Step::{Becomes, Before, Beside, Measures, Reads, Says};
+
+impl Step {
+    pub(super) fn line(&self) -> &'static str {
+        match self {
+            Before(line) | Says(line) | Reads(line, _) | Measures(line) | Beside(line) => line,
+            Becomes(file, _) => file,
+        }
+    }
+
+    pub(super) fn input(&self) -> &'static str {
+        match self {
+            Reads(_, input) | Becomes(_, input) => input,
+            _ => "",
+        }
+    }
+}
+
+/// Configurations.
+pub(super) const FILES: &[(&str, &str)] = &[
+    ("good.toml", "[queues.q]\nhandler = 'log'\n"),
+    ("unknown.toml", "[queues.q]\nhandler = 'lgo'\n"),
+    ("broken.toml", "[queues.q\n"),
+    (
+        "dead.toml",
+        "log.level = 'error'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo bad address >&2; exit 65']\n",
+    ),
+    ("listening.toml", "http.listen = 'unix:http.sock'\ngrace = '1s'\n[queues.q]\nhandler = 'log'\n"),
+];
+
+/// The daemon of `listening.toml`.
+const LISTEN: Step = Beside("run --config DIR/listening.toml");
+
+const DIE: Step = Before("run --config DIR/dead.toml --until-empty");
+
+/// Each command with its runs, on a database of its own.
+pub(super) const CASES: &[(&str, &[Step])] = &[
+    (
+        "run",
+        &[
+            Before("push q one two"),
+            Says("run --queue q --handler stdout --until-empty"),
+            Says("run"),
+            Says("run --queue q"),
+            Says("run --queue q --handler nothing"),
+            Says("run --handler stdout"),
+            Says("run --config DIR/missing.toml"),
+        ],
+    ),
+    (
+        "push",
+        &[
+            Says("push q one two"),
+            Says("push q three --json"),
+            Reads("push q --lines -", "a\nb\n"),
+            Says("push q again --op-id order-7"),
+            Says("push q again --op-id order-7"),
+            Says("push q"),
+            Says("push q --lines DIR/missing"),
+            Says("push q x --end max"),
+            Says("push q x --delay soon"),
+        ],
+    ),
+    (
+        "pop",
+        &[
+            Before("push q one two three"),
+            Says("pop q"),
+            Says("pop q --json"),
+            Says("pop q -k 10"),
+            Says("pop q"),
+            Says("pop q -k 0"),
+            Says("pop"),
+        ],
+    ),
+    ("peek", &[Before("push q one two"), Says("peek q -k 2"), Says("peek q --json"), Says("peek empty")]),
+    ("len", &[Before("push q one two"), Says("len q"), Says("len q --json"), Says("len --kind stack q")]),
+    ("list", &[Says("list"), Before("push q one"), Before("push r one"), Says("list"), Says("list --json")]),
+    (
+        "delete",
+        &[Before("push q one"), Says("delete q"), Says("delete q --yes"), Says("delete q --yes --json")],
+    ),
+    (
+        "dead list",
+        &[
+            Says("dead list q"),
+            Before("push q one two"),
+            DIE,
+            Says("dead list q -n 1"),
+            Says("dead list q --json"),
+            Says("dead list q --after nonsense"),
+        ],
+    ),
+    (
+        "dead show",
+        &[
+            Before("push q one"),
+            DIE,
+            Says("dead show q LETTER"),
+            Says("dead show q LETTER --json"),
+            Says("dead show other LETTER"),
+        ],
+    ),
+    (
+        "dead retry",
+        &[
+            Before("push q one two"),
+            DIE,
+            Says("dead retry q LETTER"),
+            Says("dead retry q --all"),
+            Says("dead retry q --all --json"),
+            Says("dead retry q 000000000000000000000000"),
+            Says("dead retry q"),
+        ],
+    ),
+    (
+        "dead purge",
+        &[
+            Before("push q one two"),
+            DIE,
+            Says("dead purge q --all"),
+            Says("dead purge q LETTER --yes --json"),
+            Says("dead purge q --all --yes"),
+        ],
+    ),
+    (
+        "config check",
+        &[
+            Says("config check"),
+            Says("config check --config DIR/good.toml --json"),
+            Says("config check --config DIR/unknown.toml"),
+            Says("config check --config DIR/broken.toml"),
+        ],
+    ),
+    ("config show", &[Says("config show --config DIR/good.toml"), Says("config show --json")]),
+    (
+        "backup",
+        &[
+            Before("push q one two"),
+            Measures("backup --to DIR/copy"),
+            Measures("backup --to DIR/other --json"),
+            Says("backup --to DIR/copy"),
+            Measures("backup --to DIR/missing/copy"),
+            Says("backup"),
+        ],
+    ),
+    (
+        "export",
+        &[
+            Before("push q one two"),
+            DIE,
+            Before("push q three"),
+            Says("export q"),
+            Says("export q --output DIR/q.ndjson"),
+            Says("export q --output DIR/q.ndjson --state dead --json"),
+            Says("export q --output DIR/missing/q.ndjson"),
+            Says("export q --state lost"),
+            Says("export empty"),
+            Says("export"),
+        ],
+    ),
+    (
+        "import",
+        &[
+            Before("push q one two"),
+            Before("export q --output DIR/q.ndjson"),
+            Says("import r --input DIR/q.ndjson"),
+            Says("import r --input DIR/q.ndjson"),
+            Says("import r --input DIR/q.ndjson --again --json"),
+            Says("import r --input DIR/missing"),
+            Says("import r --input DIR/good.toml"),
+            Reads("import r", ""),
+            Reads("import r", "{\"kvqueue\":\"export\"}\n"),
+            Says("import"),
+        ],
+    ),
+    (
+        "migrate",
+        &[
+            Before("push q one two"),
+            Measures("migrate --to embedded:DIR/new --verify-only"),
+            Measures("migrate --to embedded:DIR/new"),
+            Measures("migrate --to embedded:DIR/new"),
+            Measures("migrate --to embedded:DIR/new --verify-only"),
+            Measures("migrate --to embedded:DIR/other --json"),
+            Says("migrate --to embedded:DIR/data"),
+            Says("migrate --to embedded:DIR/new --kind fifo"),
+            Says("migrate"),
+        ],
+    ),
+    (
+        "move",
+        &[
+            Before("push q one two three"),
+            Says("move q r -n 1"),
+            Says("move q r --all --json"),
+            Says("move q r --all"),
+            Says("move q r --all --dead"),
+            Says("move q q --all"),
+            Says("move r q --all"),
+            Says("move q r"),
+            Says("move q r -n 0"),
+            Says("move q"),
+        ],
+    ),
+    (
+        "pause",
+        &[
+            Before("push q one"),
+            Says("pause q"),
+            Says("pause q --reason bills --json"),
+            Says("list"),
+            Says("pause q --here"),
+            Says("pause q --at 127.0.0.1:1"),
+            Says("pause q --here --at 127.0.0.1:1"),
+            LISTEN,
+            Says("pause q --here --at unix:http.sock"),
+            Says("pause q --here --at unix:http.sock --json"),
+            Says("pause r --here --at unix:http.sock"),
+            Says("pause"),
+        ],
+    ),
+    (
+        "reload",
+        &[
+            Says("reload"),
+            Says("reload --at 127.0.0.1:1"),
+            Says("reload --at unix:http.sock"),
+            Says("reload --at nowhere"),
+            LISTEN,
+            Says("reload --at unix:http.sock"),
+            Becomes(
+                "listening.toml",
+                "http.listen = 'unix:http.sock'\ngrace = '2s'\n[queues.r]\nhandler = 'log'\n",
+            ),
+            Says("reload --at unix:http.sock --json"),
+            Becomes("listening.toml", "http.listen = 'unix:http.sock'\n[queues.r]\nhandler = 'lgo'\n"),
+            Says("reload --at unix:http.sock"),
+            Becomes("listening.toml", "http.listen = 'unix:other.sock'\n[queues.r]\nhandler = 'log'\n"),
+            Says("reload --at unix:http.sock"),
+        ],
+    ),
+    (
+        "requeue",
+        &[
+            Before("push q one two"),
+            DIE,
+            Before("push q three --delay 1h"),
+            Says("requeue q LETTER"),
+            Says("requeue q --dead"),
+            Says("requeue q --later --json"),
+            Says("requeue q --leased-out"),
+            Says("requeue q 000000000000000000000000"),
+            Says("requeue q 000000000000000000000000 --json"),
+            Says("requeue q nonsense"),
+            Says("requeue q"),
+        ],
+    ),
+    (
+        "resume",
+        &[
+            Before("pause q"),
+            Says("resume q"),
+            Says("resume q"),
+            Before("pause q"),
+            Says("resume q --json"),
+            Says("resume q --here"),
+            LISTEN,
+            Says("resume q --here --at unix:http.sock"),
+            Says("resume r --here --at unix:http.sock"),
+            Says("resume"),
+        ],
+    ),
+    (
+        "status",
+        &[
+            Before("push other one two"),
+            Says("status"),
+            Says("status --json"),
+            Says("status --at 127.0.0.1:1"),
+            Before("pause q --reason bills"),
+            LISTEN,
+            Measures("status --at unix:http.sock"),
+            Measures("status --at unix:http.sock --json"),
+        ],
+    ),
+    (
+        "top",
+        &[
+            Says("top"),
+            Says("top --at 127.0.0.1:1"),
+            Before("pause q --reason bills"),
+            LISTEN,
+            Measures("top --at unix:http.sock"),
+        ],
+    ),
+    (
+        "doctor",
+        &[
+            Before("push q one"),
+            // Whatever unit is installed here, this one is not.
+            Measures("doctor --unit kvqueue-of-a-test"),
+            Measures("doctor --unit kvqueue-of-a-test --json"),
+            Measures("doctor --unit kvqueue-of-a-test --config DIR/unknown.toml"),
+        ],
+    ),
+    ("demo", &[Measures("demo -q"), Measures("demo -q --json")]),
+    ("bench", &[Says("bench nothing")]),
+    ("bench push", &[Says("bench push --limit never")]),
+    ("bench burn", &[Says("bench burn -k 0")]),
+    ("bench sustained", &[Says("bench sustained --rate none")]),
+    ("bench flood", &[Says("bench flood --limit never")]),
+    ("bench pickup", &[Says("bench pickup --limit never")]),
+    ("bench idle", &[Says("bench idle --limit never")]),
+    ("bench scale", &[Says("bench scale --limit never")]),
+    ("bench start", &[Says("bench start --limit never")]),
+    ("completions", &[Says("completions"), Says("completions csh")]),
+    ("man", &[Says("man"), Says("man --out DIR/good.toml/man")]),
+];

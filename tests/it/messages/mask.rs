@@ -1,0 +1,62 @@
+//! What differs from run to run.
+
+use crate::support::Database;
+
+/// The shortest run of hexadecimal digits that is an id.
+const ID: usize = 16;
+
+/// Paths, ids, times of day, and who runs the test.
+pub(super) fn names(text: &str, db: &Database) -> String {
+    let text = text.replace(db.directory.path().to_str().unwrap(), "DIR");
+    let text = match text.split_once("this user, ") {
+        Some((before, after)) => {
+            let end = after.find(|c: char| !c.is_ascii_alphanumeric() && !"-_".contains(c)).unwrap_or(0);
+            format!("{before}this user, USER{}", names(&after[end..], db))
+        }
+        None => text,
+    };
+    let words = text.split_inclusive(|c: char| !c.is_ascii_alphanumeric() && !"-:.+".contains(c));
+    words.map(name).collect()
+}
+
+/// A word, and the character that ends it.
+fn name(word: &str) -> String {
+    let core = word.trim_end_matches(|c: char| !c.is_ascii_alphanumeric());
+    let rest = &word[core.len()..];
+    if core.len() >= ID && core.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        format!("{}{rest}", "i".repeat(core.len()))
+    } else if is_time(core) {
+        format!("TIME{rest}")
+    } else {
+        word.to_owned()
+    }
+}
+
+/// As in `2023-11-14T22:13:20.500Z`.
+fn is_time(word: &str) -> bool {
+    let shape: String = word.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+    shape.starts_with("0000-00-00T00:00:00") && shape.ends_with('Z')
+}
+
+/// Each number an `N`, each time one of seconds, and what is aligned by their widths no wider than needed.
+pub(super) fn numbers(text: &str) -> String {
+    let mut masked = String::new();
+    for c in text.chars() {
+        match c {
+            '0'..='9' | '.' if masked.ends_with('N') => {}
+            '0'..='9' => masked.push('N'),
+            ' ' | '─' | '═' | '╌' if masked.ends_with(c) => {}
+            other => masked.push(other),
+        }
+    }
+    masked.replace("N us", "N s").replace("N ms", "N s")
+}
+
+#[test]
+fn only_what_differs_is_masked() {
+    let db = Database::embedded();
+    let text = format!("{} has 0000530f5e8f5e8f00000000, since 2026-01-01T00:00:00.000Z.", db.url);
+    assert_eq!(names(&text, &db), "embedded:DIR/data has iiiiiiiiiiiiiiiiiiiiiiii, since TIME.");
+    assert_eq!(names("deadbeef, 2 of 3", &db), "deadbeef, 2 of 3");
+    assert_eq!(numbers("12.5 ms   of 3"), "N s of N");
+}

@@ -1,0 +1,202 @@
+//! Sources and targets that somebody uses while a queue is moved.
+
+use std::{process::Stdio, time::Duration};
+
+use kvqueue_queue::{LeaseError, Pause, RetryPolicy, retry};
+
+use super::{counts, items, items::Here, killed_in, migrate, migration, queue};
+use crate::support::{Database, Ran, helper, run, run_with_input};
+
+fn lines(count: usize) -> String {
+    (0..count).map(|n| format!("item {n}\n")).collect()
+}
+
+#[test]
+fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_that_ends() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
+    let mut producer = helper(&from, "migrate::others::helper_pushes");
+    let mut producer = producer.stdout(Stdio::piped()).spawn().unwrap();
+    let refused = migrate(&from, &to, &[]).failed(1);
+    assert!(refused.contains("4 times it changed while it was compared"), "{refused}");
+    assert!(refused.contains("rows were copied again"), "{refused}");
+    producer.kill().unwrap();
+    producer.wait().unwrap();
+    let there = counts(&from, "q");
+    migrate(&from, &to, &[]).ok();
+    assert!(there["ready"].as_u64().unwrap() > 20_000, "{there}");
+    assert_eq!(counts(&to, "q"), there);
+}
+
+/// Pushes until it is killed.
+#[test]
+#[ignore = "a helper process"]
+fn helper_pushes() {
+    let Some(here) = Here::open() else { return };
+    let mut session = items::session(&queue("q"));
+    here.runtime.block_on(async {
+        loop {
+            session.push(&here.db, &[b"more"]).await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn whoever_holds_a_lease_loses_it_when_the_queue_has_moved() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run(&from, &["push", "q", "one", "two"]).ok();
+    let mut holder = helper(&from, "migrate::others::helper_holds");
+    let holder = Ran::from(holder.env("MIGRATE_TO", &to.url).output().unwrap());
+    assert!(holder.stdout.contains("\nmoved and lost"), "{holder:?}");
+    assert_eq!(counts(&from, "q")["leased"], 0);
+    let there = counts(&to, "q");
+    assert_eq!((&there["ready"], &there["leased"]), (&1.into(), &1.into()));
+}
+
+/// Takes an item, has the queue moved, and tries to finish it.
+#[test]
+#[ignore = "a helper process"]
+fn helper_holds() {
+    let Some(here) = Here::open() else { return };
+    let from = Database::at(std::env::var("KVQUEUE_TEST_HELPER_DATABASE").unwrap(), String::new());
+    let to = Database::at(std::env::var("MIGRATE_TO").unwrap(), String::new());
+    here.runtime.block_on(async {
+        let mut session = items::session(&queue("q"));
+        let mut lease = items::lease(&here.db, &mut session, 1).await;
+        let moved = migrate(&from, &to, &[]);
+        assert!(moved.stderr.contains("1 batches of \"q\" are still in hand"), "{moved:?}");
+        let stdout = moved.ok();
+        assert!(stdout.contains("2 items (1 ready, 1 in hand)"), "{stdout}");
+        let done = [(0, kvqueue_queue::Settlement::Done)];
+        let settled = lease.settle(&here.db, &RetryPolicy::default(), &done).await;
+        assert!(matches!(settled, Err(LeaseError::Lost)), "{settled:?}");
+        println!("\nmoved and lost");
+    });
+}
+
+#[test]
+fn a_target_that_is_used_before_all_is_there_is_noticed_and_nothing_of_it_is_cleared() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
+    assert!(killed_in(migration(&from, &to, &[]), "copying", 2, Duration::ZERO).is_none());
+    run(&to, &["push", "q", "pushed too early"]).ok();
+    let refused = migrate(&from, &to, &[]).failed(1);
+    assert!(refused.contains("queue \"q\" is used at the target"), "{refused}");
+    let copied = run(&to, &["peek", "q", "-k", "30000"]).ok();
+    assert!(copied.ends_with("pushed too early\n"), "it is still there");
+    run(&to, &["delete", "q", "--yes"]).ok();
+    migrate(&from, &to, &[]).ok();
+    assert_eq!(run(&to, &["peek", "q", "-k", "30000"]).ok(), lines(20_000));
+}
+
+#[test]
+fn what_is_pushed_to_the_target_once_all_is_there_counts_beside_it() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run(&from, &["push", "q", "one", "two"]).ok();
+    // Everything is compared, and the source fenced; only the end is missing.
+    assert!(killed_in(migration(&from, &to, &[]), "landing", 1, Duration::ZERO).is_none());
+    let before = counts(&to, "q");
+    run(&to, &["push", "q", "three"]).ok();
+    let moved = migrate(&from, &to, &[]).ok();
+    assert!(moved.contains("\"q\": it is at the target"), "{moved}");
+    assert_eq!(counts(&to, "q")["ready"], 3, "{before}");
+    assert_eq!(run(&to, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\nthree\n");
+}
+
+/// How the queues of a database are paused; `first` pauses one of them.
+fn pauses(db: &Database, first: bool) -> Vec<String> {
+    let mut command = helper(db, "migrate::others::helper_pauses");
+    if first {
+        command.env("PAUSE", "");
+    }
+    let said = Ran::from(command.output().unwrap()).ok();
+    said.lines().filter_map(|line| line.strip_prefix("pause ").map(str::to_owned)).collect()
+}
+
+#[test]
+fn a_queue_that_was_paused_stays_so_and_another_is_paused_until_it_is_there() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run_with_input(&from, &["push", "q", "--lines", "-"], lines(10_000)).ok();
+    run(&from, &["push", "paused", "one"]).ok();
+    let by_hand = ["q none", "paused by hand, frozen false"];
+    assert_eq!(pauses(&from, true), by_hand);
+    assert!(killed_in(migration(&from, &to, &["--queue", "q"]), "comparing", 1, Duration::ZERO).is_none());
+    let moving =
+        |pauses: &[String]| pauses[0].contains("kvqueue migrate is moving it") && pauses[0].ends_with("true");
+    for (db, other) in [(&from, &to), (&to, &from)] {
+        let pauses = pauses(db, false);
+        assert!(moving(&pauses) && pauses[0].contains(&other.url), "{pauses:?}");
+    }
+    migrate(&from, &to, &[]).ok();
+    assert_eq!(pauses(&to, false), by_hand);
+    for pause in pauses(&from, false) {
+        assert!(pause.contains("kvqueue migrate moved it to") && pause.ends_with("true"), "{pause}");
+    }
+    // A daemon at the target begins with it.
+    run(&to, &["run", "--queue", "q", "--handler", "log", "--until-empty"]).ok();
+    assert_eq!(counts(&to, "q")["done"], 10_000);
+}
+
+/// Says how its queues are paused; pauses one first, where it is asked to.
+#[test]
+#[ignore = "a helper process"]
+fn helper_pauses() {
+    let Some(here) = Here::open() else { return };
+    let policy = RetryPolicy::default();
+    for name in ["q", "paused"] {
+        let queue = queue(name);
+        let pauses = name == "paused" && std::env::var_os("PAUSE").is_some();
+        let paused = retry::run(&here.db, &policy, |tr| {
+            if pauses {
+                queue.pause(&tr, &Pause { at: 1_000, frozen: false, reason: "by hand".to_owned() });
+            }
+            let queue = queue.clone();
+            async move {
+                let paused = queue.paused(&tr).await;
+                (tr, paused)
+            }
+        });
+        let paused = here.runtime.block_on(paused).unwrap().value;
+        // Of one that it has just made itself a transaction knows as well.
+        match paused {
+            Some(Pause { frozen, reason, .. }) => println!("\npause {name} {reason}, frozen {frozen}"),
+            None => println!("\npause {name} none"),
+        }
+    }
+}
+
+#[test]
+fn two_migrations_of_a_queue_at_once_end_as_one() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
+    let start = || {
+        let mut command = migration(&from, &to, &[]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let both = [start(), start()].map(|child| Ran::from(child.wait_with_output().unwrap()));
+    for ran in &both {
+        let is_refused =
+            ran.code == Some(1) && ran.stderr.contains("by another kvqueue migrate at the same time");
+        assert!(ran.code == Some(0) || is_refused, "{ran:?}");
+    }
+    migrate(&from, &to, &[]).ok();
+    assert_eq!(run(&to, &["peek", "q", "-k", "30000"]).ok(), lines(20_000));
+    assert_eq!(counts(&to, "q")["ready"], 20_000);
+}
+
+#[test]
+fn queues_of_recipes_go_along_in_their_order() {
+    let (from, to) = (Database::embedded(), Database::embedded());
+    let kind = ["--kind", "priority"];
+    for (item, priority) in [("low", "-3"), ("high", "7"), ("middle", "0"), ("higher", "700")] {
+        run(&from, &[&["push", "p", item, "--priority", priority], &kind[..]].concat()).ok();
+    }
+    run(&from, &["push", "r", "first", "second", "--kind", "recipe"]).ok();
+    let moved = migrate(&from, &to, &["--queue", "p", "--kind", "priority"]).ok();
+    assert!(moved.starts_with("\"p\": 4 items (4 ready) in "), "{moved}");
+    migrate(&from, &to, &["--queue", "r", "--kind", "recipe"]).ok();
+    let items = |queue, kind| run(&to, &["peek", queue, "-k", "9", "--kind", kind]).ok();
+    assert_eq!(items("p", "priority"), "low\nmiddle\nhigh\nhigher\n");
+    assert_eq!(items("r", "recipe"), "first\nsecond\n");
+    assert_eq!(run(&to, &["pop", "p", "--kind", "priority", "--end", "max"]).ok(), "higher\n");
+}

@@ -1,0 +1,136 @@
+//! What goes into packages: manual pages, completions, and files that they name.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+use crate::support::{Database, commands, kvqueue, run};
+
+/// The manual pages, made anew.
+fn manual() -> (TempDir, Vec<PathBuf>) {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Database::embedded();
+    let mut command = kvqueue(&db, &["man", "--out", directory.path().to_str().unwrap()]);
+    command.env("SOURCE_DATE_EPOCH", "1700000000");
+    assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    let pages = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    (directory, pages)
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let (_directory, pages) = manual();
+    let pages: BTreeSet<_> = pages.iter().map(|path| path.file_stem().unwrap().to_str().unwrap()).collect();
+    let wanted: Vec<_> = commands().iter().map(|command| command.replace(' ', "-")).collect();
+    assert_eq!(pages, wanted.iter().map(String::as_str).collect());
+}
+
+#[test]
+fn the_pages_are_clean() {
+    let (_directory, pages) = manual();
+    let lint = Command::new("mandoc").args(["-Tlint", "-Wwarning"]).args(&pages).output();
+    let Ok(lint) = lint else {
+        println!("mandoc is not installed, so the manual pages are not checked");
+        return;
+    };
+    assert_eq!(String::from_utf8(lint.stdout).unwrap() + &String::from_utf8(lint.stderr).unwrap(), "");
+    assert!(lint.status.success());
+}
+
+#[test]
+fn the_same_day_gives_the_same_pages() {
+    let ((_one, mut first), (_other, mut second)) = (manual(), manual());
+    first.sort();
+    second.sort();
+    for (first, second) in first.iter().zip(&second) {
+        let page = fs::read_to_string(first).unwrap();
+        assert_eq!(page, fs::read_to_string(second).unwrap());
+        assert!(page.contains(" 1 2023-11-14 "), "{page}");
+    }
+}
+
+#[test]
+fn the_completions_are_scripts() {
+    let db = Database::embedded();
+    for (shell, program) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")] {
+        let script = run(&db, &["completions", shell]).ok();
+        assert!(script.contains("until-empty"), "{shell}: {script}");
+        let path = db.file(shell);
+        fs::write(&path, script).unwrap();
+        match Command::new(program).arg("-n").arg(&path).output() {
+            Ok(ran) => assert!(ran.status.success() && ran.stderr.is_empty(), "{shell}: {ran:?}"),
+            Err(_) => println!("{program} is not installed, so its completions are not checked"),
+        }
+    }
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let db = Database::embedded();
+    let path = db.file("bash");
+    fs::write(&path, run(&db, &["completions", "bash"]).ok()).unwrap();
+    let complete = |words: &str| {
+        let script = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+             _kvqueue kvqueue \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            path.display()
+        );
+        String::from_utf8(Command::new("bash").args(["-c", &script]).output().unwrap().stdout).unwrap()
+    };
+    assert_eq!(complete("kvqueue pee"), "peek\n");
+    assert_eq!(complete("kvqueue run --until"), "--until-empty\n");
+    assert_eq!(complete("kvqueue dead ret"), "retry\n");
+}
+
+/// A recipe for a package names files; one that was moved is seen here, not when somebody builds it.
+#[test]
+fn what_the_recipes_copy_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest: toml::Table = toml::from_str(include_str!("../../Cargo.toml")).unwrap();
+    let deb = &manifest["package"]["metadata"]["deb"];
+    let assets: Vec<_> =
+        deb["assets"].as_array().unwrap().iter().map(|asset| asset[0].as_str().unwrap()).collect();
+    let build = include_str!("../../packaging/deb/build");
+    let made = |asset: &str| {
+        let name = asset.strip_prefix("target/release/package/").unwrap_or(asset);
+        let name = name.trim_end_matches("/*.gz");
+        asset == "target/release/kvqueue" || build.contains(&format!("$prepared/{name}\""))
+    };
+    let container = include_str!("../../packaging/container/Containerfile");
+    let copies = container.lines().filter_map(|line| line.strip_prefix("COPY "));
+    let copied = copies.filter(|copy| !copy.starts_with("--from")).flat_map(|copy| {
+        let words: Vec<_> = copy.split(' ').collect();
+        words[..words.len() - 1].to_vec()
+    });
+    let copied: Vec<_> = copied.collect();
+    assert!(assets.len() > 10 && copied.len() >= 4, "{assets:?} {copied:?}");
+    for file in assets.iter().chain(&copied) {
+        assert!(if file.starts_with("target/") { made(file) } else { root.join(file).exists() }, "{file}");
+    }
+    for script in ["postinst", "prerm", "postrm"] {
+        assert!(root.join(deb["maintainer-scripts"].as_str().unwrap()).join(script).is_file(), "{script}");
+    }
+}
+
+#[test]
+fn the_container_is_given_what_the_program_understands() {
+    let container = include_str!("../../packaging/container/Containerfile");
+    // What it names last, `run`, is a command; the directory is what the daemon takes for its own.
+    let command =
+        container.lines().find_map(|line| line.strip_prefix("CMD [\"")?.strip_suffix("\"]")).unwrap();
+    assert!(commands().contains(&format!("kvqueue {command}")));
+    let db = Database::embedded();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/kvqueue.toml");
+    let mut show = Command::new(env!("CARGO_BIN_EXE_kvqueue"));
+    show.args(["config", "show", "--json"]).env_remove("KVQUEUE_DATABASE");
+    show.env("KVQUEUE_CONFIG", config).env("STATE_DIRECTORY", db.directory.path());
+    let shown: serde_json::Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
+    assert_eq!(shown["database"], format!("embedded:{}", db.directory.path().display()));
+    assert!(container.contains("STATE_DIRECTORY=/var/lib/kvqueue"));
+    assert!(container.contains("VOLUME /var/lib/kvqueue"));
+}

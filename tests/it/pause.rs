@@ -1,0 +1,197 @@
+//! A paused queue is left alone by all daemons, until it is resumed.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, PATIENCE, freeze, kvqueue, run, run_with_input};
+
+const PAUSED: &str = "the queue is paused";
+
+/// Longer than a daemon that may take needs to.
+const A_WHILE: Duration = Duration::from_millis(500);
+
+/// A daemon that prints the items of `q`.
+fn daemon(db: &Database, options: &[&str]) -> Background {
+    let command = kvqueue(db, &[&["run", "--queue", "q", "--handler", "stdout", "-v"], options].concat());
+    let mut daemon = Background::start(command);
+    daemon.wait_for_all(&["\"ready\""]);
+    daemon
+}
+
+fn stop(daemon: Background) -> String {
+    daemon.signal(Signal::TERM);
+    daemon.end().ok()
+}
+
+/// Waits until nothing waits or is in hand.
+fn wait_until_empty(db: &Database) {
+    wait_for(db, &[r#""ready":0"#, r#""leased":0"#]);
+}
+
+/// Waits until the queue's counts have all of these.
+#[track_caller]
+fn wait_for(db: &Database, parts: &[&str]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let counts = run(db, &["len", "q", "--json"]).ok();
+        if parts.iter().all(|part| counts.contains(part)) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "never {parts:?}: {counts}");
+    }
+}
+
+#[test]
+fn pause_holds_all_daemons_and_resume_wakes_them_within_a_second() {
+    let db = Database::new();
+    let mut daemons = [daemon(&db, &["--consumers", "4"]), daemon(&db, &["--consumers", "1"])];
+    for round in 0..3 {
+        run(&db, &["pause", "q", "--reason", "the mail server is down"]).ok();
+        for daemon in &mut daemons {
+            let said = daemon.wait_for(PAUSED);
+            assert!(said.contains("the mail server is down"), "{said}");
+        }
+        run(&db, &["push", "q", "one", "two"]).ok();
+        thread::sleep(A_WHILE);
+        assert_eq!(run(&db, &["len", "q"]).ok(), "2\n", "round {round}");
+        run(&db, &["resume", "q"]).ok();
+        let resumed = Instant::now();
+        wait_until_empty(&db);
+        assert!(resumed.elapsed() < Duration::from_secs(1), "{:?}", resumed.elapsed());
+        for daemon in &mut daemons {
+            daemon.wait_for("the queue is resumed");
+        }
+    }
+    // And it goes on as ever.
+    run(&db, &["push", "q", "three"]).ok();
+    wait_until_empty(&db);
+    let printed = daemons.map(stop).concat();
+    assert_eq!(printed.lines().count(), 7, "{printed}");
+}
+
+#[test]
+fn a_pause_outlives_a_restart_and_holds_no_stop_up() {
+    let db = Database::new();
+    run(&db, &["pause", "q"]).ok();
+    run(&db, &["push", "q", "one"]).ok();
+    for _ in 0..2 {
+        let mut daemon = daemon(&db, &[]);
+        daemon.wait_for_all(&[PAUSED]);
+        thread::sleep(A_WHILE);
+        let told = Instant::now();
+        assert_eq!(stop(daemon), "");
+        assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    }
+    run(&db, &["resume", "q"]).ok();
+    let daemon = daemon(&db, &[]);
+    wait_until_empty(&db);
+    assert_eq!(stop(daemon), "one\n");
+}
+
+/// Consumers wait at the gate, in the line behind it, and for pushes.
+#[test]
+fn pauses_under_load_lose_nothing() {
+    const ITEMS: usize = 5_000;
+    let db = Database::new();
+    let mut daemon = daemon(&db, &["--consumers", "8", "-k", "5"]);
+    let lines: String = (0..ITEMS).map(|item| format!("{item}\n")).collect();
+    thread::scope(|scope| {
+        let push = scope.spawn(|| run_with_input(&db, &["push", "q", "--lines", "-"], lines).ok());
+        let mut rounds = 0;
+        while rounds < 10 || !push.is_finished() {
+            run(&db, &["pause", "q"]).ok();
+            daemon.wait_for(PAUSED);
+            run(&db, &["resume", "q"]).ok();
+            daemon.wait_for("the queue is resumed");
+            rounds += 1;
+        }
+    });
+    wait_until_empty(&db);
+    let printed = stop(daemon);
+    let mut items: Vec<usize> = printed.lines().map(|line| line.parse().unwrap()).collect();
+    items.sort_unstable();
+    assert!(items.into_iter().eq(0..ITEMS), "not each item once");
+}
+
+#[test]
+fn what_is_in_hand_is_finished() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let script = "read item; sleep 0.3; echo $item >> done";
+    let command = crate::support::run_script(&db, script, "consumers = [ { k = 2 } ]", &["-v"]);
+    let mut daemon = Background::start(command);
+    daemon.wait_for("took items");
+    run(&db, &["pause", "q"]).ok();
+    daemon.wait_for(PAUSED);
+    wait_for(&db, &[r#""done":2"#]);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+#[test]
+fn a_deleted_queue_is_not_paused() {
+    let db = Database::new();
+    let mut daemon = daemon(&db, &[]);
+    run(&db, &["pause", "q"]).ok();
+    daemon.wait_for(PAUSED);
+    run(&db, &["delete", "q", "--yes"]).ok();
+    daemon.wait_for("the queue is resumed");
+    run(&db, &["push", "q", "one"]).ok();
+    wait_until_empty(&db);
+    assert_eq!(stop(daemon), "one\n");
+}
+
+#[test]
+fn until_empty_waits_for_a_paused_queue() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    run(&db, &["pause", "q"]).ok();
+    let mut daemon = daemon(&db, &["--until-empty"]);
+    daemon.wait_for_all(&[PAUSED]);
+    run(&db, &["resume", "q"]).ok();
+    assert_eq!(daemon.end().ok(), "one\n");
+}
+
+#[test]
+fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
+    let db = Database::new();
+    run(&db, &["push", "q", "later", "--delay", "1s"]).ok();
+    freeze(&db);
+    let mut daemon = daemon(&db, &[]);
+    daemon.wait_for_all(&[PAUSED]);
+    thread::sleep(Duration::from_secs(2));
+    let counts = run(&db, &["len", "q", "--json"]).ok();
+    assert!(counts.contains(r#""later":1"#), "{counts}");
+    let error = run(&db, &["resume", "q"]).failed(1);
+    assert_eq!(
+        error,
+        "kvqueue: queue \"q\" is frozen: migrating; to take its items all the same, add --frozen\n"
+    );
+    let error = run(&db, &["pause", "q"]).failed(1);
+    assert_eq!(error, "kvqueue: queue \"q\" is frozen already: migrating\n");
+    run(&db, &["resume", "q", "--frozen"]).ok();
+    wait_for(&db, &[r#""done":1"#]);
+    assert_eq!(stop(daemon), "later\n");
+}
+
+#[test]
+fn the_commands_say_what_they_did() {
+    let db = Database::new();
+    let said = run(&db, &["pause", "q", "--reason", "why", "--json"]).ok();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["queue"], &said["paused"], &said["reason"]),
+        (&"q".into(), &true.into(), &"why".into())
+    );
+    assert!(said["since"].as_str().unwrap().starts_with("20"), "{said}");
+    let said = run(&db, &["resume", "q", "--json"]).ok();
+    assert_eq!(said, "{\"paused\":false,\"queue\":\"q\",\"was_paused\":true}\n");
+    let ran = run(&db, &["resume", "q"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "q was not paused\n"));
+    let long = "x".repeat(300);
+    assert!(run(&db, &["pause", &long]).failed(2).contains("name"));
+}

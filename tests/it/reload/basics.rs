@@ -1,0 +1,137 @@
+//! What takes effect at once, what is refused, and what is said of it.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::{IN_HAND, Reloading, TAKEN_UP, queues, wait_until_done};
+use crate::support::{Database, run};
+
+#[test]
+fn queues_come_and_go() {
+    let db = Database::new();
+    run(&db, &["push", "a", "in a"]).ok();
+    let stdout = "handler = 'stdout'";
+    let mut test = Reloading::start(db, &queues(&[("q", stdout)]), &["-vv"]);
+    let said = test.reload(&queues(&[("q", stdout), ("a", stdout)]));
+    assert!(said.contains(r#""changed":"queues.a""#), "{said}");
+    wait_until_done(&test.db, "a", 1);
+    let said = test.reload(&queues(&[("a", stdout)]));
+    assert!(said.contains(r#""changed":"queues.q""#), "{said}");
+    run(&test.db, &["push", "q", "in q"]).ok();
+    run(&test.db, &["push", "a", "again in a"]).ok();
+    wait_until_done(&test.db, "a", 2);
+    assert_eq!(run(&test.db, &["len", "q"]).ok(), "1\n", "nobody works on q any more");
+    test.daemon.signal(Signal::TERM);
+    assert_eq!(test.daemon.end().ok(), "in a\nagain in a\n");
+}
+
+#[test]
+fn an_invalid_file_changes_nothing_and_says_why() {
+    let good = queues(&[("q", "handler = 'stdout'")]);
+    let mut test = Reloading::start(Database::new(), &good, &["-v"]);
+    for (text, why) in [
+        ("[queues.q", "is not valid TOML"),
+        ("[queues.q]\nhandler = 'lag'", "there is no such handler; use one of exec, log, stdout"),
+        ("[queues.q]\nhandler = 'stdout'\nlease = '1ms'", "queues.q.lease"),
+        ("", "there is nothing to work off"),
+        ("[queues.q]\nhandler = 'exec'\nhandler-config = { command = [] }", "queues.q.handler-config"),
+    ] {
+        let said = test.refused(text);
+        assert!(said.contains(why), "{why:?} is not in {said}");
+    }
+    std::fs::remove_file(&test.config).unwrap();
+    test.daemon.signal(Signal::HUP);
+    let said = test.daemon.wait_for(super::REFUSED);
+    assert!(said.contains("kvqueue.toml") && said.contains("No such file"), "{said}");
+    run(&test.db, &["push", "q", "still here"]).ok();
+    wait_until_done(&test.db, "q", 1);
+    assert!(test.reload(&good).contains(r#""changed":"""#));
+    assert_eq!(test.daemon.said("consumer started"), 1, "the consumer has stayed the same");
+    test.daemon.signal(Signal::TERM);
+    assert_eq!(test.daemon.end().ok(), "still here\n");
+}
+
+#[test]
+fn what_needs_a_restart_is_named() {
+    let mut test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'log'")]), &[]);
+    let said = test.refused("[queues.q]\nhandler = 'log'\nkind = 'recipe'\nvalues = 'tuple'");
+    assert!(
+        said.contains("queues.q.kind, queues.q.values: changed, and read only when the daemon starts"),
+        "{said}"
+    );
+    test.stop();
+}
+
+#[test]
+fn level_and_grace_change_at_once() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let queue = queues(&[("q", IN_HAND)]);
+    let mut test = Reloading::start(db, &format!("grace = '1h'\n{queue}"), &[]);
+    assert_eq!(test.begun(), "one");
+    let said = test.reload(&format!("grace = '100ms'\nlog.level = 'debug'\n{queue}"));
+    assert!(said.contains(r#""changed":"grace, log.level""#), "{said}");
+    let db = std::mem::replace(&mut test.db, Database::embedded());
+    run(&db, &["push", "q", "two"]).ok();
+    let told = Instant::now();
+    let said = test.stop();
+    assert!(told.elapsed() < Duration::from_secs(60), "{:?}", told.elapsed());
+    assert!(said.contains(r#""level":"DEBUG""#), "{said}");
+    assert!(said.contains("the grace is over"), "{said}");
+}
+
+#[test]
+fn another_handler_is_made_only_where_its_settings_change() {
+    let line = |word: &str, more: &str| {
+        format!(
+            "handler = 'exec'\nhandler-config = {{ command = ['sh', '-c', 'read item; echo {word} $item >> log'] }}\n{more}\n"
+        )
+    };
+    let mut test = Reloading::start(Database::new(), &queues(&[("q", &line("old", ""))]), &["-v"]);
+    run(&test.db, &["push", "q", "one"]).ok();
+    wait_until_done(&test.db, "q", 1);
+    test.reload(&queues(&[("q", &line("new", ""))]));
+    run(&test.db, &["push", "q", "two"]).ok();
+    wait_until_done(&test.db, "q", 2);
+    let db = std::mem::replace(&mut test.db, Database::embedded());
+    test.stop();
+    assert_eq!(Reloading::did(&db), "old one\nnew two\n");
+}
+
+#[test]
+fn usr1_tells_the_whole_state() {
+    let mut test = Reloading::start(
+        Database::new(),
+        &queues(&[("q", "handler = 'log'\nconsumers = [ { k = 7, count = 2 } ]")]),
+        &["-v"],
+    );
+    test.daemon.wait_for("waiting for push");
+    test.daemon.signal(Signal::USR1);
+    let state = test.daemon.wait_for(r#""message":"state""#);
+    for part in [r#""phase":"ready""#, r#""queues":1"#, r#""consumers":2"#, "kvqueue.toml"] {
+        assert!(state.contains(part), "{part} is not in {state}");
+    }
+    let queue = test.daemon.wait_for("state of queue");
+    assert!(queue.contains(r#""queue":"q""#) && queue.contains(r#""paused":false"#), "{queue}");
+    for _ in 0..2 {
+        let consumer = test.daemon.wait_for("state of consumer");
+        assert!(consumer.contains(r#""k":7"#), "{consumer}");
+    }
+    test.stop();
+}
+
+#[test]
+fn a_daemon_without_a_file_reads_its_options_again() {
+    let db = Database::new();
+    let mut daemon = crate::support::Background::start(crate::support::kvqueue(
+        &db,
+        &["run", "--queue", "q", "--handler", "log"],
+    ));
+    daemon.wait_for("\"ready\"");
+    daemon.signal(Signal::HUP);
+    let said = daemon.wait_for(TAKEN_UP);
+    assert!(said.contains(r#""changed":"""#), "{said}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}

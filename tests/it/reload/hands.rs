@@ -1,0 +1,106 @@
+//! Items in hand while settings change: what is taken under some settings ends under them, and nobody takes before.
+
+use rustix::process::Signal;
+
+use super::{IN_HAND, Reloading, queues};
+use crate::support::{Database, run};
+
+/// One consumer with an item in hand, and another item behind it.
+fn busy(options: &[&str]) -> Reloading {
+    let db = Database::new();
+    run(&db, &["push", "q", "one", "two"]).ok();
+    let test = Reloading::start(db, &queues(&[("q", IN_HAND)]), options);
+    assert_eq!(test.begun(), "one");
+    test
+}
+
+/// The queue with this lease.
+fn leased(lease: &str) -> String {
+    queues(&[("q", &format!("{IN_HAND}lease = '{lease}'"))])
+}
+
+/// Lets both items be handled, and the daemon end. Returns what it said.
+fn finish(test: Reloading) -> String {
+    test.let_go();
+    assert_eq!(test.begun(), "two");
+    test.daemon.signal(Signal::TERM);
+    let mut test = test;
+    test.daemon.wait_for("draining");
+    test.let_go();
+    let Reloading { daemon, db, .. } = test;
+    let ran = daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(Reloading::did(&db), "begin one\nend one\nbegin two\nend two\n");
+    assert!(run(&db, &["len", "q", "--json"]).ok().contains(r#""done":2"#));
+    ran.stderr
+}
+
+#[test]
+fn one_consumer_stays_one_through_a_reload() {
+    let mut test = busy(&["-v"]);
+    test.reload(&leased("7s"));
+    assert_eq!(test.daemon.said("consumer started"), 1, "the next waits for it to end");
+    let said = finish(test);
+    assert_eq!(said.matches("consumer started").count(), 2, "{said}");
+}
+
+#[test]
+fn of_two_reloads_while_one_item_is_handled_the_last_counts() {
+    let mut test = busy(&["-v"]);
+    for lease in ["7s", "8s", "9s"] {
+        test.reload(&leased(lease));
+    }
+    let said = finish(test);
+    // The second reload answers for the first at once, and says what it waited for.
+    assert!(said.contains("consumers still finish what they have in hand"), "{said}");
+    assert_eq!(said.matches("consumer started").count(), 2, "{said}");
+}
+
+#[test]
+fn a_queue_that_goes_and_comes_again_waits_for_its_old_consumer() {
+    let mut test = busy(&["-v"]);
+    let other = queues(&[("other", "handler = 'log'")]);
+    test.reload(&other);
+    test.reload(&format!("{other}{}", leased("9s")));
+    let said = finish(test);
+    // Of `q` two, of the other one.
+    assert_eq!(said.matches("consumer started").count(), 3, "{said}");
+}
+
+#[test]
+fn more_consumers_begin_beside_those_at_work() {
+    let mut test = busy(&["-v"]);
+    test.reload(&queues(&[("q", &IN_HAND.replace("{ k = 1 }", "{ k = 1, count = 2 }"))]));
+    assert_eq!(test.begun(), "two", "the second does not wait for the first");
+    test.let_go();
+    test.let_go();
+    test.stop();
+}
+
+#[test]
+fn term_while_a_consumer_waits_to_begin() {
+    let mut test = busy(&["-v"]);
+    test.reload(&leased("7s"));
+    test.daemon.signal(Signal::TERM);
+    test.daemon.wait_for("draining");
+    test.let_go();
+    let Reloading { daemon, db, .. } = test;
+    let ran = daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert_eq!(ran.stderr.matches("consumer started").count(), 1, "{ran:?}");
+    assert_eq!(Reloading::did(&db), "begin one\nend one\n");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
+}
+
+#[test]
+fn hup_in_a_drain_changes_nothing() {
+    let mut test = busy(&["-v"]);
+    test.daemon.signal(Signal::TERM);
+    test.daemon.wait_for("draining");
+    test.hang_up(&leased("7s"));
+    test.let_go();
+    let Reloading { daemon, db, .. } = test;
+    let ran = daemon.end();
+    assert_eq!((ran.code, ran.stderr.contains(super::TAKEN_UP)), (Some(0), false), "{ran:?}");
+    assert_eq!(Reloading::did(&db), "begin one\nend one\n");
+}

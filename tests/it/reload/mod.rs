@@ -1,0 +1,108 @@
+//! Another configuration takes effect while the daemon runs: nothing is lost or repeated, and a wrong one changes nothing.
+//!
+//! | file | |
+//! |---|---|
+//! | `basics` | what takes effect at once, what is refused |
+//! | `hands` | items in hand while settings change |
+//! | `races` | reloads at bad moments |
+//! | `load` | many of them while items pour |
+
+mod basics;
+mod hands;
+mod load;
+mod races;
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Write,
+    path::PathBuf,
+    time::Instant,
+};
+
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, PATIENCE, kvqueue, pipe, run};
+
+const TAKEN_UP: &str = "the configuration is taken up";
+const REFUSED: &str = "the configuration is refused";
+
+/// A queue whose handler tells when it begins, and waits to be told to end: with pipes, and a file of what it did.
+const IN_HAND: &str = "handler = 'exec'\nhandler-config = { command = ['sh', '-c', '''\
+    read item; echo begin $item >> log; echo $item > begun; read word < go; echo end $item >> log'''] }\n\
+    consumers = [ { k = 1 } ]\n";
+
+/// A daemon and its file.
+struct Reloading {
+    daemon: Background,
+    config: PathBuf,
+    db: Database,
+}
+
+impl Reloading {
+    /// With pipes for [`IN_HAND`].
+    fn start(db: Database, text: &str, options: &[&str]) -> Self {
+        let config = db.file("kvqueue.toml");
+        fs::write(&config, text).unwrap();
+        for name in ["begun", "go"] {
+            pipe(&db, name);
+        }
+        let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
+        command.args(options).current_dir(db.directory.path());
+        let mut daemon = Background::start(command);
+        daemon.wait_for("\"ready\"");
+        Self { daemon, config, db }
+    }
+
+    fn hang_up(&self, text: &str) {
+        fs::write(&self.config, text).unwrap();
+        self.daemon.signal(Signal::HUP);
+    }
+
+    /// Waits until it is in force, and returns what the daemon says then.
+    fn reload(&mut self, text: &str) -> String {
+        self.hang_up(text);
+        self.daemon.wait_for(TAKEN_UP)
+    }
+
+    /// The same for one that is refused.
+    fn refused(&mut self, text: &str) -> String {
+        self.hang_up(text);
+        self.daemon.wait_for(REFUSED)
+    }
+
+    /// Waits until a handler has begun, and returns with what.
+    fn begun(&self) -> String {
+        fs::read_to_string(self.db.file("begun")).unwrap().trim().to_owned()
+    }
+
+    fn let_go(&self) {
+        OpenOptions::new().write(true).open(self.db.file("go")).unwrap().write_all(b"go\n").unwrap();
+    }
+
+    fn stop(self) -> String {
+        self.daemon.signal(Signal::TERM);
+        let ran = self.daemon.end();
+        assert_eq!(ran.code, Some(0), "{ran:?}");
+        ran.stderr
+    }
+
+    /// What handlers did, once all are done.
+    fn did(db: &Database) -> String {
+        fs::read_to_string(db.file("log")).unwrap_or_default()
+    }
+}
+
+/// Waits until so many items of a queue are done.
+#[track_caller]
+fn wait_until_done(db: &Database, queue: &str, items: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    let done = format!("\"done\":{items},");
+    while !run(db, &["len", queue, "--json"]).ok().contains(&done) {
+        assert!(Instant::now() < deadline, "never {items} done");
+    }
+}
+
+/// Queues, each with these lines.
+fn queues(queues: &[(&str, &str)]) -> String {
+    queues.iter().map(|(name, lines)| format!("[queues.{name}]\n{lines}\n")).collect()
+}

@@ -1,0 +1,123 @@
+//! Reloads at bad moments.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use kvqueue::Event;
+use rustix::process::Signal;
+
+use super::{Reloading, TAKEN_UP, queues, wait_until_done};
+use crate::support::{
+    Background, Database, PATIENCE, daemon_of_helper, hears_hup, helper, kvqueue, pipe, reloadable, run,
+    run_to_the_end,
+};
+
+/// Where a helper finds its queue's configuration.
+const CONFIG: &str = "KVQUEUE_TEST_RELOAD_CONFIG";
+
+/// A daemon whose first consumer panics when it is told to leave.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_panic_on_leaving() {
+    let Ok(path) = std::env::var(CONFIG) else { return };
+    let Some(daemon) = daemon_of_helper(&fs::read_to_string(&path).unwrap()) else { return };
+    run_to_the_end(reloadable(daemon, path).observe(|consumer, event| {
+        assert!((consumer, event) != (1, Event::Drain), "panic on purpose");
+    }));
+}
+
+#[test]
+fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
+    let db = Database::new();
+    let config = db.file("kvqueue.toml");
+    let text = |lease: &str| {
+        format!("log.level = 'debug'\nlog.format = 'json'\n[queues.q]\nhandler = 'stdout'\nlease = '{lease}'")
+    };
+    fs::write(&config, text("9s")).unwrap();
+    let mut command = helper(&db, "reload::races::helper_panic_on_leaving");
+    let mut daemon = Background::start({
+        command.env(CONFIG, &config);
+        command
+    });
+    daemon.wait_for("waiting for push");
+    fs::write(&config, text("8s")).unwrap();
+    daemon.signal(Signal::HUP);
+    daemon.wait_for("consumer failed");
+    daemon.wait_for_all(&[TAKEN_UP, r#""consumer":2,"#]);
+    run(&db, &["push", "q", "one"]).ok();
+    wait_until_done(&db, "q", 1);
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!((ran.code, ran.stderr.contains("consumer replaced")), (Some(0), false), "{ran:?}");
+    assert!(ran.stdout.contains("one\n"), "{ran:?}");
+}
+
+#[test]
+fn hup_before_it_is_ready_is_remembered() {
+    let db = Database::new();
+    let config = db.file("kvqueue.toml");
+    fs::write(&config, queues(&[("q", "handler = 'log'")])).unwrap();
+    let command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
+    let mut daemon = Background::start(command);
+    let deadline = Instant::now() + PATIENCE;
+    while !hears_hup(daemon.pid()) {
+        assert!(Instant::now() < deadline, "it never watches for HUP");
+        std::thread::yield_now();
+    }
+    daemon.signal(Signal::HUP);
+    daemon.wait_for(TAKEN_UP);
+    assert_eq!(daemon.said("\"ready\""), 1);
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+/// A file may be a pipe that nobody writes to.
+#[test]
+fn a_file_that_cannot_be_read_to_its_end_holds_no_stop_up() {
+    let test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
+    fs::remove_file(&test.config).unwrap();
+    pipe(&test.db, "kvqueue.toml");
+    test.daemon.signal(Signal::HUP);
+    run(&test.db, &["push", "q", "one"]).ok();
+    wait_until_done(&test.db, "q", 1);
+    let told = Instant::now();
+    test.daemon.signal(Signal::TERM);
+    assert_eq!(test.daemon.end().ok(), "one\n");
+    assert!(told.elapsed() < Duration::from_secs(20), "{:?}", told.elapsed());
+}
+
+#[test]
+fn many_hups_are_one_more() {
+    let mut test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
+    for _ in 0..200 {
+        test.daemon.signal(Signal::HUP);
+    }
+    test.reload(&queues(&[("q", "handler = 'stdout'\nlease = '9s'"), ("r", "handler = 'stdout'")]));
+    run(&test.db, &["push", "r", "one"]).ok();
+    wait_until_done(&test.db, "r", 1);
+    test.daemon.signal(Signal::TERM);
+    let ran = test.daemon.end();
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "one\n"), "{ran:?}");
+    let times = ran.stderr.matches(TAKEN_UP).count();
+    assert!((1..=201).contains(&times), "{times} times: {ran:?}");
+}
+
+/// A queue is not worked on before it is known whether it is paused.
+#[test]
+fn a_queue_that_comes_while_the_database_is_away_rests_until_it_answers() {
+    let db = Database::embedded();
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "host", "--handler", "log"]));
+    host.wait_for("\"ready\"");
+    run(&db, &["push", "n", "one"]).ok();
+    let mut test = Reloading::start(db, &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
+    host.signal(Signal::STOP);
+    test.hang_up(&queues(&[("q", "handler = 'stdout'"), ("n", "handler = 'stdout'")]));
+    test.daemon.wait_for("does not say whether the queue is paused");
+    test.daemon.wait_for(TAKEN_UP);
+    host.signal(Signal::CONT);
+    wait_until_done(&test.db, "n", 1);
+    test.daemon.signal(Signal::TERM);
+    assert_eq!(test.daemon.end().ok(), "one\n");
+}

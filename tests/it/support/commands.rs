@@ -1,0 +1,32 @@
+//! The program's commands, by what it says itself.
+
+use super::{Database, run};
+
+/// How a help calls the list of commands.
+const HEADINGS: [&str; 2] = ["Commands:", "Cells:"];
+
+/// All commands that help lists, each with those above it: `kvqueue`, `kvqueue dead`, `kvqueue dead list`.
+pub(crate) fn commands() -> Vec<String> {
+    let db = Database::embedded();
+    let mut commands = vec!["kvqueue".to_owned()];
+    let mut next = 0;
+    while next < commands.len() {
+        let command = commands[next].clone();
+        commands.extend(below(&db, &command).iter().map(|name| format!("{command} {name}")));
+        next += 1;
+    }
+    assert!(commands.len() > 20, "{commands:?}");
+    commands
+}
+
+/// The commands that a command's help lists.
+fn below(db: &Database, command: &str) -> Vec<String> {
+    let words: Vec<_> = command.split(' ').skip(1).chain(["--help"]).collect();
+    let help = run(db, &words).ok();
+    let listed = help.lines().skip_while(|line| !HEADINGS.contains(line)).skip(1);
+    let lines = listed.take_while(|line| line.starts_with("  "));
+    // What a help says on goes on further to the right.
+    let lines = lines.filter(|line| !line.starts_with("   "));
+    let names = lines.filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| *name != "help").map(str::to_owned).collect()
+}

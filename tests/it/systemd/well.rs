@@ -1,0 +1,98 @@
+//! What does not stop the watchdog's word: waiting, for a handler, for pushes, for the database.
+
+use std::time::{Duration, Instant};
+
+use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
+use rustix::process::Signal;
+
+use super::WATCHDOG;
+use crate::support::{
+    Background, Database, NotifySocket, daemon_of_helper, helper, kvqueue, pings, run, run_to_the_end,
+};
+
+/// Longer than a take tries, and shorter than two.
+const PATIENCE_WITH_TAKES: Duration = Duration::from_secs(15);
+
+/// Each waits for the ones before it.
+const CONSUMERS: usize = 4;
+
+/// Never done, and stops when it is told.
+struct Endless;
+
+#[kvqueue::async_trait]
+impl Handler for Endless {
+    async fn handle(&self, _: &Item, context: &Context) -> Outcome {
+        eprintln!("begun");
+        context.cancelled.cancelled().await;
+        Outcome::retry("cancelled")
+    }
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_impatient() {
+    let queue = "handler = 'endless'\nlease = '1s'\nslow-look = '1s'\nconsumers = [ { k = 1 } ]";
+    let config = format!("grace = '100ms'\n[queues.q]\n{queue}");
+    let Some(daemon) = daemon_of_helper(&config) else { return };
+    let daemon = daemon.handler("endless", |_: &Settings| Ok::<_, SettingsError>(Endless));
+    run_to_the_end(daemon.patience(Duration::from_millis(500)));
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_takes_one_after_the_other() {
+    let queue = format!("delivery = 'exactly-once'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
+    let config = format!("grace = '1s'\n[queues.q]\nhandler = 'log'\nslow-look = '1s'\n{queue}");
+    let Some(daemon) = daemon_of_helper(&config) else { return };
+    run_to_the_end(daemon.patience(PATIENCE_WITH_TAKES));
+}
+
+/// That it is fed for so long, as often as it should be, give or take what a busy machine does.
+pub(super) fn is_fed_for(systemd: &NotifySocket, time: Duration) {
+    systemd.forget();
+    let said = systemd.all_within(time);
+    let most = usize::try_from(time.as_millis() * 3 / WATCHDOG.as_millis()).unwrap();
+    assert!(pings(&said) >= most / 2, "{said:?}");
+    assert!(said.iter().all(|said| !said.contains("stuck")), "{said:?}");
+}
+
+#[test]
+fn neither_an_idle_daemon_nor_a_slow_handler_stops_the_pings() {
+    let db = Database::new();
+    let systemd = NotifySocket::new(&db);
+    let mut command = helper(&db, "systemd::well::helper_impatient");
+    systemd.watch(&mut command, Some(WATCHDOG));
+    let mut daemon = Background::start(command);
+    systemd.until("READY=1");
+    is_fed_for(&systemd, Duration::from_secs(4));
+    run(&db, &["push", "q", "item"]).ok();
+    daemon.wait_for("begun");
+    is_fed_for(&systemd, Duration::from_secs(4));
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+#[test]
+fn a_database_that_is_away_does_not_stop_the_pings() {
+    let db = Database::embedded();
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("ready");
+    let systemd = NotifySocket::new(&db);
+    let mut command = helper(&db, "systemd::well::helper_takes_one_after_the_other");
+    systemd.watch(&mut command, Some(WATCHDOG));
+    let mut daemon = Background::start(command);
+    systemd.until("READY=1");
+    host.signal(Signal::STOP);
+    // The takes fail one after the other, each after ten seconds: the second has waited for longer than is put up with.
+    let away = Instant::now();
+    is_fed_for(&systemd, Duration::from_secs(5));
+    daemon.wait_for("take failed, trying again");
+    is_fed_for(&systemd, Duration::from_secs(25).saturating_sub(away.elapsed()));
+    let (status, _) = systemd.until("waiting for the database");
+    assert!(status.contains("STATUS=1 queue, 4 consumers, "), "{status}");
+    host.signal(Signal::CONT);
+    run(&db, &["push", "q", "item"]).ok();
+    daemon.wait_for("payload=item");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}

@@ -1,0 +1,147 @@
+//! `kvqueue requeue`
+
+use kvqueue_queue::{Approach, Queue, Session, SessionId, Take};
+use serde_json::{Value, json};
+
+use super::{export_of, file, len};
+use crate::support::{Background, Database, database_of_helper, freeze, helper, run};
+
+/// A queue with delayed items, dead letters and a ready one.
+fn filled() -> Database {
+    let db = Database::new();
+    let lines = [
+        r#"{"state":"later","due":"2100-01-01T00:00:00Z","payload":"later 1","attempts":3}"#,
+        r#"{"state":"later","due":"2200-01-01T00:00:00Z","payload":"later 2"}"#,
+        r#"{"state":"ready","payload":"ready"}"#,
+        r#"{"state":"dead","payload":"dead 1","attempts":20}"#,
+        r#"{"state":"dead","payload":"dead 2","unique":"order 1"}"#,
+    ];
+    let text = export_of(&lines.map(str::to_owned));
+    run(&db, &["import", "q", "--input", &file(&db, "in", &text)]).ok();
+    db
+}
+
+/// The ids of all items, by payload.
+fn id(db: &Database, payload: &str) -> String {
+    let text = run(db, &["export", "q"]).ok();
+    let of = |line: &str| serde_json::from_str::<Value>(line).unwrap();
+    let item = text.lines().map(of).find(|item| item["payload"] == payload).unwrap();
+    item["id"].as_str().unwrap().to_owned()
+}
+
+fn ready(db: &Database) -> Vec<String> {
+    let mut ready: Vec<_> = run(db, &["peek", "q", "-k", "99"]).ok().lines().map(str::to_owned).collect();
+    ready.sort();
+    ready
+}
+
+#[test]
+fn all_of_a_state_become_ready() {
+    let db = filled();
+    assert_eq!(run(&db, &["requeue", "q", "--later"]).ok(), "requeued 2 items\n");
+    assert_eq!(ready(&db), ["later 1", "later 2", "ready"]);
+    let first: Value = serde_json::from_str(run(&db, &["peek", "q", "--json"]).ok().trim()).unwrap();
+    assert_eq!((&first["payload"], &first["attempt"]), (&json!("later 1"), &json!(4)));
+    let object: Value = serde_json::from_str(&run(&db, &["requeue", "q", "--dead", "--json"]).ok()).unwrap();
+    assert_eq!(object, json!({"queue": "q", "requeued": 2, "refused": 0, "unreadable": 0, "died": 0}));
+    assert_eq!(len(&db, &["q"]), 5);
+    assert_eq!(run(&db, &["requeue", "q", "--dead", "--later", "--leased-out"]).ok(), "requeued 0 items\n");
+    let both = filled();
+    assert_eq!(run(&both, &["requeue", "q", "--dead", "--later"]).ok(), "requeued 4 items\n");
+}
+
+#[test]
+fn items_are_named_by_their_ids() {
+    let db = filled();
+    let ids = ["later 2", "dead 1", "ready"].map(|payload| id(&db, payload));
+    let unknown = "0123456789abcdef01234567";
+    let ran = run(&db, &["requeue", "q", &ids[0], &ids[1]]).ok();
+    assert_eq!(ran, format!("requeued {}\nrequeued {}\n", ids[0], ids[1]));
+    assert_eq!(ready(&db), ["dead 1", "later 2", "ready"]);
+    let ran = run(&db, &["requeue", "q", &ids[2], unknown]);
+    assert_eq!(ran.stdout, "");
+    insta::assert_snapshot!(ran.failed(1).replace(&ids[2], "[id]"), @r"
+    kvqueue: [id] is not requeued: it is ready already
+    kvqueue: 0123456789abcdef01234567 is not requeued: there is no such delayed item or dead letter
+    kvqueue: items not requeued: 2 of 2
+    ");
+    let ran = run(&db, &["requeue", "q", unknown, "--json"]);
+    let why = "there is no such delayed item or dead letter";
+    assert_eq!(
+        serde_json::from_str::<Value>(&ran.stdout).unwrap(),
+        json!({"id": unknown, "requeued": false, "why": why})
+    );
+}
+
+#[test]
+fn a_dead_letter_whose_key_is_taken_stays() {
+    let db = filled();
+    run(&db, &["push", "q", "another", "--unique", "order 1"]).ok();
+    let ran = run(&db, &["requeue", "q", "--dead"]);
+    assert_eq!(ran.stdout, "requeued 1 item\n");
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: dead letters not requeued, since other items have their unique keys: 1");
+    let id = id(&db, "dead 2");
+    let error = run(&db, &["requeue", "q", &id]).failed(1);
+    assert!(error.contains("another item has its unique key"), "{error}");
+}
+
+#[test]
+fn something_has_to_be_named() {
+    let db = Database::new();
+    for wrong in [&["requeue", "q"][..], &["requeue", "q", "x01", "--dead"], &["requeue", "q", "no id"]] {
+        run(&db, wrong).failed(2);
+    }
+}
+
+/// Takes an item on a lease that runs out at once, and dies; or, with a long one, lives on in the database.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_take_and_die() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
+    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    // Versions jump ahead by some seconds whenever another process opens the database.
+    for length in [1, 3_000_000_000] {
+        let k = std::num::NonZeroUsize::MIN;
+        let mut take = Take { k, length, approach: &mut Approach::Front, watch: false };
+        let lease = runtime.block_on(session.lease(&store.db, &mut take)).unwrap().lease;
+        assert!(lease.is_some());
+    }
+    std::process::exit(0);
+}
+
+#[test]
+fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
+    let db = Database::new();
+    run(&db, &["push", "q", "a", "b", "c"]).ok();
+    run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
+    Background::start(helper(&db, "transfer::requeue::helper_take_and_die")).end().ok();
+    assert_eq!(ready(&db), ["c"]);
+    assert_eq!(run(&db, &["requeue", "q", "--leased-out"]).ok(), "requeued 1 item\n");
+    assert_eq!(ready(&db), ["a", "c"]);
+    assert_eq!(run(&db, &["requeue", "q", "--leased-out"]).ok(), "requeued 0 items\n");
+    let ran = run(&db, &["export", "q"]);
+    assert_eq!(ran.stderr, "kvqueue: items in hand, which are not exported: 1\n");
+    assert_eq!(ran.ok().lines().count(), 5);
+}
+
+#[test]
+fn in_a_frozen_queue_nothing_moves() {
+    let db = filled();
+    let input = file(&db, "in", &export_of(&[]));
+    freeze(&db);
+    let commands = [
+        &["requeue", "q", "--later"][..],
+        &["move", "q", "other", "--all"],
+        &["move", "other", "q", "--all"],
+        &["import", "q", "--input", &input],
+    ];
+    for command in commands {
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(run(&db, command).failed(1), @r#"kvqueue: queue "q" is frozen since 2027-01-15T08:00:00.000Z: migrating; nothing was done, try again when it is resumed"#);
+        }
+    }
+    assert_eq!(ready(&db), ["ready"]);
+}
