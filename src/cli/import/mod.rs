@@ -92,11 +92,11 @@ impl Args {
             note(format_args!("kvqueue: {damage}; nothing was imported"));
             return Ok(Exit::Data);
         }
-        let done = self.reader().map(|reader| import.run(reader, globals.quiet));
+        let done = import.run(self.reader()?, globals.quiet);
         import.progress.finish();
         let Import { account, .. } = import;
         let told = self.tell(&account, &queue, globals.json);
-        let damage = match done? {
+        let damage = match done {
             Ok(()) => None,
             Err(Problem::Damage(damage)) => Some(damage.of_the_data()?),
             Err(Problem::Database(error)) => return Err(error),

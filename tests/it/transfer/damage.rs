@@ -48,7 +48,9 @@ fn an_item_that_the_queue_cannot_hold_is_refused_with_its_line() {
 #[test]
 fn a_file_that_is_not_there_is_an_error_of_another_kind() {
     let db = Database::new();
-    let error = run(&db, &["import", "q", "--input", "/nowhere/it"]).failed(1);
+    let ran = run(&db, &["import", "q", "--input", "/nowhere/it"]);
+    assert_eq!(ran.stdout, "");
+    let error = ran.failed(1);
     insta::assert_snapshot!(error, @"kvqueue: cannot read /nowhere/it: No such file or directory (os error 2)");
     let error = run(&db, &["import", "q", "--input", "/"]).failed(1);
     insta::assert_snapshot!(error, @"kvqueue: cannot read /: Is a directory (os error 21)");
