@@ -22,8 +22,11 @@ use crate::{
 /// How long a connection may take to come about.
 const REACH: Duration = Duration::from_secs(5);
 
-/// How long an answer may keep silent. A reload is answered after ten seconds at the latest.
-const PATIENCE: Duration = Duration::from_secs(35);
+/// How long an answer to a question may keep silent. The daemon waits six seconds for its database.
+const QUESTION: Duration = Duration::from_secs(15);
+
+/// How long an answer to an order may. The daemon gives a reload thirty seconds.
+const ORDER: Duration = Duration::from_secs(35);
 
 /// The longest answer, in bytes.
 const LONGEST: u64 = 16 << 20;
@@ -74,6 +77,9 @@ pub(super) enum AskError {
         #[source]
         error: io::Error,
     },
+    /// Somebody is there, and says nothing.
+    #[error("the daemon at {at} has said nothing for {} s; its log may say why", silence.as_secs())]
+    Silent { at: String, silence: Duration },
     /// It broke off, or is none of ours.
     #[error("what answers at {at} is no kvqueue, or was cut off: {problem}")]
     Garbled { at: String, problem: &'static str },
@@ -86,7 +92,7 @@ impl AskError {
     /// The exit code that tells it to scripts.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Nobody { .. } => Exit::Unavailable,
+            Self::Nobody { .. } | Self::Silent { .. } => Exit::Unavailable,
             Self::Refused { code, .. } if code == "refused" => Exit::Config,
             Self::Garbled { .. } | Self::Refused { .. } => Exit::Failed,
         }
@@ -148,18 +154,35 @@ impl Daemon {
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let request = self.request(method, path, body);
-        let nobody = |error| AskError::Nobody { at: self.to_string(), error };
-        let answer = match &self.address {
-            Address::Tcp(address) => TcpStream::connect_timeout(address, REACH).and_then(|stream| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                exchange(stream, &request)
-            }),
-            Address::Unix(path) => UnixStream::connect(path).and_then(|stream| {
-                stream.set_read_timeout(Some(PATIENCE))?;
-                exchange(stream, &request)
-            }),
-        };
-        self.read(&answer.map_err(nobody)?)
+        let patience = if method == "GET" { QUESTION } else { ORDER };
+        let answer = self.exchange(&request, patience).map_err(|error| self.unanswered(error, patience))?;
+        self.read(&answer)
+    }
+
+    fn exchange(&self, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
+        match &self.address {
+            Address::Tcp(address) => {
+                let stream = TcpStream::connect_timeout(address, REACH)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                exchange(stream, request)
+            }
+            Address::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                exchange(stream, request)
+            }
+        }
+    }
+
+    fn unanswered(&self, error: io::Error, silence: Duration) -> AskError {
+        let at = self.to_string();
+        match error.kind() {
+            // What a read says whose time is over.
+            io::ErrorKind::WouldBlock => AskError::Silent { at, silence },
+            _ => AskError::Nobody { at, error },
+        }
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> Vec<u8> {
@@ -276,6 +299,21 @@ mod tests {
         {
             assert_eq!(read(other), Err("the answer is not HTTP"), "{other:?}");
         }
+    }
+
+    #[test]
+    fn who_says_nothing_is_another_than_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let daemon = Daemon { address: Address::Unix(path.clone()), token: None };
+        let ask = || {
+            let patience = Duration::from_millis(50);
+            daemon.exchange(b"GET", patience).map_err(|error| daemon.unanswered(error, patience))
+        };
+        assert!(matches!(ask(), Err(AskError::Nobody { .. })));
+        let _connections_wait_in_its_queue = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let silent = ask().unwrap_err();
+        assert!(matches!(silent, AskError::Silent { .. }), "{silent}");
     }
 
     #[test]

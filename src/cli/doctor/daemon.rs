@@ -46,6 +46,11 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
         Some(AskError::Nobody { error, .. }) => {
             findings.note(ABOUT, format!("none answers at {at}: {error}"), START);
         }
+        Some(AskError::Silent { silence, .. }) => findings.note(
+            ABOUT,
+            format!("the one at {at} has said nothing for {} s", silence.as_secs()),
+            "its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue",
+        ),
         Some(AskError::Garbled { problem, .. }) => findings.note(
             ABOUT,
             format!("what answers at {at} is no kvqueue, or was cut off: {problem}"),
@@ -153,6 +158,7 @@ mod tests {
         };
         let errors = [
             AskError::Nobody { at: at(), error: std::io::ErrorKind::ConnectionRefused.into() }.into(),
+            AskError::Silent { at: at(), silence: std::time::Duration::from_secs(15) }.into(),
             AskError::Garbled { at: at(), problem: "the answer is not HTTP" }.into(),
             refused.into(),
             anyhow::anyhow!("the daemon's figures cannot be read"),
@@ -162,6 +168,7 @@ mod tests {
         assert!(findings.are_healthy());
         insta::assert_snapshot!(findings.lines(), @r"
         daemon    note     none answers at 127.0.0.1:7420: connection refused; start it if it should run, as with systemctl start kvqueue
+        daemon    note     the one at 127.0.0.1:7420 has said nothing for 15 s; its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue
         daemon    note     what answers at 127.0.0.1:7420 is no kvqueue, or was cut off: the answer is not HTTP; look what listens there; http.listen gives the daemon another address
         daemon    note     the one at 127.0.0.1:7420 does not say how it is: a secret is needed; send it
         daemon    note     the one at 127.0.0.1:7420: the daemon's figures cannot be read; restart it with this version
