@@ -6,11 +6,13 @@
 //! | `items` | making those items, and working them off |
 //! | `refusals` | what it says where it does not go on |
 //! | `others` | sources and targets that somebody uses meanwhile |
+//! | `live` | daemons at both ends that go on |
 //! | `clusters` | to a cluster and back, where there is one |
 
 mod clusters;
 mod items;
 mod killed;
+mod live;
 mod others;
 mod refusals;
 
