@@ -1,23 +1,24 @@
 //! Numbers that threads change without waiting for each other.
 
-use std::{
-    array,
-    sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed},
 };
 
 /// What several threads change for every item is kept in so many parts, each thread's own as far as they reach: else they would wait for
 /// each other's caches.
 const SHARDS: usize = 8;
 
-/// Parts that lie in different lines of a cache.
-#[derive(Debug)]
-pub(super) struct Sharded<T>([Shard<T>; SHARDS]);
+/// Parts that lie in different lines of a cache. One that no thread has changed takes no memory: most queues are idle, and some have
+/// a thousand of them.
+#[derive(Debug, Default)]
+pub(super) struct Sharded<T>([OnceLock<Box<Shard<T>>>; SHARDS]);
 
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Shard<T>(T);
 
-impl<T> Sharded<T> {
+impl<T: Default> Sharded<T> {
     /// This thread's.
     pub(super) fn own(&self) -> &T {
         thread_local! {
@@ -27,18 +28,12 @@ impl<T> Sharded<T> {
             };
         }
         // A thread that ends has no number any more.
-        &self.0[OWN.try_with(|own| *own).unwrap_or(0)].0
+        &self.0[OWN.try_with(|own| *own).unwrap_or(0)].get_or_init(Box::default).0
     }
 
-    /// All of them.
+    /// All that were changed.
     pub(super) fn all(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().map(|shard| &shard.0)
-    }
-}
-
-impl<T: Default> Default for Sharded<T> {
-    fn default() -> Self {
-        Self(array::from_fn(|_| Shard::default()))
+        self.0.iter().filter_map(|shard| Some(&shard.get()?.0))
     }
 }
 
