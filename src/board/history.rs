@@ -9,11 +9,11 @@ use serde::Serialize;
 
 use super::Survey;
 
-/// One sample for so long...
+/// One sample for so long, at most.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// ...and so many: an hour.
-const SAMPLES: usize = 360;
+/// What is kept, in milliseconds.
+const HOUR: u64 = 3_600_000;
 
 /// Rates are over about so long.
 const RATE_OVER: Duration = Duration::from_secs(5);
@@ -50,9 +50,16 @@ struct Point {
     finished: u64,
 }
 
+impl Sample {
+    fn says_the_same(&self, other: &Self) -> bool {
+        Self { at: 0, ..*self } == Self { at: 0, ..*other }
+    }
+}
+
 /// The last hour, and the last few seconds more finely.
 #[derive(Debug, Default)]
 pub(super) struct History {
+    /// Of those in a row that say the same the first and the last: a queue in which nothing goes on has two.
     samples: VecDeque<Sample>,
     first: Option<Instant>,
     sampled: Option<Point>,
@@ -68,17 +75,30 @@ impl History {
         let mark = |at: Instant| (at - first).as_secs() / EVERY.as_secs();
         if self.sampled.is_none_or(|sampled| mark(sampled.at) < mark(at)) {
             let rates = self.sampled.map_or_else(Rates::default, |sampled| rates(&sampled, &point));
-            self.samples.push_back(sample(time, survey, rates));
+            self.keep(sample(time, survey, rates));
             self.sampled = Some(point);
-            if self.samples.len() > SAMPLES {
-                self.samples.pop_front();
-            }
         }
         // The last that is older stays: rates are over the whole time at least.
         while self.recent.get(1).is_some_and(|earlier| at - earlier.at >= RATE_OVER) {
             self.recent.pop_front();
         }
         self.recent.push_back(point);
+    }
+
+    fn keep(&mut self, sample: Sample) {
+        let ends = [self.samples.iter().nth_back(1), self.samples.back()];
+        if ends.iter().all(|end| end.is_some_and(|end| end.says_the_same(&sample))) {
+            self.samples.pop_back();
+        }
+        self.samples.push_back(sample);
+        let begin = sample.at.saturating_sub(HOUR);
+        while let Some(first) = self.samples.front().filter(|first| first.at < begin).copied() {
+            self.samples.pop_front();
+            // It was so from then on until the next.
+            if self.samples.front().is_some_and(|next| next.at > begin && next.says_the_same(&first)) {
+                self.samples.push_front(Sample { at: begin, ..first });
+            }
+        }
     }
 
     pub(super) fn samples(&self) -> Vec<Sample> {
@@ -159,9 +179,30 @@ mod tests {
             history.add(now, ms, &survey(look.cast_signed(), look), 0);
         }
         let samples = history.samples();
-        assert_eq!(samples.len(), SAMPLES);
-        let hour = samples[SAMPLES - 1].at - samples[0].at;
-        assert!((3_580_000..3_600_000).contains(&hour), "{hour}");
+        assert!((358..=361).contains(&samples.len()), "{}", samples.len());
+        let hour = samples[samples.len() - 1].at - samples[0].at;
+        assert!((3_580_000..=3_600_000).contains(&hour), "{hour}");
         assert!(samples.windows(2).all(|it| (it[1].out_rate - 0.2).abs() < 0.01), "{:?}", &samples[..3]);
+    }
+
+    #[test]
+    fn of_what_stays_the_same_two_samples_are_kept() {
+        let (mut history, start) = (History::default(), Instant::now());
+        let mut look = |second: u64, ready| {
+            let at = start + Duration::from_secs(second);
+            history.add(at, second * 1_000, &survey(ready, 0), 0);
+            history.samples().iter().map(|it| (it.at / 1_000, it.ready)).collect::<Vec<_>>()
+        };
+        (0..=99).for_each(|ten| drop(look(ten * 10, 1)));
+        assert_eq!(look(1_000, 1), [(0, 1), (1_000, 1)]);
+        look(1_010, 2);
+        // That one came is said of the moment in which it was seen.
+        assert_eq!(look(1_020, 2), [(0, 1), (1_000, 1), (1_010, 2), (1_020, 2)]);
+        look(1_030, 2);
+        assert_eq!(look(1_040, 2), [(0, 1), (1_000, 1), (1_010, 2), (1_020, 2), (1_040, 2)]);
+        // The hour goes on; what is in it does not begin late.
+        assert_eq!(look(4_000, 2), [(400, 1), (1_000, 1), (1_010, 2), (1_020, 2), (4_000, 2)]);
+        assert_eq!(look(4_700, 2), [(1_100, 2), (4_700, 2)]);
+        assert_eq!(look(9_999, 2), [(6_399, 2), (9_999, 2)]);
     }
 }
