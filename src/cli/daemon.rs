@@ -314,6 +314,8 @@ mod tests {
         let _connections_wait_in_its_queue = std::os::unix::net::UnixListener::bind(&path).unwrap();
         let silent = ask().unwrap_err();
         assert!(matches!(silent, AskError::Silent { .. }), "{silent}");
+        let silent = AskError::Silent { at: "127.0.0.1:7420".to_owned(), silence: QUESTION };
+        insta::assert_snapshot!(silent, @"the daemon at 127.0.0.1:7420 has said nothing for 15 s; its log may say why");
     }
 
     #[test]
