@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foundationdb::Database;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{board::Board, config::Config};
+use crate::{board::Board, config::Config, http::Token};
 
 /// So many orders may wait; the next one is refused.
 const WAITING: usize = 16;
@@ -91,6 +91,40 @@ fn stopping() -> Refused {
     Refused("the daemon is stopping".to_owned())
 }
 
+/// The configuration in force, where it is changed.
+pub(crate) struct InForce {
+    config: watch::Sender<Arc<Config>>,
+    token: watch::Sender<Option<Token>>,
+}
+
+impl InForce {
+    /// With the first one.
+    pub(crate) fn new(config: Config, token: Option<Token>) -> Self {
+        Self { config: watch::Sender::new(Arc::new(config)), token: watch::Sender::new(token) }
+    }
+
+    /// As it is now.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.borrow().clone()
+    }
+
+    /// Follows it.
+    pub(crate) fn follow(&self) -> watch::Receiver<Arc<Config>> {
+        self.config.subscribe()
+    }
+
+    /// Follows the secret that clients have to know.
+    pub(crate) fn follow_token(&self) -> watch::Receiver<Option<Token>> {
+        self.token.subscribe()
+    }
+
+    /// Another is in force, and with it the secret in its file.
+    pub(crate) fn take_up(&self, config: Config, token: Option<Token>) {
+        self.token.send_replace(token);
+        self.config.send_replace(Arc::new(config));
+    }
+}
+
 /// What those need who show the daemon and hand on orders.
 #[derive(Clone)]
 pub(crate) struct Door {
@@ -99,4 +133,6 @@ pub(crate) struct Door {
     pub(crate) db: Arc<Database>,
     /// The configuration in force.
     pub(crate) config: watch::Receiver<Arc<Config>>,
+    /// The secret that clients have to know, if there is one.
+    pub(crate) token: watch::Receiver<Option<Token>>,
 }

@@ -31,7 +31,7 @@ impl DaemonError {
     /// The exit code that tells it to scripts.
     pub fn exit(&self) -> Exit {
         match self {
-            Self::Config(_) | Self::Http(HttpError::Config(_)) => Exit::Config,
+            Self::Config(_) => Exit::Config,
             Self::Open(_) | Self::FirstRead(_) => Exit::Unavailable,
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
             Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,

@@ -8,14 +8,17 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use foundationdb::Database;
 use futures::future::join_all;
-use tokio::sync::watch;
 
-use super::{loader::Prepared, parts::Part, reload::Plan};
+use super::{
+    loader::Prepared,
+    parts::{Part, Parts},
+    reload::Plan,
+};
 use crate::{
     actors::{End, Helm, Shared, Spec, Wanted},
     config::Config,
     consumer::source::Source,
-    control::Refused,
+    control::{InForce, Refused},
     handlers::Handling,
     pause::Follower,
     sweep::Sweeping,
@@ -28,7 +31,7 @@ pub(super) struct Live {
     pub(super) shared: Arc<Shared>,
     helm: Helm,
     until_empty: bool,
-    config: watch::Sender<Arc<Config>>,
+    in_force: InForce,
     queues: BTreeMap<Arc<str>, Running>,
 }
 
@@ -44,20 +47,20 @@ struct Running {
 }
 
 impl Live {
-    /// Without queues; `config` has the first configuration already.
+    /// Without queues; `in_force` has the first configuration already.
     pub(super) fn new(
         db: Arc<Database>,
         shared: Arc<Shared>,
         helm: Helm,
         until_empty: bool,
-        config: watch::Sender<Arc<Config>>,
+        in_force: InForce,
     ) -> Self {
-        Self { db, shared, helm, until_empty, config, queues: BTreeMap::new() }
+        Self { db, shared, helm, until_empty, in_force, queues: BTreeMap::new() }
     }
 
     /// The configuration in force.
     pub(super) fn config(&self) -> Arc<Config> {
-        self.config.borrow().clone()
+        self.in_force.config()
     }
 
     /// The handlers in use.
@@ -69,10 +72,10 @@ impl Live {
     /// when this returns.
     pub(super) async fn reload(
         &mut self,
-        Prepared { config, plan, parts }: Prepared,
+        Prepared { config, plan, parts: Parts { queues, token } }: Prepared,
         path: Option<String>,
     ) -> Result<(), End> {
-        let followers = self.follow(&parts).await;
+        let followers = self.follow(&queues).await;
         let level = &config.log.level;
         if *level != self.config().log.level
             && let Err(error) = telemetry::set_level(level)
@@ -81,8 +84,8 @@ impl Live {
         }
         self.shared.board.configure(path, &config);
         // Whoever drains from here on does so by its grace.
-        self.config.send_replace(Arc::new(config));
-        self.run(&parts, followers, Some(&plan)).await
+        self.in_force.take_up(config, token);
+        self.run(&queues, followers, Some(&plan)).await
     }
 
     /// Asks the database whether new queues are paused, and follows what it says.

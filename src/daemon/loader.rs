@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, error::Error, path::PathBuf, sync::Arc};
 
 use super::{
-    parts::{Part, parts_to_run},
+    parts::{Parts, parts_to_run},
     reload::Plan,
 };
 use crate::{
@@ -25,7 +25,7 @@ pub(super) struct Loader {
 pub(super) struct Prepared {
     pub(super) config: Config,
     pub(super) plan: Plan,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Parts,
 }
 
 impl Loader {

@@ -27,23 +27,20 @@ use std::{
 };
 
 use foundationdb::Database;
-use tokio::{
-    runtime,
-    sync::{mpsc, watch},
-};
+use tokio::{runtime, sync::mpsc};
 
 use self::{
     attend::Attendant,
     live::{Followers, Live},
     loader::Loader,
-    parts::{Part, parts, parts_to_run},
+    parts::{Part, Parts, parts, parts_to_run},
 };
 use crate::{
     actors::{self, Crew, Observer, Shared},
     board::{Board, Phase},
     config::{Config, ConfigError, Http, Listen},
     consumer::{contention::Contention, state::Event},
-    control::{Control, Door, Order},
+    control::{Control, Door, InForce, Order},
     database::{Store, patiently},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
@@ -205,13 +202,13 @@ impl Daemon {
         }
     }
 
-    fn parts(&self) -> Result<Vec<Part>, ConfigError> {
+    fn parts(&self) -> Result<Parts, ConfigError> {
         parts_to_run(&self.config, &self.registry, &BTreeMap::new())
     }
 
     fn run_parts(
         self,
-        parts: Vec<Part>,
+        Parts { queues, token }: Parts,
         db: &Arc<Database>,
         board: Arc<Board>,
         stop: impl Future<Output = io::Result<()>>,
@@ -222,13 +219,13 @@ impl Daemon {
         board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
         let shared =
             Shared::new(pool.handle().clone(), self.observer.clone(), self.contention.clone(), board);
-        let config = watch::Sender::new(Arc::new(self.config.clone()));
+        let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
         // Without anyone who could give orders they would end.
-        let door = door(control, &shared, db, &config);
+        let door = door(control, &shared, db, &in_force);
         let server = http::start(&Http { listen, ..self.config.http.clone() }, door.clone())?;
-        let started = Started { db, shared: &shared, config, orders };
-        let result = actors::run(self.serve(started, parts, stop, told));
+        let started = Started { db, shared: &shared, in_force, orders };
+        let result = actors::run(self.serve(started, queues, stop, told));
         // Last: until here others could ask how it ends, and give orders.
         drop((server, door));
         // Not waited for: a handler may block its thread for ever.
@@ -238,8 +235,8 @@ impl Daemon {
 
     async fn serve(
         self,
-        Started { db, shared, config, orders }: Started<'_>,
-        parts: Vec<Part>,
+        Started { db, shared, in_force, orders }: Started<'_>,
+        queues: Vec<Part>,
         stop: impl Future<Output = io::Result<()>>,
         told: impl FnOnce() -> io::Result<Told>,
     ) -> Result<(), DaemonError> {
@@ -247,10 +244,10 @@ impl Daemon {
         let mut stop = pin!(stop);
         let mut crew = Crew::new(shared.clone());
         let _watched = systemd::watch(shared.board.clone(), crew.roll(), self.patience);
-        let (helm, in_force) = (crew.helm(), config.subscribe());
-        let mut live = Live::new(db.clone(), shared.clone(), helm, self.until_empty, config);
+        let config = in_force.follow();
+        let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), self.until_empty, in_force);
         let followers = tokio::select! {
-            read = first_look(db, &live, &parts) => {
+            read = first_look(db, &live, &queues) => {
                 let (took, followers) = read?;
                 shared.board.database(Ok(took));
                 followers
@@ -258,7 +255,7 @@ impl Daemon {
             // Nothing has begun, so there is nothing to drain.
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
-        live.run(&parts, followers, None).await.map_err(RunError::from)?;
+        live.run(&queues, followers, None).await.map_err(RunError::from)?;
         tracing::info!(
             database = self.config.database,
             queues = self.config.queues.len(),
@@ -266,10 +263,10 @@ impl Daemon {
             "ready"
         );
         shared.board.phase(Phase::Ready);
-        let survey = survey::forever(db.clone(), shared.board.clone(), in_force.clone());
+        let survey = survey::forever(db.clone(), shared.board.clone(), config.clone());
         let attendant = Attendant::new(live, self.loader, self.registry);
         tokio::select! {
-            ended = lifecycle::serve(&mut crew, shared, stop, &in_force) => Ok(ended?),
+            ended = lifecycle::serve(&mut crew, shared, stop, &config) => Ok(ended?),
             never = attendant.attend(orders, told) => match never {},
             never = survey => match never {},
         }
@@ -280,24 +277,25 @@ impl Daemon {
 struct Started<'a> {
     db: &'a Arc<Database>,
     shared: &'a Arc<Shared>,
-    config: watch::Sender<Arc<Config>>,
+    in_force: InForce,
     orders: mpsc::Receiver<Order>,
 }
 
 /// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the
 /// database has answered, which it can say.
-fn door(control: Control, shared: &Shared, db: &Arc<Database>, config: &watch::Sender<Arc<Config>>) -> Door {
-    Door { control, board: shared.board.clone(), db: db.clone(), config: config.subscribe() }
+fn door(control: Control, shared: &Shared, db: &Arc<Database>, in_force: &InForce) -> Door {
+    let (config, token) = (in_force.follow(), in_force.follow_token());
+    Door { control, board: shared.board.clone(), db: db.clone(), config, token }
 }
 
 /// All that is read before the first consumer begins.
 async fn first_look(
     db: &Database,
     live: &Live,
-    parts: &[Part],
+    queues: &[Part],
 ) -> Result<(Duration, Followers), DaemonError> {
     let took = patiently(first_read(db, &live.config().prefix)).await?;
-    Ok((took, live.follow(parts).await))
+    Ok((took, live.follow(queues).await))
 }
 
 /// The threads that handlers run on.

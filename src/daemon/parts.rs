@@ -27,20 +27,27 @@ pub(super) struct Part {
     config: QueueConfig,
 }
 
-/// Checks the whole configuration and makes the parts of its queues. `kept` has the handlers that need not be made again.
+/// What a configuration comes to. Files that it names are not read again.
+pub(super) struct Parts {
+    pub(super) queues: Vec<Part>,
+    pub(super) token: Option<Token>,
+}
+
+/// Checks the whole configuration and makes its parts. `kept` has the handlers that need not be made again.
 pub(super) fn parts(
     config: &Config,
     registry: &Registry,
     kept: &BTreeMap<Arc<str>, Handling>,
-) -> Result<Vec<Part>, ConfigError> {
+) -> Result<Parts, ConfigError> {
     config.validate()?;
-    config.http.token_file.as_deref().map(Token::read).transpose()?;
+    let token = config.http.token_file.as_deref().map(Token::read).transpose()?;
     let part = |(name, queue): (&String, _)| {
         let handling = kept.get(name.as_str()).cloned();
         let handling = handling.map_or_else(|| registry.build(name, queue), Ok)?;
         Part::new(&config.prefix, name, queue, handling)
     };
-    config.queues.iter().map(part).collect()
+    let queues = config.queues.iter().map(part).collect::<Result<_, _>>()?;
+    Ok(Parts { queues, token })
 }
 
 /// The same, for a daemon that is to work on something.
@@ -48,9 +55,9 @@ pub(super) fn parts_to_run(
     config: &Config,
     registry: &Registry,
     kept: &BTreeMap<Arc<str>, Handling>,
-) -> Result<Vec<Part>, ConfigError> {
+) -> Result<Parts, ConfigError> {
     let parts = parts(config, registry, kept)?;
-    if parts.is_empty() {
+    if parts.queues.is_empty() {
         let fix = "add a [queues.NAME] table, or name a queue with --queue and --handler";
         return Err(ConfigError::value("queues", "{}", "there is nothing to work off", fix));
     }

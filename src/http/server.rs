@@ -11,14 +11,9 @@ use actix_web::{App, HttpServer, dev::ServerHandle, rt::net::TcpStream, web};
 use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{
-    guard::{Hosts, Token},
-    listener::Listener,
-    serve::serve,
-    site::Site,
-};
+use super::{guard::Hosts, listener::Listener, serve::serve, site::Site};
 use crate::{
-    config::{ConfigError, Http, Listen},
+    config::{Http, Listen},
     control::Door,
 };
 
@@ -37,9 +32,6 @@ const LAST_ANSWERS: u64 = 2;
 /// HTTP cannot be served as the configuration says.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
-    /// The token cannot be used.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
     /// The address cannot be had.
     #[error("cannot listen on {listen}; set http.listen to another address, or to \"off\"")]
     Listen {
@@ -64,7 +56,6 @@ pub(crate) struct Server {
 
 /// Serves in a thread of its own; `None` if there is to be no HTTP.
 pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError> {
-    let token = http.token_file.as_deref().map(Token::read).transpose()?;
     let listener = Listener::open(&http.listen)
         .map_err(|error| HttpError::Listen { listen: http.listen.clone(), error })?;
     let Some(listener) = listener else { return Ok(None) };
@@ -76,7 +67,7 @@ pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError
     let thread = thread::Builder::new()
         .name("kvqueue-http".to_owned())
         .spawn(move || {
-            let site = |runtime| Arc::new(Site::new(door, hosts, token, runtime));
+            let site = |runtime| Arc::new(Site::new(door, hosts, runtime));
             run(listener, connections, site, &tell, stopped);
         })
         .map_err(HttpError::Thread)?;
@@ -133,7 +124,6 @@ fn run(
             // It does not end by itself.
             ended = server => drop(ended),
             () = end(stopped, handle, &site) => {}
-            never = site.follow() => match never {},
             never = site.ticker.run(&site.door.board) => match never {},
         }
     });

@@ -1,9 +1,6 @@
 //! What all requests share.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -26,7 +23,6 @@ const KEPT_WAITING: usize = 32;
 pub(crate) struct Site {
     pub(super) door: Door,
     pub(super) hosts: Hosts,
-    token: Mutex<Option<Token>>,
     /// Places at the database.
     pub(super) places: Semaphore,
     /// Places for clients that are kept waiting.
@@ -46,11 +42,10 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    pub(super) fn new(door: Door, hosts: Hosts, token: Option<Token>, runtime: Handle) -> Self {
+    pub(super) fn new(door: Door, hosts: Hosts, runtime: Handle) -> Self {
         Self {
             door,
             hosts,
-            token: Mutex::new(token),
             places: Semaphore::new(AT_THE_DATABASE),
             waiting: Semaphore::new(KEPT_WAITING),
             followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
@@ -78,24 +73,6 @@ impl Site {
 
     /// The secret that clients have to know, if there is one.
     pub(super) fn token(&self) -> Option<Token> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Reads the secret anew whenever a configuration is taken up.
-    pub(super) async fn follow(&self) -> Infallible {
-        let mut config = self.door.config.clone();
-        loop {
-            if config.changed().await.is_err() {
-                // Nobody takes up configurations any more.
-                std::future::pending::<()>().await;
-            }
-            let file = config.borrow_and_update().http.token_file.clone();
-            // Whether there is one does not change while it runs.
-            match file.as_deref().map(Token::read) {
-                None => {}
-                Some(Ok(token)) => *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token),
-                Some(Err(error)) => tracing::error!(%error, "the secret for HTTP stays as it was"),
-            }
-        }
+        self.door.token.borrow().clone()
     }
 }

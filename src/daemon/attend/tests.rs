@@ -5,14 +5,13 @@ use std::{
 
 use foundationdb::Database;
 use kvqueue_queue::{Queue, Session, SessionId};
-use tokio::sync::watch;
 
 use super::{super::parts::parts_to_run, *};
 use crate::{
     actors::{self, Crew, Shared},
     board::Stage,
     config::Config,
-    control::Control,
+    control::{Control, InForce},
     daemon::handler_pool,
     testing::TestDatabase,
 };
@@ -44,10 +43,10 @@ impl AtWork {
             let crew = Crew::new(shared.clone());
             let config: Config = toml::from_str(ONE).unwrap();
             let parts = parts_to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
-            let config = watch::Sender::new(Arc::new(config));
-            let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), false, config);
-            let followers = live.follow(&parts).await;
-            live.run(&parts, followers, None).await.unwrap();
+            let in_force = InForce::new(config, parts.token);
+            let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), false, in_force);
+            let followers = live.follow(&parts.queues).await;
+            live.run(&parts.queues, followers, None).await.unwrap();
             let (control, orders) = Control::new();
             let attendant = Attendant::new(live, Some(loader), Registry::builtin());
             tokio::select! {
