@@ -20,10 +20,10 @@ pub(super) struct Globals {
     #[arg(long, global = true)]
     pub(super) json: bool,
     /// Tell more on stderr; repeat for still more
-    #[arg(short, global = true, action = clap::ArgAction::Count)]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub(super) verbose: u8,
     /// Tell nothing but errors on stderr
-    #[arg(short, global = true, conflicts_with = "verbose")]
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(super) quiet: bool,
 }
 

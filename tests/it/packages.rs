@@ -123,6 +123,9 @@ fn the_container_is_given_what_the_program_understands() {
     // What it names last, `run`, is a command; the directory is what the daemon takes for its own.
     let command =
         container.lines().find_map(|line| line.strip_prefix("CMD [\"")?.strip_suffix("\"]")).unwrap();
+    let check = container.lines().find(|line| line.starts_with("HEALTHCHECK ")).unwrap();
+    let check: Vec<&str> = serde_json::from_str(check.split_once("CMD ").unwrap().1).unwrap();
+    assert_eq!(check[0], "/usr/bin/kvqueue");
     assert!(commands().contains(&format!("kvqueue {command}")));
     let db = Database::embedded();
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/kvqueue.toml");
@@ -131,6 +134,10 @@ fn the_container_is_given_what_the_program_understands() {
     show.env("KVQUEUE_CONFIG", config).env("STATE_DIRECTORY", db.directory.path());
     let shown: serde_json::Value = serde_json::from_slice(&show.output().unwrap().stdout).unwrap();
     assert_eq!(shown["database"], format!("embedded:{}", db.directory.path().display()));
+    // Without a daemon: its health is looked at, and is not good.
+    let mut check_up = kvqueue(&db, &check[1..]);
+    check_up.env("KVQUEUE_HTTP__LISTEN", format!("unix:{}", db.file("nobody").display()));
+    assert_eq!(check_up.output().unwrap().status.code(), Some(69), "{check:?}");
     assert!(container.contains("STATE_DIRECTORY=/var/lib/kvqueue"));
     assert!(container.contains("VOLUME /var/lib/kvqueue"));
 }
