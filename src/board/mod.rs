@@ -19,7 +19,7 @@ mod verdict;
 mod view;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     num::NonZeroUsize,
     sync::{Arc, Mutex, MutexGuard, OnceLock},
     time::{Duration, Instant},
@@ -233,10 +233,10 @@ impl Board {
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
         let consumers: Vec<_> = inner.consumers.values().map(|pulse| consumer(pulse)).collect();
-        let queues = inner
-            .queues
-            .iter()
-            .map(|(name, entry)| entry.view(name, consumers.iter().filter(|it| it.queue == **name).count()));
+        let mut crews = HashMap::<&str, usize>::new();
+        consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
+        let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
+        let queues = inner.queues.iter().map(|(name, entry)| entry.view(name, crew(name))).collect();
         Snapshot {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
@@ -245,7 +245,7 @@ impl Board {
             not_ready: not_ready(&inner),
             database: inner.database.clone(),
             config: inner.config.clone(),
-            queues: queues.collect(),
+            queues,
             consumers,
         }
     }
