@@ -73,15 +73,15 @@ pub(super) fn change(
     client: &Client,
     queue: &Queue,
     also_frozen: bool,
-    change: impl Fn(&Transaction),
+    write: impl Fn(&Transaction),
 ) -> anyhow::Result<Option<Pause>> {
     client.transact(|tr| {
-        let change = &change;
+        let write = &write;
         async move {
             let before = queue.paused(&tr).await;
             let is_frozen = matches!(before, Ok(Some(Pause { frozen: true, .. })));
             if also_frozen || !is_frozen {
-                change(&tr);
+                write(&tr);
             }
             (tr, before)
         }

@@ -8,7 +8,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
-use crate::{config::QueueConfig, database::patiently, exit::Exit};
+use crate::{config::QueueConfig, database::patiently, exit::Exit, sweep};
 
 /// Make items ready now: delayed ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
@@ -169,13 +169,7 @@ fn hasten(
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
 fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<Moved> {
-    let versions = |time: std::time::Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-    let rules = SweepRules {
-        max_attempts: settings.retry.max_attempts,
-        lease: 0,
-        operations_kept: versions(settings.operations_kept),
-        ..SweepRules::default()
-    };
+    let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), ..sweep::rules(settings) };
     let (mut sweeper, mut moved) = (Sweeper::new(queue.clone(), new_id()), Moved::default());
     client.wait(async {
         loop {

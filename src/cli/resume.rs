@@ -41,14 +41,10 @@ impl Args {
         let queue = open(&client, &self.queue)?;
         let name = self.queue.display();
         let before = change(&client, &queue, self.frozen, |tr| queue.resume(tr))?;
-        match &before {
-            Some(Pause { frozen: true, reason, .. }) if !self.frozen => {
-                bail!(
-                    "queue {name:?} is frozen: {}; to take its items all the same, add --frozen",
-                    why(reason)
-                );
-            }
-            _ => {}
+        if let Some(Pause { frozen: true, reason, .. }) = &before
+            && !self.frozen
+        {
+            bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
         }
         let text =
             if before.is_some() { format!("resumed {name}") } else { format!("{name} was not paused") };
