@@ -8,7 +8,7 @@ use std::{
 use rustix::process::Signal;
 
 use super::counts;
-use crate::support::{Background, Database, PATIENCE, kvqueue, run, run_script, run_with_input};
+use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run, run_script, run_with_input};
 
 /// Waits until the queue's counts are such.
 #[track_caller]
@@ -40,7 +40,7 @@ fn daemons_that_go_on_at_both_ends_handle_each_item_once() {
     let [from, to] = &ends;
     wait_until(from, "under way", |counts| counts["done"].as_u64() > Some(200));
     let mut migrate = kvqueue(from, &["migrate", "--from", &from.url, "--to", &to.url]);
-    let moved = crate::support::Ran::from(migrate.output().unwrap()).ok();
+    let moved = Ran::from(migrate.output().unwrap()).ok();
     assert!(moved.contains("checksum"), "{moved}");
     wait_until(to, "all done", |counts| counts["done"] == ITEMS);
     // What was left behind is nobody's any more.

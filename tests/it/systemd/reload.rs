@@ -4,8 +4,11 @@ use std::{fs, io::Write, path::PathBuf, time::Duration};
 
 use rustix::process::Signal;
 
-use super::{WATCHDOG, well::is_fed_for};
-use crate::support::{Background, Database, NotifySocket, helper, kvqueue, pings, pipe, run};
+use super::{
+    WATCHDOG,
+    well::{impatient, is_fed_for},
+};
+use crate::support::{Background, Database, NotifySocket, kvqueue, pings, pipe, run};
 
 /// A daemon on queue `q`, whose script says when it has begun and waits until it is let go.
 struct Service {
@@ -91,11 +94,7 @@ fn a_refused_reload_is_ready_again_and_says_why() {
 #[test]
 fn a_paused_daemon_does_not_stop_the_pings() {
     let db = Database::new();
-    let systemd = NotifySocket::new(&db);
-    let mut command = helper(&db, "systemd::well::helper_impatient");
-    systemd.watch(&mut command, Some(WATCHDOG));
-    let mut daemon = Background::start(command);
-    systemd.until("READY=1");
+    let (systemd, mut daemon) = impatient(&db);
     run(&db, &["pause", "q"]).ok();
     systemd.until("STATUS=1 queue (1 paused), ");
     run(&db, &["push", "q", "item"]).ok();

@@ -47,6 +47,16 @@ fn helper_takes_one_after_the_other() {
     run_to_the_end(daemon.patience(PATIENCE_WITH_TAKES));
 }
 
+/// A daemon that soon takes somebody for stuck, ready, and its systemd.
+pub(super) fn impatient(db: &Database) -> (NotifySocket, Background) {
+    let systemd = NotifySocket::new(db);
+    let mut command = helper(db, "systemd::well::helper_impatient");
+    systemd.watch(&mut command, Some(WATCHDOG));
+    let daemon = Background::start(command);
+    systemd.until("READY=1");
+    (systemd, daemon)
+}
+
 /// That it is fed for so long, as often as it should be, give or take what a busy machine does.
 pub(super) fn is_fed_for(systemd: &NotifySocket, time: Duration) {
     systemd.forget();
@@ -59,11 +69,7 @@ pub(super) fn is_fed_for(systemd: &NotifySocket, time: Duration) {
 #[test]
 fn neither_an_idle_daemon_nor_a_slow_handler_stops_the_pings() {
     let db = Database::new();
-    let systemd = NotifySocket::new(&db);
-    let mut command = helper(&db, "systemd::well::helper_impatient");
-    systemd.watch(&mut command, Some(WATCHDOG));
-    let mut daemon = Background::start(command);
-    systemd.until("READY=1");
+    let (systemd, mut daemon) = impatient(&db);
     is_fed_for(&systemd, Duration::from_secs(4));
     run(&db, &["push", "q", "item"]).ok();
     daemon.wait_for("begun");
