@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 /// A handler may be called more than once for an item: after a crash, a lost lease, or a failure; and with exactly-once delivery
 /// whenever its transaction has to be run again. What it does outside the transaction should bear that.
 ///
+/// What it logs belongs to the item's span, and what it sets off elsewhere can go on from there
+/// ([`trace_parent`](crate::telemetry::trace_parent)).
+///
 /// [`testing`](crate::testing) calls a handler in a unit test.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {

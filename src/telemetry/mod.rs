@@ -23,13 +23,14 @@ mod traceparent;
 
 use std::any::Any;
 
+use kvqueue_queue::Item;
 use tracing_subscriber::{
     Registry, fmt,
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
 
-use self::output::Output;
+use self::{output::Output, traceparent::TraceParent};
 use crate::config::{ConfigError, Log};
 
 pub(crate) use level::parse as parse_level;
@@ -88,6 +89,20 @@ fn traces() -> Option<Boxed> {
 
 #[cfg(not(feature = "otel"))]
 fn traces() -> Option<Boxed> {
+    None
+}
+
+/// The W3C `traceparent` for what a handler sets off for an item, such as a request to another service: of the current span, if spans are
+/// exported (feature `otel`), and else the one that the item was pushed with, if it is well-formed.
+pub fn trace_parent(item: &Item) -> Option<String> {
+    here().or_else(|| TraceParent::of(item)).map(|parent| parent.to_string())
+}
+
+#[cfg(feature = "otel")]
+use otel::here;
+
+#[cfg(not(feature = "otel"))]
+fn here() -> Option<TraceParent> {
     None
 }
 

@@ -78,6 +78,17 @@ pub(super) fn go_on(span: &Span, parent: TraceParent) {
     let _ = span.set_parent(Context::new().with_remote_span_context(context(parent)));
 }
 
+/// The current span, for what goes on from it. `None` where nothing is exported.
+pub(super) fn here() -> Option<TraceParent> {
+    let context = Span::current().context();
+    let context = context.span().span_context().clone();
+    context.is_valid().then(|| TraceParent {
+        trace: u128::from_be_bytes(context.trace_id().to_bytes()),
+        parent: u64::from_be_bytes(context.span_id().to_bytes()),
+        flags: context.trace_flags().to_u8(),
+    })
+}
+
 /// The span has to do with this trace.
 pub(super) fn link(span: &Span, parent: TraceParent) {
     span.add_link(context(parent));
@@ -99,7 +110,10 @@ mod tests {
     use tracing_subscriber::layer::SubscriberExt;
 
     use super::*;
-    use crate::{telemetry::span, testing::Sample};
+    use crate::{
+        telemetry::{span, trace_parent},
+        testing::Sample,
+    };
 
     #[derive(Clone, Debug, Default)]
     struct Memory(Arc<Mutex<Vec<SpanData>>>);
@@ -113,12 +127,16 @@ mod tests {
 
     /// What is exported of a call for these items.
     fn exported(items: &[Item]) -> Vec<SpanData> {
+        exported_of(items, || tracing::info!("hello"))
+    }
+
+    fn exported_of(items: &[Item], handle: impl FnOnce()) -> Vec<SpanData> {
         let memory = Memory::default();
         let provider = SdkTracerProvider::builder().with_simple_exporter(memory.clone()).build();
         let layer: Boxed = tracing_opentelemetry::layer().with_tracer(provider.tracer("test")).boxed();
         tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![layer]), || {
             let span = span::of("q", "log", items);
-            span.in_scope(|| tracing::info!("hello"));
+            span.in_scope(handle);
             span::outcome(|| span.clone(), "done");
         });
         memory.0.lock().unwrap().clone()
@@ -136,6 +154,26 @@ mod tests {
         assert_eq!(span.span_context.trace_id(), 0xabc_u128.into());
         assert_eq!(span.parent_span_id, 7_u64.into());
         assert!(span.attributes.iter().any(|it| it.key.as_str() == "outcome" && it.value.as_str() == "done"));
+    }
+
+    #[test]
+    fn what_a_handler_sets_off_goes_on_from_its_item() {
+        let item = item(7, "01");
+        assert_eq!(trace_parent(&item), item.meta.as_ref().unwrap().trace_parent, "nothing is exported");
+        let mut said = None;
+        let spans = exported_of(std::slice::from_ref(&item), || said = trace_parent(&item));
+        let [span] = &spans[..] else { panic!("{spans:?}") };
+        let parent = TraceParent::parse(&said.unwrap()).unwrap();
+        assert_eq!(
+            span.span_context,
+            SpanContext::new(
+                parent.trace.into(),
+                parent.parent.into(),
+                TraceFlags::new(parent.flags),
+                false,
+                TraceState::default(),
+            )
+        );
     }
 
     #[test]

@@ -70,17 +70,35 @@ fn items_continue_their_trace() {
     run(&db, &["push", "q", "secret-payload", "--trace-parent", &parent]).ok();
     let id = first_id(&db, "q");
     let (endpoint, requests) = collector();
-    let mut daemon = kvqueue(&db, &["run", "--queue", "q", "--handler", "stdout", "--until-empty"]);
-    let ran: Ran = daemon.env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint).output().unwrap().into();
-    ran.ok();
+    let config = db.file("kvqueue.toml");
+    let command = "command = ['sh', '-c', 'echo $TRACEPARENT > trace-parent']";
+    std::fs::write(&config, format!("[queues.q]\nhandler = 'exec'\nhandler-config = {{ {command} }}"))
+        .unwrap();
+    let mut daemon = kvqueue(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
+    daemon.current_dir(db.directory.path()).env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+    Ran::from(daemon.output().unwrap()).ok();
     let (path, body) = requests.recv_timeout(PATIENCE).unwrap();
     assert_eq!(path, "/v1/traces");
+    // The command goes on from the span that was sent.
+    let given = std::fs::read_to_string(db.file("trace-parent")).unwrap();
+    let [_, trace, span, flags] = given.trim_end().split('-').collect::<Vec<_>>()[..] else {
+        panic!("{given}")
+    };
+    assert_eq!((trace, flags), (format!("{TRACE:032x}").as_str(), "01"));
+    let span = u64::from_str_radix(span, 16).unwrap().to_be_bytes();
     // Protobuf has texts and ids as they are.
-    for part in
-        [&TRACE.to_be_bytes()[..], &PARENT.to_be_bytes(), id.as_bytes(), b"kvqueue", b"outcome", b"done"]
-    {
+    for part in [
+        &TRACE.to_be_bytes()[..],
+        &PARENT.to_be_bytes(),
+        &span,
+        id.as_bytes(),
+        b"kvqueue",
+        b"outcome",
+        b"done",
+    ] {
         assert!(has(&body, part), "{part:?} is not in {}", String::from_utf8_lossy(&body));
     }
+    assert_ne!(span, PARENT.to_be_bytes());
     assert!(!has(&body, b"secret-payload"));
 }
 

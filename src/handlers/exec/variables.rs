@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use kvqueue_queue::{Item, Meta};
 use tokio::process::Command;
 
+use crate::telemetry::trace_parent;
+
 /// Names the item's trace in the way that tracing tools read it from an environment.
 const TRACE_PARENT: &str = "TRACEPARENT";
 
@@ -23,7 +25,7 @@ pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)
         ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
         ("KVQUEUE_CONTENT_TYPE", meta.content_type.clone()),
         ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.map(|millis| millis.to_string())),
-        (TRACE_PARENT, meta.trace_parent.clone()),
+        (TRACE_PARENT, trace_parent(item)),
     ]
 }
 
@@ -76,6 +78,15 @@ mod tests {
         KVQUEUE_ENQUEUED_AT=1700000000000
         TRACEPARENT=00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01
         "#);
+    }
+
+    #[test]
+    fn a_trace_may_come_as_an_attribute_and_has_to_be_one() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let said = values(&Sample::new("").attribute("traceparent", parent).build());
+        assert!(said.contains(&format!("TRACEPARENT={parent}")), "{said:?}");
+        let said = of("emails", &Sample::new("").trace_parent("none of W3C's").build());
+        assert!(said.contains(&(TRACE_PARENT, None)), "{said:?}");
     }
 
     #[test]
