@@ -61,7 +61,7 @@ fn a_daemon_that_was_suspended_past_its_lease_cannot_finish_what_others_have() {
     host.wait_for("ready");
     let mut first = Background::start(run_script(&db, WAITS, SHORT, &[]));
     let command = begun(&db);
-    first.signal(Signal::STOP);
+    first.suspend();
     let ran: Ran = run_script(&db, AT_ONCE, SHORT, &["--until-empty"]).output().unwrap().into();
     ran.ok();
     assert_eq!(read(&db, "done"), "2\n");
@@ -116,7 +116,7 @@ fn what_a_handler_says_after_its_lease_was_lost_does_not_count() {
     host.wait_for("ready");
     let mut first = Background::start(helper(&db, "leases::helper_late"));
     first.wait_for("late begins");
-    first.signal(Signal::STOP);
+    first.suspend();
     let fails = "echo $KVQUEUE_ATTEMPT >> done; exit 1";
     let retry = "lease = '1s'\nretry = { max-attempts = 2 }";
     let ran: Ran = run_script(&db, fails, retry, &["--until-empty"]).output().unwrap().into();

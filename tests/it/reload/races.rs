@@ -112,7 +112,7 @@ fn a_queue_that_comes_while_the_database_is_away_rests_until_it_answers() {
     host.wait_for("\"ready\"");
     run(&db, &["push", "n", "one"]).ok();
     let mut test = Reloading::start(db, &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
-    host.signal(Signal::STOP);
+    host.suspend();
     test.hang_up(&queues(&[("q", "handler = 'stdout'"), ("n", "handler = 'stdout'")]));
     test.daemon.wait_for("does not say whether the queue is paused");
     test.daemon.wait_for(TAKEN_UP);

@@ -1,10 +1,12 @@
 //! A program that runs while the test goes on.
 
 use std::{
+    fs,
     io::{BufRead, BufReader, Read},
     process::{Child, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -40,19 +42,20 @@ impl Background {
         self.child.id()
     }
 
-    /// Waits for a line on stderr that contains `text`, and returns it.
+    /// Waits for a line on stderr that contains `text`, and returns it. One that goes on saying other things is not waited for for ever.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        let last = Instant::now() + 3 * PATIENCE;
         loop {
             match self.lines.recv_timeout(PATIENCE) {
-                Ok(line) => {
+                Ok(line) if Instant::now() < last => {
                     self.said.push_str(&line);
                     self.said.push('\n');
                     if line.contains(text) {
                         return line;
                     }
                 }
-                Err(_) => panic!("never said {text:?}, but:\n{}", self.said),
+                _ => panic!("never said {text:?}, but:\n{}", self.said),
             }
         }
     }
@@ -74,6 +77,25 @@ impl Background {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Suspends it. Each of its threads has come to rest then, which takes a moment on a busy machine.
+    #[track_caller]
+    pub(crate) fn suspend(&self) {
+        self.signal(Signal::STOP);
+        let rests = |stat: &str| stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'));
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let threads = fs::read_dir(format!("/proc/{}/task", self.pid())).unwrap();
+            // One that has ended since has no state.
+            let mut states =
+                threads.filter_map(|thread| fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+            if states.all(|stat| rests(&stat)) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "it does not come to rest");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits for its end.

@@ -88,7 +88,7 @@ fn a_database_that_is_away_does_not_stop_the_pings() {
     systemd.watch(&mut command, Some(WATCHDOG));
     let mut daemon = Background::start(command);
     systemd.until("READY=1");
-    host.signal(Signal::STOP);
+    host.suspend();
     // The takes fail one after the other, each after ten seconds: the second has waited for longer than is put up with.
     let away = Instant::now();
     is_fed_for(&systemd, Duration::from_secs(5));
