@@ -90,9 +90,9 @@ impl Attendant {
                 self.taken_up = Some(TakenUp { reply, changed, finishing, until });
             }
             Err(refused) => {
-                tracing::warn!(reason = refused.0, "the configuration is refused, and nothing has changed");
                 self.board().refused(refused.0.clone());
                 self.board().phase(Phase::Ready);
+                tracing::warn!(reason = refused.0, "the configuration is refused, and nothing has changed");
                 let _ = reply.send(Err(refused));
             }
         }

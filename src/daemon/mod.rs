@@ -256,13 +256,14 @@ impl Daemon {
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
         live.run(&queues, followers, None).await.map_err(RunError::from)?;
+        // Before it is said: whoever reads it may ask at once.
+        shared.board.phase(Phase::Ready);
         tracing::info!(
             database = self.config.database,
             queues = self.config.queues.len(),
             consumers = shared.consumers(),
             "ready"
         );
-        shared.board.phase(Phase::Ready);
         let survey = survey::forever(db.clone(), shared.board.clone(), config.clone());
         let attendant = Attendant::new(live, self.loader, self.registry);
         tokio::select! {
