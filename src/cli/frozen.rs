@@ -5,7 +5,7 @@ use kvqueue_queue::Queue;
 
 use super::{client::Client, output::time};
 
-/// Makes sure that a queue is not frozen, as it is while it is migrated: what was moved in it then could be lost.
+/// Makes sure that a queue is not frozen, as it is while it is migrated, and afterwards at the source: what changed there then could be left behind.
 pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
     let pause = client.transact(|tr| async {
         let pause = queue.paused(&tr).await;
@@ -16,6 +16,6 @@ pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
     let reason =
         if pause.reason.is_empty() { "for a reason that this version cannot read" } else { &pause.reason };
     bail!(
-        "queue \"{name}\" is frozen since {since}: {reason}; nothing was done, try again when it is resumed"
+        "queue \"{name}\" is frozen since {since}: {reason}; nothing was done (use it where it is moved to, or try again when it is resumed)"
     )
 }

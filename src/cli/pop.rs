@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::{Context, anyhow};
 use kvqueue_queue::{Item, Session};
 
-use super::{client::Client, globals::Globals, output, target::Target};
+use super::{client::Client, frozen, globals::Globals, output, target::Target};
 use crate::{database::patiently, exit::Exit};
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
@@ -27,7 +27,9 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let mut session = Client::session(self.target.open(&client)?);
+        let queue = self.target.open(&client)?;
+        frozen::check(&client, &queue)?;
+        let mut session = Client::session(queue);
         let popped = self.pop(&client, &mut session, globals.json);
         let closed = client.wait(session.close(client.db()));
         if let Ok(left) = &closed {

@@ -51,14 +51,14 @@ pub(super) async fn one(call: Call) -> Answer {
 
 /// `POST /api/v1/queues/{queue}/dead/{id}/retry`
 pub(super) async fn retry(call: Call) -> Answer {
-    let (queue, id) = (call.queue()?, call.id(1)?);
+    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
     let _place = call.site.place()?;
     told(&id, queue.retry_dead(&call.site.door.db, &POLICY, &id).await?)
 }
 
 /// `DELETE /api/v1/queues/{queue}/dead/{id}`
 pub(super) async fn purge(call: Call) -> Answer {
-    let (queue, id) = (call.queue()?, call.id(1)?);
+    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
     let _place = call.site.place()?;
     told(&id, queue.purge_dead(&call.site.door.db, &POLICY, &id).await?)
 }
@@ -81,7 +81,7 @@ fn gone(id: &ItemId) -> Failure {
 
 /// `POST /api/v1/queues/{queue}/dead/retry`
 pub(super) async fn retry_all(call: Call) -> Answer {
-    let queue = call.queue()?;
+    let queue = call.unfrozen_queue().await?;
     let _place = call.site.place()?;
     Ok(all(queue.retry_all_dead(&call.site.door.db, &POLICY).await?))
 }
@@ -96,7 +96,6 @@ struct Purge {
 
 /// `POST /api/v1/queues/{queue}/dead/purge`
 pub(super) async fn purge_all(mut call: Call) -> Answer {
-    let queue = call.queue()?;
     let Purge { confirm } = call.json().await?;
     if confirm != call.value(0) {
         return Err(Failure::Conflict {
@@ -108,6 +107,7 @@ pub(super) async fn purge_all(mut call: Call) -> Answer {
             fix: "repeat it with the queue's own name",
         });
     }
+    let queue = call.unfrozen_queue().await?;
     let _place = call.site.place()?;
     Ok(all(queue.purge_all_dead(&call.site.door.db, &POLICY).await?))
 }

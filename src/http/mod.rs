@@ -14,7 +14,7 @@
 //! | `guard` | who may ask for what |
 //! | `error` | what is said instead of an answer |
 //! | `health`, `status`, `metrics`, `openapi` | endpoints that only look |
-//! | `items`, `push`, `dead`, `pause`, `database` | those that ask the database |
+//! | `items`, `push`, `dead`, `pause`, `database`, `frozen` | those that ask the database |
 //! | `reload` | an order to the daemon |
 //! | `page` | the page's files |
 //! | `events`, `ticker` | what the page follows |
@@ -31,6 +31,7 @@ mod database;
 mod dead;
 mod error;
 mod events;
+mod frozen;
 mod guard;
 mod headers;
 mod health;

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use super::{
     call::{Answer, Call},
     error::Failure,
+    frozen,
     status::no_queue,
 };
 use crate::{board::Phase, consumer::ambient, control::Refused};
@@ -66,11 +67,7 @@ async fn change(call: &Call, queue: &Queue, pause: Option<&Pause>) -> Answer {
         .await?;
     match frozen {
         None => Ok(HttpResponse::NoContent().finish()),
-        Some(Pause { reason, .. }) => Err(Failure::Conflict {
-            code: "frozen",
-            message: format!("this queue is frozen: {reason}"),
-            fix: "if you know that nobody moves it, use the command line: kvqueue resume",
-        }),
+        Some(pause) => Err(frozen::failure(&pause)),
     }
 }
 

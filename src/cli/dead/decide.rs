@@ -7,7 +7,7 @@ use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
 use crate::{
-    cli::{UsageError, client::Client, globals::Globals, output, target::Target},
+    cli::{UsageError, client::Client, frozen, globals::Globals, output, target::Target},
     database::patiently,
     exit::Exit,
 };
@@ -79,6 +79,7 @@ impl Which {
     fn run(&self, globals: &Globals, decision: Decision) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
+        frozen::check(&client, &queue)?;
         if self.all {
             all(&client, &queue, decision, globals.json)
         } else {

@@ -38,6 +38,7 @@ use self::{
 use super::{
     UsageError,
     client::Client,
+    frozen,
     globals::Globals,
     output,
     progress::{Progress, Size},
@@ -82,6 +83,7 @@ impl Args {
         }
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
+        frozen::check(&client, &queue)?;
         let limit = self.target.max_payload(&client);
         let size = self.size();
         let input = Input {

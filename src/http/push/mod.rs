@@ -38,9 +38,9 @@ const MAYBE: &str =
 
 /// Pushes what the body has.
 pub(super) async fn push(mut call: Call) -> Answer {
-    let queue = call.queue()?;
     let request: Request = call.json().await?;
     let (mut items, operation) = request.items(ambient::now())?;
+    let queue = call.unfrozen_queue().await?;
     let options = PushOptions { operation, max_payload: max_payload(&call) };
     let pushed = match items.pop() {
         Some(item) if items.is_empty() && options.operation.is_none() => {

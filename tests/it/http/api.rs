@@ -4,7 +4,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use super::{LOG, with_dead};
-use crate::support::{Database, run, serve};
+use crate::support::{Database, freeze, run, serve};
 
 #[test]
 fn it_tells_that_it_lives_and_what_it_does() {
@@ -177,6 +177,35 @@ fn a_pause_for_all_is_a_record_and_nothing_is_thawed() {
     served.at.request("DELETE", path).send().is(204);
     assert_eq!(served.at.request("DELETE", &format!("{path}?here=yes")).send().error(400), "bad_request");
     assert_eq!(pause(json!({"here": true})).error(404), "not_found");
+}
+
+#[test]
+fn nothing_changes_in_a_frozen_queue() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    freeze(&db);
+    // Of its own queues the daemon knows it, and of others it asks the database.
+    for config in [LOG, "[queues.other]\nhandler = 'log'"] {
+        let served = serve(&db, config);
+        let at = |method, path: &str| served.at.request(method, &format!("/api/v1/queues/q/{path}"));
+        let items = json!({"items": [{"payload": "a"}]});
+        let several = json!({"items": [{"payload": "a"}, {"payload": "b"}], "operation": "o"});
+        let id = "000000000000000000000000";
+        let requests = [
+            at("POST", "items").json(&items),
+            at("POST", "items").json(&several),
+            at("POST", &format!("dead/{id}/retry")),
+            at("DELETE", &format!("dead/{id}")),
+            at("POST", "dead/retry"),
+            at("POST", "dead/purge").json(&json!({"confirm": "q"})),
+            at("PUT", "pause").json(&json!({})),
+            at("DELETE", "pause"),
+        ];
+        for request in requests {
+            assert_eq!(request.send().error(409), "frozen");
+        }
+        assert_eq!(at("GET", "items").send().is(200)["items"].as_array().unwrap().len(), 1);
+    }
 }
 
 #[test]

@@ -28,13 +28,17 @@ fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_th
     assert_eq!(counts(&to, "q"), there);
 }
 
-/// Pushes until it is killed.
+/// Pushes the item it is given, or until it is killed.
 #[test]
 #[ignore = "a helper process"]
 fn helper_pushes() {
     let Some(here) = Here::open() else { return };
     let mut session = items::session(&queue("q"));
     here.runtime.block_on(async {
+        if let Ok(item) = std::env::var("ITEM") {
+            session.push(&here.db, &[item]).await.unwrap();
+            return session.close(&here.db).await.map(drop).unwrap();
+        }
         loop {
             session.push(&here.db, &[b"more"]).await.unwrap();
         }
@@ -79,7 +83,9 @@ fn a_target_that_is_used_before_all_is_there_is_noticed_and_nothing_of_it_is_cle
     let (from, to) = (Database::embedded(), Database::embedded());
     run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
     assert!(killed_in(migration(&from, &to, &[]), "copying", 2, Duration::ZERO).is_none());
-    run(&to, &["push", "q", "pushed too early"]).ok();
+    let error = run(&to, &["push", "q", "by hand"]).failed(1);
+    assert!(error.contains("is frozen since") && error.contains("is moving it here from"), "{error}");
+    push_all_the_same(&to, "pushed too early");
     let refused = migrate(&from, &to, &[]).failed(1);
     assert!(refused.contains("queue \"q\" is used at the target"), "{refused}");
     let copied = run(&to, &["peek", "q", "-k", "30000"]).ok();
@@ -96,11 +102,16 @@ fn what_is_pushed_to_the_target_once_all_is_there_counts_beside_it() {
     // Everything is compared, and the source fenced; only the end is missing.
     assert!(killed_in(migration(&from, &to, &[]), "landing", 1, Duration::ZERO).is_none());
     let before = counts(&to, "q");
-    run(&to, &["push", "q", "three"]).ok();
+    push_all_the_same(&to, "three");
     let moved = migrate(&from, &to, &[]).ok();
     assert!(moved.contains("\"q\": it is at the target"), "{moved}");
     assert_eq!(counts(&to, "q")["ready"], 3, "{before}");
     assert_eq!(run(&to, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\nthree\n");
+}
+
+/// Pushes as a program does that does not ask whether the queue is frozen.
+fn push_all_the_same(db: &Database, item: &str) {
+    Ran::from(helper(db, "migrate::others::helper_pushes").env("ITEM", item).output().unwrap()).ok();
 }
 
 /// How the queues of a database are paused; `first` pauses one of them.

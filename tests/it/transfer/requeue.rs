@@ -137,11 +137,16 @@ fn in_a_frozen_queue_nothing_moves() {
         &["move", "q", "other", "--all"],
         &["move", "other", "q", "--all"],
         &["import", "q", "--input", &input],
+        &["push", "q", "more"],
+        &["pop", "q"],
+        &["dead", "retry", "q", "--all"],
+        &["dead", "purge", "q", "--all", "--yes"],
     ];
     for command in commands {
         insta::allow_duplicates! {
-            insta::assert_snapshot!(run(&db, command).failed(1), @r#"kvqueue: queue "q" is frozen since 2027-01-15T08:00:00.000Z: migrating; nothing was done, try again when it is resumed"#);
+            insta::assert_snapshot!(run(&db, command).failed(1), @r#"kvqueue: queue "q" is frozen since 2027-01-15T08:00:00.000Z: migrating; nothing was done (use it where it is moved to, or try again when it is resumed)"#);
         }
     }
     assert_eq!(ready(&db), ["ready"]);
+    assert!(run(&db, &["len", "q", "--json"]).ok().contains(r#""dead":2"#));
 }

@@ -1,0 +1,49 @@
+//! Queues in which nothing is to change, as they are being moved or were: what was pushed there would stay behind.
+
+use std::sync::Arc;
+
+use kvqueue_queue::{Pause, Queue, retry};
+use tokio::time::timeout;
+
+use super::{
+    call::Call,
+    database::{PATIENCE, POLICY, silent},
+    error::Failure,
+};
+
+impl Call {
+    /// The queue that the path names, unless it is frozen.
+    pub(super) async fn unfrozen_queue(&self) -> Result<Queue, Failure> {
+        let queue = self.queue()?;
+        match self.pause(&queue).await? {
+            Some(pause) if pause.frozen => Err(failure(&pause)),
+            _ => Ok(queue),
+        }
+    }
+
+    /// The daemon follows the pauses of its own queues. It takes no place at the database: many push at a time.
+    async fn pause(&self, queue: &Queue) -> Result<Option<Pause>, Failure> {
+        let name = self.value(0);
+        if self.site.config().queues.contains_key(name) {
+            return Ok(self.site.door.board.gate(&Arc::from(name)).hold());
+        }
+        let read = retry::run(&self.site.door.db, &POLICY, |tr| async {
+            let pause = queue.paused(&tr).await;
+            (tr, pause)
+        });
+        Ok(timeout(PATIENCE, read).await.map_err(|_| silent())??.value)
+    }
+}
+
+/// That it is frozen.
+pub(super) fn failure(pause: &Pause) -> Failure {
+    let reason = match pause.reason.as_str() {
+        "" => "for a reason that this version cannot read",
+        reason => reason,
+    };
+    Failure::Conflict {
+        code: "frozen",
+        message: format!("this queue is frozen: {reason}"),
+        fix: "use the database that it is moved to; or if you know that nobody moves it, the command line: kvqueue resume",
+    }
+}
