@@ -74,9 +74,10 @@ function failures(all) {
 async function retryAll(queue, known, reload) {
   const body = [h("p", null, "They become ready again, each at its own place in the queue, with all its attempts before it.")];
   if (!(await ask({ title: `Retry ${plural(known, "dead letter")}?`, body, confirm: "Retry all" }))) return;
-  const { moved, refused } = await call("POST", path(queue, "dead", "retry"), {});
-  const kept = refused ? ` ${plural(refused, "one", "others")} stay: another item has their unique key.` : "";
-  toast(`${plural(moved, "item")} ready again.${kept}`);
+  const { moved, refused, unreadable } = await call("POST", path(queue, "dead", "retry"), {});
+  const kept = refused ? ` Left, as another item has the unique key: ${refused}.` : "";
+  const damaged = unreadable ? ` Left, as they cannot be read: ${unreadable}.` : "";
+  toast(`${plural(moved, "item")} ready again.${kept}${damaged}`);
   await reload();
 }
 

@@ -91,6 +91,7 @@ impl Args {
             let done = done.context(REFUSED)?;
             account.requeued += done.moved;
             account.refused += done.refused;
+            account.unreadable += done.unreadable;
         }
         account.tell(&queue, globals.json)
     }

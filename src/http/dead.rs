@@ -113,5 +113,6 @@ pub(super) async fn purge_all(mut call: Call) -> Answer {
 }
 
 fn all(all: AllDead) -> HttpResponse {
-    HttpResponse::Ok().json(json!({ "moved": all.moved, "refused": all.refused }))
+    HttpResponse::Ok()
+        .json(json!({ "moved": all.moved, "refused": all.refused, "unreadable": all.unreadable }))
 }

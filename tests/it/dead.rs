@@ -150,7 +150,10 @@ fn retry_is_refused_while_another_item_has_the_unique_key() {
         "{refused}"
     );
     let ran = run(&db, &["dead", "retry", "q", "--all", "--json"]);
-    assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), "{\"queue\":\"q\",\"refused\":1,\"retried\":4}\n"));
+    assert_eq!(
+        (ran.code, ran.stdout.as_str()),
+        (Some(1), "{\"queue\":\"q\",\"refused\":1,\"retried\":4,\"unreadable\":0}\n")
+    );
     insta::assert_snapshot!(ran.stderr, @"kvqueue: dead letters not retried, since other items have their unique keys: 1");
     run(&db, &["pop", "q"]).ok();
     run(&db, &["dead", "retry", "q", second]).ok();
@@ -162,7 +165,7 @@ fn all_letters_are_retried_or_purged() {
     assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "dead letters retried: 3\n");
     assert_eq!(
         run(&db, &["dead", "retry", "q", "--all", "--json"]).ok(),
-        "{\"queue\":\"q\",\"refused\":0,\"retried\":0}\n"
+        "{\"queue\":\"q\",\"refused\":0,\"retried\":0,\"unreadable\":0}\n"
     );
     assert_eq!(run(&db, &["len", "q"]).ok(), "3\n");
     let (db, _) = buried();

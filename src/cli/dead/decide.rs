@@ -145,12 +145,18 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     let all = all.context("the database refused; some of them may be done")?;
     let mut object = output::about(queue.name(), decision.past(), all.moved);
     object["refused"] = json!(all.refused);
+    object["unreadable"] = json!(all.unreadable);
     output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)
         .map_err(|error| unprinted(decision, all.moved, &error))?;
-    match all.refused {
-        0 => Ok(Exit::Done),
-        refused => {
-            bail!("dead letters not {}, since other items have their unique keys: {refused}", decision.past())
+    let left = match (all.refused, all.unreadable) {
+        (0, 0) => return Ok(Exit::Done),
+        (refused, 0) => format!("since other items have their unique keys: {refused}"),
+        (0, unreadable) => format!("since they cannot be read: {unreadable}"),
+        (refused, unreadable) => {
+            format!(
+                "since other items have their unique keys: {refused}, since they cannot be read: {unreadable}"
+            )
         }
-    }
+    };
+    bail!("dead letters not {}, {left}", decision.past())
 }

@@ -43,7 +43,7 @@ impl DeadLetter {
 
 impl Queue {
     /// Dead letters without their payloads, in the order of their ids: the first `limit`, or those behind `after`. A snapshot read: it
-    /// conflicts with nothing.
+    /// conflicts with nothing. One whose record cannot be read has that for its reason, and no attempts.
     pub async fn dead_list(
         &self,
         tr: &Transaction,

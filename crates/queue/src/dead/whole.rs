@@ -17,6 +17,8 @@ pub struct AllDead {
     pub moved: usize,
     /// Those left as they were, because another item is there under their unique key.
     pub refused: usize,
+    /// Those left as they were, because this version cannot read them. They can be purged.
+    pub unreadable: usize,
 }
 
 /// What became of one dead letter.
@@ -51,7 +53,7 @@ impl Queue {
         Ok(self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.into())
     }
 
-    /// Retries all dead letters, as [`Queue::dead_retry`] does one; those that it would refuse stay.
+    /// Retries all dead letters, as [`Queue::dead_retry`] does one; those that it would refuse stay, and those that cannot be read.
     ///
     /// In pages, a transaction each: what was done before an error stays done, and so does what others make of it meanwhile. Under an
     /// unknown outcome nothing is counted or made ready twice.
@@ -72,6 +74,7 @@ impl Queue {
             let page = self.dead_page(db, policy, fate, which, spent).await?;
             all.moved += page.moved;
             all.refused += page.refused;
+            all.unreadable += page.unreadable;
             if page.last.is_none() {
                 return Ok(all);
             }

@@ -21,9 +21,17 @@ const DEATH: u8 = 10;
 /// A side record that could not be read, as it was. Written with a death, and only kept by those who read it.
 pub(crate) const UNREADABLE: u8 = 11;
 
+/// What is kept at most of a side record that cannot be read, in bytes: with a reason it is to fit into a value.
+const MAX_KEPT: usize = 90_000;
+
 /// The side record that could not be read, as it was, of an item that became a dead letter for that.
 pub(crate) fn unreadable(meta: &Meta) -> Option<&[u8]> {
     meta.unknown.iter().find(|(tag, _)| *tag == UNREADABLE).map(|(_, record)| record.as_slice())
+}
+
+/// What is known of an item whose side record is none: its bytes.
+pub(crate) fn as_it_is(record: &[u8]) -> Meta {
+    Meta { unknown: vec![(UNREADABLE, record[..record.len().min(MAX_KEPT)].to_vec())], ..Meta::default() }
 }
 
 /// The record's value.

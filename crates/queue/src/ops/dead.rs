@@ -14,12 +14,12 @@ use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{self, Space, counters, meta, range};
-use crate::meta::Meta;
+use crate::meta::{Failure, Meta};
 use crate::ops::aside::with_bodies;
 use crate::ops::scan::{self, Row};
 use crate::ops::{parts, place};
 
-/// A page of letters, without payloads.
+/// A page of letters, without payloads. One whose record cannot be read is among them and says so, for people to decide about it.
 pub(crate) async fn list(
     space: &Space,
     tr: &Transaction,
@@ -27,8 +27,12 @@ pub(crate) async fn list(
     limit: NonZeroUsize,
 ) -> Result<Vec<DeadLetter>, QueueError> {
     let mut letters = Vec::new();
-    for (id, meta) in records(space, tr, after, limit).await? {
-        letters.push(DeadLetter::new(id.clone(), decode(space, &id, &meta)?, None));
+    for (id, record) in records(space, tr, after, limit).await? {
+        let meta = decode(space, &id, &record).unwrap_or_else(|error| Meta {
+            death: Some(Failure::new(0, 0, &error.to_string())),
+            ..meta::as_it_is(&record)
+        });
+        letters.push(DeadLetter::new(id, meta, None));
     }
     Ok(letters)
 }

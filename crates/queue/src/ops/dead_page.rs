@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use bytes::Bytes;
 use foundationdb::Transaction;
-use futures::future::try_join_all;
+use futures::future::join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -46,6 +46,8 @@ pub(crate) struct Page {
     pub(crate) moved: usize,
     /// Those whose unique key another item has.
     pub(crate) refused: usize,
+    /// Those that cannot be read.
+    pub(crate) unreadable: usize,
     /// The first of those moved.
     pub(crate) first: Option<ItemId>,
     /// The last that was looked at; `None` behind the last of all.
@@ -84,7 +86,7 @@ pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Res
     Ok(tr.get(&space.dead_key(id), true).await?.is_some())
 }
 
-/// Retries or purges letters.
+/// Retries or purges letters. Of several those are left that cannot be read.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
@@ -100,7 +102,7 @@ pub(crate) async fn page(
         }
     };
     let page = match fate {
-        Fate::Retry => retry(space, tr, &letters).await?,
+        Fate::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
         Fate::Purge => purge(space, tr, &letters)?,
     };
     count_gone(space, tr, page.moved);
@@ -120,17 +122,29 @@ fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result
     Ok(page)
 }
 
-async fn retry(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
+async fn retry(
+    space: &Space,
+    tr: &Transaction,
+    letters: &[(ItemId, Bytes)],
+    each: bool,
+) -> Result<Page, QueueError> {
     let (mut page, mut bytes) = (Page::default(), 0);
     for group in letters.chunks(TOGETHER) {
-        let values = try_join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await?;
+        let values = join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await;
         for ((id, record), value) in group.iter().zip(values) {
             if bytes >= PAGE_BYTES {
                 break;
             }
             place::check_kind(space, id)?;
+            let (value, meta) = match value.and_then(|value| Ok((value, decode(space, id, record)?))) {
+                Err(QueueError::Unreadable { .. }) if !each => {
+                    page.unreadable += 1;
+                    page.last = Some(id.clone());
+                    continue;
+                }
+                read => read?,
+            };
             bytes += cost::moving(space, id, value.len(), record);
-            let meta = decode(space, id, record)?;
             // One after the other: two letters may have had the same key, and then the first has it again.
             if unique_holder(space, tr, id, &meta).await?.is_some() {
                 page.refused += 1;

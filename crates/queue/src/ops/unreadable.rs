@@ -11,9 +11,6 @@ use crate::ops::claim::take;
 use crate::ops::place;
 use crate::ops::scan::{Row, items};
 
-/// What is kept at most of a side record that cannot be read, in bytes: with a reason it is to fit into a value.
-const MAX_KEPT: usize = 90_000;
-
 /// Makes a ready item a dead letter if it cannot be read: with its value, with its side record, and with the reason. Does nothing if it can be
 /// read, or is gone.
 ///
@@ -27,10 +24,7 @@ pub(crate) async fn bury(space: &Space, tr: &Transaction, id: &ItemId) -> Result
     let Err(error) = items(space, tr, &rows).await else { return Ok(()) };
     let QueueError::UnreadableItem { .. } = error else { return Err(error) };
     let [row] = &rows;
-    let known = meta::decode(&row.meta).unwrap_or_else(|| Meta {
-        unknown: vec![(meta::UNREADABLE, row.meta[..row.meta.len().min(MAX_KEPT)].to_vec())],
-        ..Meta::default()
-    });
+    let known = meta::decode(&row.meta).unwrap_or_else(|| meta::as_it_is(&row.meta));
     let death = Some(Failure::new(0, known.attempts, &error.to_string()));
     take(space, tr, &rows)?;
     place::dead(space, tr, id, &row.value, &Meta { death, ..known });

@@ -3,10 +3,10 @@
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, Queue, RetryPolicy, Settlement,
+    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, Queue, QueueError, RetryPolicy, Settlement,
 };
 
-use crate::common::{TestDb, id, k, on_database, payloads};
+use crate::common::{TestDb, id, k, on_database, payloads, record};
 
 fn policy() -> RetryPolicy {
     RetryPolicy::default()
@@ -117,7 +117,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
         );
         assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadFate::Refused);
         let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
-        assert_eq!(all, AllDead { moved: 0, refused: 1 });
+        assert_eq!(all, AllDead { moved: 0, refused: 1, unreadable: 0 });
         // Also while the other is in hand, and no longer when it has ended.
         let mut lease = t.lease(&q, 1).await.unwrap();
         assert!(retry(t, &q, &id(1)).await.is_err());
@@ -136,7 +136,7 @@ fn of_two_letters_of_one_unique_key_the_first_is_retried() {
             bury(t, &q).await;
         }
         let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
-        assert_eq!(all, AllDead { moved: 1, refused: 1 });
+        assert_eq!(all, AllDead { moved: 1, refused: 1, unreadable: 0 });
         assert_eq!(listed(t, &q, None, 10).await, [id(2)]);
     });
 }
@@ -147,10 +147,16 @@ fn all_letters_are_retried_or_purged_however_many() {
         let names: Vec<String> = (0..1_300).map(|n| n.to_string()).collect();
         let refs: Vec<&str> = names.iter().map(String::as_str).collect();
         let (q, _) = dead(t, "q", &refs).await;
-        assert_eq!(q.retry_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 1_300, refused: 0 });
+        assert_eq!(
+            q.retry_all_dead(&t.db, &policy()).await.unwrap(),
+            AllDead { moved: 1_300, ..AllDead::default() }
+        );
         assert_eq!((t.list(&q).await, t.len(&q).await), (names, 1_300));
         bury(t, &q).await;
-        assert_eq!(q.purge_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 1_300, refused: 0 });
+        assert_eq!(
+            q.purge_all_dead(&t.db, &policy()).await.unwrap(),
+            AllDead { moved: 1_300, ..AllDead::default() }
+        );
         assert_eq!(counts(t, &q).await, Counts::default());
         for kind in ["dead", "body", "meta"] {
             assert_eq!(t.records(&q, kind).await.len(), 0, "{kind}");
@@ -159,11 +165,40 @@ fn all_letters_are_retried_or_purged_however_many() {
 }
 
 #[test]
+fn letters_that_cannot_be_read_stop_no_others() {
+    on_database(async |t| {
+        let (q, ids) = dead(t, "q", &["a", "b", "c", "d"]).await;
+        t.run(async |tr| {
+            tr.set(&record(&q, "dead", ids[1].as_bytes()), b"\x01garbage");
+            tr.clear(&record(&q, "body", ids[2].as_bytes()));
+            Ok(())
+        })
+        .await;
+        assert_eq!(listed(t, &q, None, 10).await, ids);
+        let letters = t.run(async |tr| q.dead_list(tr, None, k(10)).await).await;
+        assert!(letters[1].reason.contains("cannot read"), "{}", letters[1].reason);
+        let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
+        assert_eq!(all, AllDead { moved: 2, unreadable: 2, ..AllDead::default() });
+        assert_eq!(t.list(&q).await, ["a", "d"]);
+        // One that is asked for by its id says why not.
+        for id in &ids[1..3] {
+            let error = q.retry_dead(&t.db, &policy(), id).await.unwrap_err();
+            assert!(matches!(error.error, QueueError::Unreadable { .. }), "{error:?}");
+            assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Moved);
+        }
+        assert_eq!(counts(t, &q).await, Counts { ready: 2, ..Counts::default() });
+    });
+}
+
+#[test]
 fn large_letters_are_retried_a_few_at_a_time() {
     on_database(async |t| {
         let payload = "x".repeat(90_000);
         let (q, _) = dead(t, "q", &[payload.as_str(); 45]).await;
-        assert_eq!(q.retry_all_dead(&t.db, &policy()).await.unwrap(), AllDead { moved: 45, refused: 0 });
+        assert_eq!(
+            q.retry_all_dead(&t.db, &policy()).await.unwrap(),
+            AllDead { moved: 45, ..AllDead::default() }
+        );
         assert_eq!(t.list(&q).await, vec![payload; 45]);
     });
 }
@@ -187,14 +222,14 @@ fn all_letters_are_moved_and_counted_once_under_unknown_outcomes() {
             }
             let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
             t.end_faults();
-            assert_eq!(all, AllDead { moved: 3, refused: 0 }, "{script:?}");
+            assert_eq!(all, AllDead { moved: 3, ..AllDead::default() }, "{script:?}");
             assert_eq!(counts(t, &q).await, Counts { ready: 3, ..Counts::default() }, "{script:?}");
             assert_eq!(payloads(&t.run(async |tr| q.list(tr).await).await), ["a", "b", "c"]);
             bury(t, &q).await;
             assert!(t.install(Faults::script(script.clone())));
             let all = q.purge_all_dead(&t.db, &policy()).await.unwrap();
             t.end_faults();
-            assert_eq!(all, AllDead { moved: 3, refused: 0 }, "{script:?}");
+            assert_eq!(all, AllDead { moved: 3, ..AllDead::default() }, "{script:?}");
             assert_eq!(counts(t, &q).await, Counts::default(), "{script:?}");
         }
     });
