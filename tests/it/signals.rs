@@ -3,13 +3,12 @@
 use std::{
     fs,
     io::Write,
-    process::Command,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, Ran, kvqueue, run, run_script, run_with_input};
+use crate::support::{Background, Database, Ran, kvqueue, pipe, run, run_script, run_with_input};
 
 /// A daemon with an item in hand: its command has begun, and ends when [`InHand::let_go`] is called.
 struct InHand {
@@ -22,8 +21,8 @@ impl InHand {
     fn start(grace: &str, queue: &str) -> Self {
         let db = Database::new();
         run(&db, &["push", "q", "one", "two", "three"]).ok();
-        for pipe in ["begun", "go"] {
-            assert!(Command::new("mkfifo").arg(db.file(pipe)).status().unwrap().success());
+        for name in ["begun", "go"] {
+            pipe(&db, name);
         }
         let config = db.file("kvqueue.toml");
         let text = format!(

@@ -21,12 +21,12 @@ fn leased(lease: &str) -> String {
 
 /// Lets both items be handled, and the daemon end. Returns what it said.
 fn finish(test: Reloading) -> String {
-    test.let_go();
+    test.let_go("one");
     assert_eq!(test.begun(), "two");
     test.daemon.signal(Signal::TERM);
     let mut test = test;
     test.daemon.wait_for("draining");
-    test.let_go();
+    test.let_go("two");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -72,8 +72,8 @@ fn more_consumers_begin_beside_those_at_work() {
     let mut test = busy(&["-v"]);
     test.reload(&queues(&[("q", &IN_HAND.replace("{ k = 1 }", "{ k = 1, count = 2 }"))]));
     assert_eq!(test.begun(), "two", "the second does not wait for the first");
-    test.let_go();
-    test.let_go();
+    test.let_go("one");
+    test.let_go("two");
     test.stop();
 }
 
@@ -83,7 +83,7 @@ fn term_while_a_consumer_waits_to_begin() {
     test.reload(&leased("7s"));
     test.daemon.signal(Signal::TERM);
     test.daemon.wait_for("draining");
-    test.let_go();
+    test.let_go("one");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -98,7 +98,7 @@ fn hup_in_a_drain_changes_nothing() {
     test.daemon.signal(Signal::TERM);
     test.daemon.wait_for("draining");
     test.hang_up(&leased("7s"));
-    test.let_go();
+    test.let_go("one");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
     assert_eq!((ran.code, ran.stderr.contains(super::TAKEN_UP)), (Some(0), false), "{ran:?}");

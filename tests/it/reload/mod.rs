@@ -26,9 +26,10 @@ use crate::support::{Background, Database, PATIENCE, kvqueue, pipe, run};
 const TAKEN_UP: &str = "the configuration is taken up";
 const REFUSED: &str = "the configuration is refused";
 
-/// A queue whose handler tells when it begins, and waits to be told to end: with pipes, and a file of what it did.
+/// A queue whose handler tells when it begins, and waits to be told to end: with pipes, and a file of what it did. Its items are `one` and
+/// `two`, each with a pipe of its own to wait on: of one pipe that two wait on, both are let go.
 const IN_HAND: &str = "handler = 'exec'\nhandler-config = { command = ['sh', '-c', '''\
-    read item; echo begin $item >> log; echo $item > begun; read word < go; echo end $item >> log'''] }\n\
+    read item; echo begin $item >> log; echo $item > begun; read word < go-$item; echo end $item >> log'''] }\n\
     consumers = [ { k = 1 } ]\n";
 
 /// A daemon and its file.
@@ -43,7 +44,7 @@ impl Reloading {
     fn start(db: Database, text: &str, options: &[&str]) -> Self {
         let config = db.file("kvqueue.toml");
         fs::write(&config, text).unwrap();
-        for name in ["begun", "go"] {
+        for name in ["begun", "go-one", "go-two"] {
             pipe(&db, name);
         }
         let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
@@ -75,8 +76,9 @@ impl Reloading {
         fs::read_to_string(self.db.file("begun")).unwrap().trim().to_owned()
     }
 
-    fn let_go(&self) {
-        OpenOptions::new().write(true).open(self.db.file("go")).unwrap().write_all(b"go\n").unwrap();
+    fn let_go(&self, item: &str) {
+        let pipe = OpenOptions::new().write(true).open(self.db.file(&format!("go-{item}")));
+        pipe.unwrap().write_all(b"go\n").unwrap();
     }
 
     fn stop(self) -> String {
