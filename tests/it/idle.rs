@@ -13,7 +13,7 @@ use rustix::process::Signal;
 
 use crate::support::{
     Background, Database, PATIENCE, daemon_of_helper, database_of_helper, helper, kvqueue, run,
-    run_to_the_end,
+    run_to_the_end, run_with_input,
 };
 
 /// How long an idle daemon is looked at.
@@ -45,6 +45,39 @@ fn it_uses_no_cpu() {
     let used = cpu_time(daemon.pid()) - before;
     println!("an idle daemon used {used:?} of CPU in {LOOK:?}");
     assert!(used <= NOTHING, "{used:?} in {LOOK:?}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().code, Some(0));
+}
+
+/// Of a process's memory, what the kernel says under this name, in kilobytes.
+fn memory(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
+    line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Old versions are kept for five seconds, and their memory no longer.
+#[test]
+fn memory_of_a_busy_time_is_given_back() {
+    let db = Database::embedded();
+    let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
+    daemon.wait_for("\"ready\"");
+    let before = memory(daemon.pid(), "VmRSS");
+    let lines = format!("{}\n", "x".repeat(2_000)).repeat(20_000);
+    run_with_input(&db, &["push", "other", "--lines", "-"], lines).ok();
+    // What is there lies in the engine's cache.
+    run(&db, &["delete", "other", "--yes"]).ok();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let (now, most) = (memory(daemon.pid(), "VmRSS") - before, memory(daemon.pid(), "VmHWM") - before);
+        assert!(most > 30_000, "too little was pushed to tell: {most} kB");
+        if now < most / 3 {
+            println!("{most} kB above {before}, and {now} afterwards");
+            break;
+        }
+        assert!(Instant::now() < deadline, "{now} kB above {before} are left of {most}");
+        thread::sleep(Duration::from_millis(100));
+    }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));
 }

@@ -9,6 +9,7 @@
 //! | `granule` | the functions about blob granules, of all objects |
 //! | `legacy` | functions that left the API |
 //! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
+//! | `heap` | the C library's memory, given back |
 //! | `boot` | [`Network`], the safe way to start it all |
 //! | `testing` | the functions as safe calls, for tests |
 //!
@@ -25,6 +26,7 @@ mod database;
 mod future;
 mod granule;
 mod handle;
+pub mod heap;
 mod legacy;
 mod missing;
 mod network;

@@ -19,6 +19,7 @@ use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
 use super::views::WINDOW;
+use crate::capi::heap;
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
 use crate::network;
@@ -182,7 +183,12 @@ pub(super) struct Committer {
     unflushed: Option<Instant>,
     /// The last batch was one that did not wait for a flush: the next one is of all that wait.
     was_quick: bool,
+    /// Bytes written since memory was given back.
+    stirred: usize,
 }
+
+/// So many bytes written leave so much free memory behind that it is worth giving back.
+const MUCH: usize = 16 << 20;
 
 /// What has been done since the last batch, as nothing was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +236,7 @@ struct Batch {
 
 impl Committer {
     pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None, was_quick: false }
+        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None, was_quick: false, stirred: 0 }
     }
 
     /// Works until the engine closes.
@@ -293,6 +299,10 @@ impl Committer {
             }
             Rest::Settled | Rest::Forgotten => {
                 self.shared.views.lock().forget(Instant::now());
+                if self.stirred >= MUCH {
+                    heap::give_back();
+                    self.stirred = 0;
+                }
                 Rest::Forgotten
             }
         };
@@ -419,6 +429,7 @@ impl Committer {
         advance: Option<i64>,
     ) -> Result<(), StorageError> {
         self.rest = Rest::No;
+        self.stirred += batch.mutations.iter().map(Mutation::payload_len).sum::<usize>();
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
         let (version, ceiling) = (batch.version, batch.ceiling);
         let mut changed = self.shared.storage.apply(batch, durability)?;

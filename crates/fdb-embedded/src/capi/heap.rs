@@ -1,0 +1,17 @@
+//! The C library's heap. It is here because only this folder may call into C.
+
+/// Gives memory that was freed back to the system. The C library keeps what lies between pieces still in use, however much it is, and
+/// for as long as the process lives. Takes some milliseconds, in which other threads may wait for memory.
+#[cfg(target_env = "gnu")]
+pub fn give_back() {
+    // SAFETY: it is declared as in malloc.h. It takes the locks that it needs, so any thread may call it at any time, and it touches
+    // nothing that is in use.
+    unsafe extern "C" {
+        safe fn malloc_trim(pad: usize) -> std::ffi::c_int;
+    }
+    malloc_trim(0);
+}
+
+/// Other C libraries do so by themselves, or cannot.
+#[cfg(not(target_env = "gnu"))]
+pub fn give_back() {}
