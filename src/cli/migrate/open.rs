@@ -21,7 +21,7 @@ use crate::consumer::ambient::now;
 /// Between two looks at the leases that are waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What there is at both ends.
+/// What there is at both ends at one moment: another migration of the queue may be writing its records, first at the source.
 pub(super) async fn look(ends: &Ends, queue: &Queue) -> Result<Found, MigrateError> {
     let at = async |end: &End| {
         end.transact(async |tr| {
@@ -29,9 +29,13 @@ pub(super) async fn look(ends: &Ends, queue: &Queue) -> Result<Found, MigrateErr
         })
         .await
     };
-    let (source, source_has_queue) = at(&ends.from).await?;
-    let (target, target_has_queue) = at(&ends.to).await?;
-    Ok(Found { source, target, source_has_queue, target_has_queue })
+    loop {
+        let (source, source_has_queue) = at(&ends.from).await?;
+        let (target, target_has_queue) = at(&ends.to).await?;
+        if at(&ends.from).await?.0 == source {
+            return Ok(Found { source, target, source_has_queue, target_has_queue });
+        }
+    }
 }
 
 /// Claims the queue at both ends, unless that is done; returns it with the target's record. Nobody but who is asked by name takes from it there any more,
