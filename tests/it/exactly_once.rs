@@ -7,6 +7,7 @@ use foundationdb::{
     FdbError, RangeOption, Transaction,
     options::{MutationType, StreamingMode},
 };
+use futures::TryStreamExt;
 use kvqueue::{BatchHandler, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
@@ -161,7 +162,7 @@ fn helper_effects() {
         let all = tr.get(format!("{prefix}all").as_bytes(), false).await.unwrap();
         let [begin, end] = ["item/", "item0"].map(|end| format!("{prefix}{end}").into_bytes());
         let items = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-        let items = tr.get_range(&items, 1, false).await.unwrap();
+        let items: Vec<_> = tr.get_ranges_keyvalues(items, false).try_collect().await.unwrap();
         let most = items.iter().map(|row| number(row.value())).max();
         println!("\neffects {} {} {}", all.map_or(0, |all| number(&all)), items.len(), most.unwrap_or(0));
         if !prefix.starts_with("effects") {
