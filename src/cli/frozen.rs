@@ -4,6 +4,7 @@ use anyhow::bail;
 use kvqueue_queue::Queue;
 
 use super::{client::Client, output::time};
+use crate::pause::why_frozen;
 
 /// Makes sure that a queue is not frozen, as it is while it is migrated, and afterwards at the source: what changed there then could be left behind.
 pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
@@ -13,8 +14,7 @@ pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
     })?;
     let Some(pause) = pause.filter(|pause| pause.frozen) else { return Ok(()) };
     let (name, since) = (queue.name().escape_ascii(), time(pause.at));
-    let reason =
-        if pause.reason.is_empty() { "for a reason that this version cannot read" } else { &pause.reason };
+    let reason = why_frozen(&pause);
     bail!(
         "queue \"{name}\" is frozen since {since}: {reason}; nothing was done (use it where it is moved to, or try again when it is resumed)"
     )

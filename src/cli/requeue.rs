@@ -208,9 +208,9 @@ impl Account {
             (refused, 0) => {
                 bail!("dead letters not requeued, since other items have their unique keys: {refused}")
             }
-            (0, unreadable) => bail!("delayed items not requeued, since they cannot be read: {unreadable}"),
+            (0, unreadable) => bail!("items not requeued, since they cannot be read: {unreadable}"),
             (refused, unreadable) => bail!(
-                "items not requeued: {refused} dead letters, since other items have their unique keys; and {unreadable} delayed ones, \
+                "items not requeued: {refused} dead letters, since other items have their unique keys; and {unreadable} others, \
                  since they cannot be read"
             ),
         }

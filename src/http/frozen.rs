@@ -10,6 +10,7 @@ use super::{
     database::{PATIENCE, POLICY, silent},
     error::Failure,
 };
+use crate::pause::why_frozen;
 
 impl Call {
     /// The queue that the path names, unless it is frozen.
@@ -37,13 +38,9 @@ impl Call {
 
 /// That it is frozen.
 pub(super) fn failure(pause: &Pause) -> Failure {
-    let reason = match pause.reason.as_str() {
-        "" => "for a reason that this version cannot read",
-        reason => reason,
-    };
     Failure::Conflict {
         code: "frozen",
-        message: format!("this queue is frozen: {reason}"),
-        fix: "use the database that it is moved to; or if you know that nobody moves it, the command line: kvqueue resume",
+        message: format!("this queue is frozen: {}", why_frozen(pause)),
+        fix: "use the database that it is moved to; or if you know that nobody moves it, the command line: kvqueue resume --frozen",
     }
 }

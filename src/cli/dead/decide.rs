@@ -148,15 +148,13 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     object["unreadable"] = json!(all.unreadable);
     output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)
         .map_err(|error| unprinted(decision, all.moved, &error))?;
-    let left = match (all.refused, all.unreadable) {
-        (0, 0) => return Ok(Exit::Done),
-        (refused, 0) => format!("since other items have their unique keys: {refused}"),
-        (0, unreadable) => format!("since they cannot be read: {unreadable}"),
-        (refused, unreadable) => {
-            format!(
-                "since other items have their unique keys: {refused}, since they cannot be read: {unreadable}"
-            )
-        }
-    };
-    bail!("dead letters not {}, {left}", decision.past())
+    let reasons = [
+        (all.refused, "since other items have their unique keys"),
+        (all.unreadable, "since they cannot be read"),
+    ];
+    let left: Vec<_> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{why}: {n}")).collect();
+    match left[..] {
+        [] => Ok(Exit::Done),
+        _ => bail!("dead letters not {}, {}", decision.past(), left.join(", ")),
+    }
 }
