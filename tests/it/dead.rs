@@ -34,6 +34,25 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
     }
 }
 
+/// Makes the record of the first letter of `q` one that nobody can read.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_damage() {
+    let Some((database, prefix)) = database_of_helper() else { return };
+    let store = kvqueue::database::Store::open(&database).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let tr = store.db.create_trx().unwrap();
+        let [begin, end] =
+            [b"\0", b"\xff"].map(|end| [prefix.as_bytes(), b"\x01q\0\x01dead\0", end].concat());
+        let option = foundationdb::RangeOption { limit: Some(1), ..(begin, end).into() };
+        let first = tr.get_range(&option, 1, false).await.unwrap();
+        tr.set(first[0].key(), b"\x01garbage");
+        tr.commit().await.unwrap();
+    });
+    std::process::exit(0);
+}
+
 /// A database whose queue `q` has three dead letters; and their ids.
 fn buried() -> (Database, Vec<String>) {
     let db = Database::new();
@@ -134,6 +153,19 @@ fn retry_makes_letters_items_again() {
     kvqueue: [id 1] is not retried: there is no such dead letter
     kvqueue: dead letters not retried: 1 of 2
     ");
+    assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
+}
+
+#[test]
+fn one_that_cannot_be_read_is_named_and_stops_no_others() {
+    let (db, ids) = buried();
+    Background::start(helper(&db, "dead::helper_damage")).end().ok();
+    let list = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
+    assert!(list[0]["reason"].as_str().unwrap().contains("cannot read"), "{list:?}");
+    insta::assert_snapshot!(run(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters not retried, since they cannot be read: 1");
+    insta::assert_snapshot!(run(&db, &["requeue", "q", "--dead"]).failed(1), @"kvqueue: items not requeued, since they cannot be read: 1");
+    assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
+    run(&db, &["dead", "purge", "q", &ids[0], "--yes"]).ok();
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
 }
 
