@@ -42,6 +42,7 @@ mod future;
 mod key_map;
 mod limits;
 mod link;
+mod mutant;
 mod network;
 mod network_options;
 mod options;
