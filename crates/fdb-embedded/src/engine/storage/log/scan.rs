@@ -3,6 +3,7 @@
 use super::Mark;
 use super::record::{Header, SECTOR, decode};
 use crate::engine::storage::Batch;
+use crate::mutant::mutant;
 
 /// A batch found in a log.
 #[derive(Debug, PartialEq)]
@@ -74,14 +75,24 @@ pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong
         return Err(Wrong::Foreign);
     }
     let (mut found, mut at, mut next) = (Vec::new(), 0, mark.generation + 1);
-    while let Some((header, body)) = whole(bytes, at).filter(|(header, _)| mark.is_of(header, next)) {
-        if next > applied {
-            let none = Wrong::Unintelligible { number: next, at: at as u64 };
-            let (ceiling, mutations) = decode(body).ok_or(none)?;
-            found.push(Found { number: header.number, batch: Batch { version: 0, ceiling, mutations } });
+    loop {
+        let record = whole(bytes, at).filter(|(header, _)| mark.is_of(header, next));
+        if let Some((header, body)) = record {
+            if next > applied {
+                let none = Wrong::Unintelligible { number: next, at: at as u64 };
+                let (ceiling, mutations) = decode(body).ok_or(none)?;
+                found.push(Found { number: header.number, batch: Batch { version: 0, ceiling, mutations } });
+            }
+            at += (super::record::HEADER + body.len()).next_multiple_of(SECTOR);
+            next += 1;
+        } else if next <= applied && !mutant("scan-drops-flushed-batch") {
+            // The data file has this batch: damage to its record must not hide the batches after `applied`.
+            next = applied + 1;
+            let Some(later) = place_of(bytes, mark, at, next) else { break };
+            at = later;
+        } else {
+            break;
         }
-        at += (super::record::HEADER + body.len()).next_multiple_of(SECTOR);
-        next += 1;
     }
     check_rest(bytes, mark, at, next.max(applied + 1))?;
     Ok(found)
@@ -90,6 +101,12 @@ pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong
 fn whole(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
     let header = Header::parse(bytes, at)?;
     Some((header, header.body(bytes, at)?))
+}
+
+/// Where the record of batch `number` begins, from `from` on.
+fn place_of(bytes: &[u8], mark: &Mark, from: usize, number: u64) -> Option<usize> {
+    let is_it = |at: &usize| Header::parse(bytes, *at).is_some_and(|header| mark.is_of(&header, number));
+    (from..bytes.len()).step_by(SECTOR).find(is_it)
 }
 
 /// Nothing from `end` on may have been written after the batch `missing`, which was not found.
@@ -177,6 +194,32 @@ mod tests {
         write(&mut log, MARK, 11..=11);
         assert!(places.iter().skip(2).all(|at| Header::parse(&log, *at).is_some()), "they are still there");
         assert_eq!(numbers(scan(&log, &MARK, 10)), [11]);
+    }
+
+    #[test]
+    fn damage_to_a_batch_that_the_data_file_has_hides_no_later_batch() {
+        let mut log = empty();
+        let places = write(&mut log, MARK, 11..=14);
+        let ends = [places[1], places[2], places[3]];
+        for applied in 11..=13 {
+            for damaged in 11..=applied {
+                let index = usize::try_from(damaged - 11).unwrap();
+                for at in (places[index]..ends[index]).step_by(SECTOR) {
+                    for last in applied + 1..=14 {
+                        let mut torn = log.clone();
+                        torn[at..at + SECTOR].fill(0);
+                        // The log ends after batch `last`.
+                        if last < 14 {
+                            torn[places[usize::try_from(last - 10).unwrap()]..].fill(0);
+                        }
+                        let expected: Vec<u64> = (applied + 1..=last).collect();
+                        let what = format!("{damaged} damaged, {applied} applied, {last} written");
+                        assert_eq!(scan(&torn, &MARK, applied).map(|_| ()), Ok(()), "{what}");
+                        assert_eq!(numbers(scan(&torn, &MARK, applied)), expected, "{what}");
+                    }
+                }
+            }
+        }
     }
 
     #[test]
