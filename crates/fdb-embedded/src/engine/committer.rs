@@ -7,6 +7,7 @@
 //! flush. Commits that ask not to wait for one are written to the log, published and answered; the next flush is theirs too.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use parking_lot::MutexGuard;
 
 use super::Shared;
 use super::clock::Clock;
+use super::directory::Directory;
 use super::faults::Fault;
 use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
@@ -130,7 +132,12 @@ pub(super) struct Waiting {
     pub(super) requests: VecDeque<CommitRequest>,
     /// An empty batch is wanted, to raise the version ceiling.
     pub(super) raise_ceiling: bool,
+    /// The committer is to end when no commit waits any more.
     pub(super) closing: bool,
+    /// The committer has ended.
+    pub(super) closed: bool,
+    /// What the committer calls last, when the directory is free.
+    pub(super) last: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl Waiting {
@@ -177,6 +184,10 @@ const IDLE: Duration = Duration::from_millis(500);
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
+    /// Nobody else writes, so the file is closed where the last write was.
+    pub(super) storage: Storage,
+    /// Held until the storage is closed.
+    directory: Directory,
     resolver: Resolver,
     rest: Rest,
     /// Since when something has been published that is not flushed.
@@ -203,21 +214,6 @@ enum Rest {
     Forgotten,
 }
 
-/// Refuses what waits, and what comes, when the committer ends in a panic.
-struct LastWords(Arc<Shared>);
-
-impl Drop for LastWords {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison(&"its committer panicked");
-            let unheard = std::mem::take(&mut self.0.waiting.lock().requests);
-            for request in unheard {
-                request.answer.give(Err(Code::IO_ERROR.into()));
-            }
-        }
-    }
-}
-
 /// A batch between its resolution and its answers.
 #[derive(Default)]
 struct Batch {
@@ -235,16 +231,47 @@ struct Batch {
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, resolver: Resolver) -> Committer {
-        Committer { shared, resolver, rest: Rest::Forgotten, unflushed: None, was_quick: false, stirred: 0 }
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        storage: Storage,
+        directory: Directory,
+        resolver: Resolver,
+    ) -> Committer {
+        let (rest, unflushed) = (Rest::Forgotten, None);
+        Committer { shared, storage, directory, resolver, rest, unflushed, was_quick: false, stirred: 0 }
     }
 
-    /// Works until the engine closes.
+    /// Works until the engine closes, and then closes the directory.
     pub(super) fn run(mut self) {
-        let _last_words = LastWords(Arc::clone(&self.shared));
-        while let Some(requests) = self.next_requests() {
-            self.commit(requests);
+        let work = || {
+            while let Some(requests) = self.next_requests() {
+                self.commit(requests);
+            }
+        };
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            // The panic hook has reported it. The storage may hold half a batch.
+            self.storage.give_up();
+            self.shared.poison(&"its committer panicked");
         }
+        self.close();
+    }
+
+    /// Ends all reads, refuses all commits, and lets go of the directory.
+    fn close(self) {
+        let Committer { shared, storage, directory, .. } = self;
+        let left = {
+            let mut waiting = shared.waiting.lock();
+            waiting.closed = true;
+            std::mem::take(&mut waiting.requests)
+        };
+        for request in left {
+            request.answer.give(Err(shared.refusal().into()));
+        }
+        shared.views.lock().close();
+        drop(storage);
+        drop(directory);
+        let last = std::mem::take(&mut shared.waiting.lock().last);
+        last.into_iter().for_each(|last| last());
     }
 
     /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
@@ -312,7 +339,7 @@ impl Committer {
         if self.shared.is_poisoned() {
             return;
         }
-        match work(&self.shared.storage) {
+        match work(&self.storage) {
             Ok(changed) => self.shared.views.lock().change(changed),
             Err(error) => self.shared.poison(&error),
         }
@@ -321,13 +348,13 @@ impl Committer {
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
         // Asked for here, because no batch need come of the requests: one of which none is accepted writes nothing.
         if !self.shared.is_poisoned()
-            && let Some(failure) = self.shared.storage.health().failure()
+            && let Some(failure) = self.storage.health().failure()
         {
             self.shared.poison(failure);
         }
         if self.shared.is_poisoned() {
             for request in requests {
-                request.answer.give(Err(Code::IO_ERROR.into()));
+                request.answer.give(Err(self.shared.refusal().into()));
             }
             return;
         }
@@ -432,7 +459,7 @@ impl Committer {
         self.stirred += batch.mutations.iter().map(Mutation::payload_len).sum::<usize>();
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
         let (version, ceiling) = (batch.version, batch.ceiling);
-        let mut changed = self.shared.storage.apply(batch, durability)?;
+        let mut changed = self.storage.apply(batch, durability)?;
         let touched = std::mem::take(&mut changed.touched);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
         {

@@ -45,7 +45,6 @@ use clock::Clock;
 use committer::{Committer, Waiting};
 use faults::Faults;
 use resolver::Resolver;
-use storage::Storage;
 use views::Views;
 use watches::Watches;
 
@@ -61,7 +60,6 @@ pub use views::View;
 
 /// What the client and the committer share.
 struct Shared {
-    storage: Storage,
     views: Mutex<Views>,
     waiting: Mutex<Waiting>,
     work: Condvar,
@@ -69,8 +67,6 @@ struct Shared {
     faults: Arc<faults::Switch>,
     gate: faults::Queued,
     poisoned: AtomicBool,
-    /// Held until the storage is closed: fields are dropped in order.
-    _directory: Directory,
 }
 
 impl Shared {
@@ -87,6 +83,11 @@ impl Shared {
         crate::report(&format!("the embedded database takes no more commits: {error}"));
     }
 
+    /// Why a commit is refused that was not looked at.
+    fn refusal(&self) -> Code {
+        if self.is_poisoned() { Code::IO_ERROR } else { Code::TRANSACTION_TOO_OLD }
+    }
+
     /// A file that has failed under a read is found out by the committer, which then poisons.
     fn wake_committer(shared: &Weak<Shared>) {
         if let Some(shared) = shared.upgrade() {
@@ -96,15 +97,26 @@ impl Shared {
     }
 }
 
-/// One open database directory. Dropping it waits for the batch in flight and closes the files.
+/// One open database directory. Dropping it closes that, see [`Engine::close`].
 pub struct Engine {
     shared: Arc<Shared>,
-    committer: Option<JoinHandle<()>>,
+    committer: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Engine {
     /// Opens the directory, for this process alone.
     pub fn open(path: &Path) -> Result<Engine, OpenError> {
+        let (engine, committer) = Engine::prepare(path)?;
+        let thread = thread::Builder::new()
+            .name("fdb-committer".to_owned())
+            .spawn(move || committer.run())
+            .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        *engine.committer.lock() = Some(thread);
+        Ok(engine)
+    }
+
+    /// The engine, and its committer, which does not work yet.
+    fn prepare(path: &Path) -> Result<(Engine, Committer), OpenError> {
         let faults = Faults::from_environment()?;
         let directory = Directory::hold(path)?;
         let (storage, ceiling) = directory.open_storage()?;
@@ -117,7 +129,6 @@ impl Engine {
         let state = storage.state();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
-            storage,
             views: Mutex::new(Views::new(clock, state)),
             waiting: Mutex::default(),
             work: Condvar::new(),
@@ -125,20 +136,15 @@ impl Engine {
             faults: Arc::default(),
             gate: faults::Queued::default(),
             poisoned: AtomicBool::new(false),
-            _directory: directory,
         });
         if let Some((faults, text)) = faults {
             crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
             shared.faults.set(Some(faults));
         }
         let weak = Arc::downgrade(&shared);
-        shared.storage.health().on_failure(move || Shared::wake_committer(&weak));
-        let committer = Committer::new(Arc::clone(&shared), Resolver::new(version));
-        let committer = thread::Builder::new()
-            .name("fdb-committer".to_owned())
-            .spawn(move || committer.run())
-            .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
-        Ok(Engine { shared, committer: Some(committer) })
+        storage.health().on_failure(move || Shared::wake_committer(&weak));
+        let committer = Committer::new(Arc::clone(&shared), storage, directory, Resolver::new(version));
+        Ok((Engine { shared, committer: Mutex::default() }, committer))
     }
 
     /// A new read version and the view at it.
@@ -175,9 +181,9 @@ impl Engine {
 
     fn admit(&self, request: CommitRequest) {
         let mut waiting = self.shared.waiting.lock();
-        if self.shared.is_poisoned() {
+        if waiting.closed || self.shared.is_poisoned() {
             drop(waiting);
-            return request.answer.give(Err(Code::IO_ERROR.into()));
+            return request.answer.give(Err(self.shared.refusal().into()));
         }
         waiting.requests.push_back(request);
         drop(waiting);
@@ -232,17 +238,31 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.shared.waiting.lock().closing = true;
+impl Engine {
+    /// Takes no more commits, and lets go of the directory when those that wait are answered; then calls `last`, on the committer's
+    /// thread. Waits for that, unless it is called there. Whoever still has the engine finds nothing in it.
+    pub fn close(&self, last: impl FnOnce() + Send + 'static) {
+        {
+            let mut waiting = self.shared.waiting.lock();
+            waiting.closing = true;
+            if !waiting.closed {
+                waiting.last.push(Box::new(last));
+            }
+        }
         self.shared.work.notify_one();
-        if let Some(committer) = self.committer.take()
+        let committer = self.committer.lock().take();
+        if let Some(committer) = committer
             && committer.thread().id() != thread::current().id()
         {
-            // A panic of the committer has already been reported by the panic hook.
+            // It does not panic: what its work does is caught.
             let _ = committer.join();
         }
-        self.shared.views.lock().close();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.close(|| ());
     }
 }
 
@@ -281,7 +301,7 @@ mod tests {
     #[test]
     fn what_did_not_wait_for_a_flush_is_there_after_a_kill_and_goes_before_what_does() {
         let dir = tempfile::tempdir().unwrap();
-        let (engine, mut committer) = by_hand(dir.path());
+        let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let order = Arc::new(Mutex::new(Vec::new()));
         let request = |name: &'static str, durability| {
             let order = Arc::clone(&order);
@@ -333,26 +353,14 @@ mod tests {
         }
     }
 
-    /// An engine and its committer, which works on the caller's thread, when it is told to.
-    fn by_hand(dir: &Path) -> (Engine, Committer) {
-        let mut engine = Engine::open(dir).unwrap();
-        engine.shared.waiting.lock().closing = true;
-        engine.shared.work.notify_one();
-        engine.committer.take().unwrap().join().unwrap();
-        engine.shared.waiting.lock().closing = false;
-        let resolver = Resolver::new(engine.read().version);
-        let committer = Committer::new(Arc::clone(&engine.shared), resolver);
-        (engine, committer)
-    }
-
     #[test]
     fn damage_that_a_read_meets_beside_commits_that_are_all_refused_ends_commits() {
         let dir = tempfile::tempdir().unwrap();
-        let (engine, mut committer) = by_hand(dir.path());
+        let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let (sender, receiver) = mpsc::channel();
         let too_old = Answer::new(move |result| sender.send(result).unwrap());
         engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
-        let _ = engine.shared.storage.health().damaged("a test says so");
+        let _ = committer.storage.health().damaged("a test says so");
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
         assert!(receiver.recv().unwrap().is_err());

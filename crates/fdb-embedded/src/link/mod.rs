@@ -33,6 +33,9 @@ mod takeover;
 mod view;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -275,9 +278,8 @@ impl Role {
         match self {
             Role::Host { engine, host } => {
                 let farewell = host.stop();
-                // Waits for the batch in flight, whose answers go out with the farewell.
-                drop(engine);
-                drop(farewell);
+                // The answers to what is under way go out with the farewell.
+                engine.close(move || drop(farewell));
             }
             Role::Guest(guest) => guest.close(),
             Role::Between(_) | Role::Failed(_) | Role::Closed(_) => {}

@@ -223,6 +223,11 @@ impl Storage {
         self.unless_failed(Progress::settle)
     }
 
+    /// Takes no more batches, and leaves the files as they are: what was acknowledged is in them.
+    pub fn give_up(&self) {
+        self.has_failed.store(true, Ordering::Release);
+    }
+
     fn unless_failed<T>(
         &self,
         work: impl FnOnce(&mut Progress) -> Result<T, StorageError>,
