@@ -59,7 +59,7 @@ impl Globals {
     pub(super) fn start(&self) -> Result<Config, ConfigError> {
         let config = self.load()?;
         config.validate()?;
-        telemetry::init(&config.log)?;
+        telemetry::init_command(&config.log)?;
         Ok(config)
     }
 }

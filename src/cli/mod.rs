@@ -63,6 +63,7 @@ use crate::{
     daemon::{Daemon, DaemonError},
     database::OpenError,
     exit::{self, Exit},
+    telemetry,
 };
 use daemon::AskError;
 use globals::Globals;
@@ -148,12 +149,14 @@ pub fn main_with(register: impl FnOnce(Daemon) -> Daemon) -> Exit {
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
-    match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
+    let exit = match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
         Ok(Ok(exit)) => exit,
         Ok(Err(error)) => report(&error),
         // The panic has been printed, or logged.
         Err(_) => Exit::Internal,
-    }
+    };
+    telemetry::flush();
+    exit
 }
 
 impl Cli {

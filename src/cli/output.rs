@@ -6,6 +6,7 @@ use kvqueue_queue::Item;
 use serde_json::Value;
 
 pub(super) use crate::json::{about, insert_bytes, item, time};
+use crate::telemetry;
 
 /// Prints `text` and a newline, or `object` as JSON.
 pub(super) fn line(json: bool, text: &[u8], object: &Value) -> io::Result<()> {
@@ -33,7 +34,7 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
 
 /// Prints a message on stderr. Without a stderr there is nobody to tell.
 pub(super) fn note(text: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    telemetry::note(&text.to_string());
 }
 
 fn write_line(out: &mut impl Write, json: bool, text: &[u8], object: &Value) -> io::Result<()> {

@@ -45,7 +45,7 @@ use crate::{
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
     lifecycle::{self, RunError, Signals, Told},
-    survey, systemd,
+    survey, systemd, telemetry,
 };
 
 pub use error::DaemonError;
@@ -165,7 +165,9 @@ impl Daemon {
         let store = Store::open(&self.config.database)?;
         let board = Board::new(&self.config.database);
         let listen = self.listen();
-        self.run_parts(parts, &store.db, board, signals.received(), || signals.told(), listen)
+        let ended = self.run_parts(parts, &store.db, board, signals.received(), || signals.told(), listen);
+        telemetry::flush();
+        ended
     }
 
     /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of a signal.

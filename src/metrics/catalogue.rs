@@ -209,6 +209,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::requests),
     },
     Metric {
+        name: "kvqueue_log_dropped_total",
+        kind: Counter,
+        labels: &[],
+        help: "Log messages that were dropped because the log's reader was too slow, or because writing failed",
+        figures: Other(other::log_dropped),
+    },
+    Metric {
         name: "process_start_time_seconds",
         kind: Gauge,
         labels: &[],

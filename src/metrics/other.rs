@@ -1,7 +1,7 @@
 //! Figures that no meter of a queue has: those of the board, and of the process.
 
 use super::{scrape::Scrape, text::Samples};
-use crate::board::Stage;
+use crate::{board::Stage, telemetry};
 
 /// What the program was built from, if whoever built it said so.
 const REVISION: &str = match option_env!("KVQUEUE_REVISION") {
@@ -92,6 +92,10 @@ pub(super) fn requests(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for ((route, code), count) in scrape.metrics.requests.read() {
         samples.add(&[route, &code.to_string()], count);
     }
+}
+
+pub(super) fn log_dropped(_: &Scrape<'_>, samples: &mut Samples<'_>) {
+    samples.add(&[], telemetry::dropped());
 }
 
 pub(super) fn started(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {

@@ -4,16 +4,16 @@ use std::{env, ffi::OsStr, io, io::IsTerminal};
 
 use tracing_subscriber::{fmt, layer::Layer};
 
-use super::Boxed;
+use super::{Boxed, out::Out};
 
-/// On stderr.
-pub(super) fn layer() -> Boxed {
+/// To this, which is stderr.
+pub(super) fn layer(out: Out) -> Boxed {
     let colours = colours(
         io::stderr().is_terminal(),
         env::var_os("NO_COLOR").as_deref(),
         env::var_os("TERM").as_deref(),
     );
-    fmt::layer().with_writer(io::stderr).with_ansi(colours).with_target(false).boxed()
+    fmt::layer().with_writer(out).with_ansi(colours).with_target(false).boxed()
 }
 
 /// Whether lines are coloured: at a terminal that can, unless somebody does not want it (<https://no-color.org>).

@@ -5,6 +5,7 @@
 //! | `output` | in which form, by the configuration and by where the process runs |
 //! | `human` | lines for people |
 //! | `journal` | the journal's native protocol |
+//! | `out`, `writer` | where messages go; the thread that writes them |
 //! | `level` | what is logged; it can change while the process runs |
 //! | `span` | what is logged, or traced, of an item's call belongs to it |
 //! | `traceparent` | the trace that an item was pushed for |
@@ -15,11 +16,13 @@ mod journal;
 mod level;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
+mod out;
 mod output;
 pub(crate) mod span;
 #[cfg(test)]
 mod tests;
 mod traceparent;
+mod writer;
 
 use std::any::Any;
 
@@ -30,23 +33,37 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-use self::{output::Output, traceparent::TraceParent};
+use self::{
+    out::{Out, to_stderr},
+    output::Output,
+    traceparent::TraceParent,
+};
 use crate::config::{ConfigError, Log};
 
 pub(crate) use level::parse as parse_level;
 pub use level::set as set_level;
+pub(crate) use out::{dropped, flush, note};
 
 /// Something that hears of events and spans.
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts logging for the rest of the process; panics are logged like everything else from here on.
+/// Starts logging for the rest of the process; panics are logged like everything else from here on. A thread writes the log, so that a
+/// reader that stalls holds up nothing: what it has no room for is dropped and counted. [`finish`] writes what is left.
 ///
 /// When a subscriber is set already (an embedding program's), that one stays.
 ///
 /// # Errors
 /// `log.level` is none; or `log.format` is `journald`, and there is no journal.
 pub fn init(log: &Log) -> Result<(), ConfigError> {
-    start(log, || None)
+    start(log, true, || None)
+}
+
+/// As [`init`], for a command that ends soon: it waits for each message to be written.
+///
+/// # Errors
+/// As [`init`].
+pub(crate) fn init_command(log: &Log) -> Result<(), ConfigError> {
+    start(log, false, || None)
 }
 
 /// As [`init`], for a daemon: with the feature `otel`, and where the environment names a collector, spans of items are sent there. Call
@@ -55,31 +72,45 @@ pub fn init(log: &Log) -> Result<(), ConfigError> {
 /// # Errors
 /// As [`init`].
 pub fn init_daemon(log: &Log) -> Result<(), ConfigError> {
-    start(log, traces)
+    start(log, true, traces)
 }
 
-fn start(log: &Log, traces: impl FnOnce() -> Option<Boxed>) -> Result<(), ConfigError> {
+fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Result<(), ConfigError> {
     let (filter, levels) = level::filter(&log.level)?;
-    let lines: Boxed = match Output::of(log.format)? {
-        Output::Human => human::layer(),
-        Output::Json => fmt::layer().with_writer(std::io::stderr).json().flatten_event(true).boxed(),
-        Output::Journal(journal) => journal.boxed(),
+    let stderr = || Out::to(to_stderr, queued);
+    let (lines, out, is_stderr): (Boxed, Out, bool) = match Output::of(log.format)? {
+        Output::Human => {
+            let out = stderr();
+            (human::layer(out.clone()), out, true)
+        }
+        Output::Json => {
+            let out = stderr();
+            (fmt::layer().with_writer(out.clone()).json().flatten_event(true).boxed(), out, true)
+        }
+        Output::Journal => {
+            let journal = journal::layer(queued);
+            let out = journal.out().clone();
+            (journal.boxed(), out, false)
+        }
     };
     let mut layers = vec![lines.with_filter(filter).boxed()];
     layers.extend(traces());
     let traced = layers.len() > 1;
     if tracing_subscriber::registry().with(layers).try_init().is_ok() {
         level::keep(levels);
+        out.keep(is_stderr);
         span::heard_by(traced);
         std::panic::set_hook(Box::new(log_panic));
+        fdb_embedded::report_to(log_engine);
     }
     Ok(())
 }
 
-/// Waits until what was traced has been sent, though not for long. Nothing is traced after it.
+/// Waits until what was traced has been sent, and what was logged is written, though not for long. Nothing is traced after it.
 pub fn finish() {
     #[cfg(feature = "otel")]
     otel::finish();
+    flush();
 }
 
 #[cfg(feature = "otel")]
@@ -104,6 +135,11 @@ use otel::here;
 #[cfg(not(feature = "otel"))]
 fn here() -> Option<TraceParent> {
     None
+}
+
+/// What the embedded engine cannot tell any caller.
+fn log_engine(message: &str) {
+    tracing::warn!(target: "fdb_embedded", "{message}");
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {

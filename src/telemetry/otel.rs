@@ -34,7 +34,7 @@ pub(super) fn layer() -> Option<Boxed> {
         Ok(exporter) => exporter,
         Err(error) => {
             // The log has not begun.
-            eprintln!("kvqueue: traces are not exported: {error}");
+            super::note(&format!("kvqueue: cannot export traces: {error}; check the OTEL_... variables"));
             return None;
         }
     };

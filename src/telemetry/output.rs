@@ -13,7 +13,7 @@ use crate::config::{ConfigError, LogFormat};
 pub(super) enum Output {
     Human,
     Json,
-    Journal(journal::Journal),
+    Journal,
 }
 
 impl Output {
@@ -22,7 +22,7 @@ impl Output {
         match format {
             LogFormat::Human => Ok(Self::Human),
             LogFormat::Json => Ok(Self::Json),
-            LogFormat::Journald => journal::layer().map(Self::Journal).map_err(|error| {
+            LogFormat::Journald => journal::probe().map(|()| Self::Journal).map_err(|error| {
                 ConfigError::value(
                     "log.format",
                     "\"journald\"",
@@ -31,7 +31,7 @@ impl Output {
                 )
             }),
             // A journal that takes lines and no messages is one of another kind.
-            LogFormat::Auto if is_journal() => Ok(journal::layer().map_or(Self::Human, Self::Journal)),
+            LogFormat::Auto if is_journal() => Ok(journal::probe().map_or(Self::Human, |()| Self::Journal)),
             LogFormat::Auto => Ok(Self::Human),
         }
     }

@@ -36,6 +36,7 @@ mod reload;
 mod retries;
 mod sharing;
 mod signals;
+mod stalled_log;
 mod support;
 mod sweeping;
 mod systemd;

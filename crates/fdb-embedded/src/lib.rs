@@ -60,9 +60,21 @@ pub use error::{Code, Result};
 pub use future::{Future, Output};
 pub use url::SCHEME;
 
-/// Writes a line about a failure that no caller can be told of to standard error.
+/// Where [`report`] goes.
+static REPORT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
+
+/// Has `report` called with each failure that no caller can be told of, instead of writing a line to standard error. It is called on the
+/// engine's threads, so it must not block. The first call counts.
+pub fn report_to(report: fn(&str)) {
+    let _ = REPORT.set(report);
+}
+
+/// Tells of a failure that no caller can be told of.
 fn report(message: &str) {
     use std::io::Write;
-    // Nothing is left to do if standard error is gone too.
-    let _ = writeln!(std::io::stderr().lock(), "fdb-embedded: {message}");
+    match REPORT.get() {
+        Some(report) => report(message),
+        // Nothing is left to do if standard error is gone too.
+        None => drop(writeln!(std::io::stderr().lock(), "fdb-embedded: {message}")),
+    }
 }

@@ -115,7 +115,7 @@ impl Args {
             // What a daemon has to say about itself is not wanted here.
             "warn".clone_into(&mut config.log.level);
         }
-        telemetry::init(&config.log)?;
+        telemetry::init_command(&config.log)?;
         match &self.cell {
             None => suite::run(globals, &self.common, &config),
             Some(Cell::Helper(helper)) => helper.run(),

@@ -34,7 +34,7 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let mut log = globals.load()?.log;
         log.level = level(globals).to_owned();
-        telemetry::init(&log)?;
+        telemetry::init_command(&log)?;
         let directory = tempfile::tempdir().context("cannot make a temporary directory for the database")?;
         let url = format!("embedded:{}", directory.path().display());
         let store = Store::open(&url)?;

@@ -46,7 +46,7 @@ impl Args {
         let wrong = config.validate().and_then(|()| register(Daemon::new(config.clone())).check()).err();
         configuration::look(globals.config(), &config, wrong.as_ref(), &mut findings);
         // A level that is wrong has just been found.
-        let _: Result<(), ConfigError> = telemetry::init(&config.log);
+        let _: Result<(), ConfigError> = telemetry::init_command(&config.log);
         if config.validate_database().is_ok() {
             access::look(globals.config(), &config, &mut findings);
             // What takes long comes when the rest has been printed.

@@ -1,11 +1,13 @@
 //! One message of the journal's native protocol: lines of `NAME=value`; or, where the value has lines itself, the name on a line, the
 //! length in 8 bytes, little endian, and the value (<https://systemd.io/JOURNAL_NATIVE_PROTOCOL>).
 
+use std::borrow::Cow;
+
 use tracing::{Level, Metadata};
 
 use super::fields::Fields;
 
-/// The longest value in bytes; what is longer is cut. All of a message has to fit into one datagram.
+/// The longest value in bytes. Of what is longer the beginning is kept, and a mark says so.
 const LONGEST: usize = 16 << 10;
 
 /// What is written for one event.
@@ -75,8 +77,12 @@ fn name_of(field: &str) -> String {
     name.trim_start_matches(|char: char| !char.is_ascii_alphabetic()).to_owned()
 }
 
-fn cut(value: &str) -> &str {
-    &value[..value.floor_char_boundary(LONGEST)]
+fn cut(value: &str) -> Cow<'_, str> {
+    if value.len() <= LONGEST {
+        return value.into();
+    }
+    let kept = &value[..value.floor_char_boundary(LONGEST)];
+    format!("{kept}... [{} bytes in all]", value.len()).into()
 }
 
 #[cfg(test)]
@@ -97,8 +103,11 @@ mod tests {
     }
 
     #[test]
-    fn long_values_are_cut_between_characters() {
+    fn long_values_are_cut_between_characters_and_marked() {
         let long = format!("a{}", "ä".repeat(LONGEST));
-        assert_eq!(cut(&long).len(), LONGEST - 1);
+        let kept = cut(&long);
+        let mark = "ä... [32769 bytes in all]";
+        assert!(kept.ends_with(mark) && kept.len() == LONGEST - 1 + mark.len() - 2, "{}", kept.len());
+        assert_eq!(cut("short"), "short");
     }
 }

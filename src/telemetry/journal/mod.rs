@@ -5,11 +5,13 @@
 //! |---|---|
 //! | `fields` | fields of events and spans, as texts |
 //! | `message` | one message of the protocol |
+//! | `socket` | datagrams to the journal |
 
 mod fields;
 mod message;
+mod socket;
 
-use std::{io, os::unix::net::UnixDatagram};
+use std::{io, path::Path};
 
 use tracing::{
     Event, Subscriber,
@@ -20,28 +22,52 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-use self::{fields::Fields, message::Message};
+use self::{fields::Fields, message::Message, socket::Socket};
+use super::{
+    out::Out,
+    writer::{Batch, Sink},
+};
 
 /// Where systemd-journald listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
 /// Writes to the journal of this machine.
 pub(super) struct Journal {
-    socket: UnixDatagram,
+    out: Out,
 }
 
-/// Opens it.
+/// Whether there is a journal.
 ///
 /// # Errors
 /// There is none, or it may not be written to.
-pub(super) fn layer() -> io::Result<Journal> {
-    let socket = UnixDatagram::unbound()?;
-    socket.connect(SOCKET)?;
-    Ok(Journal { socket })
+pub(super) fn probe() -> io::Result<()> {
+    Socket::open(Path::new(SOCKET)).map(drop)
+}
+
+/// Logs to the journal that [`probe`] found; through a thread if `queued`.
+pub(super) fn layer(queued: bool) -> Journal {
+    Journal { out: Out::to(|| to_journal(Path::new(SOCKET)), queued) }
+}
+
+/// A journal that is gone is looked for again with each batch.
+fn to_journal(path: &'static Path) -> Sink {
+    let mut socket = None;
+    Box::new(move |batch: &Batch| {
+        if socket.is_none() {
+            socket = Socket::open(path).ok();
+        }
+        let Some(socket) = &socket else { return batch.len() };
+        batch.messages().filter(|message| socket.send(message).is_err()).count()
+    })
 }
 
 impl Journal {
-    fn write<S>(&self, event: &Event<'_>, context: &Context<'_, S>) -> io::Result<()>
+    /// Where its messages go.
+    pub(super) fn out(&self) -> &Out {
+        &self.out
+    }
+
+    fn write<S>(&self, event: &Event<'_>, context: &Context<'_, S>)
     where
         S: Subscriber + for<'a> LookupSpan<'a>,
     {
@@ -53,7 +79,7 @@ impl Journal {
             }
         }
         let message = Message::of(event.metadata(), fields);
-        self.socket.send(&message.encode()).map(drop)
+        self.out.write(&message.encode());
     }
 }
 
@@ -76,7 +102,6 @@ where
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        // A journal that is gone comes back by itself; there is nobody to tell of it.
-        let _ = self.write(event, &context);
+        self.write(event, &context);
     }
 }
