@@ -76,14 +76,19 @@ impl Pages {
             return Err(failed(&health, &error));
         }
         disk.read_at(0, &mut first).map_err(|source| failed(&health, &health.refused("read", &source)))?;
-        let superblock = Superblock::parse(&first).map_err(|unusable| match unusable {
+        let mut superblock = Superblock::parse(&first).map_err(|unusable| match unusable {
             Unusable::Foreign => StorageError::Foreign,
             Unusable::Format(found) => StorageError::Format { found },
             Unusable::Damaged(what) => {
                 failed(&health, &health.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
             }
         })?;
+        if superblock.is_in_flight() {
+            // What was read may be in memory only, after a kill. The next header must not go over the last one that is on the disk.
+            disk.sync_data().map_err(|source| failed(&health, &health.refused("flush", &source)))?;
+        }
         let trust = Arc::new(Trust::new(superblock.is_in_flight()));
+        superblock.durable(superblock.written());
         let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::create(disk, health) };
         pages.len().map_err(|error| failed(&pages.health, &error))?;
         let least = pages.superblock.lock().least_len();
@@ -168,6 +173,7 @@ impl Pages {
         let written = self.superblock.lock().written();
         self.sums.write(&*self.disk)?;
         self.disk.sync_data()?;
+        self.superblock.lock().durable(written);
         if !self.trust.may_vouch() {
             return Ok(());
         }

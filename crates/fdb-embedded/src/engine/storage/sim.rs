@@ -2,7 +2,9 @@
 //! it: after a kill, when all writes so far are there, and after a power failure, when those to each file since that file's
 //! last flush are there in part.
 
+use std::collections::BTreeMap;
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -10,8 +12,21 @@ use parking_lot::Mutex;
 use super::disk::Disk;
 use crate::engine::faults::SplitMix;
 
-/// What a disk writes whole or not at all.
-const SECTOR: usize = 512;
+/// What a file system writes at a time, and what a device may have to read and write whole.
+const BLOCK: usize = 4096;
+
+/// What a power failure leaves of writes that were not flushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Atomic {
+    /// Each sector of 512 bytes of each write is there, or not.
+    Sector,
+    /// Each block of 4 KiB is as it was at some moment since the last flush.
+    Block,
+    /// Any bytes of each write are there.
+    Nothing,
+    /// The same, and a block of 4 KiB that was being written may hold anything, also where nobody wrote.
+    Destroyed,
+}
 
 #[derive(Debug, Clone)]
 enum Op {
@@ -81,29 +96,22 @@ impl SimDisk {
         bytes
     }
 
-    /// What may be left of it if the power failed after `moment` operations: of each sector any state since its last flush,
-    /// and of growths since then the first few.
-    pub fn after_power_failure(&self, moment: usize, random: &mut SplitMix) -> Vec<u8> {
+    /// What may be left of it if the power failed after `moment` operations: any state of what was written since its last flush, as
+    /// `atomic` allows, and of growths since then the first few.
+    pub fn after_power_failure(&self, moment: usize, atomic: Atomic, random: &mut SplitMix) -> Vec<u8> {
         let state = self.state.lock();
         let ops: Vec<_> = state.ops_of(self.file, moment).collect();
         let flushed = ops.iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
         let mut bytes = state.first[self.file].clone();
         ops[..flushed].iter().for_each(|op| apply(&mut bytes, op));
         // Between "nothing since" and "nearly everything since".
-        let odds = random.unit();
+        let mut lost = Lost { odds: random.unit(), atomic, random, blocks: BTreeMap::new() };
         let mut grows = true;
         for op in &ops[flushed..] {
             match op {
-                Op::Write(offset, data) => {
-                    for (i, sector) in data.chunks(SECTOR).enumerate() {
-                        let at = *offset + (i * SECTOR) as u64;
-                        if at + sector.len() as u64 <= bytes.len() as u64 && random.unit() < odds {
-                            apply(&mut bytes, &Op::Write(at, sector.to_vec()));
-                        }
-                    }
-                }
+                Op::Write(offset, data) => lost.write(&mut bytes, *offset, data),
                 Op::SetLen(len) if *len > bytes.len() as u64 => {
-                    grows &= random.unit() < odds;
+                    grows &= lost.happens();
                     if grows {
                         apply(&mut bytes, op);
                     }
@@ -111,6 +119,7 @@ impl SimDisk {
                 other => apply(&mut bytes, other),
             }
         }
+        lost.destroy_blocks(&mut bytes);
         bytes
     }
 
@@ -131,6 +140,77 @@ impl SimDisk {
 impl State {
     fn ops_of(&self, file: usize, moment: usize) -> impl Iterator<Item = &Op> {
         self.ops[..moment].iter().filter(move |(of, _)| *of == file).map(|(_, op)| op)
+    }
+}
+
+/// Which of the writes that were not flushed are there.
+struct Lost<'r> {
+    /// How likely one is.
+    odds: f64,
+    atomic: Atomic,
+    random: &'r mut SplitMix,
+    /// The blocks that were written: whether more of it goes into the block.
+    blocks: BTreeMap<usize, bool>,
+}
+
+impl Lost<'_> {
+    fn happens(&mut self) -> bool {
+        self.random.unit() < self.odds
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.random.next() >> 8).unwrap() % end
+    }
+
+    /// Puts a write there, or a part of it.
+    fn write(&mut self, bytes: &mut [u8], offset: u64, data: &[u8]) {
+        let offset = usize::try_from(offset).unwrap();
+        let unit = if self.atomic == Atomic::Sector { 512 } else { BLOCK };
+        let mut at = offset;
+        while at < (offset + data.len()).min(bytes.len()) {
+            let end = (at / unit * unit + unit).min(offset + data.len()).min(bytes.len());
+            let piece = &data[at - offset..end - offset];
+            let range = match self.atomic {
+                Atomic::Sector => 0..if self.happens() { piece.len() } else { 0 },
+                Atomic::Block => {
+                    let goes_on =
+                        self.blocks.get(&(at / BLOCK)).is_none_or(|goes_on| *goes_on) && self.happens();
+                    self.blocks.insert(at / BLOCK, goes_on);
+                    0..if goes_on { piece.len() } else { 0 }
+                }
+                Atomic::Nothing | Atomic::Destroyed => {
+                    self.blocks.insert(at / BLOCK, true);
+                    self.part(piece.len())
+                }
+            };
+            bytes[at..end][range.clone()].copy_from_slice(&piece[range]);
+            at = end;
+        }
+    }
+
+    /// All of a piece, nothing, or a part.
+    fn part(&mut self, len: usize) -> Range<usize> {
+        match self.below(3) {
+            0 if self.happens() => 0..len,
+            0 => 0..0,
+            1 => 0..self.below(len + 1),
+            _ => {
+                let (a, b) = (self.below(len + 1), self.below(len + 1));
+                a.min(b)..a.max(b)
+            }
+        }
+    }
+
+    fn destroy_blocks(&mut self, bytes: &mut [u8]) {
+        if self.atomic != Atomic::Destroyed {
+            return;
+        }
+        for block in std::mem::take(&mut self.blocks).into_keys() {
+            if !self.happens() {
+                let end = bytes.len().min((block + 1) * BLOCK);
+                bytes[block * BLOCK..end].iter_mut().for_each(|byte| *byte = self.random.next() as u8);
+            }
+        }
     }
 }
 

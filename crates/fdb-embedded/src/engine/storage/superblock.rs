@@ -6,21 +6,26 @@
 //! 1024  the same                                                            writes with an odd number
 //! 1536  number of the last write that was flushed, checksum
 //! ```
-//! redb overwrites its header in place and checks only parts of it. Here each write goes to the other of two sectors,
-//! so that one that was torn by a power failure leaves the one before it, and the number that was flushed tells a torn
-//! write from a sector that was damaged later: nothing that was flushed may be unreadable. The length tells a file that was
-//! cut off.
+//! redb overwrites its header in place and checks only parts of it. Here each write goes to the other of two sectors than the
+//! last one that was flushed, so that a write that was torn by a power failure leaves that one. redb writes its header more than once
+//! between two flushes: those writes go to the same sector and have the same number. The number that was flushed tells a
+//! torn write from a sector that was damaged later: nothing that was flushed may be unreadable. The length tells a file that was cut off.
+//!
+//! A power failure may leave any bytes of a write that was not flushed, so every checksum here may fail to match, and each piece is
+//! read without the others.
 
 use twox_hash::XxHash3_64;
 
 use super::layout::PAGE;
+use crate::mutant::mutant;
 
 const MAGIC: [u8; 8] = *b"\xfdfdb-emb";
 /// The first bytes of format 1: a plain redb file.
 const REDB_MAGIC: [u8; 4] = *b"redb";
 /// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it; in the
-/// log of 3 no batch was written before the one before it was flushed.
-pub const FORMAT: u32 = 4;
+/// log of 3 no batch was written before the one before it was flushed; in that of 4 a batch could lie in a block with one that was
+/// flushed before.
+pub const FORMAT: u32 = 5;
 /// The oldest one that is brought up to date when it is opened.
 pub const OLDEST: u32 = 2;
 
@@ -56,9 +61,11 @@ pub struct Superblock {
     header: [u8; HEADER],
     /// Bytes of the file when it was written.
     len: u64,
-    /// How often it has been written.
+    /// How often it has been written and flushed, and once more if the last write was not flushed.
     written: u64,
-    /// The last of those writes that was flushed.
+    /// The last of those writes that is known to be on the disk.
+    durable: u64,
+    /// The last one of which the file itself says so.
     flushed: u64,
 }
 
@@ -73,20 +80,27 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// What the file is.
-fn prefix() -> [u8; PREFIX] {
+/// What a file of a format is.
+fn prefix(format: u32) -> [u8; PREFIX] {
     let mut prefix = [0; PREFIX];
     prefix[..8].copy_from_slice(&MAGIC);
-    prefix[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    prefix[8..12].copy_from_slice(&format.to_le_bytes());
     let check = hash(&prefix[..16], 0);
     prefix[16..].copy_from_slice(&check);
     prefix
 }
 
+/// True if the first bytes are those of one known format in part, and of another one for the rest: a power failure has cut off
+/// the write that brings a file up to date.
+fn is_between_formats(page: &PageBytes) -> bool {
+    let known: Vec<_> = (OLDEST..=FORMAT).map(prefix).collect();
+    (0..PREFIX).all(|at| known.iter().any(|prefix| prefix[at] == page[at]))
+}
+
 impl Superblock {
     /// Of a file that holds nothing yet.
     pub fn new() -> Superblock {
-        Superblock { format: FORMAT, header: [0; HEADER], len: 0, written: 0, flushed: 0 }
+        Superblock { format: FORMAT, header: [0; HEADER], len: 0, written: 0, durable: 0, flushed: 0 }
     }
 
     /// Reads the first page of a file.
@@ -97,10 +111,14 @@ impl Superblock {
         if !page.starts_with(&MAGIC) {
             return Err(Unusable::Foreign);
         }
-        if page[16..24] != hash(&page[..16], 0) {
+        let format = if page[16..24] == hash(&page[..16], 0) {
+            u32::from_le_bytes(page[8..12].try_into().expect("four bytes"))
+        } else if is_between_formats(page) {
+            // Nothing is known of it that the oldest format does not have, and it is brought up to date again.
+            OLDEST
+        } else {
             return Err(Unusable::Damaged("its format number does not match its checksum"));
-        }
-        let format = u32::from_le_bytes(page[8..12].try_into().expect("four bytes"));
+        };
         if !(OLDEST..=FORMAT).contains(&format) {
             return Err(Unusable::Format(format));
         }
@@ -114,8 +132,11 @@ impl Superblock {
         let (written, sector) = match (copy(1), copy(2)) {
             (Some(a), Some(b)) => a.max(b),
             (Some(one), None) | (None, Some(one)) => match flushed {
-                Some(flushed) if flushed <= one.0 => one,
-                _ => return Err(Unusable::Damaged("a header that was flushed does not match its checksum")),
+                Some(flushed) if flushed > one.0 => {
+                    return Err(Unusable::Damaged("a header that was flushed does not match its checksum"));
+                }
+                // The mark of the one may have been torn together with the write of the other.
+                _ => one,
             },
             (None, None) => return Err(Unusable::Damaged("neither header matches its checksum")),
         };
@@ -125,7 +146,8 @@ impl Superblock {
             return Err(Unusable::Damaged("its newest header is gone"));
         }
         let header = sector[..HEADER].try_into().expect("a sector has room");
-        Ok(Superblock { format, header, len: number(&sector[LEN..]), written, flushed })
+        let len = number(&sector[LEN..]);
+        Ok(Superblock { format, header, len, written, durable: flushed, flushed })
     }
 
     /// The format that the file has.
@@ -138,7 +160,7 @@ impl Superblock {
     pub fn upgrade(&mut self) -> Option<[u8; PREFIX]> {
         let is_old = self.format < FORMAT;
         self.format = FORMAT;
-        is_old.then(prefix)
+        is_old.then(|| prefix(FORMAT))
     }
 
     /// True if nobody knows whether all that the header speaks of reached the disk.
@@ -166,12 +188,15 @@ impl Superblock {
     ) -> Result<(), E> {
         if self.written == 0 {
             let mut page: PageBytes = [0; PAGE as usize];
-            page[..PREFIX].copy_from_slice(&prefix());
+            page[..PREFIX].copy_from_slice(&prefix(FORMAT));
             write((0, &page))?;
         }
         self.header[..header.len()].copy_from_slice(header);
         self.len = len;
-        self.written += 1;
+        // The other sector holds the last header that was flushed, and stays as it is until this one is.
+        if self.written == self.durable || mutant("headers-take-turns-unflushed") {
+            self.written += 1;
+        }
         let slot = if self.written.is_multiple_of(2) { 1 } else { 2 };
         let mut sector = [0; SECTOR];
         sector[..HEADER].copy_from_slice(&self.header);
@@ -182,16 +207,24 @@ impl Superblock {
         write(((slot * SECTOR) as u64, &sector))
     }
 
-    /// How often the header has been written: what [`Superblock::flushed`] is to be told after a flush.
+    /// The number of the last write of the header: what [`Superblock::durable`] and [`Superblock::flushed`] are to be told after a
+    /// flush.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// All writes up to number `written` are on the disk; gives the mark that says so, if it is news.
+    /// All writes up to number `written` are on the disk.
+    pub fn durable(&mut self, written: u64) {
+        self.durable = self.durable.max(written);
+    }
+
+    /// All writes up to number `written` are on the disk, and what they speak of was found sound; gives the mark that says so, if it is
+    /// news.
     pub fn flushed(&mut self, written: u64) -> Option<(u64, [u8; 16])> {
         if written <= self.flushed {
             return None;
         }
+        self.durable(written);
         self.flushed = written;
         let mut mark = [0; 16];
         mark[..8].copy_from_slice(&written.to_le_bytes());
@@ -266,6 +299,63 @@ mod tests {
         let mut damaged = page(6, 0);
         damaged[SECTOR..SECTOR + 100].fill(9);
         assert!(matches!(Superblock::parse(&damaged), Err(Unusable::Damaged(_))));
+    }
+
+    #[test]
+    fn headers_that_are_written_without_a_flush_between_leave_the_one_that_was_flushed() {
+        let mut page = [0; PAGE as usize];
+        let mut superblock = Superblock::new();
+        for i in 1..=6 {
+            let put = |(at, bytes): Piece<'_>| {
+                page[usize::try_from(at).unwrap()..][..bytes.len()].copy_from_slice(bytes);
+                Ok::<_, ()>(())
+            };
+            superblock.set_header(&[i; 320], 4096, put).unwrap();
+            // The last two are not flushed.
+            if i < 5 {
+                superblock.durable(superblock.written());
+            }
+        }
+        assert_eq!(Superblock::parse(&page).unwrap().header()[..320], [6; 320]);
+        let slots = [SECTOR, 2 * SECTOR];
+        let read = |torn: usize| {
+            let mut page = page;
+            page[torn..torn + 100].fill(9);
+            Superblock::parse(&page).unwrap().header()[0]
+        };
+        let mut left = slots.map(read);
+        left.sort_unstable();
+        assert_eq!(left, [4, 6]);
+    }
+
+    #[test]
+    fn a_mark_and_a_header_that_were_torn_together_leave_the_header_before() {
+        let mut torn = page(6, 1);
+        torn[SECTOR..SECTOR + 100].fill(9);
+        torn[MARK + 3..MARK + 11].fill(9);
+        let read = Superblock::parse(&torn).unwrap();
+        assert_eq!(read.header()[..320], [5; 320]);
+        assert!(read.is_in_flight());
+    }
+
+    #[test]
+    fn a_format_whose_change_was_torn_is_brought_up_to_date_again() {
+        let newest = page(3, 0);
+        for old in OLDEST..FORMAT {
+            for cut in 0..=PREFIX {
+                for begins_new in [true, false] {
+                    let mut torn = newest;
+                    let (first, last) = if begins_new { (FORMAT, old) } else { (old, FORMAT) };
+                    torn[..cut].copy_from_slice(&prefix(first)[..cut]);
+                    torn[cut..PREFIX].copy_from_slice(&prefix(last)[cut..]);
+                    let mut read = Superblock::parse(&torn).unwrap();
+                    if let Some(prefix) = read.upgrade() {
+                        torn[..PREFIX].copy_from_slice(&prefix);
+                    }
+                    assert!(torn == newest, "{old}, cut at {cut}");
+                }
+            }
+        }
     }
 
     #[test]

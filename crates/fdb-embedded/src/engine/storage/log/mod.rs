@@ -20,7 +20,8 @@ use std::sync::Arc;
 use super::disk::Disk;
 use super::health::Health;
 use super::{Batch, Durability, StorageError};
-use record::{Header, Place, SECTOR};
+use crate::mutant::mutant;
+use record::{BLOCK, Header, Place, SECTOR};
 
 /// What redb's file knows of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +51,13 @@ pub struct Bounds {
     pub most: u64,
 }
 
-/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little beside what
-/// went into the log, and little enough to be applied again in a fraction of a second.
-pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 2 << 20, most: 8 << 20 };
+/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little beside the
+/// commits that went into the log: at least 8,192, each in a block of its own.
+pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
+
+/// Bytes of records that a log takes at most before it begins anew, so that they are applied again in a fraction of a
+/// second.
+const MAX_RECORDS: u64 = 8 << 20;
 
 /// Batches that wait together for a flush, at most.
 const MAX_UNFLUSHED: u16 = 1_000;
@@ -72,6 +77,8 @@ pub struct Log {
     mark: Option<Mark>,
     /// Where the next batch goes.
     end: u64,
+    /// Bytes of the records in it, without the room between them.
+    used: u64,
     /// How many batches at its end are not flushed yet.
     unflushed: u16,
     record: Vec<u8>,
@@ -88,6 +95,7 @@ impl Log {
             len: len.min(there),
             mark: None,
             end: 0,
+            used: 0,
             unflushed: 0,
             record: Vec::new(),
         })
@@ -111,7 +119,8 @@ impl Log {
 
     /// True if it is in use and has room for the batch.
     pub fn has_room(&self, batch: &Batch) -> bool {
-        self.is_used() && self.end + record::space(batch) <= self.len
+        let space = record::space(batch);
+        self.is_used() && self.end + space <= self.len && (self.used == 0 || self.used + space <= MAX_RECORDS)
     }
 
     /// Adds a batch, which is not flushed yet.
@@ -119,10 +128,15 @@ impl Log {
         let Mark { id, generation, .. } = self.mark.expect("whoever adds has asked whether there is room");
         let place = Place { id, generation, number, unflushed: self.unflushed, at: self.end };
         record::encode(place, batch, &mut self.record);
+        let space = self.record.len();
+        // Whole blocks are written: the operating system need not read what was there before.
+        let within = usize::try_from(self.end % BLOCK as u64).expect("less than a block");
+        self.record.resize((within + space).next_multiple_of(BLOCK) - within, 0);
         let written = self.disk.write_at(self.end, &self.record);
         written.map_err(|source| self.refused("write", &source))?;
         self.unflushed += 1;
-        self.end += self.record.len() as u64;
+        self.end += space as u64;
+        self.used += space as u64;
         // One that was large is not kept for those that are not.
         self.record.shrink_to(PIECE);
         Ok(())
@@ -142,6 +156,10 @@ impl Log {
         if self.unflushed > 0 {
             self.disk.sync_data().map_err(|source| self.refused("flush", &source))?;
             self.unflushed = 0;
+            // The block that holds what was flushed is not written again.
+            if !mutant("log-shares-blocks") {
+                self.end = self.end.next_multiple_of(BLOCK as u64);
+            }
         }
         Ok(())
     }
@@ -173,7 +191,7 @@ impl Log {
     pub fn begin(&mut self, mark: Mark) {
         self.mark = Some(mark);
         // redb's commit has flushed what was left.
-        (self.end, self.unflushed) = (0, 0);
+        (self.end, self.used, self.unflushed) = (0, 0, 0);
     }
 
     /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.

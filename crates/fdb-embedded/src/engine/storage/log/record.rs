@@ -9,7 +9,8 @@
 //! 64  the body: entries, one after the other
 //! ```
 //! An entry is a letter and what belongs to it; strings of bytes have their length before them, in four bytes. A record
-//! begins at a multiple of [`SECTOR`], so that writing one never touches a sector of another.
+//! begins at a multiple of [`SECTOR`], and at a multiple of [`BLOCK`] if all records before it are flushed. So no block that
+//! holds a flushed record is ever written again, and a block that a power failure destroys held none.
 
 use twox_hash::XxHash3_64;
 
@@ -17,8 +18,10 @@ use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 use crate::engine::storage::Batch;
 
-/// What a disk writes whole or not at all.
+/// Records begin at multiples of this.
 pub const SECTOR: usize = 512;
+/// What the operating system writes at a time. A power failure while it is written may destroy all of it.
+pub const BLOCK: usize = 4096;
 /// Bytes before the body.
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 8] = *b"\xfdfdb-log";

@@ -1,7 +1,7 @@
 //! What a log that was left behind holds: pure, over its bytes.
 
 use super::Mark;
-use super::record::{Header, SECTOR, decode};
+use super::record::{BLOCK, Header, SECTOR, decode};
 use crate::engine::storage::Batch;
 use crate::mutant::mutant;
 
@@ -76,8 +76,8 @@ pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong
     }
     let (mut found, mut at, mut next) = (Vec::new(), 0, mark.generation + 1);
     loop {
-        let record = whole(bytes, at).filter(|(header, _)| mark.is_of(header, next));
-        if let Some((header, body)) = record {
+        if let Some((start, header, body)) = next_record(bytes, mark, at, next) {
+            at = start;
             if next > applied {
                 let none = Wrong::Unintelligible { number: next, at: at as u64 };
                 let (ceiling, mutations) = decode(body).ok_or(none)?;
@@ -96,6 +96,21 @@ pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong
     }
     check_rest(bytes, mark, at, next.max(applied + 1))?;
     Ok(found)
+}
+
+/// Batch `number`, if it is whole: right after the record before it, which ends at `end`, or at the next block, if that record was
+/// flushed before.
+fn next_record<'a>(
+    bytes: &'a [u8],
+    mark: &Mark,
+    end: usize,
+    number: u64,
+) -> Option<(usize, Header, &'a [u8])> {
+    let mut places = [end, end.next_multiple_of(BLOCK)].into_iter();
+    places.find_map(|at| {
+        let (header, body) = whole(bytes, at).filter(|(header, _)| mark.is_of(header, number))?;
+        Some((at, header, body))
+    })
 }
 
 fn whole(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
@@ -183,6 +198,25 @@ mod tests {
         assert_eq!(numbers(scan(&log, &MARK, 10)), [11, 12, 13, 14]);
         assert_eq!(numbers(scan(&log, &MARK, 12)), [13, 14]);
         assert_eq!(numbers(scan(&log, &MARK, 20)), NONE);
+    }
+
+    #[test]
+    fn what_was_flushed_is_read_whatever_became_of_the_block_after_it() {
+        let mark = Mark { len: 8 * BLOCK as u64, ..MARK };
+        let mut log = vec![0; 8 * BLOCK];
+        let mut record = Vec::new();
+        // 11 was flushed; then 12 and 13 together; then 14, which was being written.
+        let places = [0, BLOCK, BLOCK + SECTOR, 2 * BLOCK];
+        for (number, (at, unflushed)) in (11..).zip(places.into_iter().zip([0, 0, 1, 0])) {
+            let Mark { id, generation, .. } = mark;
+            encode(Place { id, generation, number, unflushed, at: at as u64 }, &batch(number), &mut record);
+            log[at..at + record.len()].copy_from_slice(&record);
+        }
+        assert_eq!(numbers(scan(&log, &mark, 10)), [11, 12, 13, 14]);
+        log[2 * BLOCK..3 * BLOCK].fill(0xa5);
+        assert_eq!(numbers(scan(&log, &mark, 10)), [11, 12, 13]);
+        log[BLOCK..2 * BLOCK].fill(0xa5);
+        assert_eq!(numbers(scan(&log, &mark, 10)), [11]);
     }
 
     #[test]
