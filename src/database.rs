@@ -1,12 +1,18 @@
 //! Opening the database that a configuration names.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use foundationdb::{Database, FdbError};
 use tokio::time::timeout;
 
-/// How long an answer of the database may take without a word about it.
-const PATIENCE: Duration = Duration::from_secs(5);
+use crate::config::duration;
+
+/// How long an answer of the database may take before the log says so.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// FoundationDB's `io_error`: an embedded database says it from its first failed write until it is opened again.
 pub(crate) const STORAGE_FAILED: i32 = 1510;
@@ -49,14 +55,39 @@ fn reason(code: FdbError) -> String {
     fdb_embedded::open_error().unwrap_or_else(|| code.to_string())
 }
 
-/// Waits for an answer of the database, and says so when it takes long: a cluster that cannot be reached gives none at
-/// all, not even an error.
-pub(crate) async fn patiently<T>(answer: impl Future<Output = T>) -> T {
-    let mut answer = pin!(answer);
-    loop {
-        match timeout(PATIENCE, &mut answer).await {
-            Ok(answer) => return answer,
-            Err(_) => tracing::warn!("the database does not answer, still waiting"),
+/// The database has not answered in the time that `--timeout` allows.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the database has not answered within {} (--timeout); check that it runs and can be reached",
+    duration::format(*.0)
+)]
+pub struct NoAnswer(Duration);
+
+/// How long to wait for an answer of the database: for ever without a limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Patience(pub(crate) Option<Duration>);
+
+impl Patience {
+    /// Waits for an answer, and logs when it takes long: a cluster that cannot be reached gives none at all, not even
+    /// an error.
+    ///
+    /// # Errors
+    /// The limit has passed. What was asked for may still happen.
+    pub(crate) async fn wait<T>(self, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
+        let mut answer = pin!(answer);
+        let began = Instant::now();
+        loop {
+            let left = self.0.map(|limit| limit.saturating_sub(began.elapsed()));
+            match timeout(left.unwrap_or(SILENCE).min(SILENCE), &mut answer).await {
+                Ok(answer) => return Ok(answer),
+                Err(_) => match self.0 {
+                    Some(limit) if began.elapsed() >= limit => return Err(NoAnswer(limit)),
+                    _ => tracing::warn!(
+                        event = "database_silent",
+                        "the database does not answer; still waiting"
+                    ),
+                },
+            }
         }
     }
 }

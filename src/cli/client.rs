@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::globals::Globals;
 use crate::{
     config::Config,
-    database::{Store, patiently},
+    database::{NoAnswer, Patience, Store},
 };
 
 /// An open database and a runtime to wait for it.
@@ -19,13 +19,14 @@ pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
     config: Config,
+    patience: Patience,
 }
 
 impl Client {
     pub(super) fn open(globals: &Globals) -> anyhow::Result<Self> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { store: Store::open(&config.database)?, runtime, config })
+        Ok(Self { store: Store::open(&config.database)?, runtime, config, patience: globals.patience() })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -45,6 +46,20 @@ impl Client {
         Session::new(queue, SessionId(Uuid::now_v7().into_bytes()))
     }
 
+    /// Waits for an answer of the database, as long as `--timeout` allows.
+    pub(super) async fn answer<T>(&self, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
+        self.patience.wait(answer).await
+    }
+
+    /// Waits for one answer of the database on this thread.
+    pub(super) fn ask<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
+    where
+        anyhow::Error: From<E>,
+    {
+        self.wait(self.answer(answer))?.map_err(anyhow::Error::from)
+    }
+
+    /// Runs what asks the database more than once, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
     }
@@ -54,7 +69,7 @@ impl Client {
     where
         R: Future<Output = (Transaction, Result<T, QueueError>)>,
     {
-        let done = self.wait(patiently(retry::run(self.db(), &RetryPolicy::default(), body)));
+        let done = self.wait(self.answer(retry::run(self.db(), &RetryPolicy::default(), body)))?;
         done.map(|done| done.value).context("the database refused")
     }
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{UsageError, globals::Globals, output::about};
 use crate::{
-    config::{DEFAULT_ADDRESS, Http, Listen},
+    config::{DEFAULT_ADDRESS, Http, Listen, is_loopback},
     exit::Exit,
     http::Token,
 };
@@ -59,6 +59,8 @@ impl At {
 pub(super) struct Daemon {
     address: Address,
     token: Option<Token>,
+    /// How long an answer may take, if `--timeout` says so.
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug, Clone)]
@@ -99,11 +101,22 @@ impl AskError {
     }
 }
 
+/// Whether the secret may go there in the clear: to this machine, or to where the configuration has its daemon listen.
+fn is_trusted(address: &Address, http: &Http) -> bool {
+    match address {
+        Address::Unix(_) => true,
+        Address::Tcp(address) => {
+            is_loopback(address) || matches!(http.listen, Listen::Tcp(own) if own == *address)
+        }
+    }
+}
+
 impl Daemon {
     /// The daemon at an address, or the one that the configuration is for.
     pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
         let config = globals.start()?;
-        Self::at(at.at.as_ref().unwrap_or(&config.http.listen), &config.http)
+        let daemon = Self::at(at.at.as_ref().unwrap_or(&config.http.listen), &config.http)?;
+        Ok(Self { timeout: globals.timeout(), ..daemon })
     }
 
     /// The daemon of a configuration that may not be valid.
@@ -123,7 +136,18 @@ impl Daemon {
             Listen::Unix(path) => Address::Unix(path.clone()),
         };
         let token = http.token_file.as_deref().map(Token::read).transpose()?;
-        Ok(Self { address, token })
+        let token = token.filter(|_| {
+            let trusted = is_trusted(&address, http);
+            if !trusted {
+                tracing::warn!(
+                    event = "secret_withheld",
+                    %listen,
+                    "not sending the secret of http.token-file: the address is neither http.listen nor on this machine"
+                );
+            }
+            trusted
+        });
+        Ok(Self { address, token, timeout: None })
     }
 
     /// Asks for what is at a path.
@@ -154,7 +178,7 @@ impl Daemon {
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let request = self.request(method, path, body);
-        let patience = if method == "GET" { QUESTION } else { ORDER };
+        let patience = self.timeout.unwrap_or(if method == "GET" { QUESTION } else { ORDER });
         let answer = self.exchange(&request, patience).map_err(|error| self.unanswered(error, patience))?;
         self.read(&answer)
     }
@@ -305,7 +329,7 @@ mod tests {
     fn who_says_nothing_is_another_than_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let daemon = Daemon { address: Address::Unix(path.clone()), token: None };
+        let daemon = Daemon { address: Address::Unix(path.clone()), token: None, timeout: None };
         let ask = || {
             let patience = Duration::from_millis(50);
             daemon.exchange(b"GET", patience).map_err(|error| daemon.unanswered(error, patience))

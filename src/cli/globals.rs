@@ -1,9 +1,13 @@
 //! Options that every command has.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use crate::{
-    config::{self, Config, ConfigError},
+    config::{self, Config, ConfigError, duration},
+    database::Patience,
     telemetry,
 };
 
@@ -16,6 +20,9 @@ pub(super) struct Globals {
     /// The configuration file; without it, defaults and KVQUEUE_... variables
     #[arg(long, global = true, value_name = "FILE", env = "KVQUEUE_CONFIG")]
     config: Option<PathBuf>,
+    /// How long to wait for an answer, as in 5s; then end with 69. Without it: until there is one
+    #[arg(long, global = true, value_name = "TIME", value_parser = limit)]
+    timeout: Option<Duration>,
     /// Print JSON instead of text
     #[arg(long, global = true)]
     pub(super) json: bool,
@@ -31,6 +38,16 @@ impl Globals {
     /// What `--database` says; the file and the environment may say something else.
     pub(super) fn database(&self) -> Option<&str> {
         self.database.as_deref()
+    }
+
+    /// How long `--timeout` lets a command wait for an answer.
+    pub(super) fn patience(&self) -> Patience {
+        Patience(self.timeout)
+    }
+
+    /// What `--timeout` says.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout
     }
 
     /// What `--config` says.
@@ -60,6 +77,27 @@ impl Globals {
         let config = self.load()?;
         config.validate()?;
         telemetry::init_command(&config.log)?;
+        warn_of_ignored_variables();
         Ok(config)
+    }
+}
+
+/// Reads a limit for waiting.
+fn limit(text: &str) -> Result<Duration, String> {
+    match duration::parse(text)? {
+        Duration::ZERO => Err("nothing is answered in no time; give a time such as 5s".to_owned()),
+        limit => Ok(limit),
+    }
+}
+
+/// Logs, in one line, which variables look like settings and are none. Call it once logging has started.
+pub(super) fn warn_of_ignored_variables() {
+    let ignored = config::ignored_variables();
+    if !ignored.is_empty() {
+        tracing::warn!(
+            event = "variables_ignored",
+            variables = ignored.join(" "),
+            "ignoring environment variables that name no setting; see docs/CONFIG.md"
+        );
     }
 }

@@ -61,7 +61,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use crate::{
     config::ConfigError,
     daemon::{Daemon, DaemonError},
-    database::OpenError,
+    database::{NoAnswer, OpenError},
     exit::{self, Exit},
     telemetry,
 };
@@ -210,7 +210,7 @@ fn report(error: &anyhow::Error) -> Exit {
 fn exit_of(error: &anyhow::Error) -> Exit {
     if error.is::<ConfigError>() {
         Exit::Config
-    } else if error.is::<OpenError>() {
+    } else if error.is::<OpenError>() || error.is::<NoAnswer>() {
         Exit::Unavailable
     } else if error.is::<UsageError>() {
         Exit::Usage

@@ -16,7 +16,7 @@ use super::{
     progress::{Progress, Size},
     target::{Destination, Target},
 };
-use crate::{database::patiently, exit::Exit};
+use crate::exit::Exit;
 
 /// Move items to another queue of the same database
 #[derive(Debug, clap::Args)]
@@ -77,9 +77,7 @@ impl Args {
         let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
         done.with_context(|| format!("{} items were moved, and then the database refused", account.moved))?;
-        client
-            .wait(mover.close(client.db(), &RetryPolicy::default()))
-            .context("moved, but a mark is left")?;
+        client.ask(mover.close(client.db(), &RetryPolicy::default())).context("moved, but a mark is left")?;
         told?;
         account.exit(&self.destination)
     }
@@ -103,7 +101,9 @@ impl Args {
             let Some(limit) = NonZeroUsize::new(usize::try_from(left).unwrap_or(usize::MAX)) else {
                 return Ok(());
             };
-            let Some(page) = patiently(mover.page(client.db(), &policy, limit)).await? else { return Ok(()) };
+            let Some(page) = client.answer(mover.page(client.db(), &policy, limit)).await?? else {
+                return Ok(());
+            };
             account.add(page);
             progress.done(account.moved, 0);
         }

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use kvqueue_queue::{Item, Session};
 
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
-use crate::{database::patiently, exit::Exit};
+use crate::exit::Exit;
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
 const GROUP: usize = 250;
@@ -31,7 +31,7 @@ impl Args {
         frozen::check(&client, &queue)?;
         let mut session = Client::session(queue);
         let popped = self.pop(&client, &mut session, globals.json);
-        let closed = client.wait(session.close(client.db()));
+        let closed = client.ask(session.close(client.db()));
         if let Ok(left) = &closed {
             // A take whose outcome stayed unknown may have removed these.
             print(globals.json, left)?;
@@ -44,7 +44,7 @@ impl Args {
     fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<()> {
         let mut wanted = self.k.get();
         while let Some(k) = NonZeroUsize::new(wanted.min(GROUP)) {
-            let taken = client.wait(patiently(session.take(client.db(), k)))?;
+            let taken = client.ask(session.take(client.db(), k))?;
             if taken.items.is_empty() {
                 break;
             }

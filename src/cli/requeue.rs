@@ -8,7 +8,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
-use crate::{config::QueueConfig, database::patiently, exit::Exit, sweep};
+use crate::{config::QueueConfig, exit::Exit, sweep};
 
 /// Make items ready now: delayed ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
@@ -87,7 +87,7 @@ impl Args {
         }
         if self.dead {
             let policy = RetryPolicy::default();
-            let done = client.wait(patiently(queue.retry_all_dead(client.db(), &policy)));
+            let done = client.ask(queue.retry_all_dead(client.db(), &policy));
             let done = done.context(REFUSED)?;
             account.requeued += done.moved;
             account.refused += done.refused;
@@ -133,7 +133,7 @@ fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTree
     let policy = RetryPolicy::default();
     let (mut fates, mut others) = (BTreeMap::new(), BTreeSet::new());
     for id in ids.iter().collect::<BTreeSet<_>>() {
-        let fate = client.wait(patiently(queue.retry_dead(client.db(), &policy, id))).context(REFUSED)?;
+        let fate = client.ask(queue.retry_dead(client.db(), &policy, id)).context(REFUSED)?;
         match fate {
             DeadFate::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
             DeadFate::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
@@ -165,7 +165,7 @@ fn hasten(
     wanted: Option<&BTreeSet<ItemId>>,
 ) -> anyhow::Result<kvqueue_queue::Hastened> {
     let policy = RetryPolicy::default();
-    client.wait(patiently(queue.hasten(client.db(), &policy, new_id(), wanted))).context(REFUSED)
+    client.ask(queue.hasten(client.db(), &policy, new_id(), wanted)).context(REFUSED)
 }
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
@@ -175,7 +175,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     client.wait(async {
         loop {
             // At the time 0 no delayed item is due.
-            let swept = patiently(sweeper.sweep(client.db(), 0, &rules)).await.context(REFUSED)?;
+            let swept = client.answer(sweeper.sweep(client.db(), 0, &rules)).await?.context(REFUSED)?;
             moved += swept.moved;
             if let Some(trouble) = swept.trouble {
                 return Err(trouble).context(REFUSED);

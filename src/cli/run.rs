@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use super::globals::Globals;
+use super::globals::{Globals, warn_of_ignored_variables};
 use crate::{
     config::{Config, ConfigError, LogFormat, QueueConfig},
     daemon::{Daemon, DaemonError},
@@ -46,9 +46,11 @@ impl Args {
     ) -> anyhow::Result<Exit> {
         let config = self.load(globals)?;
         telemetry::init_daemon(&config.log)?;
+        warn_of_ignored_variables();
         let (format, until_empty) = (config.log.format, self.until_empty);
         let path = globals.config().map(Path::to_owned);
-        let daemon = register(Daemon::new(config)).until_empty(until_empty);
+        let daemon =
+            register(Daemon::new(config)).until_empty(until_empty).first_answer_within(globals.timeout());
         let globals = globals.clone();
         let daemon = daemon.reload_with(path, move || self.load(&globals));
         let ended = daemon.run().inspect_err(|error| {

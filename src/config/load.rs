@@ -10,17 +10,23 @@ use super::{Config, ConfigError, environment::Environment};
 /// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
 /// [`Config::validate`]'s, for flags may still change the result.
 pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
-    // Variables that are not Unicode cannot be settings of ours.
-    let vars = std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?)));
-    load_from(file, Environment::from_vars(vars))
+    load_from(file, Environment::of_process())
 }
 
 fn load_from(file: Option<&Path>, environment: Environment) -> Result<Config, ConfigError> {
     let text = file.map(read).transpose()?.unwrap_or_default();
     let source = Source { file, environment };
-    let merged = source.merge(&text)?;
-    let value = toml::Value::Table(merged);
-    serde_path_to_error::deserialize(value).map_err(|error| source.key_error(&error))
+    let mut merged = source.merge(&text)?;
+    source.parse_handler_settings(&mut merged);
+    loop {
+        let error = match serde_path_to_error::deserialize(toml::Value::Table(merged.clone())) {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        if !source.parse_text(&mut merged, &error.path().to_string()) {
+            return Err(source.key_error(&error));
+        }
+    }
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
@@ -56,6 +62,29 @@ impl Source<'_> {
             })
     }
 
+    /// Variables hold texts. Where the configuration does not take the text of `key`, its variable's text is read as a
+    /// TOML value: a number, a truth value, a list, a table. Returns whether there was such a text to read.
+    fn parse_text(&self, merged: &mut toml::Table, key: &str) -> bool {
+        let text = self.environment.values().find(|(set, _)| *set == key).map(|(_, text)| text);
+        let Some((place, parsed)) = value_at(merged, key).zip(text.and_then(as_toml)) else { return false };
+        let is_text = place.is_str() && !parsed.is_str();
+        if is_text {
+            *place = parsed;
+        }
+        is_text
+    }
+
+    /// A handler's own table takes any type, so nothing says which one is meant: its lists and tables are read as such.
+    fn parse_handler_settings(&self, merged: &mut toml::Table) {
+        for (key, text) in self.environment.values() {
+            let is_setting = key.starts_with("queues.") && key.contains(".handler-config.");
+            let parsed = as_toml(text).filter(|value| value.is_array() || value.is_table());
+            if let Some((place, parsed)) = value_at(merged, key).zip(parsed).filter(|_| is_setting) {
+                *place = parsed;
+            }
+        }
+    }
+
     fn key_error(&self, error: &serde_path_to_error::Error<toml::de::Error>) -> ConfigError {
         let key = error.path().to_string();
         let origin = match (self.environment.variable_of(&key), self.file) {
@@ -65,6 +94,21 @@ impl Source<'_> {
         };
         ConfigError::Key { problem: error.inner().message().to_owned(), key, origin }
     }
+}
+
+/// The value of a dotted key that a variable can name.
+fn value_at<'t>(table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Value> {
+    let (first, rest) = key.split_once('.').map_or((key, None), |(first, rest)| (first, Some(rest)));
+    let value = table.get_mut(first)?;
+    match rest {
+        None => Some(value),
+        Some(rest) => value_at(value.as_table_mut()?, rest),
+    }
+}
+
+/// A text as the right-hand side of a TOML key.
+fn as_toml(text: &str) -> Option<toml::Value> {
+    format!("value = {text}").parse::<toml::Table>().ok().filter(|table| table.len() == 1)?.remove("value")
 }
 
 #[cfg(test)]
@@ -116,6 +160,36 @@ mod tests {
     }
 
     #[test]
+    fn variables_set_numbers_lists_and_truth_values() {
+        let text = "[queues.q]\nhandler = 'exec'";
+        let vars = [
+            ("KVQUEUE_PREFIX", "7"),
+            ("KVQUEUE_HTTP__READ_ONLY", "true"),
+            ("KVQUEUE_HTTP__MAX_CONNECTIONS", "99"),
+            ("KVQUEUE_HTTP__ORIGINS", "['https://a.example', \"https://b.example\"]"),
+            ("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ k = 3, count = 2 }, { k = 5 }]"),
+            ("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "4"),
+            ("KVQUEUE_QUEUES__Q__RETRY__JITTER", "false"),
+            ("KVQUEUE_QUEUES__Q__HANDLER_CONFIG__COMMAND", "['sort', '-n']"),
+        ];
+        let config = loaded(text, &vars).unwrap();
+        assert_eq!(config.prefix, "7", "a text stays a text");
+        assert!(config.http.read_only);
+        assert_eq!(config.http.max_connections, 99);
+        assert_eq!(config.http.origins, ["https://a.example", "https://b.example"]);
+        let queue = &config.queues["q"];
+        let groups: Vec<_> = queue.consumers.iter().map(|group| (group.k, group.count)).collect();
+        assert_eq!(groups, [(3, 2), (5, 1)]);
+        assert_eq!((queue.retry.max_attempts, queue.retry.jitter), (4, false));
+        assert_eq!(queue.handler_config["command"], toml::Value::from(vec!["sort", "-n"]));
+        // A later layer still wins, and what the variable says must fit.
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "many")]), @r#"queues.q.retry.max-attempts: invalid type: string "many", expected a whole number of 1 or more (set by KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_HTTP__READ_ONLY", "[1]")]), @"http.read-only: invalid type: sequence, expected a boolean (set by KVQUEUE_HTTP__READ_ONLY); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ kk = 1 }]")]), @"queues.q.consumers[0].kk: unknown field `kk`, expected `k` or `count` (set by KVQUEUE_QUEUES__Q__CONSUMERS); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see docs/CONFIG.md");
+    }
+
+    #[test]
     fn a_service_keeps_its_database_in_its_state_directory_unless_told_otherwise() {
         let state = ("STATE_DIRECTORY", "/var/lib/kvqueue:/var/lib/other");
         assert_eq!(loaded("grace = '1s'", &[state]).unwrap().database, "embedded:/var/lib/kvqueue");
@@ -150,7 +224,7 @@ mod tests {
           |         ^
         key with no value, expected `=`
         ");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_DATBASE", "x")]), @"datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__LEVL", "x")]), @"log.levl: unknown field `levl`, expected `format` or `level` (set by KVQUEUE_LOG__LEVL); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
     }
 

@@ -31,6 +31,7 @@ pub mod size;
 mod validate;
 
 pub use delivery::{Delivery, Retry, TakeStrategy};
+pub use environment::ignored_variables;
 #[cfg(test)]
 pub(crate) use environment::is_reserved;
 pub use error::ConfigError;

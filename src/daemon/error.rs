@@ -2,7 +2,13 @@
 
 use foundationdb::FdbError;
 
-use crate::{config::ConfigError, database::OpenError, exit::Exit, http::HttpError, lifecycle::RunError};
+use crate::{
+    config::ConfigError,
+    database::{NoAnswer, OpenError},
+    exit::Exit,
+    http::HttpError,
+    lifecycle::RunError,
+};
 
 /// A daemon could not run, or not end well.
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +22,9 @@ pub enum DaemonError {
     /// The database does not answer.
     #[error("the first read of the database failed")]
     FirstRead(#[source] FdbError),
+    /// The database has not answered in the time that `--timeout` allows.
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
     /// The handlers' threads cannot be started.
     #[error("cannot start the handlers' threads")]
     Pool(#[source] std::io::Error),
@@ -32,7 +41,7 @@ impl DaemonError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::Config,
-            Self::Open(_) | Self::FirstRead(_) => Exit::Unavailable,
+            Self::Open(_) | Self::FirstRead(_) | Self::NoAnswer(_) => Exit::Unavailable,
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
             Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,
         }

@@ -41,7 +41,7 @@ use crate::{
     config::{Config, ConfigError, Http, Listen},
     consumer::{contention::Contention, state::Event},
     control::{Control, Door, InForce, Order},
-    database::{Store, patiently},
+    database::{Patience, Store},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
     lifecycle::{self, RunError, Signals, Told},
@@ -59,6 +59,7 @@ pub struct Daemon {
     observer: Option<Observer>,
     patience: Option<Duration>,
     contention: Arc<Contention>,
+    first_answer: Patience,
     loader: Option<Loader>,
 }
 
@@ -104,6 +105,13 @@ impl Daemon {
     #[must_use]
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
+        self
+    }
+
+    /// Ends the daemon if the database has not answered within this time of its start. Without a limit it waits.
+    #[must_use]
+    pub fn first_answer_within(mut self, limit: Option<Duration>) -> Self {
+        self.first_answer = Patience(limit);
         self
     }
 
@@ -249,7 +257,7 @@ impl Daemon {
         let config = in_force.follow();
         let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), self.until_empty, in_force);
         let followers = tokio::select! {
-            read = first_look(db, &live, &queues) => {
+            read = first_look(db, &live, &queues, self.first_answer) => {
                 let (took, followers) = read?;
                 shared.board.database(Ok(took));
                 followers
@@ -296,8 +304,9 @@ async fn first_look(
     db: &Database,
     live: &Live,
     queues: &[Part],
+    patience: Patience,
 ) -> Result<(Duration, Followers), DaemonError> {
-    let took = patiently(first_read(db, &live.config().prefix)).await?;
+    let took = patience.wait(first_read(db, &live.config().prefix)).await??;
     Ok((took, live.follow(queues).await))
 }
 

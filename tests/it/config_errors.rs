@@ -53,8 +53,30 @@ fn an_unreadable_file() {
 #[test]
 fn a_variable() {
     let db = Database::embedded();
-    let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_DATBASE", "x").output().unwrap().into();
-    insta::assert_snapshot!(ran.failed(78), @"kvqueue: datbase: unknown field `datbase`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (set by KVQUEUE_DATBASE); see docs/CONFIG.md");
+    let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_LOG__LEVL", "x").output().unwrap().into();
+    insta::assert_snapshot!(ran.failed(78), @"kvqueue: log.levl: unknown field `levl`, expected `format` or `level` (set by KVQUEUE_LOG__LEVL); see docs/CONFIG.md");
+}
+
+/// Kubernetes sets such variables for a Service named `kvqueue`.
+#[test]
+fn variables_of_other_software_are_ignored_with_one_warning() {
+    let db = Database::embedded();
+    let kubernetes = |arguments: &[&str]| -> Ran {
+        let mut command = kvqueue(&db, arguments);
+        command.env("KVQUEUE_SERVICE_HOST", "10.0.0.1").env("KVQUEUE_SERVICE_PORT", "7420");
+        command.env("KVQUEUE_PORT", "tcp://10.0.0.1:7420").env("KVQUEUE_PORT_7420_TCP_ADDR", "10.0.0.1");
+        command.output().unwrap().into()
+    };
+    let pushed = kubernetes(&["push", "q", "a"]);
+    let warnings = pushed.stderr.lines().filter(|line| line.contains("variables_ignored")).count();
+    assert_eq!(warnings, 1, "{}", pushed.stderr);
+    let names = "KVQUEUE_PORT KVQUEUE_PORT_7420_TCP_ADDR KVQUEUE_SERVICE_HOST KVQUEUE_SERVICE_PORT";
+    assert!(pushed.stderr.contains(names), "{}", pushed.stderr);
+    pushed.ok();
+    assert_eq!(kubernetes(&["-q", "len", "q"]).ok().trim(), "1");
+    let ran = kubernetes(&["run", "--queue", "q", "--handler", "stdout", "--until-empty"]);
+    assert!(ran.stderr.contains(names), "{}", ran.stderr);
+    assert_eq!(ran.ok().trim(), "a");
 }
 
 #[test]

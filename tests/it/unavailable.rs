@@ -1,8 +1,76 @@
 //! A database that cannot be used: exit code 69, and what to do.
 
-use std::fs::File;
+use std::{
+    fs::File,
+    io::Write,
+    process::{Child, ChildStdin, Stdio},
+    time::{Duration, Instant},
+};
 
-use crate::support::{Database, Ran, kvqueue, run};
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run};
+
+/// A push that reads lines and has pushed a first one, through a daemon that hosts the database.
+fn push_under_way(db: &Database, more: &[&str]) -> (Background, Child, ChildStdin) {
+    let mut host = Background::start(kvqueue(db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("\"ready\"");
+    let mut command = kvqueue(db, &[&["push", "q", "--lines", "-"], more].concat());
+    let mut push =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = push.stdin.take().unwrap();
+    lines.write_all(b"first\n").unwrap();
+    let began = Instant::now();
+    while run(db, &["len", "q"]).ok() != "1\n" {
+        assert!(began.elapsed() < PATIENCE, "the first line is not pushed");
+    }
+    (host, push, lines)
+}
+
+#[test]
+fn a_command_gives_up_after_its_timeout() {
+    let db = Database::embedded();
+    let (host, push, mut lines) = push_under_way(&db, &["--timeout", "700ms"]);
+    host.suspend();
+    lines.write_all(b"second\n").unwrap();
+    drop(lines);
+    let began = Instant::now();
+    let ran: Ran = push.wait_with_output().unwrap().into();
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert_eq!(ran.stdout, "1 acknowledged\n");
+    let error = ran.failed(69);
+    for part in ["has not answered within 700ms (--timeout)", "these may be in the queue all the same"] {
+        assert!(error.contains(part), "{part} is not in: {error}");
+    }
+    host.signal(Signal::CONT);
+    // The second line may have come in or not; the first is there once.
+    let items = run(&db, &["pop", "q", "-k", "9"]).ok();
+    assert!(["first\n", "first\nsecond\n"].contains(&&*items), "{items}");
+}
+
+#[test]
+fn a_command_without_a_timeout_waits_and_says_so() {
+    let db = Database::embedded();
+    let (host, push, mut lines) = push_under_way(&db, &[]);
+    host.suspend();
+    lines.write_all(b"second\n").unwrap();
+    drop(lines);
+    // The message comes after five seconds. It must not be the end.
+    std::thread::sleep(Duration::from_secs(6));
+    host.signal(Signal::CONT);
+    let ran: Ran = push.wait_with_output().unwrap().into();
+    assert!(ran.stderr.contains("still waiting"), "{ran:?}");
+    assert_eq!(ran.ok(), "2 acknowledged\n");
+}
+
+#[test]
+fn a_timeout_has_to_be_a_time() {
+    let db = Database::embedded();
+    for wrong in ["5", "0s", "soon"] {
+        let error = run(&db, &["len", "q", "--timeout", wrong]).failed(2);
+        assert!(error.contains("--timeout"), "{error}");
+    }
+}
 
 #[test]
 fn without_the_client_library() {

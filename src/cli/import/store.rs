@@ -6,10 +6,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::group::Group;
-use crate::{
-    cli::{client::Client, output},
-    database::patiently,
-};
+use crate::cli::{client::Client, output};
 
 /// What a transaction did with a group.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +39,7 @@ pub(super) fn store(
             (tr, placed)
         }
     });
-    let done = client.wait(patiently(done)).context("the database refused")?;
+    let done = client.ask(done).context("the database refused")?;
     let (placed, is_sure) = (done.value?, done.attempts.unknown == 0);
     let repetition = placed.is_repetition();
     let added = if repetition { placed.items(None).count() } else { placed.added() };

@@ -6,7 +6,7 @@ use foundationdb::{Database, Transaction};
 use kvqueue_queue::{QueueError, RetryPolicy, retry};
 
 use super::error::MigrateError;
-use crate::database::{OpenError, Store, patiently};
+use crate::database::{OpenError, Patience, Store};
 
 /// Both databases, open.
 pub(super) struct Ends {
@@ -20,10 +20,11 @@ pub(super) struct Ends {
 pub(super) struct End {
     pub(super) url: String,
     db: Arc<Database>,
+    patience: Patience,
 }
 
 impl Ends {
-    pub(super) fn open(from: &str, to: &str) -> Result<Ends, anyhow::Error> {
+    pub(super) fn open(from: &str, to: &str, patience: Patience) -> Result<Ends, anyhow::Error> {
         if is_same(from, to) {
             return Err(MigrateError::SameDatabase(to.to_owned()).into());
         }
@@ -34,7 +35,7 @@ impl Ends {
         }
         let store = Store::open(from)?;
         let target: Result<_, OpenError> = store.also(to);
-        let end = |url: &str, db| End { url: url.to_owned(), db };
+        let end = |url: &str, db| End { url: url.to_owned(), db, patience };
         Ok(Ends { from: end(from, Arc::clone(&store.db)), to: end(to, target?), _store: store })
     }
 }
@@ -50,7 +51,7 @@ impl End {
             let outcome = body(&tr).await;
             (tr, outcome)
         };
-        let done = patiently(retry::run(&self.db, &RetryPolicy::default(), attempt)).await?;
+        let done = self.patience.wait(retry::run(&self.db, &RetryPolicy::default(), attempt)).await??;
         Ok(done.value)
     }
 

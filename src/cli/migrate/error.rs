@@ -2,7 +2,7 @@
 
 use kvqueue_queue::RetryError;
 
-use crate::exit::Exit;
+use crate::{database::NoAnswer, exit::Exit};
 
 /// A migration was refused, or ended half-way. What was copied stays, and the same command goes on there.
 #[derive(Debug, thiserror::Error)]
@@ -57,6 +57,8 @@ pub(crate) enum MigrateError {
     Busy { queue: String },
     #[error("the database refused")]
     Retry(#[from] RetryError),
+    #[error(transparent)]
+    NoAnswer(#[from] NoAnswer),
 }
 
 impl MigrateError {
@@ -64,7 +66,7 @@ impl MigrateError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::SameDatabase(_) => Exit::Usage,
-            Self::NoSource(_) => Exit::Unavailable,
+            Self::NoSource(_) | Self::NoAnswer(_) => Exit::Unavailable,
             Self::NoQueue { .. }
             | Self::Exists { .. }
             | Self::Foreign { .. }

@@ -82,7 +82,8 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let ends = Ends::open(self.from.as_deref().unwrap_or(&config.database), &self.to)?;
+        let ends =
+            Ends::open(self.from.as_deref().unwrap_or(&config.database), &self.to, globals.patience())?;
         let report = Report::new(globals);
         let moved = runtime.block_on(self.move_all(globals, &config, &ends, &report));
         report.finish();

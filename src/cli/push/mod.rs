@@ -44,7 +44,7 @@ use super::{
     progress::{Progress, Size},
     target::Target,
 };
-use crate::{database::patiently, exit::Exit};
+use crate::exit::Exit;
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ impl Args {
             }
         };
         pushed?;
-        client.wait(push.session.close(client.db())).context("pushed, but the session is not closed")?;
+        client.ask(push.session.close(client.db())).context("pushed, but the session is not closed")?;
         // Not an io::Error outside: whoever has closed the pipe does not know what was pushed.
         told.map_err(|error| anyhow!("{}, which could not be printed: {error}", push.account.text()))?;
         Ok(push.refusals.exit(if whole { "nothing was pushed" } else { "everything else was pushed" }))
@@ -157,21 +157,32 @@ impl Push<'_> {
 
     /// One transaction.
     async fn push(&mut self, items: &[NewItem]) -> anyhow::Result<()> {
-        match patiently(self.session.push_items(self.client.db(), items, &self.options)).await {
-            Ok(pushed) => self.account.add(&pushed),
-            Err(error) => return Err(self.failure(error, items.len())),
+        let pushed =
+            self.client.answer(self.session.push_items(self.client.db(), items, &self.options)).await;
+        match pushed {
+            Ok(Ok(pushed)) => self.account.add(&pushed),
+            Ok(Err(error)) => return Err(self.failure(error, items.len())),
+            Err(error) => return Err(anyhow::Error::new(error).context(self.unsure(items.len()))),
         }
         Ok(())
+    }
+
+    /// A push of so many items ended without an answer.
+    fn unsure(&self, items: usize) -> String {
+        let done = self.account.acknowledged;
+        format!(
+            "the push of {items} items after the {done} acknowledged ones failed; these may be in the queue all the same"
+        )
     }
 
     fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
         let done = self.account.acknowledged;
         match error {
             PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
-                let maybe =
-                    if error.is_maybe_committed() { "; these may be in the queue all the same" } else { "" };
-                let context =
-                    format!("the push of {items} items after the {done} acknowledged ones failed{maybe}");
+                let context = match error.is_maybe_committed() {
+                    true => self.unsure(items),
+                    false => format!("the push of {items} items after the {done} acknowledged ones failed"),
+                };
                 anyhow::Error::new(error).context(context)
             }
             // What goes with all items is over a limit.
