@@ -229,6 +229,11 @@ impl Board {
         Some(self.lock().queues.get(queue)?.history.samples())
     }
 
+    /// Why the daemon is not ready; empty if it is.
+    pub(crate) fn not_ready(&self) -> Vec<String> {
+        not_ready(&self.lock())
+    }
+
     /// All of it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();

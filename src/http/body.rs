@@ -24,6 +24,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So many bytes of all bodies together are held at a time.
 pub(super) const HELD: usize = 64 << 20;
 
+/// The longest message, in characters.
+const LONGEST_MESSAGE: usize = 1_000;
+
 /// Reads a body of up to `limit` bytes. What it holds, it takes from `room`, which has [`HELD`] permits; they come back with the second
 /// value.
 pub(super) async fn read(
@@ -63,7 +66,9 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     let mut reader = serde_json::Deserializer::from_slice(body);
     let parsed = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
-        let (path, problem) = (error.path().to_string(), error.inner().to_string());
+        // Either may quote a text that is as long as the body.
+        let path = shortened(error.path().to_string());
+        let problem = shortened(error.into_inner().to_string());
         Failure::Bad(match path.as_str() {
             "." => format!("the body: {problem}"),
             path => format!("the body at {path}: {problem}"),
@@ -72,6 +77,16 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     reader.end().map_err(|error| Failure::Bad(format!("the body: {error}")))?;
     let Object(parsed) = parsed;
     Ok(parsed)
+}
+
+/// The beginning of a message that may quote a value of any length.
+pub(super) fn shortened(mut message: String) -> String {
+    if let Some((end, _)) = message.char_indices().nth(LONGEST_MESSAGE) {
+        message.truncate(end);
+        message.shrink_to_fit();
+        message.push_str("...");
+    }
+    message
 }
 
 /// What has to be written as an object. By itself a struct would be read from a list of its values, too.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use actix_web::{HttpRequest, HttpResponse, web::Payload};
 use futures::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
 
 use super::{body, error::Failure, site::Site, uri::Query};
 
@@ -14,6 +14,12 @@ pub(crate) type Answer = Result<HttpResponse, Failure>;
 
 /// Carries out a request.
 pub(crate) type Handler = fn(Call) -> LocalBoxFuture<'static, Answer>;
+
+/// A longer body is read on another thread, in bytes: reading megabytes would keep all other requests waiting.
+const LONG: usize = 64 << 10;
+
+/// The longest body of a request that pushes nothing, in bytes.
+const SHORT: usize = 64 << 10;
 
 /// A request that has passed the guards.
 pub(crate) struct Call {
@@ -33,14 +39,27 @@ impl Call {
         self.values.get(index).map_or("", String::as_str)
     }
 
-    /// The body, read as JSON.
-    pub(super) async fn json<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+    /// The body of a push, read as JSON.
+    pub(super) async fn long_json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Failure> {
         let limit = usize::try_from(self.site.config().http.max_body).unwrap_or(usize::MAX);
+        self.read(limit).await
+    }
+
+    /// The body of any other request, read as JSON.
+    pub(super) async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Failure> {
+        self.read(SHORT).await
+    }
+
+    async fn read<T: DeserializeOwned + Send + 'static>(&mut self, limit: usize) -> Result<T, Failure> {
         if !body::is_json(self.request.headers()) {
             return Err(Failure::ContentType);
         }
         let (body, held) = body::read(&mut self.payload, limit, &self.site.room).await?;
         self.held = held.map(Arc::new);
-        body::parse(&body)
+        if body.len() <= LONG {
+            return body::parse(&body);
+        }
+        let parsed = spawn_blocking(move || body::parse(&body)).await;
+        parsed.unwrap_or_else(|_| Err(Failure::Unavailable("the daemon is stopping".to_owned())))
     }
 }

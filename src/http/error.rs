@@ -8,6 +8,8 @@ use actix_web::{
 };
 use serde_json::json;
 
+use super::body::shortened;
+
 /// When a client that came at a busy time may come again, in seconds.
 const AGAIN: u64 = 1;
 
@@ -24,7 +26,7 @@ pub(crate) enum Failure {
     #[error("http.read-only is set, so nothing can be changed here")]
     ReadOnly,
     /// Another site's page asks.
-    #[error("a page of {0} asks for a change, and it is none of this daemon's")]
+    #[error("cross-origin request from {0} refused")]
     CrossSite(String),
     /// It was reached by a name that is not its own.
     #[error("the daemon is not reached by the name {0}")]
@@ -149,7 +151,7 @@ impl Failure {
             }
             _ => {}
         }
-        let (code, message, fix) = (self.code(), self.to_string(), self.fix());
+        let (code, message, fix) = (self.code(), shortened(self.to_string()), self.fix());
         response.json(json!({ "error": { "code": code, "message": message, "fix": fix } }))
     }
 }

@@ -17,7 +17,7 @@ pub(super) async fn live(call: Call) -> Answer {
 
 /// It does its work; or why it does not.
 pub(super) async fn ready(call: Call) -> Answer {
-    let reasons = call.site.door.board.snapshot().not_ready;
+    let reasons = call.site.door.board.not_ready();
     let ready = reasons.is_empty();
     let mut response = if ready { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
     Ok(response.json(json!({ "ready": ready, "reasons": reasons })))

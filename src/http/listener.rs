@@ -4,7 +4,7 @@ use std::{
     fmt, fs, io,
     net::{SocketAddr, TcpListener},
     os::unix::{
-        fs::{FileTypeExt, PermissionsExt},
+        fs::{FileTypeExt, MetadataExt, PermissionsExt},
         net::{UnixListener, UnixStream},
     },
     path::{Path, PathBuf},
@@ -21,15 +21,32 @@ pub(super) enum Listener {
     Unix(UnixListener, SocketFile),
 }
 
-/// A socket's name in the file system. Dropping it takes the name away.
+/// A socket's name in the file system. Dropping it removes the name, unless another socket has it by now.
 #[derive(Debug)]
-pub(super) struct SocketFile(PathBuf);
+pub(super) struct SocketFile {
+    path: PathBuf,
+    /// Device and inode of the socket that was bound.
+    file: (u64, u64),
+}
+
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), file: file(path)? })
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it before.
-        let _ = fs::remove_file(&self.0);
+        if file(&self.path).is_ok_and(|found| found == self.file) {
+            // Somebody may have removed it meanwhile.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Device and inode of what has this name.
+fn file(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|found| (found.dev(), found.ino()))
 }
 
 impl Listener {
@@ -67,7 +84,7 @@ impl Listener {
             }
             listener => listener?,
         };
-        let file = SocketFile(path.to_owned());
+        let file = SocketFile::of(path)?;
         // Until now nobody but our own user could write to it, unless the umask says otherwise.
         fs::set_permissions(path, fs::Permissions::from_mode(SOCKET_MODE))?;
         Ok(Self::Unix(listener, file))
@@ -93,7 +110,7 @@ impl fmt::Display for Listener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(_, address) => address.fmt(f),
-            Self::Unix(_, file) => write!(f, "unix:{}", file.0.display()),
+            Self::Unix(_, file) => write!(f, "unix:{}", file.path.display()),
         }
     }
 }
@@ -115,6 +132,14 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, SOCKET_MODE);
         assert_eq!(unix(&path).map(drop).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         drop(listener);
+        assert!(!path.exists());
+        // A successor's socket stays.
+        let listener = unix(&path).unwrap().unwrap();
+        fs::remove_file(&path).unwrap();
+        let successor = unix(&path).unwrap().unwrap();
+        drop(listener);
+        assert!(path.exists());
+        drop(successor);
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();
         assert!(unix(&path).is_err() && fs::read(&path).unwrap() == b"mine");

@@ -7,6 +7,7 @@
 //! | file | role |
 //! |---|---|
 //! | `server`, `listener` | from the configuration to a thread that listens, and its end |
+//! | `slow_readers` | clients of a Unix socket that do not read their answers |
 //! | `site` | what all requests share |
 //! | `serve`, `headers` | one request from its head to its answer |
 //! | `routes` | the list of all there is |
@@ -47,6 +48,7 @@ mod routes;
 mod serve;
 mod server;
 mod site;
+mod slow_readers;
 mod status;
 mod ticker;
 mod uri;

@@ -12,9 +12,9 @@ use super::{
 pub(super) enum Access {
     /// Everybody, without the secret: it tells nothing that is worth one.
     Open,
-    /// Whoever knows the secret.
+    /// Clients that know the secret, but not pages of other sites.
     Read,
-    /// The same, unless nothing can be changed here; and no page of another site.
+    /// The same, unless nothing can be changed here.
     Write,
 }
 

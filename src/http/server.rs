@@ -7,11 +7,16 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{App, HttpServer, dev::ServerHandle, rt::net::TcpStream, web};
+use actix_web::{
+    App, HttpServer,
+    dev::ServerHandle,
+    rt::net::{TcpStream, UnixStream},
+    web,
+};
 use rustix::net::sockopt;
 use tokio::{runtime, sync::oneshot, time::timeout};
 
-use super::{guard::Hosts, listener::Listener, serve::serve, site::Site};
+use super::{guard::Hosts, listener::Listener, serve::serve, site::Site, slow_readers::Connections};
 use crate::{
     config::{Http, Listen},
     control::Door,
@@ -96,15 +101,25 @@ fn run(
             let site = web::Data::from(site.clone());
             move || App::new().app_data(site.clone()).default_service(web::to(serve))
         };
+        let unix = Connections::default();
+        let opened = unix.clone();
         let server = HttpServer::new(app)
             .workers(1)
             .disable_signals()
             .max_connections(connections)
             .client_request_timeout(HEAD)
             .keep_alive(SILENCE)
-            .on_connect(|io, _| {
+            .on_connect(move |io, kept| {
                 if let Some(stream) = io.downcast_ref::<TcpStream>() {
                     give_up_on_slow_readers(stream);
+                }
+                if let Some(stream) = io.downcast_ref::<UnixStream>() {
+                    match opened.add(stream) {
+                        Ok(watched) => drop(kept.insert(watched)),
+                        Err(error) => {
+                            tracing::debug!(%error, "a connection without a limit for slow readers")
+                        }
+                    }
                 }
             })
             .shutdown_timeout(LAST_ANSWERS);
@@ -125,6 +140,7 @@ fn run(
             ended = server => drop(ended),
             () = end(stopped, handle, &site) => {}
             never = site.ticker.run(&site.door.board) => match never {},
+            never = unix.end_slow_readers(UNREAD) => match never {},
         }
     });
 }

@@ -50,7 +50,7 @@ fn it_uses_no_cpu() {
 }
 
 /// Of a process's memory, what the kernel says under this name, in kilobytes.
-fn memory(pid: u32, name: &str) -> u64 {
+pub(crate) fn memory(pid: u32, name: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim_start_matches(':').trim().trim_end_matches(" kB").parse().unwrap()

@@ -13,6 +13,9 @@ const TRACE_PARENT: &str = "TRACEPARENT";
 /// What systemd has set for the daemon alone: a command that spoke for it would be believed, or turned away with a warning.
 const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
+/// They hold the daemon's secret for its collector of traces.
+const SECRETS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];
+
 /// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
 /// started with is about something else.
 pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)> {
@@ -31,7 +34,7 @@ pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)
 
 /// Puts them into a command's environment.
 pub(super) fn set(command: &mut Command, queue: &str, item: &Item) {
-    SYSTEMD.iter().for_each(|name| _ = command.env_remove(name));
+    SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
     for (name, value) in of(queue, item) {
         match value {
             // No variable can hold a NUL, and no content type or trace has one that is any good.

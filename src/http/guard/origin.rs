@@ -1,4 +1,4 @@
-//! Whose page asks for a change. Programs that are no browsers send neither header.
+//! Refuses requests of other sites' pages. Programs other than browsers send neither header.
 
 use actix_web::http::header::{self, HeaderMap, HeaderName};
 

@@ -38,7 +38,7 @@ const MAYBE: &str =
 
 /// Pushes what the body has.
 pub(super) async fn push(mut call: Call) -> Answer {
-    let request: Request = call.json().await?;
+    let request: Request = call.long_json().await?;
     let (mut items, operation) = request.items(ambient::now())?;
     let queue = call.unfrozen_queue().await?;
     let options = PushOptions { operation, max_payload: max_payload(&call) };
@@ -71,10 +71,18 @@ async fn one(
     max_payload: usize,
 ) -> Result<Vec<PushedItem>, Failure> {
     let producer = call.site.producers.producer(&call.site, queue, max_payload);
-    match timeout(WAIT, producer.push(item)).await {
-        Ok(Ok(pushed)) => Ok(vec![pushed]),
-        Ok(Err(ProduceError::Push(error))) => Err(failure(&error)),
-        Ok(Err(error)) => Err(Failure::Unavailable(format!("{error}{MAYBE}"))),
+    let held = call.held.clone();
+    // The producer keeps the item also when its client has gone, so the memory of the body stays accounted for.
+    let pushing = call.site.spawn(async move {
+        let pushed = producer.push(item).await;
+        drop(held);
+        pushed
+    });
+    match timeout(WAIT, pushing).await {
+        Ok(Ok(Ok(pushed))) => Ok(vec![pushed]),
+        Ok(Ok(Err(ProduceError::Push(error)))) => Err(failure(&error)),
+        Ok(Ok(Err(error))) => Err(Failure::Unavailable(format!("{error}{MAYBE}"))),
+        Ok(Err(_)) => Err(stopping()),
         Err(_) => Err(maybe(silent())),
     }
 }
@@ -102,10 +110,14 @@ async fn several(
     match timeout(WAIT, pushing).await {
         Ok(Ok(Ok(pushed))) => Ok(pushed),
         Ok(Ok(Err(error))) => Err(failure(&error)),
-        // The task is gone, with its runtime.
-        Ok(Err(_)) => Err(maybe(Failure::Unavailable("the daemon is stopping".to_owned()))),
+        Ok(Err(_)) => Err(stopping()),
         Err(_) => Err(maybe(silent())),
     }
+}
+
+/// The task of a push is gone, with its runtime.
+fn stopping() -> Failure {
+    maybe(Failure::Unavailable("the daemon is stopping".to_owned()))
 }
 
 fn maybe(failure: Failure) -> Failure {

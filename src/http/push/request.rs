@@ -1,18 +1,27 @@
 //! What a push says.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
 use kvqueue_queue::{Millis, NewItem};
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::Number;
 
 use crate::http::{body::Object, error::Failure};
 
 /// The most items of one push.
 const MOST: usize = 1_000;
+
+/// The most attributes of one item. No more than this fit into [`kvqueue_queue::MAX_ATTRIBUTES`].
+const MOST_OF_ITEM: usize = 2_048;
+
+/// The most attributes of all items of one push.
+const MOST_ATTRIBUTES: usize = 10_000;
 
 /// The longest delay, in milliseconds: ten years.
 const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
@@ -21,6 +30,7 @@ const LONGEST: u64 = 10 * 365 * 24 * 3_600_000;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
+    #[serde(deserialize_with = "entries")]
     items: Vec<Object<Entry>>,
     #[serde(default, deserialize_with = "given")]
     operation: Option<String>,
@@ -34,6 +44,7 @@ struct Entry {
     payload: Option<String>,
     #[serde(deserialize_with = "given")]
     payload_base64: Option<String>,
+    #[serde(deserialize_with = "attributes")]
     attributes: BTreeMap<String, String>,
     #[serde(deserialize_with = "given")]
     content_type: Option<String>,
@@ -70,14 +81,74 @@ fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(input: D) -> Result<Opt
     T::deserialize(input).map(Some)
 }
 
+/// Reads items, and stops at the first that is too many: `{}` takes a hundred times as much memory as text.
+fn entries<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<Object<Entry>>, D::Error> {
+    input.deserialize_seq(Entries)
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Vec<Object<Entry>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of items")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
+        let (mut entries, mut attributes) = (Vec::new(), 0);
+        while let Some(entry) = input.next_element::<Object<Entry>>()? {
+            if entries.len() == MOST {
+                return Err(too_many("items", MOST));
+            }
+            attributes += entry.0.attributes.len();
+            if attributes > MOST_ATTRIBUTES {
+                return Err(too_many("attributes", MOST_ATTRIBUTES));
+            }
+            entries.push(entry);
+        }
+        Ok(entries)
+    }
+}
+
+/// Reads the attributes of an item, and stops at the first that is too many.
+fn attributes<'de, D: Deserializer<'de>>(input: D) -> Result<BTreeMap<String, String>, D::Error> {
+    input.deserialize_map(Attributes)
+}
+
+struct Attributes;
+
+impl<'de> Visitor<'de> for Attributes {
+    type Value = BTreeMap<String, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object of texts")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
+        let mut attributes = BTreeMap::new();
+        while let Some((name, value)) = input.next_entry()? {
+            if attributes.len() == MOST_OF_ITEM {
+                return Err(A::Error::custom(format_args!(
+                    "an item has more than {MOST_OF_ITEM} attributes; put them into its payload"
+                )));
+            }
+            attributes.insert(name, value);
+        }
+        Ok(attributes)
+    }
+}
+
+fn too_many<E: Error>(what: &str, most: usize) -> E {
+    E::custom(format_args!("there are more than {most} {what}; push in several requests"))
+}
+
 impl Request {
     /// The items, as of `now`, and the operation id.
     pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), Failure> {
         let count = self.items.len();
-        if !(1..=MOST).contains(&count) {
-            return Err(Failure::Bad(format!(
-                "there are {count} items, 1 to {MOST} can be pushed at a time"
-            )));
+        if count == 0 {
+            return Err(Failure::Bad(format!("there are no items; push 1 to {MOST} at a time")));
         }
         let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
             entry.item(now).map_err(|problem| Failure::Bad(format!("items[{index}]: {problem}")))
@@ -192,7 +263,16 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", and no time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
         insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
-        insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are 0 items, 1 to 1000 can be pushed at a time");
+        insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
+        let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
+        insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");
+        let attributes = |count: u32| -> Value {
+            let all: serde_json::Map<_, _> = (0..count).map(|it| (it.to_string(), json!(""))).collect();
+            json!({ "payload": "", "attributes": all })
+        };
+        insta::assert_snapshot!(item(&attributes(2_049)).unwrap_err(), @"the body at items[0].attributes: an item has more than 2048 attributes; put them into its payload at line 1 column 19405");
+        insta::assert_snapshot!(many(&attributes(501), 20).unwrap_err(), @"the body at items: there are more than 10000 attributes; push in several requests at line 1 column 88590");
+        assert_eq!(many(&attributes(500), 20).unwrap().len(), 20);
         insta::assert_snapshot!(items(&json!([])).unwrap_err(), @"the body: invalid type: sequence, expected an object at line 1 column 0");
     }
 

@@ -147,7 +147,7 @@ fn read_only_lets_nobody_change_anything() {
 }
 
 #[test]
-fn cross_site_writes_are_refused() {
+fn cross_site_requests_are_refused() {
     let db = Database::new();
     let served = serve(&db, &format!("http.origins = ['https://q.example']\n{LOG}"));
     let path = "/api/v1/queues/other/items";
@@ -165,9 +165,16 @@ fn cross_site_writes_are_refused() {
     push().header("Origin", "https://q.example").header("Sec-Fetch-Site", "cross-site").send().is(201);
     let Address::Tcp(own) = &served.at else { panic!("it listens on TCP") };
     push().header("Origin", &format!("http://{own}")).header("Sec-Fetch-Site", "same-origin").send().is(201);
-    // Reading does no harm, and no answer lets the page have it.
-    let read = served.at.request("GET", path).header("Origin", "https://evil.example").send();
-    assert_eq!((read.status, read.header("Access-Control-Allow-Origin")), (200, None));
+    // A page of another site cannot use up what is there for readers, either, such as places for events.
+    for path in [path, "/api/v1/status", "/api/v1/events", "/metrics"] {
+        let read = || served.at.request("GET", path);
+        let refused = read().header("Origin", "https://evil.example").send();
+        assert_eq!(refused.header("Access-Control-Allow-Origin"), None);
+        assert_eq!(refused.error(403), "cross_site", "{path}");
+        assert_eq!(read().header("Sec-Fetch-Site", "cross-site").send().error(403), "cross_site", "{path}");
+    }
+    served.at.request("GET", path).header("Sec-Fetch-Site", "same-origin").send().is(200);
+    served.at.request("GET", "/livez").header("Sec-Fetch-Site", "cross-site").send().is(200);
 }
 
 #[test]

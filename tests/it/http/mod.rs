@@ -5,6 +5,7 @@ mod document;
 mod guards;
 mod hostile;
 mod manual;
+mod memory;
 mod orders;
 
 use crate::support::{Database, Served, run, serve};
