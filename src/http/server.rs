@@ -117,7 +117,7 @@ fn run(
                     match opened.add(stream) {
                         Ok(watched) => drop(kept.insert(watched)),
                         Err(error) => {
-                            tracing::debug!(%error, "a connection without a limit for slow readers")
+                            tracing::debug!(%error, "a connection without a limit for slow readers");
                         }
                     }
                 }
