@@ -312,6 +312,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_secret_goes_to_this_machine_and_to_the_configured_address_only() {
+        let http = Http { listen: "192.0.2.1:7420".parse().unwrap(), ..Http::default() };
+        let tcp = |at: &str| is_trusted(&Address::Tcp(at.parse().unwrap()), &http);
+        assert!(tcp("127.0.0.1:1") && tcp("[::1]:7420") && tcp("192.0.2.1:7420"));
+        assert!(!tcp("192.0.2.1:7421") && !tcp("192.0.2.2:7420"));
+        assert!(is_trusted(&Address::Unix("/run/s".into()), &http));
+    }
+
+    #[test]
     fn an_answer_is_whole_or_none() {
         let read = |text: &'static str| Answer::read(text.as_bytes()).map(|it| (it.status, it.body.len()));
         assert_eq!(read("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"), Ok((200, 2)));
