@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     board::Board,
-    consumer::{contention::Contention, signals::Signals},
+    consumer::{contention::Contention, signals::Signals, suspects::Suspects},
 };
 
 /// What all consumers of a process share.
@@ -30,6 +30,7 @@ pub(crate) struct Shared {
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     pub(crate) contention: Arc<Contention>,
+    pub(crate) suspects: Arc<Suspects>,
     pub(crate) board: Arc<Board>,
     consumers: AtomicUsize,
     finishing: watch::Sender<Vec<String>>,
@@ -48,6 +49,7 @@ impl Shared {
             work: TaskTracker::new(),
             observer,
             contention,
+            suspects: Arc::default(),
             board,
             consumers: AtomicUsize::new(0),
             finishing: watch::Sender::default(),

@@ -1,9 +1,14 @@
 //! `kvqueue requeue`
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{DeadFate, ItemId, Moved, Queue, RetryPolicy, SessionId, SweepRules, Sweeper};
+use kvqueue_queue::{
+    DeadFate, ItemId, Moved, Queue, RetryPolicy, RetryRules, SessionId, SweepRules, Sweeper,
+};
 use serde_json::json;
 use uuid::Uuid;
 
@@ -170,7 +175,10 @@ fn hasten(
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
 fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<Moved> {
-    let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), ..sweep::rules(settings) };
+    let rules = sweep::rules(settings);
+    // An operator does not wait for the pause of a crashed item.
+    let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
+    let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), retry, ..rules };
     let (mut sweeper, mut moved) = (Sweeper::new(queue.clone(), new_id()), Moved::default());
     client.wait(async {
         loop {

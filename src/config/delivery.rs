@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use kvqueue_queue::RetryRules;
 use serde::{Deserialize, Serialize};
 
 use super::{duration, number};
@@ -48,6 +49,14 @@ pub struct Retry {
     pub max: Duration,
     /// Whether pauses are varied at random, so that items that failed together do not come back together.
     pub jitter: bool,
+}
+
+impl Retry {
+    /// The rules that the queue layer goes by.
+    pub(crate) fn rules(&self) -> RetryRules {
+        let Self { max_attempts, base, max, jitter } = *self;
+        RetryRules { max_attempts, base, max, jitter }
+    }
 }
 
 impl Default for Retry {

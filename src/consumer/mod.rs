@@ -10,6 +10,7 @@
 //! | `batch` | items in hand |
 //! | `source` | a queue as its consumers share it |
 //! | `gate` | whether takes may begin |
+//! | `suspects` | what the queues of a process share about items that may kill it |
 //! | `signals` | what all that works on items is told, and tells |
 //! | `backoff` | pauses between failed takes |
 //! | `contention` | how often takes lose against those of other processes |
@@ -28,4 +29,5 @@ pub(crate) mod idle;
 pub(crate) mod signals;
 pub(crate) mod source;
 pub(crate) mod state;
+pub(crate) mod suspects;
 pub(crate) mod take;

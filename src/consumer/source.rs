@@ -6,7 +6,9 @@ use foundationdb::Database;
 use kvqueue_queue::{Queue, RetryRules};
 use tokio_util::task::TaskTracker;
 
-use super::{contention::Contention, gate::Gate, idle::Idle, signals::Signals, take::Taker};
+use super::{
+    contention::Contention, gate::Gate, idle::Idle, signals::Signals, suspects::Suspects, take::Taker,
+};
 use crate::{config::Delivery, handlers::Handling, metrics::QueueMeters};
 
 /// One queue in this process: where its items come from and what is done with them.
@@ -32,6 +34,7 @@ pub(crate) struct Source {
     /// Whether takes may begin.
     pub(crate) gate: Gate,
     pub(crate) idle: Idle,
+    pub(crate) suspects: Arc<Suspects>,
     pub(crate) signals: Arc<Signals>,
     /// Batches that are being handled or settled. They go on when their consumer panics.
     pub(crate) work: TaskTracker,

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Queue, RetryRules, Spread, Staged, SweepRules};
+use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
 
 use crate::{
     actors::Shared,
-    config::{Config, ConfigError, QueueConfig, Retry, TakeStrategy},
+    config::{Config, ConfigError, QueueConfig, TakeStrategy},
     consumer::{idle::Idle, source::Source, take::Taker},
     handlers::{Handling, Registry},
     http::Token,
@@ -91,7 +91,7 @@ impl Part {
             handler: config.handler.as_str().into(),
             delivery: config.delivery,
             lease: config.lease,
-            retry: rules(&config.retry),
+            retry: config.retry.rules(),
             timeout: config.handler_timeout,
             until_empty,
             taker: Taker::new(approach(config.take)),
@@ -99,6 +99,7 @@ impl Part {
             meters: meters.clone(),
             gate: shared.board.gate(&self.name),
             idle: Idle::new(self.name.clone(), slow_look, meters),
+            suspects: shared.suspects.clone(),
             signals: shared.signals.clone(),
             work: shared.work.clone(),
         })
@@ -129,12 +130,6 @@ impl Part {
         let groups = self.config.consumers.iter();
         groups.flat_map(|group| std::iter::repeat_n(NonZeroUsize::new(group.k), group.count).flatten())
     }
-}
-
-/// When failed items are tried again.
-fn rules(retry: &Retry) -> RetryRules {
-    let Retry { max_attempts, base, max, jitter } = *retry;
-    RetryRules { max_attempts, base, max, jitter }
 }
 
 /// Where takes look for items.

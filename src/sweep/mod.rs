@@ -68,7 +68,7 @@ impl Sweeping {
 /// By what rules a queue is swept.
 pub(crate) fn rules(config: &QueueConfig) -> SweepRules {
     SweepRules {
-        max_attempts: config.retry.max_attempts,
+        retry: config.retry.rules(),
         lease: versions(config.lease),
         operations_kept: versions(config.operations_kept),
         policy: POLICY,

@@ -62,7 +62,7 @@ fn report(signals: &Signals, queue: &Queue, swept: &Found) {
         tracing::warn!(queue = %name, items = moved.dead, "items are dead letters after their last lease ran out");
     }
     if moved.leases > 0 {
-        tracing::warn!(queue = %name, leases = moved.leases, items = moved.returned, "leases ran out, items are ready again");
+        tracing::warn!(queue = %name, leases = moved.leases, items = moved.returned, "leases expired; their items will be retried");
     }
     if moved.orphans > 0 {
         tracing::info!(queue = %name, items = moved.orphans, "cleared what is left of items that another program took");

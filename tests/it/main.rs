@@ -30,6 +30,7 @@ mod packages;
 mod page;
 mod panics;
 mod pause;
+mod poison;
 mod push;
 mod push_options;
 mod reload;

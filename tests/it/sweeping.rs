@@ -97,7 +97,7 @@ fn items_of_a_worker_that_died_are_handled() {
     assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
     let mut daemon = daemon(&db, "");
     // The watch may be faster than the sweeper's word.
-    daemon.wait_for_all(&["leases ran out, items are ready again", "\"first\"", "\"second\""]);
+    daemon.wait_for_all(&["leases expired; their items will be retried", "\"first\"", "\"second\""]);
     stop(daemon);
 }
 

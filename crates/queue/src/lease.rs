@@ -14,6 +14,7 @@ use crate::ops::cost::WHOLE;
 use crate::ops::settle::{cost, part, settle};
 use crate::ops::version::now;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
+use crate::suspects::Ward;
 
 /// What becomes of an item of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct Lease {
     unsure: Option<Settled>,
     items: Vec<Item>,
     held: Vec<Held>,
+    /// Keeps other suspects out of the process, if these are suspects.
+    ward: Option<Ward>,
 }
 
 impl Lease {
@@ -59,9 +62,10 @@ impl Lease {
         header: &Header,
         items: Vec<Item>,
         held: Vec<Held>,
+        ward: Option<Ward>,
     ) -> Lease {
         let &Header { deadline, length, ref settled, .. } = header;
-        Lease { space, id, deadline, length, settled: settled.clone(), unsure: None, items, held }
+        Lease { space, id, deadline, length, settled: settled.clone(), unsure: None, items, held, ward }
     }
 
     /// Which lease it is.
@@ -82,6 +86,12 @@ impl Lease {
     /// Whether all items are settled, so that there is nothing left to hold.
     pub fn is_settled(&self) -> bool {
         self.settled.open().next().is_none()
+    }
+
+    /// Whether it keeps the session, and others that share its [`Quarantine`](crate::Quarantine), from taking more suspects: items
+    /// of which a worker may have died.
+    pub fn is_in_quarantine(&self) -> bool {
+        self.ward.is_some()
     }
 
     /// The database version until which nobody takes the lease away.
@@ -159,6 +169,9 @@ impl Lease {
         let Change(header) = change;
         (self.deadline, self.settled) = (header.deadline, header.settled);
         self.unsure = None;
+        if self.is_settled() {
+            self.ward = None;
+        }
     }
 
     /// What became of a settlement whose commit had an unknown outcome, read in a new transaction.

@@ -82,6 +82,7 @@ mod rng;
 mod rules;
 pub mod session;
 mod stored;
+mod suspects;
 mod sweeper;
 #[cfg(test)]
 mod testing;
@@ -114,6 +115,7 @@ pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
 pub use stored::{State, StoredItem};
+pub use suspects::Quarantine;
 pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
 pub use watch::Watch;
 

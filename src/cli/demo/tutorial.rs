@@ -90,6 +90,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         meters: meters.clone(),
         gate: shared.board.gate(&QUEUE.into()),
         idle: Idle::new(QUEUE.into(), PATIENCE, meters),
+        suspects: Arc::default(),
         signals: shared.signals.clone(),
         work: shared.work.clone(),
     }

@@ -34,7 +34,7 @@ enum Found {
 /// An identity that no other session has, or has had.
 pub(super) fn session(source: &Source) -> Session {
     let id = SessionId(Uuid::now_v7().into_bytes());
-    Session::new(source.queue.clone(), id).with_policy(policy())
+    Session::new(source.queue.clone(), id).with_policy(policy()).with_quarantine(&source.suspects.quarantine)
 }
 
 fn policy() -> RetryPolicy {
@@ -45,7 +45,7 @@ fn policy() -> RetryPolicy {
 pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<Request>) {
     // Of a short queue those get something who have nothing.
     asked.sort_by_key(|request| request.wish.ahead);
-    let began = Instant::now();
+    let (began, ended) = (Instant::now(), source.suspects.ended());
     let taken = take(source, turn, &asked).await;
     turn.took = began.elapsed();
     turn.served = asked.len();
@@ -56,7 +56,10 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
         Ok((Found::Taken(items), attempts)) => give(source, asked, items, attempts),
         Ok((Found::Nothing(watch), _)) => match at_rest(source).await {
             Err(error) => refuse(asked, error),
-            Ok(at_rest) => send_away(source, asked, watch, at_rest),
+            Ok(at_rest) => {
+                send_away(source, asked, watch, at_rest);
+                source.suspects.wait(source, ended);
+            }
         },
     }
 }

@@ -18,6 +18,7 @@ use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 use crate::ops::{conflict, cost, parts};
+use crate::suspects::{Picked, Suspicion};
 
 /// Whether [`find`] ended with these rows because there were as many as it reads, and not because there were no more. A take may get
 /// fewer all the same: those that are large, or suspect.
@@ -35,7 +36,8 @@ pub(crate) async fn find(
 ) -> Result<Vec<Row>, QueueError> {
     let isolation = Isolation::Snapshot;
     let window = Window { place: place.clone(), limit: Some(k), max_bytes: MAX_TAKE_BYTES, isolation };
-    let (mut rows, metas) = try_join(rows(space, tr, window), first_metas(space, tr, k.get())).await?;
+    let metas = first_metas(space, tr, place.behind.as_ref(), k.get());
+    let (mut rows, metas) = try_join(rows(space, tr, window), metas).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     Ok(rows)
 }
@@ -87,28 +89,80 @@ pub(crate) fn forget(space: &Space, tr: &Transaction, row: &Row) -> Result<(), Q
     Ok(())
 }
 
-/// How many of these rows, at most `k`, one take gets: those that together are no more than [`MAX_TAKE_BYTES`].
+/// Which of these rows, at most `k`, one take gets: together no more than [`MAX_TAKE_BYTES`].
 ///
-/// A suspect, an item that a worker may have died of, is taken alone, so that it takes no neighbours with it.
-pub(crate) fn together(space: &Space, rows: &[Row], k: NonZeroUsize) -> Result<usize, QueueError> {
-    let mut bytes = 0;
-    for (at, row) in rows.iter().take(k.get()).enumerate() {
-        let (size, is_suspect) = match row.meta.is_empty() {
-            true => (cost::take_plain(space, row.id.as_bytes().len(), row.value.len()), false),
+/// Rows that are more suspect than `allows` are passed over. The first of the others decides: the take gets rows that are as suspect as
+/// that one, and of suspects only a small group. `is_free` says which rows are still to be had.
+pub(crate) fn pick(
+    space: &Space,
+    rows: &[Row],
+    k: NonZeroUsize,
+    is_free: impl Fn(usize) -> bool,
+    allows: impl Fn() -> Suspicion,
+) -> Result<(Picked, Suspicion), QueueError> {
+    let (mut picked, mut bytes, mut group) = (Picked::default(), 0, k.get());
+    let mut first: Option<Suspicion> = None;
+    for (at, row) in rows.iter().enumerate().filter(|(at, _)| is_free(*at)) {
+        if picked.len >= group {
+            break;
+        }
+        let (size, suspicion) = match row.meta.is_empty() {
+            true => (cost::take_plain(space, row.id.as_bytes().len(), row.value.len()), Suspicion::None),
             false => {
                 let meta = decode_meta(space, row)?;
-                (size(space, row, &meta), meta.crashes > 0)
+                (size(space, row, &meta), Suspicion::of(meta.crashes))
             }
         };
+        match first {
+            None if suspicion > Suspicion::None && suspicion > allows() => continue,
+            None => {
+                first = Some(suspicion);
+                group = suspicion.group(group);
+            }
+            Some(first) if first != suspicion => continue,
+            Some(_) => {}
+        }
         bytes = size.saturating_add(bytes);
-        if at > 0 && (is_suspect || bytes > MAX_TAKE_BYTES) {
+        if picked.len > 0 && bytes > MAX_TAKE_BYTES {
+            break;
+        }
+        picked.add(at);
+    }
+    Ok((picked, first.unwrap_or(Suspicion::None)))
+}
+
+/// How many of the first rows no take may get that is allowed only what `allows` says.
+pub(crate) fn passed_over(
+    space: &Space,
+    rows: &[Row],
+    allows: impl Fn() -> Suspicion,
+) -> Result<usize, QueueError> {
+    for (at, row) in rows.iter().enumerate() {
+        let crashes = if row.meta.is_empty() { 0 } else { decode_meta(space, row)?.crashes };
+        if crashes == 0 || Suspicion::of(crashes) <= allows() {
             return Ok(at);
         }
-        if is_suspect {
-            return Ok(1);
-        }
     }
-    Ok(rows.len().min(k.get()))
+    Ok(rows.len())
+}
+
+/// Removes the rows that were picked, and counts them as taken; fails at commit if another has taken one. Returns them.
+pub(crate) fn take_picked(
+    space: &Space,
+    tr: &Transaction,
+    mut rows: Vec<Row>,
+    picked: &Picked,
+) -> Result<Vec<Row>, QueueError> {
+    for run in &picked.runs {
+        take(space, tr, &rows[run.clone()])?;
+    }
+    let mut picked = picked.places().peekable();
+    let mut at = 0;
+    rows.retain(|_| {
+        at += 1;
+        picked.next_if(|place| *place == at - 1).is_some()
+    });
+    Ok(rows)
 }
 
 /// What an item adds to a take, in bytes: what it takes to take it, and what of its payload is stored elsewhere.

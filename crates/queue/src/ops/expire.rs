@@ -9,6 +9,8 @@ use crate::meta::{Failure, Meta, Millis};
 use crate::ops::cost::PART;
 use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
+use crate::rng::Rng;
+use crate::rules::RetryRules;
 
 /// What is said of an attempt whose lease ran out.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
@@ -18,8 +20,10 @@ const PREFACE: usize = 40;
 /// What became of the items of a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// Those that are ready again.
+    /// Those that have another attempt, now or after a pause.
     pub(crate) returned: usize,
+    /// Those of them that have to wait for it.
+    later: usize,
     /// Those that had no attempt left.
     pub(crate) dead: usize,
 }
@@ -27,9 +31,9 @@ pub(crate) struct Expired {
 /// How items are given back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terms {
-    /// The most attempts that an item has.
-    pub(crate) max_attempts: u32,
-    /// What is noted as the time of the failure.
+    /// How many attempts an item has, and how long it waits between two of them.
+    pub(crate) retry: RetryRules,
+    /// The time of the failure. The pause before the next attempt begins with it.
     pub(crate) at: Millis,
     /// For what one transaction cannot give back: the first of new leases without a holder, which have run out from the start. As
     /// many numbers follow as a lease can have items.
@@ -38,14 +42,18 @@ pub(crate) struct Terms {
 
 /// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
 ///
-/// Its items are ready again, each with an attempt and a crash more, or dead letters if that was the last attempt. Whoever held it
-/// finds it gone. Items of a lease that was served and never taken up are ready as they were before, since nobody has begun with them; and
-/// so is one whose side record cannot be read.
+/// A crash spends an attempt, like a failure that a handler reports: each item waits as long as the retry rules say for that attempt,
+/// or becomes a dead letter if the attempt was its last. The pause is different for each item. A worker dies of one item at most,
+/// so the items that were lost together must not all come back at the same moment, to be lost together again.
+///
+/// The former holder finds the lease gone. Items of a lease that was served and never taken up are ready as they were before, since
+/// nobody has begun with them; and so is one whose side record cannot be read.
 pub(crate) async fn expire(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,
     terms: Terms,
+    rng: &mut Rng,
 ) -> Result<Option<Expired>, QueueError> {
     let version = now(tr).await?;
     let Some(mut header) = lease::header(space, tr, id).await?.filter(|header| header.has_run_out(version))
@@ -62,10 +70,11 @@ pub(crate) async fn expire(
             place::ready(space, tr, &held.id, &held.value, &held.meta);
             expired.returned += 1;
         } else {
-            give_back(space, tr, &held, terms, &mut expired);
+            give_back(space, tr, &held, terms, rng.next(), &mut expired);
         }
     }
-    place::count_ready(space, tr, expired.returned);
+    place::count_ready(space, tr, expired.returned - expired.later);
+    place::count_later(space, tr, expired.later);
     place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };
@@ -95,36 +104,48 @@ fn parts(space: &Space, items: Vec<Held>) -> Vec<Vec<Held>> {
     parts
 }
 
-fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, expired: &mut Expired) {
-    let Some(meta) = meta::decode(&held.meta).map(|meta| crashed(meta, terms)) else {
+fn give_back(space: &Space, tr: &Transaction, held: &Held, terms: Terms, random: u64, expired: &mut Expired) {
+    let Some((meta, pause)) = meta::decode(&held.meta).map(|meta| crashed(meta, terms, random)) else {
         // A take that cannot read it either makes it a dead letter.
         place::ready(space, tr, &held.id, &held.value, &held.meta);
         expired.returned += 1;
         return;
     };
-    if meta.death.is_some() {
-        place::dead(space, tr, &held.id, &held.value, &meta);
-        expired.dead += 1;
-    } else {
-        place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
-        expired.returned += 1;
+    match pause {
+        None => {
+            place::dead(space, tr, &held.id, &held.value, &meta);
+            expired.dead += 1;
+        }
+        Some(0) => {
+            place::ready(space, tr, &held.id, &held.value, &meta::encode(&meta));
+            expired.returned += 1;
+        }
+        Some(pause) => {
+            let due = terms.at.saturating_add(pause);
+            place::later(space, tr, &held.id, due, &held.value, &meta);
+            expired.returned += 1;
+            expired.later += 1;
+        }
     }
 }
 
-/// The side record of an item whose lease ran out.
-fn crashed(mut meta: Meta, terms: Terms) -> Meta {
+/// The side record of an item whose lease ran out, and how long the item waits for its next attempt; `None` if it has none left.
+fn crashed(mut meta: Meta, terms: Terms, random: u64) -> (Meta, Option<Millis>) {
     meta.attempts = meta.attempts.saturating_add(1);
     meta.crashes = meta.crashes.saturating_add(1);
     meta.failed(&Failure::new(terms.at, meta.attempts, RAN_OUT));
-    if meta.attempts >= terms.max_attempts {
-        let reason = format!("no attempt left of {}: {RAN_OUT}", terms.max_attempts);
+    let pause = terms.retry.delay(meta.attempts, random);
+    if pause.is_none() {
+        let reason = format!("no attempt left of {}: {RAN_OUT}", terms.retry.max_attempts);
         meta.death = Some(Failure::new(terms.at, meta.attempts, &reason));
     }
-    meta
+    (meta, pause.map(|pause| Millis::try_from(pause.as_millis()).unwrap_or(Millis::MAX)))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use bytes::Bytes;
 
     use super::*;
@@ -132,17 +153,22 @@ mod tests {
     use crate::kind::Kind;
     use crate::session::SessionId;
 
-    const TERMS: Terms =
-        Terms { max_attempts: 3, at: 7, spare: LeaseId { session: SessionId([0; 16]), number: 1 } };
+    fn terms() -> Terms {
+        let base = Duration::from_secs(1);
+        let retry = RetryRules { max_attempts: 3, base, max: Duration::from_secs(60), jitter: true };
+        Terms { retry, at: 7, spare: LeaseId { session: SessionId([0; 16]), number: 1 } }
+    }
 
     #[test]
-    fn a_crash_is_an_attempt_and_the_last_one_is_the_end() {
-        let first = crashed(Meta::default(), TERMS);
+    fn a_crash_spends_an_attempt_and_the_last_one_makes_a_dead_letter() {
+        let (first, pause) = crashed(Meta::default(), terms(), 0);
         assert_eq!((first.attempts, first.crashes, first.death.is_some()), (1, 1, false));
-        let second = crashed(first, TERMS);
+        assert_eq!(pause, Some(500));
+        let (second, pause) = crashed(first, terms(), u64::MAX);
         assert_eq!((second.attempts, second.crashes, second.death.is_some()), (2, 2, false));
-        let third = crashed(second, TERMS);
-        assert_eq!(third.failures.len(), 3);
+        assert_eq!(pause, Some(1_999));
+        let (third, pause) = crashed(second, terms(), 0);
+        assert_eq!((third.failures.len(), pause), (3, None));
         let death = third.death.expect("that was the last attempt");
         assert_eq!((death.at, death.attempt), (7, 3));
         assert_eq!(death.reason, format!("no attempt left of 3: {RAN_OUT}"));

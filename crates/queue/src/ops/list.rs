@@ -38,7 +38,8 @@ async fn look(
 ) -> Result<Vec<Item>, QueueError> {
     let window = Window { place: Place::default(), limit, max_bytes: usize::MAX, isolation };
     // A few side records tell whether there are any.
-    let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, 100)).await?;
+    let (mut rows, metas) =
+        try_join(scan::rows(space, tr, window), first_metas(space, tr, None, 100)).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     scan::items(space, tr, &rows).await
 }

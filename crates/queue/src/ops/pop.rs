@@ -29,7 +29,8 @@ pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> R
         max_bytes: usize::MAX,
         isolation: Isolation::Serializable,
     };
-    let (mut rows, metas) = try_join(scan::rows(space, tr, window), first_metas(space, tr, k.get())).await?;
+    let (mut rows, metas) =
+        try_join(scan::rows(space, tr, window), first_metas(space, tr, None, k.get())).await?;
     join_metas(space, tr, &mut rows, metas).await?;
     let items = scan::items(space, tr, &rows).await?;
     if let Some((_, high)) = ends(space, &rows) {

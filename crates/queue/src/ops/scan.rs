@@ -112,13 +112,21 @@ pub(crate) fn suffix<'k>(space: &Space, key: &'k [u8]) -> Result<&'k [u8], Queue
     suffix.ok_or_else(|| QueueError::ForeignKey { key: key.escape_ascii().to_string() })
 }
 
-/// The first side records there are, at most `limit`, in the order in which items are taken; and whether there are more.
+/// The first side records behind an item, or from the front, at most `limit`, in the order in which items are taken; and whether there
+/// are more.
 pub(crate) async fn first_metas(
     space: &Space,
     tr: &Transaction,
+    behind: Option<&ItemId>,
     limit: usize,
 ) -> Result<(Vec<(ItemId, Bytes)>, bool), QueueError> {
-    let (begin, end) = crate::keys::range(&space.meta);
+    let (mut begin, mut end) = crate::keys::range(&space.meta);
+    if let Some(behind) = behind.map(|id| space.meta_key(id)) {
+        match space.kind.takes_last() {
+            true => end = behind,
+            false => begin = after(&behind),
+        }
+    }
     let range = RangeOption {
         limit: Some(limit),
         mode: StreamingMode::WantAll,

@@ -4,7 +4,6 @@
 //! it serves, and on nothing else.
 
 use std::num::NonZeroUsize;
-use std::ops::Range;
 
 use foundationdb::Transaction;
 
@@ -12,10 +11,11 @@ use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::leases::PICK_UP;
-use crate::ops::claim::{cost_of, take, together};
+use crate::ops::claim::{cost_of, pick, take_picked};
 use crate::ops::lease;
 use crate::ops::scan::Row;
 use crate::ops::want::{Line, remove};
+use crate::suspects::{Picked, Suspicion};
 
 /// The most items that one transaction hands out, unless the first request asks for more.
 const MAX_ITEMS: usize = 1_000;
@@ -34,17 +34,20 @@ pub(crate) fn serve(
     space: &Space,
     tr: &Transaction,
     line: &Line,
-    mut rows: Vec<Row>,
+    rows: Vec<Row>,
     now: u64,
 ) -> Result<Option<Vec<Row>>, QueueError> {
     let shares = shares(space, &rows, line.first.iter().map(|waiting| waiting.want.k))?;
-    rows.truncate(shares.last().map_or(0, |share| share.end));
-    take(space, tr, &rows)?;
-    let mut rows = rows.into_iter();
+    let mut all: Vec<usize> = shares.iter().flatten().copied().collect();
+    all.sort_unstable();
+    let mut picked = Picked::default();
+    all.iter().for_each(|at| picked.add(*at));
+    let rows = take_picked(space, tr, rows, &picked)?;
+    let row_at = |at: &usize| all.binary_search(at).ok().map(|nth| rows[nth].clone());
     let mut own = None;
-    for (waiting, share) in line.first.iter().zip(shares) {
+    for (waiting, share) in line.first.iter().zip(&shares) {
         remove(tr, &waiting.key)?;
-        let rows: Vec<Row> = rows.by_ref().take(share.len()).collect();
+        let rows: Vec<Row> = share.iter().filter_map(row_at).collect();
         if Some(waiting) == line.own.as_ref() {
             own = Some(rows);
             continue;
@@ -57,19 +60,24 @@ pub(crate) fn serve(
 }
 
 /// Which rows each request gets: what a take of its own would have got, while there are rows and they fit into a transaction.
+///
+/// No request gets an item that crashed more than once: who serves does not know what else the process of another has in hand.
 fn shares(
     space: &Space,
     rows: &[Row],
     wanted: impl Iterator<Item = NonZeroUsize>,
-) -> Result<Vec<Range<usize>>, QueueError> {
-    let (mut shares, mut begin, mut bytes) = (Vec::new(), 0, 0);
+) -> Result<Vec<Vec<usize>>, QueueError> {
+    let (mut shares, mut bytes, mut free): (Vec<Vec<usize>>, _, _) = (Vec::new(), 0, vec![true; rows.len()]);
     for k in wanted {
-        let share = begin..begin + together(space, &rows[begin..], k)?;
-        bytes += cost_of(space, &rows[share.clone()])?;
-        if share.is_empty() || (begin > 0 && bytes > MAX_TAKE_BYTES) {
+        let (picked, _) = pick(space, rows, k, |at| free[at], || Suspicion::Once)?;
+        let share: Vec<usize> = picked.places().collect();
+        for run in picked.runs {
+            bytes += cost_of(space, &rows[run])?;
+        }
+        if share.is_empty() || (!shares.is_empty() && bytes > MAX_TAKE_BYTES) {
             break;
         }
-        begin = share.end;
+        share.iter().for_each(|at| free[*at] = false);
         shares.push(share);
     }
     Ok(shares)
@@ -88,31 +96,36 @@ mod tests {
         Row { id: ItemId::new(vec![number].into()), value: vec![0; len].into(), meta: meta.into() }
     }
 
-    fn shares_of(rows: &[Row], wanted: &[usize]) -> Vec<Range<usize>> {
+    fn shares_of(rows: &[Row], wanted: &[usize]) -> Vec<Vec<usize>> {
         let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
         shares(&space, rows, wanted.iter().map(|k| NonZeroUsize::new(*k).unwrap())).unwrap()
+    }
+
+    fn ranges<const N: usize>(ranges: [std::ops::Range<usize>; N]) -> Vec<Vec<usize>> {
+        ranges.into_iter().map(Iterator::collect).collect()
     }
 
     #[test]
     fn who_asked_first_gets_the_first_items() {
         let rows: Vec<Row> = (0..10).map(|number| row(number, 10, 0)).collect();
-        assert_eq!(shares_of(&rows, &[3, 1, 4]), [0..3, 3..4, 4..8]);
+        assert_eq!(shares_of(&rows, &[3, 1, 4]), ranges([0..3, 3..4, 4..8]));
         // Whoever is last of those for whom there is something gets what is left.
-        assert_eq!(shares_of(&rows, &[8, 5, 5]), [0..8, 8..10]);
+        assert_eq!(shares_of(&rows, &[8, 5, 5]), ranges([0..8, 8..10]));
         assert!(shares_of(&[], &[1]).is_empty() && shares_of(&rows, &[]).is_empty());
     }
 
     #[test]
-    fn a_suspect_is_alone() {
-        let rows = [row(0, 1, 0), row(1, 1, 1), row(2, 1, 0), row(3, 1, 0)];
-        assert_eq!(shares_of(&rows, &[3, 3, 3, 3]), [0..1, 1..2, 2..4]);
+    fn suspects_are_apart_from_others_and_from_each_other() {
+        let rows = [row(0, 1, 0), row(1, 1, 1), row(2, 1, 0), row(3, 1, 2), row(4, 1, 1)];
+        assert_eq!(shares_of(&rows, &[3, 3, 3, 3]), [vec![0, 2], vec![1], vec![4]]);
+        assert_eq!(shares_of(&rows[1..], &[32, 3]), [vec![0, 3], vec![1]]);
     }
 
     #[test]
     fn what_is_handed_out_fits_into_a_transaction() {
         let rows: Vec<Row> = (0..100).map(|number| row(number, 90_000, 0)).collect();
         let shares = shares_of(&rows, &[20; 5]);
-        assert_eq!(shares, [0..20, 20..40]);
+        assert_eq!(shares, ranges([0..20, 20..40]));
         // One request alone gets as much as a take does.
         let alone: Vec<_> = shares_of(&rows, &[100]).into_iter().map(|share| share.len()).collect();
         assert_eq!(alone, [46]);

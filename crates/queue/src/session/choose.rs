@@ -3,18 +3,18 @@
 use std::num::NonZeroUsize;
 
 use foundationdb::Transaction;
-use futures::FutureExt;
-use futures::future::{ready, try_join};
+use futures::future::try_join;
 
 use super::request::{Step, Turn};
 use super::{Session, Take};
 use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
-use crate::ops::claim::{find, is_full, take, together};
+use crate::ops::claim::{find, is_full, pick, take_picked};
 use crate::ops::find::has_keys;
 use crate::ops::scan::Row;
 use crate::ops::{lease, want};
+use crate::suspects::Suspicion;
 
 /// What a transaction can do for a take.
 pub(super) enum Chosen {
@@ -38,9 +38,10 @@ impl Session {
         take: &mut Take<'_>,
         length: u64,
     ) -> Result<Chosen, QueueError> {
+        self.ward = None;
         match self.turn(tr, take, length).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
-            Turn::Free => self.choose_at_place(tr, take).await,
+            Turn::Free => self.choose_at_place(tr, take, length > 0).await,
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
                 let held = lease::body(self.queue.space(), tr, id, &header).await?;
@@ -51,47 +52,83 @@ impl Session {
         }
     }
 
-    async fn choose_at_place(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Chosen, QueueError> {
+    async fn choose_at_place(
+        &mut self,
+        tr: &Transaction,
+        take: &mut Take<'_>,
+        on_lease: bool,
+    ) -> Result<Chosen, QueueError> {
         // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
         loop {
             let place = take.approach.place(take.k.get(), &mut self.rng);
-            let found = self.find(tr, take, &place).await?;
+            let found = self.find(tr, take, &place, on_lease).await?;
             if place.is_front() || !found.0.is_empty() {
-                return self.claim(tr, take.k, found, &place);
+                match self.claim(tr, take.k, found, place.is_front(), on_lease)? {
+                    Some(chosen) => return Ok(chosen),
+                    None => continue,
+                }
             }
             take.approach.beyond(found.1);
         }
     }
 
-    /// What there is at a place, and how long the queue is, if the approach wants to know.
+    /// What there is at a place that the take may have, and how long the queue is, if the approach wants to know.
     async fn find(
-        &self,
+        &mut self,
         tr: &Transaction,
         take: &Take<'_>,
         place: &Place,
+        on_lease: bool,
     ) -> Result<(Vec<Row>, Extent), QueueError> {
-        try_join(find(self.queue.space(), tr, take.k, place), self.extent(tr, take)).await
+        let space = self.queue.space().clone();
+        let quarantine = self.quarantine.clone();
+        let allows = || if on_lease { quarantine.allows(&space.ready) } else { Suspicion::Often };
+        loop {
+            let begin = match &self.passed {
+                Some(_) => self.beginning(tr, place.clone(), allows()).await?,
+                None => place.clone(),
+            };
+            let (rows, seen) = try_join(find(&space, tr, take.k, &begin), self.extent(tr, take)).await?;
+            let rows = self.pass_over(tr, take.k, rows, place.is_front(), allows).await?;
+            if !rows.is_empty() || begin == *place {
+                return Ok((rows, seen));
+            }
+            // Something may have become ready before the place where it began.
+            self.passed = None;
+        }
     }
 
-    /// Removes those of the rows found that one take gets.
+    /// Removes those of the rows found that one take gets; `None` if others of this process have got suspects meanwhile.
     fn claim(
-        &self,
+        &mut self,
         tr: &Transaction,
         k: NonZeroUsize,
-        (mut rows, mut seen): (Vec<Row>, Extent),
-        place: &Place,
-    ) -> Result<Chosen, QueueError> {
-        let space = self.queue.space();
+        (rows, mut seen): (Vec<Row>, Extent),
+        at_front: bool,
+        on_lease: bool,
+    ) -> Result<Option<Chosen>, QueueError> {
+        let space = self.queue.space().clone();
         if seen == Extent::Unknown {
-            seen = match is_full(space, &rows, k) {
+            seen = match is_full(&space, &rows, k) {
                 true => Extent::Long,
-                false if place.is_front() => Extent::Short,
+                false if at_front => Extent::Short,
                 false => Extent::Unknown,
             };
         }
-        rows.truncate(together(space, &rows, k)?);
-        take(space, tr, &rows)?;
-        Ok(if rows.is_empty() { Chosen::Empty } else { Chosen::Rows(rows, seen) })
+        let (picked, suspicion) = pick(&space, &rows, k, |_| true, || self.allows(on_lease))?;
+        if rows.is_empty() {
+            return Ok(Some(Chosen::Empty));
+        }
+        if on_lease && suspicion > Suspicion::None {
+            self.ward = self.quarantine.enter(&space.ready, suspicion);
+            if self.ward.is_none() {
+                return Ok(None);
+            }
+        }
+        if picked.len == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Chosen::Rows(take_picked(&space, tr, rows, &picked)?, seen)))
     }
 
     /// How long the queue is, if the approach wants to know.
@@ -102,26 +139,34 @@ impl Session {
     }
 
     /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
+    ///
+    /// Whoever serves it does not know what its process has in hand. So it does not ask while that are suspects, nor for an item that
+    /// crashed more than once.
     async fn choose_or_ask(
         &mut self,
         tr: &Transaction,
-        take: &Take<'_>,
+        take: &mut Take<'_>,
         length: u64,
     ) -> Result<Chosen, QueueError> {
-        let space = self.queue.space().clone();
-        let asks = match take.approach.asks() {
-            true => ready(Ok(true)).left_future(),
-            false => want::any(&space, tr).right_future(),
-        };
-        let front = Place::default();
-        let (found, asks) = try_join(self.find(tr, take, &front), asks).await?;
-        if found.0.is_empty() {
-            return Ok(Chosen::Empty);
+        let (space, on_lease) = (self.queue.space().clone(), length > 0);
+        loop {
+            let asks = match take.approach.asks() {
+                true => true,
+                false => want::any(&space, tr).await?,
+            };
+            let found = self.find(tr, take, &Place::default(), on_lease).await?;
+            if found.0.is_empty() {
+                return Ok(Chosen::Empty);
+            }
+            let allows = self.allows(on_lease);
+            let (_, suspicion) = pick(&space, &found.0, take.k, |_| true, || allows)?;
+            if asks && allows > Suspicion::None && suspicion < Suspicion::Often {
+                self.ask(tr, take, length).await?;
+                return Ok(Chosen::Steps(Step::Asks));
+            }
+            if let Some(chosen) = self.claim(tr, take.k, found, true, on_lease)? {
+                return Ok(chosen);
+            }
         }
-        if asks {
-            self.ask(tr, take, length).await?;
-            return Ok(Chosen::Steps(Step::Asks));
-        }
-        self.claim(tr, take.k, found, &front)
     }
 }

@@ -18,6 +18,7 @@ use crate::ops::scan::Row;
 use crate::ops::version::{committed_at, now};
 use crate::ops::{lease, scan};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
+use crate::suspects::{Suspicion, Ward};
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -231,7 +232,15 @@ impl Session {
             self.unsure.pop_front();
         }
         self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
-        Ok(Lease::new(space, id, header, items, held))
+        let ward = self.ward.take().or_else(|| self.enter(&items));
+        Ok(Lease::new(space, id, header, items, held, ward))
+    }
+
+    /// Enters suspects that the session has got into the quarantine, if there are no others in it.
+    fn enter(&self, items: &[Item]) -> Option<Ward> {
+        let crashes = items.iter().filter_map(|item| item.meta.as_ref()).map(|meta| meta.crashes).max();
+        let suspicion = Suspicion::of(crashes.unwrap_or(0));
+        (suspicion > Suspicion::None).then(|| self.quarantine.enter(&self.queue.space().ready, suspicion))?
     }
 
     /// The lease of an attempt of unknown outcome, if it committed and was not taken away since.
@@ -244,7 +253,8 @@ impl Session {
                 let Some(Unsure { id, items, held }) = self.unsure.remove(at) else { continue };
                 self.unsure.clear();
                 self.asked.clear();
-                return Ok(Some(Lease::new(self.queue.space().clone(), id, &header, items, held)));
+                let ward = self.enter(&items);
+                return Ok(Some(Lease::new(self.queue.space().clone(), id, &header, items, held, ward)));
             }
         }
         Ok(None)

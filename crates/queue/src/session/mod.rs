@@ -15,6 +15,7 @@ mod close;
 mod lease;
 mod push;
 mod request;
+mod suspects;
 mod take;
 mod unsettled;
 
@@ -29,8 +30,10 @@ use crate::item::Item;
 use crate::queue::Queue;
 use crate::retry::RetryPolicy;
 use crate::rng::Rng;
+use crate::suspects::{Quarantine, Ward};
 use lease::Unsure;
 use request::Asked;
+use suspects::Passed;
 use unsettled::Unsettled;
 
 /// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
@@ -70,6 +73,12 @@ pub struct Session {
     /// Requests to be served that may stand in the line.
     asked: Asked,
     rng: Rng,
+    /// What it shares with other sessions of its process.
+    quarantine: Quarantine,
+    /// The place in it of the lease that is about to be made.
+    ward: Option<Ward>,
+    /// How far takes have passed over suspects.
+    passed: Option<Passed>,
 }
 
 impl Session {
@@ -85,12 +94,21 @@ impl Session {
             unsure: VecDeque::new(),
             asked: Asked::default(),
             rng: Rng::of(id),
+            quarantine: Quarantine::default(),
+            ward: None,
+            passed: None,
         }
     }
 
     /// The same session with bounds on each operation's retries.
     pub fn with_policy(self, policy: RetryPolicy) -> Session {
         Session { policy, ..self }
+    }
+
+    /// The same session with a quarantine in common with others. The sessions of a process should share one: if an item makes the
+    /// process die, all that the process holds on leases is lost with it.
+    pub fn with_quarantine(self, quarantine: &Quarantine) -> Session {
+        Session { quarantine: quarantine.clone(), ..self }
     }
 
     /// The queue it pushes to and takes from.

@@ -29,6 +29,7 @@ use crate::ops::version::now;
 use crate::ops::want::Line;
 use crate::ops::{lease, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
+use crate::suspects::Suspicion;
 
 /// How many requests of unknown outcome are remembered; each is looked for by the attempt that follows it.
 const MAX_ASKED: usize = 64;
@@ -135,6 +136,7 @@ impl Session {
         if take.approach.is_staged() && own.want.k <= take.k && own.want.length == length {
             let limit = if serves { demand(&line) } else { NonZeroUsize::MIN };
             rows = find(&space, tr, limit, &Place::default()).await?;
+            rows = self.pass_over(tr, limit, rows, false, || Suspicion::Once).await?;
         }
         if rows.is_empty() {
             want::remove(tr, &own.key)?;

@@ -143,8 +143,8 @@ impl Sweeper {
             Work::Chore(Chore::Return(id)) => {
                 self.attempt += 1;
                 let spare = LeaseId { session: self.id, number: self.attempt * MAX_PARTS };
-                let terms = Terms { max_attempts: sweep.rules.max_attempts, at: sweep.now, spare };
-                let expired = expire::expire(space, tr, id, terms).await?;
+                let terms = Terms { retry: sweep.rules.retry, at: sweep.now, spare };
+                let expired = expire::expire(space, tr, id, terms, &mut self.rng).await?;
                 expired.map_or_else(Moved::default, |expired| Moved {
                     leases: 1,
                     returned: expired.returned,

@@ -26,6 +26,8 @@ use crate::ops;
 use crate::ops::look::Seen;
 use crate::queue::Queue;
 use crate::retry::{Attempts, RetryError, RetryPolicy, run};
+use crate::rng::Rng;
+use crate::rules::RetryRules;
 use crate::session::SessionId;
 use crate::watch::Watch;
 use chore::Ran;
@@ -42,8 +44,9 @@ const MAX_PAGES: usize = 20;
 /// By what rules a sweeper works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SweepRules {
-    /// The most attempts that an item has; one whose lease runs out on the last is a dead letter.
-    pub max_attempts: u32,
+    /// How many attempts an item has, and how long it waits for the next one after its lease ran out. An item whose lease runs out on
+    /// the last attempt is a dead letter.
+    pub retry: RetryRules,
     /// The length of the shortest leases, in versions (10^6 a second): so often leases are looked at, if none runs out sooner.
     /// 0: at every sweep.
     pub lease: u64,
@@ -54,10 +57,10 @@ pub struct SweepRules {
 }
 
 impl Default for SweepRules {
-    /// Twenty attempts, leases of thirty seconds, operations for a day, and retries without end.
+    /// The default retry rules, leases of thirty seconds, operations for a day, and retries without end.
     fn default() -> SweepRules {
         SweepRules {
-            max_attempts: 20,
+            retry: RetryRules::default(),
             lease: 30_000_000,
             operations_kept: 86_400_000_000,
             policy: RetryPolicy::default(),
@@ -72,7 +75,7 @@ pub struct Moved {
     pub promoted: usize,
     /// Leases that had run out.
     pub leases: usize,
-    /// Items of such leases that are ready again.
+    /// Items of such leases that have another attempt: at once, or after the pause that the retry rules say.
     pub returned: usize,
     /// Items of such leases that had no attempt left.
     pub dead: usize,
@@ -137,6 +140,8 @@ pub struct Sweeper {
     cursor: Vec<u8>,
     jumps: Jumps,
     failing: Failing,
+    /// Keeps the items of a lease apart when they come back.
+    rng: Rng,
 }
 
 impl Sweeper {
@@ -151,6 +156,7 @@ impl Sweeper {
             cursor: Vec::new(),
             jumps: Jumps::default(),
             failing: Failing::default(),
+            rng: Rng::of(id),
         }
     }
 

@@ -3,7 +3,7 @@
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{Counts, End, Failure, Kind, Packing, Queue, Rest, Settlement, SweepRules, queues};
 
-use crate::common::{SHORT, TestDb, on_database, rules, sweeper};
+use crate::common::{SHORT, TestDb, at_most, on_database, sweeper};
 
 async fn counts(t: &TestDb, queue: &Queue) -> Counts {
     t.run(async |tr| queue.counts(tr).await).await
@@ -48,7 +48,7 @@ fn poison_is_counted_among_the_dead() {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
         t.lease_for(&q, 2, SHORT).await.unwrap();
-        t.sweep_leases(&q, 1, &SweepRules { max_attempts: 1, ..rules() }).await;
+        t.sweep_leases(&q, 1, &at_most(1)).await;
         assert_eq!(counts(t, &q).await, Counts { dead: 2, ..Counts::default() });
     });
 }

@@ -34,6 +34,7 @@ mod order;
 mod orphans;
 mod pause;
 mod peek;
+mod poison;
 mod producers;
 mod push_model;
 mod pushers;

@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{
-    Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement, SweepRules, Take,
-};
+use kvqueue_queue::{Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement, Take};
 
-use crate::common::{Rng, SHORT, TestDb, k, on_database, rules, seeds, sweeper};
+use crate::common::{Rng, SHORT, TestDb, at_most, k, on_database, seeds, sweeper};
 
 const ITEMS: usize = 60;
 const WORKERS: usize = 4;
@@ -121,7 +119,7 @@ impl World<'_> {
     /// Sweeps until nothing is left that could still end.
     async fn sweep(&self) {
         let mut sweeper = sweeper(&self.queue);
-        let rules = SweepRules { max_attempts: MAX_ATTEMPTS, ..rules() };
+        let rules = at_most(MAX_ATTEMPTS);
         while !self.over.load(Ordering::Relaxed) {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             self.t.sweep(&mut sweeper, now, &rules).await;

@@ -10,11 +10,11 @@ use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::MutationType;
 use kvqueue_queue::{
-    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Staged, SweepRules, Take,
-    TakeError, Taken,
+    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Staged, Take, TakeError,
+    Taken,
 };
 
-use crate::common::{TestDb, k, kinds_of_records, on_database, payloads, record, rules, sweeper};
+use crate::common::{TestDb, at_most, k, kinds_of_records, on_database, payloads, record, rules, sweeper};
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
@@ -232,7 +232,7 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
         assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
         tokio::time::sleep(PICK_UP).await;
         // Nobody began with them, so they are as they were, though they have but one attempt.
-        let rules = SweepRules { max_attempts: 1, ..rules() };
+        let rules = at_most(1);
         assert_eq!(t.sweep_leases(&q, 1, &rules).await.returned, 2);
         let again = living.lease(2).await.lease.unwrap();
         assert_eq!(payloads(again.items()), ["a", "b"]);

@@ -7,11 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged,
-    SweepRules, Take,
+    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged, Take,
 };
 
-use crate::common::{Rng, TestDb, k, on_database, payloads, rules, seeds, sweeper};
+use crate::common::{Rng, TestDb, at_most, k, on_database, payloads, seeds, sweeper};
 
 const SESSIONS: u64 = 5;
 const ITEMS: usize = 80;
@@ -81,7 +80,7 @@ impl World<'_> {
     async fn sweep(&self) -> usize {
         let mut returned = 0;
         let mut sweeper = sweeper(&self.queue);
-        let rules = SweepRules { max_attempts: u32::MAX, ..rules() };
+        let rules = at_most(u32::MAX);
         while !self.is_over() {
             let swept = sweeper.sweep(&self.t.db, 0, &rules).await.unwrap();
             assert!(swept.trouble.is_none());

@@ -1,7 +1,9 @@
 //! Short ways to take on leases, to put aside, and to sweep.
 
+use std::time::Duration;
+
 use kvqueue_queue::{
-    Approach, Failure, Lease, Millis, Moved, Queue, Settlement, SweepRules, Sweeper, Swept, Take,
+    Approach, Failure, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules, Sweeper, Swept, Take,
 };
 
 use super::{TestDb, k, session_id};
@@ -12,9 +14,16 @@ pub(crate) const SHORT: u64 = 1;
 /// More looks than any lease of [`SHORT`] length needs to run out.
 const LOOKS: usize = 100_000;
 
-/// Rules that look at everything each time.
+/// Rules that look at everything each time, and give the items of an expired lease back without a pause.
 pub(crate) fn rules() -> SweepRules {
-    SweepRules { lease: 0, ..SweepRules::default() }
+    let retry = RetryRules { base: Duration::ZERO, ..RetryRules::default() };
+    SweepRules { lease: 0, retry, ..SweepRules::default() }
+}
+
+/// The same, with so many attempts.
+pub(crate) fn at_most(max_attempts: u32) -> SweepRules {
+    let rules = rules();
+    SweepRules { retry: RetryRules { max_attempts, ..rules.retry }, ..rules }
 }
 
 /// Settles an item as one to be tried again at a time.

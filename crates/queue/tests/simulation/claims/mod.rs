@@ -164,7 +164,7 @@ impl Claims {
             }
             Claim::Nothing => {
                 promise!(
-                    model.was_empty_since(operation.begun),
+                    model.was_empty_since(operation.begun, operation.intent.crashes()),
                     "{operation} found nothing, and there was something"
                 );
             }

@@ -87,6 +87,14 @@ impl Intent {
         }
     }
 
+    /// How often an item may have crashed that it takes.
+    pub(crate) fn crashes(&self) -> u32 {
+        match self {
+            Intent::Lease { terms, .. } | Intent::Take { terms, .. } => terms.crashes,
+            _ => u32::MAX,
+        }
+    }
+
     /// What a transaction of this intent did that made `after` of `before`: which choices it made. Whether it may have made them is
     /// for the model to say, and whether it did nothing else.
     pub(crate) fn events(&self, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
@@ -96,7 +104,7 @@ impl Intent {
                 Ok(reading::taking(*session, *terms, before, after))
             }
             Intent::Close { session } => {
-                let terms = Terms { k: 0, length: 0, front: false };
+                let terms = Terms { k: 0, length: 0, front: false, crashes: 0 };
                 Ok(reading::taking(*session, terms, before, after))
             }
             Intent::Settle { lease, settlements, with_effects } => Ok(vec![Event::Settled {

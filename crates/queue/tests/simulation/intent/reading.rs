@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, LeaseId, NewItem, SessionId, Settlement};
+use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, SessionId, Settlement};
 
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
@@ -49,7 +49,7 @@ pub(super) fn taking(session: SessionId, terms: Terms, before: &Image, after: &I
     for (stamp, want) in before.line.iter().filter(|(stamp, _)| !after.line.contains_key(stamp)) {
         let is_own = want.lease.session == session;
         let length = if want.length == 0 { PICK_UP } else { want.length };
-        let terms = Terms { k: want.k, length, front: true };
+        let terms = Terms { k: want.k, length, front: true, crashes: 1 };
         let own =
             leases.keys().find(|lease| is_own && before.line.values().all(|want| want.lease != **lease));
         let lease = leases.contains_key(&want.lease).then_some(want.lease).or(own.copied());
@@ -95,7 +95,10 @@ fn ended(before: &Image, after: &Image) -> Vec<Event> {
 
 pub(super) fn swept(by: Sweeping, before: &Image, after: &Image) -> Vec<Event> {
     let expired = before.leases.keys().filter(|id| !after.leases.contains_key(id));
-    let mut events: Vec<Event> = expired.map(|lease| Event::Expired { lease: *lease, by }).collect();
+    let later = || after.later.keys().filter(|key| !before.later.contains_key(key));
+    let due: BTreeMap<ItemId, Millis> = later().map(|(due, id)| (id.clone(), *due)).collect();
+    let mut events: Vec<Event> =
+        expired.map(|lease| Event::Expired { lease: *lease, due: due.clone(), by }).collect();
     let dropped = before.line.keys().filter(|stamp| !after.line.contains_key(stamp));
     events.extend(dropped.map(|stamp| Event::Overdue(*stamp)));
     let items: Vec<_> = before.later.keys().filter(|key| !after.later.contains_key(key)).cloned().collect();

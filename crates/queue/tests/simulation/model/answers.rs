@@ -11,10 +11,12 @@ impl Model {
         self.leases.contains_key(&lease)
     }
 
-    /// Whether there was a moment since a version when nothing was ready.
-    pub(crate) fn was_empty_since(&self, version: u64) -> bool {
+    /// Whether there was a moment since a version when nothing was ready that has not crashed more often than this.
+    pub(crate) fn was_empty_since(&self, version: u64, crashes: u32) -> bool {
         let since = self.past.iter().rposition(|(commit, _)| *commit <= version).unwrap_or(0);
-        self.past[since..].iter().any(|(_, seen)| seen.waiting.is_empty())
+        self.past[since..]
+            .iter()
+            .any(|(_, seen)| seen.waiting.iter().all(|waiting| waiting.crashes > crashes))
     }
 
     /// The items that have not come to an end.

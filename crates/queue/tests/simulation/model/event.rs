@@ -1,5 +1,7 @@
 //! What can happen to a queue.
 
+use std::collections::BTreeMap;
+
 use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, Settlement, Stamp};
 
 use crate::image::Want;
@@ -35,7 +37,8 @@ pub(crate) enum Event {
     /// A holder settled items of its lease, by their index, or only extended it.
     Settled { lease: LeaseId, settlements: Vec<(usize, Settlement)>, with_effects: bool },
     /// A lease was taken away.
-    Expired { lease: LeaseId, by: Sweeping },
+    /// Those of its items that are to wait come with the time that they wait for.
+    Expired { lease: LeaseId, due: BTreeMap<ItemId, Millis>, by: Sweeping },
     /// Items whose time had come were made ready.
     Promoted { items: Vec<(Millis, ItemId)>, by: Sweeping },
     /// Operations were forgotten.
@@ -86,6 +89,8 @@ pub(crate) struct Terms {
     pub(crate) length: u64,
     /// Whether the first items are wanted, and no others.
     pub(crate) front: bool,
+    /// How often an item may have crashed.
+    pub(crate) crashes: u32,
 }
 
 /// By what rules, and at what time, a sweeper works.
@@ -94,6 +99,8 @@ pub(crate) struct Sweeping {
     /// What its clock says.
     pub(crate) now: Millis,
     pub(crate) max_attempts: u32,
+    /// How long an item waits after the first crash, in milliseconds, or up to half as long. Each further attempt doubles it.
+    pub(crate) pause: Millis,
     /// How long operations are kept, in versions.
     pub(crate) kept: u64,
 }

@@ -138,7 +138,7 @@ impl Model {
             Event::Settled { lease, settlements, with_effects } => {
                 self.settled(*lease, settlements, *with_effects, at)
             }
-            Event::Expired { lease, by } => self.expired(*lease, *by, at),
+            Event::Expired { lease, due, by } => self.expired(*lease, due, *by, at),
             Event::Promoted { items, by } => self.promoted(items, *by),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),

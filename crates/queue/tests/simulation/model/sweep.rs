@@ -1,30 +1,52 @@
 //! What sweepers and operators may do.
 
+use std::collections::BTreeMap;
+
 use kvqueue_queue::{Failure, ItemId, LeaseId, Millis};
 
 use super::{At, Model, Place, Sweeping, Verdict, promise};
 
 impl Model {
     /// A lease is taken away once its deadline is past. Its worker may have died of its items: that counts, unless nobody has picked it up.
-    pub(super) fn expired(&mut self, id: LeaseId, by: Sweeping, at: At) -> Verdict {
+    pub(super) fn expired(
+        &mut self,
+        id: LeaseId,
+        due: &BTreeMap<ItemId, Millis>,
+        by: Sweeping,
+        at: At,
+    ) -> Verdict {
         let Some(lease) = self.leases.remove(&id) else { return Err(format!("{id:?} was taken away twice")) };
         promise!(lease.deadline < at.read, "{id:?} was taken away at {}, before {}", at.read, lease.deadline);
         self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
         for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
             match lease.served {
                 true => drop(self.moved(&item, Place::Ready)?),
-                false => self.crashed(&item, by)?,
+                false => self.crashed(&item, due.get(&item).copied(), by)?,
             }
         }
         Ok(())
     }
 
-    fn crashed(&mut self, id: &ItemId, by: Sweeping) -> Verdict {
+    /// A crash spends an attempt, and the item waits for the next one like one whose handler failed.
+    fn crashed(&mut self, id: &ItemId, due: Option<Millis>, by: Sweeping) -> Verdict {
         let attempt = self.items.get(id).map_or(0, |item| item.meta.attempts + 1);
         let is_last = attempt >= by.max_attempts;
         // Words are not what this is about: in the image there are none of the sweeper's.
         let failure = Failure::new(by.now, attempt, "");
-        let item = self.moved(id, if is_last { Place::Dead } else { Place::Ready })?;
+        let pause = by.pause << attempt.saturating_sub(1).min(by.max_attempts);
+        let next = match due {
+            _ if is_last => Place::Dead,
+            Some(due) => {
+                let pauses = by.now + pause / 2..=by.now + pause;
+                promise!(pauses.contains(&due), "{id} crashed at {}, and is to wait until {due}", by.now);
+                Place::Later(due)
+            }
+            None => {
+                promise!(pause == 0, "{id} crashed, and did not wait for its next attempt");
+                Place::Ready
+            }
+        };
+        let item = self.moved(id, next)?;
         item.meta.crashes += 1;
         item.failed(&failure);
         item.meta.death = is_last.then_some(failure);

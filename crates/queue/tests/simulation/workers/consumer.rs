@@ -20,10 +20,31 @@ pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
     let mut session = desk.session();
     let mut approach = approach(&desk);
     for _ in 0..2 + desk.below(8) {
-        if let Some(lease) = lease(&desk, &mut session, &mut approach).await {
+        if let Some(lease) = lease(&desk, &mut session, &mut approach, u32::MAX).await {
             handle(&desk, lease, with_effects).await;
         }
         desk.pause().await;
+    }
+    close(&desk, session).await;
+}
+
+/// A process with several leases in hand at a time, and a session in common: if it dies, it loses them all.
+pub(super) async fn work_on_several(desk: Rc<Desk>) {
+    let mut session = desk.session();
+    let mut approach = approach(&desk);
+    for _ in 0..2 + desk.below(6) {
+        let mut leases: Vec<Lease> = Vec::new();
+        for _ in 0..1 + desk.below(4) {
+            let crashes = if leases.iter().any(Lease::is_in_quarantine) { 0 } else { u32::MAX };
+            if crashes == 0 {
+                desk.world.count("a process with suspects in hand takes others");
+            }
+            leases.extend(lease(&desk, &mut session, &mut approach, crashes).await);
+            desk.pause().await;
+        }
+        for lease in leases {
+            handle(&desk, lease, false).await;
+        }
     }
     close(&desk, session).await;
 }
@@ -33,7 +54,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
     let mut session = desk.session();
     let mut approach = approach(&desk);
     for _ in 0..2 + desk.below(8) {
-        let (mut take, terms) = terms(&desk, &mut approach, 0);
+        let (mut take, terms) = terms(&desk, &mut approach, 0, u32::MAX);
         let k = terms.k;
         let intent = Intent::Take { session: session.id(), terms };
         let (operation, taken) = desk.run(intent, session.take_by(&desk.world.db, &mut take)).await;
@@ -63,16 +84,17 @@ fn approach(desk: &Desk) -> Approach {
     all[desk.world.approach.unwrap_or_else(|| desk.below(3))].clone()
 }
 
-fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64) -> (Take<'a>, Terms) {
-    let k = 1 + desk.below(5);
-    let terms = Terms { k, length, front: !matches!(approach, Approach::Spread(_)) };
+fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64, crashes: u32) -> (Take<'a>, Terms) {
+    // Now and then enough for a group of suspects.
+    let k = if desk.chance(10) { 40 } else { 1 + desk.below(5) };
+    let terms = Terms { k, length, front: !matches!(approach, Approach::Spread(_)), crashes };
     (Take { k: NonZeroUsize::new(k).unwrap(), length, approach, watch: desk.chance(50) }, terms)
 }
 
 /// Takes on a lease.
-async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach) -> Option<Lease> {
+async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, crashes: u32) -> Option<Lease> {
     let length = AGE / 2 + AGE * [0, 2, 50][desk.below(3)];
-    let (mut take, terms) = terms(desk, approach, length);
+    let (mut take, terms) = terms(desk, approach, length, crashes);
     let intent = Intent::Lease { session: session.id(), terms };
     let (operation, leased) = desk.run(intent, session.lease(&desk.world.db, &mut take)).await;
     match leased? {

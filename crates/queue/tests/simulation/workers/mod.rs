@@ -21,6 +21,8 @@ pub(crate) enum Role {
     Consumer,
     /// Takes on leases, and settles together with what its handler writes.
     ConsumerOnce,
+    /// Has several leases in hand at a time.
+    Process,
     /// Takes for good.
     Taker,
     Sweeper,
@@ -37,6 +39,7 @@ impl Role {
             Role::Producer => "producer",
             Role::Consumer => "consumer",
             Role::ConsumerOnce => "once",
+            Role::Process => "process",
             Role::Taker => "taker",
             Role::Sweeper => "sweeper",
             Role::Operator => "operator",
@@ -46,7 +49,7 @@ impl Role {
     pub(crate) fn haste(self) -> usize {
         match self {
             Role::Producer => 150,
-            Role::Consumer | Role::ConsumerOnce | Role::Taker => 200,
+            Role::Consumer | Role::ConsumerOnce | Role::Process | Role::Taker => 200,
             Role::Sweeper => 70,
             Role::Operator => 60,
         }
@@ -58,6 +61,7 @@ impl Role {
             Role::Producer => Box::pin(producer::work(desk)),
             Role::Consumer => Box::pin(consumer::work(desk, false)),
             Role::ConsumerOnce => Box::pin(consumer::work(desk, true)),
+            Role::Process => Box::pin(consumer::work_on_several(desk)),
             Role::Taker => Box::pin(consumer::take_for_good(desk)),
             Role::Sweeper => Box::pin(sweeper::work(desk)),
             Role::Operator => Box::pin(operator::work(desk)),
@@ -68,8 +72,8 @@ impl Role {
 /// Who works in a run.
 pub(crate) fn staff(rng: &mut Rng) -> Vec<Role> {
     let mut staff = vec![Role::Producer; 1 + rng.below(3)];
-    let consumers = [Role::Consumer, Role::Consumer, Role::ConsumerOnce, Role::Taker];
-    staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(4)]));
+    let consumers = [Role::Consumer, Role::Consumer, Role::Process, Role::ConsumerOnce, Role::Taker];
+    staff.extend((0..2 + rng.below(3)).map(|_| consumers[rng.below(5)]));
     staff.extend(vec![Role::Sweeper; 1 + rng.below(2)]);
     staff.push(Role::Operator);
     staff

@@ -1,8 +1,9 @@
 //! A sweeper.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use kvqueue_queue::{SweepRules, Sweeper};
+use kvqueue_queue::{RetryRules, SweepRules, Sweeper};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -15,9 +16,15 @@ use crate::simulation::AGE;
 pub(super) async fn work(desk: Rc<Desk>) {
     let mut sweeper = Sweeper::new(desk.world.queue.clone(), desk.id());
     for _ in 0..2 + desk.below(8) {
-        let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, kept: AGE / 2 + 5 * AGE };
+        let pause = [0, 1_000, 50_000][desk.below(3)];
+        let by =
+            Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE / 2 + 5 * AGE };
         let rules = SweepRules {
-            max_attempts: by.max_attempts,
+            retry: RetryRules {
+                max_attempts: by.max_attempts,
+                base: Duration::from_millis(pause),
+                ..RetryRules::default()
+            },
             lease: [0, AGE / 2][desk.below(2)],
             operations_kept: by.kept,
             policy: desk.policy(),

@@ -1,0 +1,207 @@
+//! Suspects: items whose lease once ran out, so that a worker may have died of them.
+//!
+//! When a process dies, the leases of all its items run out, and one of these items may be the cause. Such *poison* is found by group
+//! testing. After its first crash an item is taken only in a group with a sixteenth of the usual number of items; after its second crash
+//! it is taken alone. So an innocent item crashes twice at most because of one poisonous item: with the process in which the poison
+//! is taken for the first time, and in a group with it. That leaves the innocent item an attempt even where the rules allow three. More
+//! and smaller groups would take fewer transactions, and cost another attempt each.
+//!
+//! Groups alone do not help where the consumers of one process hold several leases: the process dies with all of them. So the sessions of a
+//! process share a [`Quarantine`]: of each queue they have one lease of suspects in hand at a time, and of all queues together one lease
+//! of an item that crashed more than once. Takes pass over other suspects meanwhile, and go on with the items behind them.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// After its first crash an item is taken together with so many times fewer items than others.
+const GROUPS: usize = 16;
+
+/// What the sessions of one process share, so that they have one lease of suspects of each queue in hand at a time.
+///
+/// A [`Session`](crate::Session) has one of its own, unless it gets a common one by
+/// [`with_quarantine`](crate::Session::with_quarantine).
+#[derive(Debug, Clone, Default)]
+pub struct Quarantine(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    inside: Mutex<Inside>,
+    /// Called when a lease of suspects is no longer in hand.
+    freed: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+#[derive(Debug, Default)]
+struct Inside {
+    /// The queues of which there is a lease of suspects in hand.
+    queues: BTreeSet<Vec<u8>>,
+    /// Whether one of these leases has an item that crashed more than once.
+    often: bool,
+}
+
+/// A lease of suspects in hand. Dropped with the lease.
+#[derive(Debug)]
+pub(crate) struct Ward {
+    quarantine: Quarantine,
+    queue: Vec<u8>,
+    often: bool,
+}
+
+/// How suspect an item is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Suspicion {
+    /// It has never crashed.
+    None,
+    /// It crashed once.
+    Once,
+    /// It crashed more than once.
+    Often,
+}
+
+impl Suspicion {
+    /// That of an item with so many crashes.
+    pub(crate) fn of(crashes: u32) -> Suspicion {
+        match crashes {
+            0 => Suspicion::None,
+            1 => Suspicion::Once,
+            _ => Suspicion::Often,
+        }
+    }
+
+    /// How many such items a take of `k` items gets at most.
+    pub(crate) fn group(self, k: usize) -> usize {
+        match self {
+            Suspicion::None => k,
+            Suspicion::Once => (k / GROUPS).max(1),
+            Suspicion::Often => 1,
+        }
+    }
+}
+
+impl Quarantine {
+    /// A quarantine that calls `freed` whenever a lease of suspects ends. Takes that found nothing because of that lease may
+    /// find items then.
+    pub fn notifying(freed: impl Fn() + Send + Sync + 'static) -> Quarantine {
+        Quarantine(Arc::new(Shared { inside: Mutex::default(), freed: Some(Box::new(freed)) }))
+    }
+
+    /// How suspect an item of a queue may be that is taken now.
+    pub(crate) fn allows(&self, queue: &[u8]) -> Suspicion {
+        let inside = self.lock();
+        match (inside.queues.contains(queue), inside.often) {
+            (true, _) => Suspicion::None,
+            (false, true) => Suspicion::Once,
+            (false, false) => Suspicion::Often,
+        }
+    }
+
+    /// Enters a lease of suspects; `None` if there is already one in hand that excludes it.
+    pub(crate) fn enter(&self, queue: &[u8], suspicion: Suspicion) -> Option<Ward> {
+        let often = suspicion == Suspicion::Often;
+        let mut inside = self.lock();
+        if inside.queues.contains(queue) || (often && inside.often) {
+            return None;
+        }
+        inside.queues.insert(queue.to_vec());
+        inside.often |= often;
+        drop(inside);
+        Some(Ward { quarantine: self.clone(), queue: queue.to_vec(), often })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inside> {
+        self.0.inside.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+impl Drop for Ward {
+    fn drop(&mut self) {
+        let mut inside = self.quarantine.lock();
+        inside.queues.remove(&self.queue);
+        if self.often {
+            inside.often = false;
+        }
+        drop(inside);
+        if let Some(freed) = &self.quarantine.0.freed {
+            freed();
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("inside", &self.inside).finish_non_exhaustive()
+    }
+}
+
+/// Rows that a take gets, all of them equally suspect, as ranges of neighbours.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Picked {
+    pub(crate) runs: Vec<Range<usize>>,
+    pub(crate) len: usize,
+}
+
+impl Picked {
+    pub(crate) fn add(&mut self, at: usize) {
+        self.len += 1;
+        match self.runs.last_mut() {
+            Some(run) if run.end == at => run.end += 1,
+            _ => self.runs.push(at..at + 1),
+        }
+    }
+
+    /// The rows' places, in order.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        self.runs.iter().cloned().flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn groups_shrink_with_each_crash() {
+        let group = |crashes| [1, 16, 160, 2_000].map(|k| Suspicion::of(crashes).group(k));
+        assert_eq!([0, 1, 2, 9].map(group), [[1, 16, 160, 2_000], [1, 1, 10, 125], [1; 4], [1; 4]]);
+    }
+
+    #[test]
+    fn one_lease_of_suspects_of_each_queue_is_in_hand_and_one_of_the_worst_at_all() {
+        let quarantine = Quarantine::default();
+        assert_eq!(quarantine.allows(b"a"), Suspicion::Often);
+        let once = quarantine.enter(b"a", Suspicion::Once);
+        assert!(once.is_some() && quarantine.enter(b"a", Suspicion::Once).is_none());
+        assert_eq!([b"a", b"b"].map(|queue| quarantine.allows(queue)), [Suspicion::None, Suspicion::Often]);
+        let often = quarantine.enter(b"b", Suspicion::Often);
+        assert!(often.is_some() && quarantine.enter(b"c", Suspicion::Often).is_none());
+        assert_eq!(quarantine.allows(b"c"), Suspicion::Once);
+        drop(once);
+        assert_eq!(quarantine.allows(b"a"), Suspicion::Once);
+        drop(often);
+        assert_eq!(quarantine.allows(b"a"), Suspicion::Often);
+    }
+
+    #[test]
+    fn the_end_of_a_lease_of_suspects_is_told() {
+        let times = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&times);
+        let quarantine = Quarantine::notifying(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let ward = quarantine.enter(b"a", Suspicion::Once);
+        assert_eq!(times.load(Ordering::Relaxed), 0);
+        drop(ward);
+        assert_eq!(times.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn neighbours_are_picked_as_one_run() {
+        let mut picked = Picked::default();
+        [0, 1, 2, 5, 7, 8].iter().for_each(|at| picked.add(*at));
+        assert_eq!((picked.runs.as_slice(), picked.len), (&[0..3, 5..6, 7..9][..], 6));
+        assert_eq!(picked.places().collect::<Vec<_>>(), [0, 1, 2, 5, 7, 8]);
+    }
+}

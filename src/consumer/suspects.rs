@@ -1,0 +1,66 @@
+//! What the queues of this process share about suspects: items whose lease once expired, so that a worker may have died of them.
+//!
+//! A fetch passes over suspects while this process has others in hand. If there is nothing else, its consumer becomes idle, and no push
+//! wakes it when the suspects in hand are done. So the end of each lease of suspects wakes an idle consumer of every queue
+//! that found nothing meanwhile.
+
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use kvqueue_queue::Quarantine;
+
+use super::source::Source;
+
+/// The quarantine of this process, and the queues that wait for it.
+#[derive(Debug)]
+pub(crate) struct Suspects {
+    /// For the sessions of all queues.
+    pub(crate) quarantine: Quarantine,
+    waiting: Arc<Mutex<Waiting>>,
+}
+
+/// Queues that found nothing since a lease of suspects last ended.
+#[derive(Debug, Default)]
+struct Waiting {
+    /// How many leases of suspects have ended.
+    ended: u64,
+    queues: Vec<Weak<Source>>,
+}
+
+impl Default for Suspects {
+    fn default() -> Self {
+        let waiting = Arc::<Mutex<Waiting>>::default();
+        let queues = waiting.clone();
+        let quarantine = Quarantine::notifying(move || {
+            let mut waiting = lock(&queues);
+            waiting.ended += 1;
+            let queues = std::mem::take(&mut waiting.queues);
+            drop(waiting);
+            queues.iter().filter_map(Weak::upgrade).for_each(|source| source.idle.nudge());
+        });
+        Self { quarantine, waiting }
+    }
+}
+
+impl Suspects {
+    /// How many leases of suspects have ended so far.
+    pub(crate) fn ended(&self) -> u64 {
+        lock(&self.waiting).ended
+    }
+
+    /// A fetch of a queue that began when `ended` leases of suspects had ended found nothing, and its consumer is idle.
+    pub(crate) fn wait(&self, source: &Arc<Source>, ended: u64) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.ended != ended {
+            drop(waiting);
+            source.idle.nudge();
+        } else {
+            let is_other = |queue: &Weak<Source>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(source));
+            waiting.queues.retain(|queue| queue.strong_count() > 0 && is_other(queue));
+            waiting.queues.push(Arc::downgrade(source));
+        }
+    }
+}
+
+fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
+    waiting.lock().expect("nothing panics while it holds the lock")
+}
