@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::thread::{self, ThreadId};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
@@ -30,8 +30,40 @@ enum Phase {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerId(Instant, u64);
 
+/// How long the network thread waited, counted in windows of a second.
+struct Waits {
+    /// Since when it waits, while it does.
+    since: Option<Instant>,
+    /// When the window began; `None` before the loop was entered.
+    begin: Option<Instant>,
+    /// How long it waited in the window.
+    waited: Duration,
+    /// What part of the last whole window it did not wait.
+    busyness: f64,
+}
+
+const BUSYNESS_WINDOW: Duration = Duration::from_secs(1);
+
+impl Waits {
+    /// It is awake at `now`, or is looked at while it waits.
+    fn look(&mut self, now: Instant) {
+        if let Some(since) = self.since {
+            self.waited += now.saturating_duration_since(since);
+            self.since = Some(now);
+        }
+        let begin = *self.begin.get_or_insert(now);
+        let window = now.saturating_duration_since(begin);
+        if window >= BUSYNESS_WINDOW {
+            let busy = window.saturating_sub(self.waited);
+            self.busyness = busy.as_secs_f64() / window.as_secs_f64();
+            (self.begin, self.waited) = (Some(now), Duration::ZERO);
+        }
+    }
+}
+
 struct Loop {
     phase: Phase,
+    waits: Waits,
     /// Stop was asked for before the loop was entered.
     stopping: bool,
     tasks: Vec<Task>,
@@ -42,6 +74,7 @@ struct Loop {
 
 static LOOP: Mutex<Loop> = Mutex::new(Loop {
     phase: Phase::Unset,
+    waits: Waits { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 },
     stopping: false,
     tasks: Vec::new(),
     timers: BTreeMap::new(),
@@ -122,12 +155,15 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
         }
         let mut tasks = std::mem::take(&mut state.tasks);
         let now = Instant::now();
+        state.waits.look(now);
+        state.waits.since = None;
         while let Some(due) = state.timers.first_entry().filter(|timer| timer.key().0 <= now) {
             tasks.push(due.remove());
         }
         if !tasks.is_empty() {
             return Some(tasks);
         }
+        state.waits.since = Some(now);
         match state.timers.first_key_value().map(|(TimerId(at, _), _)| *at) {
             Some(at) => {
                 WAKE.wait_until(state, at);
@@ -135,6 +171,15 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
             None => WAKE.wait(state),
         }
     }
+}
+
+/// What part of the last second, about, the network thread was busy: from 0 to 1.
+pub fn busyness() -> f64 {
+    let mut state = LOOP.lock();
+    if matches!(state.phase, Phase::Running(_)) {
+        state.waits.look(Instant::now());
+    }
+    state.waits.busyness
 }
 
 /// Ends the loop; legal from any thread, also before it has been entered.
@@ -240,6 +285,29 @@ mod tests {
         assert_eq!(held(), None);
         let panicked = std::panic::catch_unwind(|| together(|| panic!("on purpose")));
         assert!(panicked.is_err() && held().is_none());
+    }
+
+    #[test]
+    fn busyness_is_the_part_of_a_second_that_the_thread_did_not_wait() {
+        let mut waits = Waits { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 };
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        waits.look(at(0));
+        waits.since = Some(at(0));
+        waits.look(at(500));
+        assert_eq!(waits.busyness, 0.0, "the first second is not over");
+        // Busy from here on.
+        waits.since = None;
+        waits.look(at(1_000));
+        assert!((waits.busyness - 0.5).abs() < 1e-9, "{}", waits.busyness);
+        waits.look(at(2_000));
+        assert!((waits.busyness - 1.0).abs() < 1e-9, "{}", waits.busyness);
+        // It waits on, and nobody wakes it.
+        waits.since = Some(at(2_250));
+        waits.look(at(3_000));
+        assert!((waits.busyness - 0.25).abs() < 1e-9, "{}", waits.busyness);
+        waits.look(at(9_000));
+        assert!(waits.busyness.abs() < 1e-9, "{}", waits.busyness);
     }
 
     #[test]

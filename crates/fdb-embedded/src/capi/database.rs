@@ -71,9 +71,9 @@ forwarded! {
         future::give(Future::ready(Ok(Output::Key(Bytes::from(database.client_status())))))
     }
 
-    /// How busy the network thread is, from 0 to 1: the embedded engine does no work there.
-    [since 700] fn fdb_database_get_main_thread_busyness(database) -> c_double {
-        database.main_thread_busyness()
+    /// How busy the network thread was in the last second, from 0 to 1.
+    [since 700] fn fdb_database_get_main_thread_busyness(_database) -> c_double {
+        crate::network::busyness()
     }
 
     /// A uint64 future: the servers' protocol version, once it is not the one expected.
@@ -85,11 +85,11 @@ forwarded! {
         future::give(Future::ready(Ok(Output::UInt64(PROTOCOL_VERSION | OBJECT_SERIALIZER))))
     }
 
-    /// An int64 future: 1 if the server process at an address was restarted. There is none.
+    /// A future of an error: an embedded database has no server process that could be restarted.
     [since 700] fn fdb_database_reboot_worker(
         _database, _address: *const u8, _address_length: c_int, _check: fdb_bool_t, _duration: c_int,
     ) -> *mut FDBFuture {
-        future::give(Future::ready(Ok(Output::Int64(0))))
+        future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
     }
 
     /// A void future: another data centre takes over. There is no other, and as in a cluster of one nothing is done.

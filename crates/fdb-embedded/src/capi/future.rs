@@ -204,7 +204,7 @@ forwarded! {
         })
     }
 
-    /// A value result, which may be absent.
+    /// A value result, which may be absent. As in FoundationDB, a key's future has its key for a value.
     fn fdb_future_get_value(
         own, out_present: *mut fdb_bool_t, out_value: *mut *const u8, out_length: *mut c_int,
     ) -> fdb_error_t {
@@ -214,6 +214,12 @@ forwarded! {
                 out_present.write(fdb_bool_t::from(value.is_some()));
                 out_value.write(bytes.as_ptr());
                 out_length.write(c_len(bytes));
+                Ok(())
+            }
+            Output::Key(key) => {
+                out_present.write(1);
+                out_value.write(key.as_ptr());
+                out_length.write(c_len(key));
                 Ok(())
             }
             _ => Err(MISMATCH),

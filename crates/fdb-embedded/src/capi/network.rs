@@ -101,6 +101,7 @@ pub extern "C" fn fdb_use_future_protocol_version() {
 /// What an error code means: static, NUL-terminated, UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
+    // Without a code there is no error, and the text says so.
     let Some(code) = Code::from_raw(code) else { return c"Success".as_ptr() };
     match real::loaded() {
         // SAFETY: any code may be asked about.

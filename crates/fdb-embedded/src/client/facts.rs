@@ -27,12 +27,6 @@ impl Database {
         status::client(self)
     }
 
-    /// What part of its time the network thread is busy, from 0 to 1: the engine does no work there.
-    #[must_use]
-    pub fn main_thread_busyness(&self) -> f64 {
-        0.0
-    }
-
     /// What the database says of itself.
     pub(super) fn facts(&self) -> DatabaseFacts {
         let directory = self.link().directory();
