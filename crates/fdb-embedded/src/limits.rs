@@ -20,6 +20,11 @@ pub const MAX_ADVANCE: i64 = i64::MAX - 1 - VERSIONS_PER_SECOND * 3_600 * 24 * 3
 pub const MAX_BATCH_TRANSACTIONS: usize = 16_384;
 /// Bytes of mutations after which a commit batch takes no further transaction.
 pub const MAX_BATCH_BYTES: usize = 16 << 20;
+/// Bytes of commits that wait for the next batch, at most; further ones get `COMMIT_PROXY_MEMORY`. One commit always may wait.
+pub const MAX_WAITING_BYTES: usize = 256 << 20;
+/// Bytes of written ranges that are remembered to find conflicts. If the last five seconds wrote more, the oldest are forgotten, and
+/// transactions that read before them get `TRANSACTION_TOO_OLD`.
+pub const MAX_CONFLICT_BYTES: usize = 256 << 20;
 /// Bytes of what groups of batches changed that are kept to read at versions of the last five seconds: keys, values before and after, and
 /// about 110 for each. What the group under way has noted comes on top, as many at most, in buffers of up to twice that.
 pub const MAX_HISTORY_BYTES: usize = 128 << 20;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 /// The lowest bit of a pointer to one of our objects; allocations are aligned, so it is otherwise 0.
 const EMBEDDED: usize = 1;
 
-/// Gives an object to the C side.
-pub(super) fn give<Object, Opaque>(object: Object) -> *mut Opaque {
+/// Gives an object to the C side, which may use it on any thread, for as long as it likes.
+pub(super) fn give<Object: Send + Sync + 'static, Opaque>(object: Object) -> *mut Opaque {
     const { assert!(align_of::<Object>() > EMBEDDED) };
     Arc::into_raw(Arc::new(object)).cast_mut().map_addr(|address| address | EMBEDDED).cast()
 }

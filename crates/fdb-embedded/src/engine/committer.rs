@@ -23,7 +23,7 @@ use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
 use super::views::WINDOW;
 use crate::capi::heap;
 use crate::error::Code;
-use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS};
+use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
 use crate::network;
 use crate::range_set::KeyRange;
 
@@ -130,6 +130,8 @@ const LINGER: Duration = Duration::from_micros(60);
 #[derive(Default)]
 pub(super) struct Waiting {
     pub(super) requests: VecDeque<CommitRequest>,
+    /// Bytes of the requests.
+    pub(super) bytes: usize,
     /// An empty batch is wanted, to raise the version ceiling.
     pub(super) raise_ceiling: bool,
     /// The committer is to end when no commit waits any more.
@@ -141,25 +143,40 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Adds a request, unless too much waits already.
+    pub(super) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
+        let bytes = self.bytes + request.len();
+        if bytes > MAX_WAITING_BYTES && !self.requests.is_empty() {
+            return Err(request);
+        }
+        self.bytes = bytes;
+        self.requests.push_back(request);
+        Ok(())
+    }
+
     /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
     /// are done by the time that a flush would begin.
     fn take(&mut self, quick_first: bool) -> Vec<CommitRequest> {
         let mut bytes = 0;
-        let fits = |request: &CommitRequest| {
-            let fits = bytes < MAX_BATCH_BYTES;
+        let mut count = 0;
+        for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
+            if bytes >= MAX_BATCH_BYTES {
+                break;
+            }
             bytes += request.len();
-            fits
-        };
-        let count = self.requests.iter().take(MAX_BATCH_TRANSACTIONS).map(fits).take_while(|fits| *fits);
-        let count = count.count();
+            count += 1;
+        }
         let next = self.requests.drain(..count);
         if !quick_first {
+            self.bytes = self.bytes.saturating_sub(bytes);
             return next.collect();
         }
         let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
         if quick.is_empty() {
+            self.bytes = self.bytes.saturating_sub(bytes);
             return others;
         }
+        self.bytes = self.bytes.saturating_sub(quick.iter().map(CommitRequest::len).sum());
         others.into_iter().rev().for_each(|request| self.requests.push_front(request));
         quick
     }
@@ -188,10 +205,10 @@ pub(super) struct Committer {
     pub(super) storage: Storage,
     /// Held until the storage is closed.
     directory: Directory,
-    resolver: Resolver,
+    pub(super) resolver: Resolver,
     rest: Rest,
     /// Since when something has been published that is not flushed.
-    unflushed: Option<Instant>,
+    pub(super) unflushed: Option<Instant>,
     /// The last batch was one that did not wait for a flush: the next one is of all that wait.
     was_quick: bool,
     /// Bytes written since memory was given back.
@@ -312,7 +329,7 @@ impl Committer {
     }
 
     /// Does what is to be done next while nothing is committed.
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         self.rest = match self.rest {
             Rest::No => {
                 self.unflushed = None;
@@ -325,7 +342,13 @@ impl Committer {
                 Rest::Settled
             }
             Rest::Settled | Rest::Forgotten => {
-                self.shared.views.lock().forget(Instant::now());
+                let now = Instant::now();
+                let version = {
+                    let mut views = self.shared.views.lock();
+                    views.forget(now);
+                    views.clock().at(now)
+                };
+                self.resolver.rest(version);
                 if self.stirred >= MUCH {
                     heap::give_back();
                     self.stirred = 0;
@@ -351,6 +374,8 @@ impl Committer {
             && let Some(failure) = self.storage.health().failure()
         {
             self.shared.poison(failure);
+            // What was acknowledged before it was flushed is not lost with a data file that failed.
+            self.storage.flush_log();
         }
         if self.shared.is_poisoned() {
             for request in requests {
@@ -365,6 +390,11 @@ impl Committer {
         self.resolver.seal(version);
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
+            // Commits that are all refused wake the committer before it rests, however long they come.
+            if self.is_flush_due() {
+                self.unflushed = None;
+                self.change(Storage::rest);
+            }
         } else {
             if !batch.delay.is_zero() {
                 std::thread::sleep(batch.delay);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
 
 use bytes::Bytes;
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use smallvec::SmallVec;
 
 use crate::rows::Direction;
@@ -53,6 +53,17 @@ impl Delta {
         Writer { rows: self.0.write(), version }
     }
 
+    /// What it holds now. Others read meanwhile; nobody writes.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader(self.0.read())
+    }
+
+    /// True if a read would not have to wait.
+    #[cfg(test)]
+    pub fn is_readable(&self) -> bool {
+        self.0.try_read().is_some()
+    }
+
     /// How much it holds.
     pub fn weight(&self) -> Weight {
         self.0.read().weight
@@ -93,6 +104,17 @@ impl Delta {
             page: FIRST_PAGE,
             is_over,
         }
+    }
+}
+
+/// What a delta holds while nobody writes.
+#[derive(Debug)]
+pub struct Reader<'d>(RwLockReadGuard<'d, Rows>);
+
+impl Reader<'_> {
+    /// Was `key` written here?
+    pub fn has(&self, key: &[u8]) -> bool {
+        self.0.by_key.contains_key(key)
     }
 }
 

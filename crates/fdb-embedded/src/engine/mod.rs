@@ -185,7 +185,10 @@ impl Engine {
             drop(waiting);
             return request.answer.give(Err(self.shared.refusal().into()));
         }
-        waiting.requests.push_back(request);
+        if let Err(request) = waiting.add(request) {
+            drop(waiting);
+            return request.answer.give(Err(Code::COMMIT_PROXY_MEMORY.into()));
+        }
         drop(waiting);
         self.shared.work.notify_one();
     }
@@ -329,6 +332,69 @@ mod tests {
         }
         let left = Engine::open(copy.path()).unwrap();
         assert_eq!(left.read().get(b"last").unwrap().as_deref(), Some(&b"v"[..]));
+    }
+
+    #[test]
+    fn commits_wait_in_bounded_memory_and_further_ones_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let send = |durability| {
+            let sender = sender.clone();
+            let answer = Answer::new(move |result: CommitResult| {
+                // The last is answered when the test is over.
+                let _ = sender.send(result.map(drop));
+            });
+            engine.commit(CommitRequest { durability, ..blind_write(answer) });
+        };
+        for durability in [Durability::Written, Durability::Flushed, Durability::Written] {
+            send(durability);
+        }
+        let of_one = engine.shared.waiting.lock().bytes / 3;
+        assert_eq!(of_one, 2, "a key and a value of one byte");
+        for left in [1, 0] {
+            let requests = committer.next_requests().unwrap();
+            committer.commit(requests);
+            assert_eq!(engine.shared.waiting.lock().bytes, left * of_one);
+        }
+        assert!(receiver.try_iter().take(3).all(|result| result.is_ok()));
+        engine.shared.waiting.lock().bytes = crate::limits::MAX_WAITING_BYTES - 1;
+        send(Durability::Flushed);
+        assert!(receiver.try_recv().is_err(), "one commit always may wait");
+        send(Durability::Flushed);
+        assert_eq!(receiver.try_recv().unwrap(), Err(Code::COMMIT_PROXY_MEMORY.into()));
+    }
+
+    #[test]
+    fn commits_that_are_all_refused_do_not_keep_an_earlier_one_from_the_disk() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
+        let written = Answer::new(|result| assert!(result.is_ok()));
+        engine.commit(CommitRequest { durability: Durability::Written, ..blind_write(written) });
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        let since = committer.unflushed.expect("it was not flushed");
+        committer.unflushed = since.checked_sub(Duration::from_millis(10));
+        let too_old = Answer::new(|result| assert!(result.is_err()));
+        engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        assert_eq!(committer.unflushed, None);
+    }
+
+    #[test]
+    fn an_idle_engine_remembers_no_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
+        let writes = vec![(b"k".to_vec(), b"k\0".to_vec())];
+        let answer = Answer::new(|result| assert!(result.is_ok()));
+        engine.commit(CommitRequest { writes, ..blind_write(answer) });
+        let requests = committer.next_requests().unwrap();
+        committer.commit(requests);
+        assert!(committer.resolver.bytes() > 0);
+        engine.advance(crate::limits::VERSION_WINDOW);
+        (0..3).for_each(|_| committer.rest());
+        assert_eq!(committer.resolver.bytes(), 0);
     }
 
     #[test]

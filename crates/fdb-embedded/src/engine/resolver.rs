@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::limits::VERSION_WINDOW;
+use crate::limits::{MAX_CONFLICT_BYTES, VERSION_WINDOW};
 use crate::range_set::{KeyRange, RangeSet};
 
 /// What the resolver says of a transaction.
@@ -34,6 +34,10 @@ struct Sealed {
 #[derive(Debug)]
 pub struct Resolver {
     window: VecDeque<Sealed>,
+    /// Bytes that the window takes.
+    bytes: usize,
+    /// And may take.
+    most: usize,
     current: RangeSet,
     /// Reads at versions before this one cannot be checked any more.
     oldest: i64,
@@ -43,14 +47,39 @@ impl Resolver {
     /// A resolver that knows of no commits; nothing before `version` can be checked.
     #[must_use]
     pub fn new(version: i64) -> Resolver {
-        Resolver { window: VecDeque::new(), current: RangeSet::default(), oldest: version }
+        Resolver {
+            window: VecDeque::new(),
+            bytes: 0,
+            most: MAX_CONFLICT_BYTES,
+            current: RangeSet::default(),
+            oldest: version,
+        }
     }
 
     /// Begins a batch at `version`, and forgets what has left the window.
     pub fn begin(&mut self, version: i64) {
         self.oldest = self.oldest.max(version - VERSION_WINDOW);
         while self.window.front().is_some_and(|sealed| sealed.version <= self.oldest) {
-            self.window.pop_front();
+            self.forget_oldest();
+        }
+    }
+
+    /// No batch is formed, and the time is that of `version`: what has left the window takes no memory any more.
+    pub fn rest(&mut self, version: i64) {
+        self.begin(version);
+        self.window.shrink_to_fit();
+    }
+
+    /// Bytes of the writes that are remembered.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(sealed) = self.window.pop_front() {
+            self.bytes -= sealed.ranges.size();
+            self.oldest = self.oldest.max(sealed.version);
         }
     }
 
@@ -86,7 +115,12 @@ impl Resolver {
     pub fn seal(&mut self, version: i64) {
         let current = std::mem::take(&mut self.current);
         if !current.is_empty() {
-            self.window.push_back(Sealed { version, ranges: SortedRanges::new(&current) });
+            let ranges = SortedRanges::new(&current);
+            self.bytes += ranges.size();
+            self.window.push_back(Sealed { version, ranges });
+            while self.bytes > self.most && self.window.len() > 1 {
+                self.forget_oldest();
+            }
         }
     }
 }
@@ -162,6 +196,11 @@ impl SortedRanges {
             bounds.push([start, middle, at(&bytes)]);
         }
         SortedRanges { bytes: bytes.into_boxed_slice(), bounds: bounds.into_boxed_slice() }
+    }
+
+    /// Bytes of memory.
+    fn size(&self) -> usize {
+        self.bytes.len() + size_of_val(&*self.bounds)
     }
 
     fn slice(&self, from: u32, to: u32) -> &[u8] {
@@ -251,6 +290,22 @@ mod tests {
         assert_eq!(resolver.check(4, &[(b"k\0".to_vec(), b"z".to_vec())], true), Verdict::Commit);
         assert_eq!(resolver.check(4, &[(b"a".to_vec(), b"k".to_vec())], true), Verdict::Commit);
         assert_eq!(resolver.check(5, &[(b"a".to_vec(), b"z".to_vec())], true), Verdict::Commit);
+    }
+
+    #[test]
+    fn writes_that_take_too_much_memory_are_forgotten_and_older_reads_are_too_old() {
+        let mut resolver = Resolver { most: 1_000, ..Resolver::new(0) };
+        for version in 1..=100 {
+            resolver.begin(version);
+            resolver.admit([range(1, 2), range(4, 5), range(7, 8)]);
+            resolver.seal(version);
+            assert!(resolver.bytes() <= 1_000, "{}", resolver.bytes());
+        }
+        assert_eq!(resolver.check(50, &[range(9, 10)], true), Verdict::TooOld);
+        assert_eq!(resolver.check(99, &[range(1, 2)], true), Verdict::Conflict(vec![0]));
+        assert_eq!(resolver.check(100, &[range(1, 2)], true), Verdict::Commit);
+        resolver.rest(100 + VERSION_WINDOW);
+        assert_eq!((resolver.bytes(), resolver.window.capacity()), (0, 0));
     }
 
     #[test]

@@ -55,6 +55,7 @@ use parking_lot::Mutex;
 use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
+use crate::mutant::mutant;
 use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
 use pages::{Pages, failed};
@@ -228,12 +229,20 @@ impl Storage {
         self.has_failed.store(true, Ordering::Release);
     }
 
+    /// Flushes what was acknowledged and not flushed, as far as that is still possible after a failure of the other file.
+    pub fn flush_log(&self) {
+        if !mutant("failure-leaves-log-unflushed") {
+            let _ = self.progress.lock().flush_log();
+        }
+    }
+
     fn unless_failed<T>(
         &self,
         work: impl FnOnce(&mut Progress) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
         // redb does not know what has happened to the log.
         if let Some(failure) = self.health.failure() {
+            self.flush_log();
             return Err(StorageError::Failed(failure.clone()));
         }
         work(&mut self.progress.lock()).inspect_err(|_| self.has_failed.store(true, Ordering::Release))
@@ -242,6 +251,7 @@ impl Storage {
     /// Makes everything durable in redb's file: until it is opened again it needs no log.
     fn close(&self) -> Result<(), StorageError> {
         if self.has_failed.load(Ordering::Acquire) || self.health.failure().is_some() {
+            self.flush_log();
             return Ok(());
         }
         self.progress.lock().close()
@@ -292,7 +302,8 @@ fn left_in_log(log: &dyn Disk, health: &Health, known: &Known) -> Result<Option<
         log.read_at(0, &mut bytes).map(|()| bytes)
     };
     let bytes = read().map_err(|source| refused(health, "read", &source))?;
-    let found = log::scan::scan(&bytes, &mark, known.batch);
+    let applied = if mutant("log-is-applied-twice") { mark.generation } else { known.batch };
+    let found = log::scan::scan(&bytes, &mark, applied);
     let found = found.map_err(|wrong| failed(health, &health.damaged(&wrong.to_string())))?;
     let number = found.last().map(|last| last.number);
     let mut all = Batch::default();

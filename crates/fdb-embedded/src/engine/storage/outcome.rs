@@ -1,5 +1,6 @@
 //! What a batch makes of a state, key by key.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
@@ -34,6 +35,43 @@ pub fn is_listable(before: At<'_>, mutations: &[Mutation]) -> Result<bool, Stora
     Ok(removed <= MAX_REMOVED)
 }
 
+/// What a mutation needs of the state below the delta.
+enum Below {
+    /// The value of an atomic operation's key.
+    Value(Option<Bytes>),
+    /// The keys of a range.
+    Keys(Vec<Bytes>),
+}
+
+/// Reads from `below` what the mutations need, in their order: for each range its keys, and for each key that an atomic operation changes
+/// and the delta does not hold its value. These reads may go to the disk, so nobody waits for them: the delta can be read meanwhile.
+fn read_below(
+    below: At<'_>,
+    delta: &Delta,
+    mutations: &[Mutation],
+) -> Result<VecDeque<(usize, Below)>, StorageError> {
+    let mut found = VecDeque::new();
+    let mut seen = BTreeSet::new();
+    let written = delta.reader();
+    for (index, mutation) in mutations.iter().enumerate() {
+        match mutation {
+            Mutation::ClearRange { begin, end } if !is_point(begin, end) && begin < end => {
+                let mut keys = Vec::new();
+                let _all = below.scan(begin, end, Direction::Forward, &mut |key, _| {
+                    keys.push(Bytes::copy_from_slice(key));
+                    ControlFlow::Continue(())
+                })?;
+                found.push_back((index, Below::Keys(keys)));
+            }
+            Mutation::Atomic { key, .. } if !written.has(key) && seen.insert(key.as_slice()) => {
+                found.push_back((index, Below::Value(below.get(key)?)));
+            }
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
 /// Adds to `delta` what the mutations write in order, as of `version`, and returns the keys. `below` is what was there before the delta.
 pub fn write(
     below: At<'_>,
@@ -41,22 +79,25 @@ pub fn write(
     version: i64,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<Bytes>, StorageError> {
+    let mut found = read_below(below, delta, &mutations)?;
     let mut writer = delta.writer(version);
     let mut keys = Vec::with_capacity(mutations.len());
-    for mutation in mutations {
+    for (index, mutation) in mutations.into_iter().enumerate() {
+        let there = found.pop_front_if(|(of, _)| *of == index).map(|(_, there)| there);
         let (key, value) = match mutation {
             Mutation::Set { key, value } => (key, Some(value)),
             Mutation::ClearRange { begin, end } if is_point(&begin, &end) => (begin, None),
             Mutation::ClearRange { begin, end } => {
-                if begin < end {
-                    clear(below, &mut writer, &begin, &end, &mut keys)?;
+                if let Some(Below::Keys(there)) = there {
+                    clear(there, &mut writer, &begin, &end, &mut keys);
                 }
                 continue;
             }
             Mutation::Atomic { op, key, operand } => {
-                let new = match writer.get(&key) {
-                    Some(old) => op.apply(old, &operand),
-                    None => op.apply(below.get(&key)?.as_deref(), &operand),
+                let new = match (writer.get(&key), &there) {
+                    (Some(old), _) => op.apply(old, &operand),
+                    (None, Some(Below::Value(old))) => op.apply(old.as_deref(), &operand),
+                    (None, _) => unreachable!("the first operation on a key has read it"),
                 };
                 (key, new)
             }
@@ -71,23 +112,11 @@ pub fn write(
     Ok(keys)
 }
 
-/// Removes what is in `[begin, end)`.
-fn clear(
-    below: At<'_>,
-    writer: &mut Writer<'_>,
-    begin: &[u8],
-    end: &[u8],
-    keys: &mut Vec<Bytes>,
-) -> Result<(), StorageError> {
+/// Removes what is in `[begin, end)`; `below` are the keys that were there before the delta.
+fn clear(below: Vec<Bytes>, writer: &mut Writer<'_>, begin: &[u8], end: &[u8], keys: &mut Vec<Bytes>) {
     let mut removed = writer.present(begin, end);
-    let _all = below.scan(begin, end, Direction::Forward, &mut |key, _| {
-        // What was written here is listed, or is gone already.
-        if writer.get(key).is_none() {
-            removed.push(Bytes::copy_from_slice(key));
-        }
-        ControlFlow::Continue(())
-    })?;
+    // What was written here is listed, or is gone already.
+    removed.extend(below.into_iter().filter(|key| writer.get(key).is_none()));
     removed.iter().for_each(|key| writer.put(key.clone(), None));
     keys.extend(removed);
-    Ok(())
 }

@@ -153,6 +153,11 @@ impl Progress {
         self.turn(true)
     }
 
+    /// Flushes what was only written.
+    pub fn flush_log(&mut self) -> Result<(), StorageError> {
+        self.log.flush()
+    }
+
     /// Leaves nothing in the log.
     pub fn settle(&mut self) -> Result<Changed, StorageError> {
         if self.log.is_empty() { self.turn(true) } else { self.commit(Batch::default()) }

@@ -64,6 +64,12 @@ impl State {
         At { snapshot, deltas: &self.deltas, past, version }
     }
 
+    /// The delta that grows.
+    #[cfg(test)]
+    pub fn newest_delta(&self) -> Arc<Delta> {
+        Arc::clone(self.deltas.last().expect("a state has one"))
+    }
+
     /// What was there before the newest delta.
     pub(super) fn below<T>(
         &self,

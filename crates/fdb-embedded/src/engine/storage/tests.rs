@@ -4,17 +4,36 @@
 
 mod log;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
+use std::sync::atomic::AtomicUsize;
+
 use super::sim::{Atomic, SimDisk};
 use super::*;
 use crate::engine::atomic::AtomicOp;
+use crate::engine::delta::Delta;
 use crate::engine::faults::SplitMix;
 use crate::rows::Direction;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+thread_local! {
+    /// The version of the last batch.
+    static VERSION: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Atomic operations that a batch may have.
+const ATOMIC: [AtomicOp; 6] = [
+    AtomicOp::Add,
+    AtomicOp::Xor,
+    AtomicOp::AppendIfFits,
+    AtomicOp::Max,
+    AtomicOp::ByteMin,
+    AtomicOp::CompareAndClear,
+];
 
 fn set(key: &[u8], value: &[u8]) -> Mutation {
     Mutation::Set { key: key.to_vec(), value: value.to_vec() }
@@ -121,7 +140,9 @@ fn apply_as(
     ceiling: Option<i64>,
     durability: Durability,
 ) -> Result<Changed, StorageError> {
-    storage.apply(Batch { version: 1, ceiling, mutations: mutations.to_vec() }, durability)
+    let version = VERSION.get() + 1;
+    VERSION.set(version);
+    storage.apply(Batch { version, ceiling, mutations: mutations.to_vec() }, durability)
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {
@@ -146,6 +167,15 @@ fn batch(model: &mut Model, random: &mut SplitMix) -> Vec<Mutation> {
                 model.retain(|k, _| *k < key || *k >= end);
                 mutations.push(Mutation::ClearRange { begin: key, end });
             }
+        } else if random.next().is_multiple_of(3) {
+            let op = ATOMIC[(random.next() % 6) as usize];
+            // Small numbers, so that what is compared is equal now and then.
+            let operand = (random.next() % 3).to_le_bytes().to_vec();
+            match op.apply(model.get(&key).map(Vec::as_slice), &operand) {
+                Some(value) => drop(model.insert(key.clone(), value)),
+                None => drop(model.remove(&key)),
+            }
+            mutations.push(Mutation::Atomic { op, key, operand });
         } else {
             let len = [9, 100, 3_000, 40_000][(random.next() % 37 / 12) as usize];
             let value = random.next().to_le_bytes().repeat(len / 8 + 1);
@@ -495,6 +525,85 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         check_crash(&files.bytes(), files.moments(), &history, Crash::Kill);
     }
     assert!((10..53).contains(&in_log), "the log failed in {in_log} of 63 rounds");
+}
+
+/// A disk that asks before each read whether others could read the newest delta, once it is told which that is.
+#[derive(Debug)]
+struct Asking {
+    file: SimDisk,
+    delta: Arc<Mutex<Option<Arc<Delta>>>>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Disk for Asking {
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        if let Some(delta) = &*self.delta.lock() {
+            assert!(delta.is_readable(), "a read of the newest state would wait for the disk");
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[test]
+fn reads_of_the_newest_state_do_not_wait_while_a_batch_reads_from_the_disk() {
+    let (files, storage) = create();
+    for n in 0..100_u8 {
+        apply(&storage, &[set(&[n], &[n; 3_000])], None).unwrap();
+    }
+    drop(storage);
+    let (health, delta, reads) = (health(), Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
+    let disk = Asking { file: files.data.clone(), delta: Arc::clone(&delta), reads: Arc::clone(&reads) };
+    let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
+    let of_log = Arc::new(health.beside(Path::new("sim-log")));
+    let (storage, _) =
+        Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone()))).unwrap();
+    // The first goes to redb's file.
+    apply(&storage, &[], None).unwrap();
+    for n in 0..100_u8 {
+        *delta.lock() = Some(storage.state().newest_delta());
+        let add = Mutation::Atomic { op: AtomicOp::Add, key: vec![n], operand: vec![1] };
+        apply(&storage, &[set(b"k", b"v"), add], None).unwrap();
+        *delta.lock() = None;
+    }
+    assert!(reads.load(Ordering::Relaxed) > 10, "too few went to the disk for this to be a test");
+}
+
+#[test]
+fn what_was_acknowledged_unflushed_is_flushed_when_the_data_file_fails() {
+    for by_closing in [false, true] {
+        let (files, storage) = create();
+        apply(&storage, &[], Some(1)).unwrap();
+        apply_as(&storage, &[set(b"k", b"v")], None, Durability::Written).unwrap();
+        let _ = storage.health().damaged("a page, says a test");
+        if !by_closing {
+            storage.rest().unwrap_err();
+        }
+        let moment = files.moments();
+        drop(storage);
+        let moment = if by_closing { files.moments() } else { moment };
+        for seed in 0..20 {
+            let left = files.after_power_failure(moment, &mut SplitMix(seed));
+            let (storage, _) = open(&Files::new(&left)).unwrap();
+            assert_eq!(rows(&storage).unwrap().len(), 1, "seed {seed}, by closing: {by_closing}");
+        }
+    }
 }
 
 #[test]

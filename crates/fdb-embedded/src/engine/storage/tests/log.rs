@@ -1,7 +1,5 @@
 //! The log: damaged, exchanged for another, and failing alone.
 
-use std::sync::atomic::AtomicUsize;
-
 use super::*;
 
 #[test]
