@@ -2,7 +2,9 @@
 //!
 //! `KVQUEUE_TEST_SEEDS=N` runs N seeds of the random ones.
 
+mod golden;
 mod log;
+mod pinned;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
