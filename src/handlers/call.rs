@@ -23,14 +23,26 @@ pub(crate) const LAST_MOMENT: Duration = Duration::from_secs(1);
 const DROPPED: Duration = Duration::from_millis(250);
 
 /// How a call ended.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct Ended {
     /// What the handler said, in the order of the items.
     pub(crate) said: Vec<Outcome>,
     /// Why that was not waited for, or is not to be had.
     pub(crate) cut: Option<Cut>,
     /// The handler was dropped and goes on all the same: it blocks its thread.
-    pub(crate) abandoned: bool,
+    pub(crate) running: Option<Running>,
+}
+
+/// A handler that blocks its thread, so that nobody can stop it.
+#[derive(Debug)]
+pub(crate) struct Running(AbortOnDropHandle<Vec<Outcome>>);
+
+impl Running {
+    /// Waits until it returns. What it said then is in the order of the items; nothing if it panicked, or was dropped when it no longer
+    /// blocked its thread.
+    pub(crate) async fn returned(self) -> Vec<Outcome> {
+        self.0.await.unwrap_or_default()
+    }
 }
 
 /// What cut a call short.
@@ -67,14 +79,14 @@ pub(crate) async fn call(
     };
     cancelled.cancel();
     // It may still finish. A panic says nothing that the cut does not.
-    let (said, abandoned) = match timeout(LAST_MOMENT, &mut task).await {
-        Ok(done) => (done.unwrap_or_default(), false),
-        Err(_) => {
-            task.abort();
-            (Vec::new(), timeout(DROPPED, task).await.is_err())
-        }
-    };
-    Ended { said, cut: Some(cut), abandoned }
+    let mut done = timeout(LAST_MOMENT, &mut task).await;
+    if done.is_err() {
+        task.abort();
+        done = timeout(DROPPED, &mut task).await;
+    }
+    let running = done.is_err().then(|| Running(task));
+    let said = done.ok().and_then(Result::ok).unwrap_or_default();
+    Ended { said, cut: Some(cut), running }
 }
 
 /// Resolves when a call that begins now has had its time.
@@ -106,7 +118,7 @@ impl Handling {
 impl Ended {
     fn of(done: Result<Vec<Outcome>, JoinError>) -> Self {
         match done.map_err(JoinError::try_into_panic) {
-            Ok(said) => Self { said, cut: None, abandoned: false },
+            Ok(said) => Self { said, cut: None, running: None },
             Err(Ok(panic)) => Self::cut(Cut::Panicked(panic_text(&*panic).to_owned())),
             // Nobody aborts a task that is waited for: its runtime ends.
             Err(Err(_)) => Self::cut(Cut::Cancelled),
@@ -122,7 +134,7 @@ impl Ended {
     }
 
     fn cut(cut: Cut) -> Self {
-        Self { said: Vec::new(), cut: Some(cut), abandoned: false }
+        Self { said: Vec::new(), cut: Some(cut), running: None }
     }
 
     /// What becomes of each of so many items: what the handler said; `cancelled` where it was cancelled before it said so.
@@ -149,7 +161,7 @@ mod tests {
     use super::*;
 
     fn outcomes(said: &[Outcome], cut: Option<Cut>) -> Vec<Outcome> {
-        Ended { said: said.to_vec(), cut, abandoned: false }.outcomes(3, &Outcome::Release)
+        Ended { said: said.to_vec(), cut, running: None }.outcomes(3, &Outcome::Release)
     }
 
     #[test]

@@ -36,7 +36,7 @@ mod registry;
 mod settings;
 mod stdout;
 
-pub(crate) use call::{Cut, Ended, LAST_MOMENT, call};
+pub(crate) use call::{Cut, Ended, LAST_MOMENT, Running, call};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;

@@ -1,4 +1,6 @@
-//! Handlers that block every thread they can get: signals, timers and the drain do not depend on them.
+//! Handlers that block their threads: signals, timers and the drain do not depend on them, and nobody else gets their items.
+
+use std::time::{Duration, Instant};
 
 use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
@@ -41,4 +43,73 @@ fn a_stop_is_over_when_the_grace_is() {
     let ran = daemon.end();
     assert!(ran.stderr.contains("ended: consumers still at work after the grace of 100 ms"), "{ran:?}");
     assert_eq!(ran.code, Some(1));
+}
+
+/// Blocks its thread for three seconds at the item `slow`, for ever at `stuck`, and says when it begins and ends.
+struct Slow;
+
+#[kvqueue::async_trait]
+impl Handler for Slow {
+    async fn handle(&self, item: &Item, _: &Context) -> Outcome {
+        let name = String::from_utf8_lossy(&item.payload).into_owned();
+        eprintln!("begin {name} {}", item.attempt);
+        match &*name {
+            "slow" if item.attempt == 1 => std::thread::sleep(Duration::from_secs(3)),
+            "stuck" => loop {
+                std::thread::park();
+            },
+            _ => {}
+        }
+        eprintln!("end {name} {}", item.attempt);
+        if item.attempt == 1 && *name == *"slow" { Outcome::retry("too slow") } else { Outcome::Done }
+    }
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_overdue() {
+    let queue = "[queues.q]\nhandler = 'slow'\nlease = '1s'\nhandler-timeout = '100ms'\nconsumers = [ { k = 1 } ]\n\
+                 retry = { base = '10ms' }";
+    let Some(daemon) = daemon_of_helper(&format!("grace = '500ms'\nlog.format = 'json'\n{queue}")) else {
+        return;
+    };
+    run_to_the_end(daemon.handler("slow", |_: &Settings| Ok::<_, SettingsError>(Slow)));
+}
+
+/// Its time is up, and its lease is three times shorter than it takes.
+#[test]
+fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        // The only thread of the pool is blocked: nothing can overtake it.
+        return;
+    }
+    let db = Database::new();
+    run(&db, &["push", "q", "slow", "other"]).ok();
+    let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
+    daemon.wait_for("handler-overdue");
+    // The consumer goes on with others.
+    daemon.wait_for("end other 1");
+    daemon.wait_for("begin slow 2");
+    assert_eq!(daemon.said("end slow 1"), 1, "both attempts ran at the same time");
+    daemon.wait_for("end slow 2");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!((ran.code, ran.stderr.contains("lease lost")), (Some(0), false), "{ran:?}");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_ever_for_a_handler_whose_time_is_up() {
+    if std::thread::available_parallelism().unwrap().get() < 2 {
+        return;
+    }
+    let db = Database::new();
+    run(&db, &["push", "q", "stuck"]).ok();
+    let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
+    daemon.wait_for("handler-overdue");
+    let told = Instant::now();
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    assert!(ran.stderr.contains("after the grace of 500 ms"), "{ran:?}");
 }

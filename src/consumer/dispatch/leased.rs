@@ -1,6 +1,10 @@
 //! Items on a lease.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{
+    ops::Range,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use foundationdb::{FdbError, Transaction};
 use kvqueue_queue::{Item, Settlement};
@@ -15,7 +19,7 @@ use crate::{
         ambient,
         holder::{Holding, Verdict},
     },
-    handlers::{Cut, Ended, Outcome},
+    handlers::{Cut, Ended, Outcome, Running},
     telemetry::span,
 };
 
@@ -41,6 +45,7 @@ enum Run {
 impl Dispatcher {
     /// Handles the items for as long as the lease is held. Those that are not begun when the consumer is to stop are given back.
     pub(crate) async fn leased(self, items: Vec<Item>, holding: Holding) {
+        let holding = Arc::new(holding);
         let mut released = false;
         for range in self.calls(items.len()) {
             if holding.is_lost() {
@@ -62,12 +67,12 @@ impl Dispatcher {
     }
 
     /// Handles the items of one call. Returns whether the handler gave one back.
-    async fn handle(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> bool {
+    async fn handle(&self, items: &[Item], range: Range<usize>, holding: &Arc<Holding>) -> bool {
         let settlements = match self.source.delivery {
             Delivery::ExactlyOnce => self.transact(items, range, holding).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
                 let ended = self.call(&items[range.clone()], &holding.cancelled, None).await;
-                self.settlements(items, range, ended)
+                self.settlements(items, range, ended, holding)
             }
         };
         // One that has nothing left to hold is gone, too.
@@ -86,7 +91,7 @@ impl Dispatcher {
     }
 
     /// Exactly-once: runs the handler until its transaction has committed, or is not to. Returns what is left to be settled.
-    async fn transact(&self, items: &[Item], range: Range<usize>, holding: &Holding) -> Settlements {
+    async fn transact(&self, items: &[Item], range: Range<usize>, holding: &Arc<Holding>) -> Settlements {
         let Ok(mut transaction) = holding.begin().await else {
             span::outcome(Span::current, "lost");
             return Vec::new();
@@ -114,12 +119,12 @@ impl Dispatcher {
         &self,
         items: &[Item],
         range: Range<usize>,
-        holding: &Holding,
+        holding: &Arc<Holding>,
         transaction: Transaction,
     ) -> Run {
         let transaction = Arc::new(transaction);
         let ended = self.call(&items[range.clone()], &holding.cancelled, Some(transaction.clone())).await;
-        let settlements = self.settlements(items, range.clone(), ended);
+        let settlements = self.settlements(items, range.clone(), ended, holding);
         if settlements.iter().all(|(_, settlement)| *settlement != Settlement::Done) {
             return Run::Settle(settlements);
         }
@@ -145,14 +150,63 @@ impl Dispatcher {
         }
     }
 
-    /// What becomes of the items of a call; nothing is said of those whose handler does not stop after the grace.
-    fn settlements(&self, items: &[Item], range: Range<usize>, ended: Ended) -> Settlements {
-        if ended.abandoned && ended.cut == Some(Cut::Cancelled) {
-            tracing::error!("the handler does not stop");
-            return Vec::new();
+    /// What becomes of the items of a call. Nothing yet if their handler blocks its thread.
+    fn settlements(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        mut ended: Ended,
+        holding: &Arc<Holding>,
+    ) -> Settlements {
+        match (ended.running.take(), &ended.cut) {
+            (None, _) => self.said(items, range, ended),
+            (Some(running), Some(Cut::TimeUp(_))) => {
+                self.keep(items, range, ended, running, holding);
+                Vec::new()
+            }
+            (Some(_), _) => {
+                tracing::error!("the handler does not stop");
+                Vec::new()
+            }
         }
+    }
+
+    /// What the handler said of each item.
+    fn said(&self, items: &[Item], range: Range<usize>, ended: Ended) -> Settlements {
         let outcomes = ended.outcomes(range.len(), &Outcome::Release);
         range.zip(outcomes).map(|(index, outcome)| (index, self.settlement(&items[index], outcome))).collect()
+    }
+
+    /// Keeps the lease of items whose handler blocks its thread after its time is up, until it returns: nobody else may handle them
+    /// meanwhile. The consumer goes on with others. A stop waits for the handler as long as the grace lasts.
+    fn keep(
+        &self,
+        items: &[Item],
+        range: Range<usize>,
+        ended: Ended,
+        running: Running,
+        holding: &Arc<Holding>,
+    ) {
+        tracing::error!(
+            event = "handler-overdue",
+            "the handler blocks its thread after its time limit; its lease is extended until it returns"
+        );
+        holding.leave(range.clone());
+        let (this, items, holding) = (self.clone(), items.to_vec(), holding.clone());
+        let kept = async move {
+            let began = Instant::now();
+            let _in_flight = this.source.meters.in_flight.hold(range.len());
+            let Some(said) = holding.cancelled.run_until_cancelled(running.returned()).await else {
+                tracing::error!("the handler does not stop");
+                return;
+            };
+            tracing::warn!(overdue_ms = began.elapsed().as_millis(), "the handler has returned");
+            for (index, settlement) in this.said(&items, range, Ended { said, ..ended }) {
+                log(&items[index], &settlement);
+                holding.settle(index, settlement);
+            }
+        };
+        self.source.work.spawn(kept.in_current_span());
     }
 
     /// The same for all items of a call.

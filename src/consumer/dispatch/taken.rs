@@ -18,6 +18,9 @@ impl Dispatcher {
             let span = self.span(items);
             let ended =
                 self.call(items, &self.source.signals.grace_over, None).instrument(span.clone()).await;
+            if ended.running.is_some() {
+                span.in_scope(|| tracing::error!(event = "handler-overdue", "the handler does not stop"));
+            }
             let cancelled = Outcome::retry("the grace of a stop was over");
             let outcomes = ended.outcomes(items.len(), &cancelled);
             for (item, outcome) in items.iter().zip(outcomes) {

@@ -1,8 +1,11 @@
 //! The dispatcher's end of a lease: says what becomes of items, and asks for transactions.
 
-use std::sync::{
-    Arc, Mutex, MutexGuard,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    ops::Range,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use foundationdb::{FdbError, Transaction};
@@ -45,6 +48,8 @@ pub(super) enum Asked {
     Begin(oneshot::Sender<Transaction>),
     /// A handler is done with its transaction.
     Commit(Commit),
+    /// The consumer goes on without these items, by their indexes in the lease. What becomes of them is said later.
+    Leave(Range<usize>),
 }
 
 /// A transaction that a handler has written into, and what is to be settled with it.
@@ -124,6 +129,13 @@ impl Holding {
     pub(crate) fn settle(&self, index: usize, settlement: Settlement) {
         let slice_done = self.unsaid.fetch_sub(1, Ordering::Relaxed) == 1;
         self.outbox.say(self.first + index, settlement, slice_done);
+    }
+
+    /// Has the consumer go on without these items, by indexes in the slice. The lease is kept for them until it is said what becomes of
+    /// each.
+    pub(crate) fn leave(&self, items: Range<usize>) {
+        // Without a lease there is nothing to keep.
+        let _ = self.ask.send(Asked::Leave(self.first + items.start..self.first + items.end));
     }
 
     /// A transaction for a handler to write into.

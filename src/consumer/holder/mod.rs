@@ -148,6 +148,12 @@ impl Holder {
         match asked {
             Some(Asked::Begin(answer)) => self.begin(answer).await,
             Some(Asked::Commit(commit)) => self.commit(commit).await,
+            Some(Asked::Leave(items)) => {
+                // Their handler still has its transaction, which will not commit: an extension may make it conflict.
+                self.plan.hand_out(false);
+                self.slices.leave(items);
+                Ok(())
+            }
             None => {
                 self.note_said();
                 self.plan.left_alone();

@@ -1,6 +1,7 @@
 //! The slices of a lease: each consumer that a take was for has one.
 
 use std::{
+    collections::BTreeSet,
     ops::Range,
     sync::{Arc, Weak, atomic::AtomicUsize},
 };
@@ -34,7 +35,11 @@ impl Slice {
 
 /// The holder's view of the slices of its lease.
 #[derive(Debug)]
-pub(super) struct Slices(Vec<Part>);
+pub(super) struct Slices {
+    parts: Vec<Part>,
+    /// Items that are not settled, and that their consumer does not wait for.
+    left: BTreeSet<usize>,
+}
 
 #[derive(Debug)]
 struct Part {
@@ -69,14 +74,29 @@ pub(super) fn cut(lease: &Lease, shares: &[Range<usize>], line: &Line) -> (Slice
         (part, Slice { items, holding, holder: line.holder.clone(), settled })
     });
     let (parts, slices) = cut.unzip();
-    (Slices(parts), slices)
+    (Slices { parts, left: BTreeSet::new() }, slices)
 }
 
 impl Slices {
     /// An item is settled.
     pub(super) fn settled(&mut self, index: usize) {
-        let at = self.0.partition_point(|part| part.end <= index);
-        let Some(part) = self.0.get_mut(at) else { return };
+        if !self.left.remove(&index) {
+            self.close(index);
+        }
+    }
+
+    /// The consumer of these items does not wait for them any more.
+    pub(super) fn leave(&mut self, items: Range<usize>) {
+        for index in items {
+            if self.left.insert(index) {
+                self.close(index);
+            }
+        }
+    }
+
+    fn close(&mut self, index: usize) {
+        let at = self.parts.partition_point(|part| part.end <= index);
+        let Some(part) = self.parts.get_mut(at) else { return };
         part.open = part.open.saturating_sub(1);
         if part.open == 0 {
             part.tell();
@@ -85,7 +105,7 @@ impl Slices {
 
     /// The lease is held no longer.
     pub(super) fn ended(&mut self) {
-        self.0.iter_mut().for_each(Part::tell);
+        self.parts.iter_mut().for_each(Part::tell);
     }
 }
 
@@ -107,7 +127,7 @@ mod tests {
         let (senders, mut slices): (Vec<_>, Vec<_>) = (0..2).map(|_| oneshot::channel()).unzip();
         let ends = [(2, 2), (3, 1)].into_iter().zip(senders);
         let parts = ends.map(|((end, open), settled)| Part { end, open, settled: Some(settled) });
-        let mut parts = Slices(parts.collect());
+        let mut parts = Slices { parts: parts.collect(), left: BTreeSet::new() };
         parts.settled(1);
         parts.settled(2);
         assert!(slices[0].try_recv().is_err());
@@ -117,9 +137,23 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_its_consumer_does_not_wait_for_counts_once() {
+        let (settled, mut slice) = oneshot::channel();
+        let parts = vec![Part { end: 3, open: 3, settled: Some(settled) }];
+        let mut parts = Slices { parts, left: BTreeSet::new() };
+        parts.leave(0..1);
+        parts.settled(0);
+        parts.settled(1);
+        assert!(slice.try_recv().is_err());
+        parts.leave(2..3);
+        assert!(slice.try_recv().is_ok());
+    }
+
+    #[test]
     fn with_the_lease_all_of_them_end() {
         let (settled, mut slice) = oneshot::channel();
-        let mut parts = Slices(vec![Part { end: 9, open: 9, settled: Some(settled) }]);
+        let parts = vec![Part { end: 9, open: 9, settled: Some(settled) }];
+        let mut parts = Slices { parts, left: BTreeSet::new() };
         parts.ended();
         assert!(slice.try_recv().is_ok());
     }
