@@ -17,6 +17,12 @@ const QUIETEST: Duration = Duration::from_secs(2);
 /// A look that takes long is rare: looks are no more than one part in so many of the time.
 const SHARE: u32 = 20;
 
+/// Who asks gets figures that are no older, as far as looks keep their share of the time.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long the looks for one question may take together. Where there are many queues, each question is for some of them.
+const FOR_A_QUESTION: Duration = Duration::from_millis(10);
+
 /// Where there are many queues they share so many looks: one in so long while nobody looks at the board...
 const EACH_ALONE: Duration = Duration::from_millis(100);
 
@@ -58,9 +64,41 @@ impl Pace {
         Some(last + pause.max(took.saturating_mul(SHARE)))
     }
 
-    /// How long ago it was looked at.
-    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
-        self.last.map(|(last, _)| now.saturating_duration_since(last))
+    /// Whether it may be looked at for somebody who asks: its figures are not fresh, and looks keep their share of the time.
+    fn may_be_asked(&self, now: Instant) -> bool {
+        self.last.is_none_or(|(last, took)| now >= last + FRESH.max(took.saturating_mul(SHARE)))
+    }
+}
+
+/// Which queues are looked at because somebody asks.
+#[derive(Debug, Default)]
+pub(super) struct Questions {
+    /// Until then looks for questions have had their share of the time.
+    rest: Option<Instant>,
+}
+
+impl Questions {
+    /// Of these queues those to look at now: the ones that wait longest first, no more than fit into the time for a question.
+    pub(super) fn due<'a, N>(&self, now: Instant, paces: impl Iterator<Item = (N, &'a Pace)>) -> Vec<N> {
+        if self.rest.is_some_and(|rest| now < rest) {
+            return Vec::new();
+        }
+        let mut may: Vec<_> = paces.filter(|(_, pace)| pace.may_be_asked(now)).collect();
+        may.sort_by_key(|(_, pace)| pace.last.map(|(last, _)| last));
+        let mut left = Some(FOR_A_QUESTION);
+        let fits = may.into_iter().take_while(|(_, pace)| {
+            // The first fits however long it takes: `may_be_asked` bounds that.
+            let fits = left.is_some();
+            let took = pace.last.map_or(Duration::ZERO, |(_, took)| took);
+            left = left.and_then(|left| left.checked_sub(took));
+            fits
+        });
+        fits.map(|(name, _)| name).collect()
+    }
+
+    /// Looks for a question took so long.
+    pub(super) fn looked(&mut self, now: Instant, took: Duration) {
+        self.rest = Some(now + took.saturating_mul(SHARE));
     }
 }
 
@@ -97,6 +135,42 @@ mod tests {
         assert_eq!(pauses(&pace), [100.0, 10.0]);
         pace.stir();
         assert_eq!(pauses(&pace), [100.0, 0.25]);
+    }
+
+    /// Asks every 50 ms for a minute. Returns the part of the time that looks took, and the oldest figures at the end.
+    fn asked(mut paces: Vec<Pace>, look: Duration) -> (f64, Duration) {
+        let start = Instant::now();
+        let (mut now, mut busy) = (start, Duration::ZERO);
+        let mut questions = Questions::default();
+        paces.iter_mut().for_each(|pace| pace.looked(start, look, false));
+        while now < start + Duration::from_secs(60) {
+            let due = questions.due(now, paces.iter().enumerate());
+            let took = look * u32::try_from(due.len()).unwrap();
+            for queue in due {
+                paces[queue].looked(now, look, true);
+            }
+            if took > Duration::ZERO {
+                questions.looked(now, took);
+            }
+            (busy, now) = (busy + took, now + took + Duration::from_millis(50));
+        }
+        let oldest = paces.iter().filter_map(|pace| pace.last).map(|(last, _)| now - last).max().unwrap();
+        (busy.as_secs_f64() / 60.0, oldest)
+    }
+
+    #[test]
+    fn looks_keep_their_share_however_often_somebody_asks() {
+        let share = 1.0 / f64::from(SHARE);
+        // A long queue whose keys are all read.
+        let (busy, _) = asked(vec![Pace::default()], Duration::from_millis(400));
+        assert!(busy <= share + 0.01, "{busy}");
+        // Many queues, of which each look is quick.
+        let many = (0..1_000).map(|_| Pace::default()).collect();
+        let (busy, oldest) = asked(many, Duration::from_micros(200));
+        assert!(busy <= share + 0.01 && oldest < Duration::from_secs(10), "{busy}, {oldest:?}");
+        // A quick one stays fresh.
+        let (busy, oldest) = asked(vec![Pace::default()], Duration::from_millis(1));
+        assert!(busy < 0.01 && oldest < FRESH * 2, "{busy}, {oldest:?}");
     }
 
     #[test]

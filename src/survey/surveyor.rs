@@ -1,7 +1,7 @@
 //! What is known of the queues, and one round of looks at them.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     future::pending,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,7 +16,10 @@ use futures::{
 use kvqueue_queue::{Queue, QueueError, Watch};
 use tokio::time::timeout;
 
-use super::{look, pace::Pace};
+use super::{
+    look,
+    pace::{Pace, Questions},
+};
 use crate::{
     board::{Board, Survey},
     config::Config,
@@ -29,9 +32,6 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A look that takes so long is given up; before, the transaction gets too old for it.
 const LONGEST_LOOK: Duration = Duration::from_secs(10);
-
-/// Who asks gets figures that are no older.
-const FRESH: Duration = Duration::from_secs(1);
 
 /// So often the database is asked for its version at least: whether it answers.
 const CHECK: Duration = Duration::from_secs(5);
@@ -61,6 +61,7 @@ pub(super) struct Surveyor {
     /// One for each place that is `watched`; it tells which, and whether the watch was lost.
     watches: FuturesUnordered<BoxFuture<'static, Pushed>>,
     answered: u64,
+    questions: Questions,
     /// When the database was last asked.
     checked: Option<Instant>,
     /// Since when the database does not answer.
@@ -81,6 +82,7 @@ impl Surveyor {
             places: BTreeMap::new(),
             watches: FuturesUnordered::new(),
             answered: 0,
+            questions: Questions::default(),
             checked: None,
             silent: None,
         }
@@ -100,7 +102,7 @@ impl Surveyor {
         }
     }
 
-    /// Looks at all queues whose time has come, or, if somebody asks, at all that were not looked at a moment ago.
+    /// Looks at all queues whose time has come, and, if somebody asks, at those that have waited longest.
     pub(super) async fn round(&mut self, asked: u64) {
         let (now, listened) = (Instant::now(), self.board.audience.listeners() > 0);
         if !listened {
@@ -108,7 +110,6 @@ impl Surveyor {
             self.places.values_mut().for_each(|place| place.watched = false);
         }
         let queues = self.queues();
-        let old = |place: &Place| place.pace.age(now).is_none_or(|age| age >= FRESH);
         let due = |place: &mut Place| {
             place.notice();
             // Until there is a watch, pushes are seen by looks alone.
@@ -116,21 +117,27 @@ impl Surveyor {
                 place.pace.stir();
             }
             place.pace.due(listened, queues).is_none_or(|due| due <= now)
-                || (asked > self.answered && old(place))
         };
-        let due: Vec<_> =
+        let due: BTreeSet<_> =
             self.places.iter_mut().filter_map(|(name, it)| due(it).then(|| name.clone())).collect();
         let unchecked = self.checked.is_none_or(|at| now.saturating_duration_since(at) >= CHECK);
         if unchecked || !due.is_empty() {
             self.look(&due, listened).await;
         }
         if asked > self.answered {
+            let now = Instant::now();
+            let paces = self.places.iter().map(|(name, place)| (name.clone(), &place.pace));
+            let due: BTreeSet<_> = self.questions.due(now, paces).into_iter().collect();
+            if !due.is_empty() {
+                self.look(&due, listened).await;
+                self.questions.looked(now, now.elapsed());
+            }
             self.answered = asked;
             self.board.audience.answer(asked);
         }
     }
 
-    async fn look(&mut self, due: &[Arc<str>], listened: bool) {
+    async fn look(&mut self, due: &BTreeSet<Arc<str>>, listened: bool) {
         let began = Instant::now();
         self.checked = Some(began);
         let version = match timeout(PATIENCE, look::version(&self.db)).await {
@@ -154,7 +161,7 @@ impl Surveyor {
             self.found(name, found, took);
         }
         if broken.is_some() || silent {
-            return self.down(&[], began, broken);
+            return self.down(&BTreeSet::new(), began, broken);
         }
         self.silent = None;
         self.board.database(Ok(took));
@@ -176,7 +183,7 @@ impl Surveyor {
     }
 
     /// The database does not answer, or says this.
-    fn down(&mut self, due: &[Arc<str>], began: Instant, error: Option<String>) {
+    fn down(&mut self, due: &BTreeSet<Arc<str>>, began: Instant, error: Option<String>) {
         let silent = *self.silent.get_or_insert(began);
         let error = error.unwrap_or_else(|| format!("no answer for {} s", silent.elapsed().as_secs()));
         self.board.database(Err(error));
