@@ -196,17 +196,20 @@ fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();
     let config = db.file("kvqueue.toml");
-    let text = "grace = '30s'\nlog.level = 'debug'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
+    let text = "grace = '30s'\nlog.level = 'debug,kvqueue::consumer::take=trace'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
     fs::write(&config, text).unwrap();
     let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
     command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=1500");
     let mut daemon = Background::start(command);
-    daemon.wait_for("ready");
-    std::thread::sleep(Duration::from_millis(300));
+    // Its commit takes a second and a half.
+    let fetching = daemon.wait_for("\"fetching\"");
+    assert!(fetching.contains("\"consumers\":8"), "all consumers wait for the same take: {fetching}");
     let told = Instant::now();
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}: {ran:?}", told.elapsed());
     assert_eq!(ran.stderr.matches("consumer stopped").count(), 8, "{ran:?}");
+    let at = |text: &str| ran.stderr.find(text).unwrap_or_else(|| panic!("never {text}: {ran:?}"));
+    assert!(at("\"draining\"") < at("took items"), "the take was under way: {ran:?}");
 }

@@ -91,6 +91,7 @@ async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Fo
         approach: &mut turn.approach,
         watch: source.idle.wants_watch() && asked.iter().any(|request| !request.wish.ahead),
     };
+    tracing::trace!(queue = %source.name, consumers = asked.len(), "fetching");
     match source.delivery {
         Delivery::AtMostOnce => remove(source, session, &mut take).await,
         Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut take).await,
