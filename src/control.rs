@@ -1,6 +1,6 @@
 //! Orders to a running daemon: from signals, from HTTP, from `kvqueue reload` and its like through HTTP.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use foundationdb::Database;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -31,7 +31,25 @@ pub(crate) enum Order {
     Report,
 }
 
+/// An order, and when it was given.
+#[derive(Debug)]
+pub(crate) struct Given {
+    pub(crate) order: Order,
+    pub(crate) at: Instant,
+}
+
 impl Order {
+    /// Tells who gave it that it is not carried out.
+    pub(crate) fn refuse(self, why: &str) {
+        let refused = Err(Refused(why.to_owned()));
+        // Whoever asked may be gone.
+        match self {
+            Self::Reload(reply) => drop(reply.send(refused.map(|()| Reloaded::default()))),
+            Self::PauseHere { reply, .. } => drop(reply.send(refused)),
+            Self::Report => {}
+        }
+    }
+
     /// To take up the configuration anew, from somebody who does not wait for an answer.
     pub(crate) fn reload() -> Self {
         Self::Reload(oneshot::channel().0)
@@ -54,11 +72,11 @@ pub(crate) struct Refused(pub(crate) String);
 
 /// Gives orders.
 #[derive(Debug, Clone)]
-pub(crate) struct Control(mpsc::Sender<Order>);
+pub(crate) struct Control(mpsc::Sender<Given>);
 
 impl Control {
     /// The two ends.
-    pub(crate) fn new() -> (Self, mpsc::Receiver<Order>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<Given>) {
         let (sender, orders) = mpsc::channel(WAITING);
         (Self(sender), orders)
     }
@@ -78,7 +96,7 @@ impl Control {
     }
 
     fn give(&self, order: Order) -> Result<(), Refused> {
-        self.0.try_send(order).map_err(|error| match error {
+        self.0.try_send(Given { order, at: Instant::now() }).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => {
                 Refused("the daemon is busy with other orders; try again in a moment".to_owned())
             }

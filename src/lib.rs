@@ -18,6 +18,7 @@
 //! | `board`, `metrics` | what the daemon knows of itself |
 //! | `survey` | what the board says of the queues, read from the database |
 //! | `control` | orders to a running daemon |
+//! | `deadlines` | how long each waits for the next |
 //! | `http` | who asks and tells it from outside |
 //! | [`telemetry`], `systemd` | what the outside is told |
 //! | `json` | items and dead letters as JSON |
@@ -69,6 +70,7 @@ mod consumer;
 mod control;
 pub mod daemon;
 pub mod database;
+mod deadlines;
 pub mod exit;
 pub mod handlers;
 mod http;

@@ -1,8 +1,11 @@
 //! The handle through which the rest of the daemon starts, stops and awaits consumers.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use actix::{Actor, Addr};
@@ -33,7 +36,7 @@ pub(crate) struct Shared {
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) board: Arc<Board>,
     consumers: AtomicUsize,
-    finishing: watch::Sender<Vec<String>>,
+    finishing: watch::Sender<BTreeSet<String>>,
 }
 
 impl Shared {
@@ -61,22 +64,22 @@ impl Shared {
         self.consumers.store(consumers, Ordering::Relaxed);
     }
 
-    /// The supervisor says which queues have consumers that are to leave, or that wait for others to have left.
-    pub(super) fn finishing(&self, mut queues: Vec<String>) {
-        queues.sort_unstable();
-        queues.dedup();
+    /// The supervisor says whether a queue has consumers that are to leave, or that wait for others to have left.
+    pub(super) fn finishing(&self, queue: &str, is_finishing: bool) {
         let changed = self.finishing.send_if_modified(|finishing| {
-            let changed = *finishing != queues;
-            finishing.clone_from(&queues);
-            changed
+            let changed = finishing.contains(queue) != is_finishing;
+            if !changed {
+                return false;
+            }
+            if is_finishing { finishing.insert(queue.to_owned()) } else { finishing.remove(queue) }
         });
         if changed {
-            self.board.finishing(queues);
+            self.board.finishing(queue, is_finishing);
         }
     }
 
-    /// The queues whose consumers are not yet those that are wanted, in order.
-    pub(crate) fn still_finishing(&self) -> watch::Receiver<Vec<String>> {
+    /// The queues whose consumers are not yet those that are wanted.
+    pub(crate) fn still_finishing(&self) -> watch::Receiver<BTreeSet<String>> {
         self.finishing.subscribe()
     }
 

@@ -1,6 +1,12 @@
 //! What the actors say to each other, and to the daemon.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    hash::{Hash, Hasher},
+    num::NonZeroUsize,
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::Message;
 
@@ -21,10 +27,24 @@ pub(crate) struct Spec {
     pub(crate) k: NonZeroUsize,
 }
 
+impl Spec {
+    fn key(&self) -> (*const Source, NonZeroUsize) {
+        (Arc::as_ptr(&self.source), self.k)
+    }
+}
+
 /// The same consumers, as far as anyone can tell: of the same source, which is made anew when its settings change.
 impl PartialEq for Spec {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.source, &other.source) && self.k == other.k
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Spec {}
+
+impl Hash for Spec {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
     }
 }
 

@@ -4,7 +4,10 @@
 //! wanted, those that are leaving included. So one consumer stays one, and where there are many, those that are quick to leave make room
 //! while a slow one finishes.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
 
 /// A consumer that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,18 +34,34 @@ pub(super) struct Change<S> {
     pub(super) start: Vec<S>,
 }
 
-impl<S: PartialEq> Slots<S> {
+impl<S: Clone + Eq + Hash> Slots<S> {
     /// These are wanted instead of those that there are. Who is among both stays. The rest begins as there is room: now, and later as
-    /// [`Slots::freed`] says.
+    /// [`Slots::freed`] says. Takes time in proportion to the number of both.
     pub(super) fn converge(living: &[Living<S>], wanted: Vec<S>) -> (Self, Change<S>) {
-        let mut slots = Self { places: wanted.len(), pending: wanted.into() };
+        let places = wanted.len();
+        let mut vacant = HashMap::<S, usize>::new();
+        wanted.iter().for_each(|spec| *vacant.entry(spec.clone()).or_default() += 1);
+        let mut kept = HashMap::<&S, usize>::new();
         let mut leave = Vec::new();
         for member in living.iter().filter(|member| !member.leaving) {
-            match slots.pending.iter().position(|wanted| *wanted == member.spec) {
-                Some(place) => drop(slots.pending.remove(place)),
+            match vacant.get_mut(&member.spec).filter(|places| **places > 0) {
+                Some(places) => {
+                    *places -= 1;
+                    *kept.entry(&member.spec).or_default() += 1;
+                }
                 None => leave.push(member.id),
             }
         }
+        // Of several that are alike the first are those that stay.
+        let begins = |spec: &S| match kept.get_mut(spec).filter(|kept| **kept > 0) {
+            Some(kept) => {
+                *kept -= 1;
+                false
+            }
+            None => true,
+        };
+        let pending = wanted.into_iter().filter(begins);
+        let mut slots = Self { places, pending: pending.collect() };
         let start = slots.freed(living.len());
         (slots, Change { leave, start })
     }

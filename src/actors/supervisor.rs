@@ -1,7 +1,7 @@
 //! The supervisor: keeps consumers alive, within a limit.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -29,8 +29,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
     consumers: BTreeMap<u64, Member>,
-    /// Of each queue whose consumers were ever said to be wanted.
-    slots: BTreeMap<Arc<str>, Slots<Spec>>,
+    /// Each queue that ever had consumers.
+    crews: BTreeMap<Arc<str>, QueueCrew>,
     next_id: u64,
     intensity: Intensity,
     draining: bool,
@@ -50,12 +50,29 @@ struct Member {
     leaving: bool,
 }
 
+/// The consumers of a queue: an index of `consumers`, so that no change to one queue walks through the consumers of all.
+#[derive(Default)]
+struct QueueCrew {
+    members: BTreeSet<u64>,
+    /// How many of them are leaving.
+    leaving: usize,
+    /// Absent unless its consumers were ever said to be wanted.
+    slots: Option<Slots<Spec>>,
+}
+
+impl QueueCrew {
+    /// Consumers are leaving, or others wait for them to have left.
+    fn is_finishing(&self) -> bool {
+        self.leaving > 0 || self.slots.as_ref().is_some_and(|slots| !slots.is_filled())
+    }
+}
+
 impl Supervisor {
     pub(super) fn new(shared: Arc<Shared>, ends: mpsc::UnboundedSender<End>) -> Self {
         Self {
             shared,
             consumers: BTreeMap::new(),
-            slots: BTreeMap::new(),
+            crews: BTreeMap::new(),
             next_id: 1,
             intensity: Intensity::new(RESTARTS, WITHIN),
             draining: false,
@@ -76,6 +93,7 @@ impl Supervisor {
         let pulse = self.shared.board.join(id, &spec.source.name, spec.k, restarts);
         let obituary = Obituary::new(context.address(), id);
         let address = Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), obituary).start();
+        self.crews.entry(spec.source.name.clone()).or_default().members.insert(id);
         self.consumers.insert(id, Member { spec, pulse, address, restarts, leaving: false });
     }
 
@@ -93,46 +111,57 @@ impl Supervisor {
     }
 
     /// Has a queue's consumers become these.
-    fn converge(&mut self, queue: Arc<str>, wanted: Vec<Spec>, context: &Context<Self>) {
-        let living = self.consumers.iter().filter(|(_, member)| member.spec.source.name == queue);
-        let living = living.map(|(id, Member { spec, leaving, .. })| Living {
-            id: *id,
-            spec: spec.clone(),
-            leaving: *leaving,
+    fn converge(&mut self, queue: &Arc<str>, wanted: Vec<Spec>, context: &Context<Self>) {
+        let crew = self.crews.entry(queue.clone()).or_default();
+        let living = crew.members.iter().filter_map(|id| {
+            let Member { spec, leaving, .. } = self.consumers.get(id)?;
+            Some(Living { id: *id, spec: spec.clone(), leaving: *leaving })
         });
         let (slots, Change { leave, start }) = Slots::converge(&living.collect::<Vec<_>>(), wanted);
-        self.slots.insert(queue, slots);
+        crew.slots = Some(slots);
         for id in leave {
             self.leave(id);
         }
         for spec in start {
             self.begin(spec, context);
         }
+        self.tell_finishing(queue);
     }
 
     /// Tells one to finish and stop; false if there is none.
     fn leave(&mut self, id: u64) -> bool {
         let Some(member) = self.consumers.get_mut(&id) else { return false };
-        member.leaving = true;
+        if !std::mem::replace(&mut member.leaving, true)
+            && let Some(crew) = self.crews.get_mut(&member.spec.source.name)
+        {
+            crew.leaving += 1;
+        }
         member.address.do_send(Drain);
         true
     }
 
+    /// A consumer of the queue is gone.
+    fn left(&mut self, queue: &Arc<str>, id: u64, was_leaving: bool) {
+        let Some(crew) = self.crews.get_mut(queue) else { return };
+        crew.members.remove(&id);
+        crew.leaving -= usize::from(was_leaving);
+    }
+
     /// One of the queue's consumers is gone: perhaps another has waited for that.
     fn fill(&mut self, queue: &Arc<str>, context: &Context<Self>) {
-        let living = self.consumers.values().filter(|member| member.spec.source.name == *queue).count();
-        let start = self.slots.get_mut(queue).map(|slots| slots.freed(living));
+        let start = self.crews.get_mut(queue).and_then(|crew| {
+            let living = crew.members.len();
+            Some(crew.slots.as_mut()?.freed(living))
+        });
         for spec in start.into_iter().flatten() {
             self.begin(spec, context);
         }
     }
 
-    /// Says which queues have consumers that are leaving, or others that wait for them to have left.
-    fn tell_finishing(&self) {
-        let leaving = self.consumers.values().filter(|member| member.leaving);
-        let leaving = leaving.map(|member| &member.spec.source.name);
-        let waiting = self.slots.iter().filter(|(_, slots)| !slots.is_filled()).map(|(queue, _)| queue);
-        self.shared.finishing(leaving.chain(waiting).map(|queue| queue.to_string()).collect());
+    /// Says whether the queue has consumers that are leaving, or others that wait for them to have left.
+    fn tell_finishing(&self, queue: &Arc<str>) {
+        let is_finishing = self.crews.get(queue).is_some_and(QueueCrew::is_finishing);
+        self.shared.finishing(queue, is_finishing);
     }
 
     fn finish(&self, end: End) {
@@ -142,10 +171,9 @@ impl Supervisor {
 
     fn drain(&mut self) {
         self.draining = true;
-        self.slots.clear();
-        for member in self.consumers.values_mut() {
-            member.leaving = true;
-            member.address.do_send(Drain);
+        self.crews.values_mut().for_each(|crew| crew.slots = None);
+        for id in self.consumers.keys().copied().collect::<Vec<_>>() {
+            self.leave(id);
         }
         if self.consumers.is_empty() {
             self.finish(End::Finished);
@@ -183,14 +211,13 @@ impl Handler<Converge> for Supervisor {
         if self.draining {
             return;
         }
-        for queue in self.slots.keys() {
+        for (queue, _) in self.crews.iter().filter(|(_, crew)| crew.slots.is_some()) {
             wanted.entry(queue.clone()).or_default();
         }
         for (queue, specs) in wanted {
-            self.converge(queue, specs, context);
+            self.converge(&queue, specs, context);
         }
         self.shared.left(self.consumers.len());
-        self.tell_finishing();
     }
 }
 
@@ -223,6 +250,7 @@ impl Handler<Ended> for Supervisor {
         self.shared.board.leave(id);
         let queue = member.spec.source.name.clone();
         let leaving = member.leaving;
+        self.left(&queue, id, leaving);
         if ending == Ending::Stopped {
             tracing::debug!(%queue, consumer = id, "consumer stopped");
             self.ran_dry |= !leaving;
@@ -234,8 +262,8 @@ impl Handler<Ended> for Supervisor {
         }
         self.fill(&queue, context);
         self.shared.left(self.consumers.len());
-        if leaving && !self.draining {
-            self.tell_finishing();
+        if !self.draining {
+            self.tell_finishing(&queue);
         }
         if self.consumers.is_empty() && (self.draining || self.ran_dry) {
             self.finish(End::Finished);

@@ -174,9 +174,12 @@ impl Board {
         self.change(|inner| inner.config.refused = Some(reason));
     }
 
-    /// Consumers of these queues still finish items under earlier settings.
-    pub(crate) fn finishing(&self, queues: Vec<String>) {
-        self.change(|inner| inner.config.finishing = queues);
+    /// Whether consumers of this queue still finish items under earlier settings.
+    pub(crate) fn finishing(&self, queue: &str, is_finishing: bool) {
+        self.change(|inner| {
+            let finishing = &mut inner.config.finishing;
+            if is_finishing { finishing.insert(queue.to_owned()) } else { finishing.remove(queue) }
+        });
     }
 
     /// A consumer starts, in the place of so many that failed.

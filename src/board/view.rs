@@ -1,5 +1,7 @@
 //! What others see of the daemon: the shape of `/api/v1/status`, of `kvqueue status --json`, and of the page's events.
 
+use std::collections::BTreeSet;
+
 use serde::Serialize;
 
 use super::Stage;
@@ -53,7 +55,7 @@ pub(crate) struct ConfigView {
     /// Why the last one was refused, if it was.
     pub(crate) refused: Option<String>,
     /// Queues some of whose consumers still finish items under earlier settings.
-    pub(crate) finishing: Vec<String>,
+    pub(crate) finishing: BTreeSet<String>,
 }
 
 /// One configured queue.

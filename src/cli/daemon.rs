@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use super::{UsageError, globals::Globals, output::about};
 use crate::{
     config::{DEFAULT_ADDRESS, Http, Listen, is_loopback},
+    deadlines,
     exit::Exit,
     http::Token,
 };
@@ -24,9 +25,6 @@ const REACH: Duration = Duration::from_secs(5);
 
 /// How long an answer to a question may keep silent. The daemon waits six seconds for its database.
 const QUESTION: Duration = Duration::from_secs(15);
-
-/// How long an answer to an order may. The daemon gives a reload thirty seconds.
-const ORDER: Duration = Duration::from_secs(35);
 
 /// The longest answer, in bytes.
 const LONGEST: u64 = 16 << 20;
@@ -178,7 +176,7 @@ impl Daemon {
 
     fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
         let request = self.request(method, path, body);
-        let patience = self.timeout.unwrap_or(if method == "GET" { QUESTION } else { ORDER });
+        let patience = self.timeout.unwrap_or(if method == "GET" { QUESTION } else { deadlines::COMMAND });
         let answer = self.exchange(&request, patience).map_err(|error| self.unanswered(error, patience))?;
         self.read(&answer)
     }

@@ -1,7 +1,7 @@
 //! Orders and signals while the daemon runs: one after the other, but that a configuration whose consumers take their time holds nothing
 //! up.
 
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, future::pending, sync::Arc};
 
 use tokio::{
     sync::{mpsc, watch},
@@ -11,16 +11,11 @@ use tokio::{
 use super::{live::Live, loader::Loader, report::report};
 use crate::{
     board::{Board, Phase},
-    control::{Order, Refused, Reloaded, Reply},
+    control::{Given, Order, Refused, Reloaded, Reply},
+    deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
     lifecycle::Told,
 };
-
-/// Whoever had the configuration taken up hears after so long at the latest what has come of it.
-const ANSWER_AFTER: Duration = Duration::from_secs(10);
-
-/// A configuration that cannot be read, and its handlers made, within this is refused: other orders wait meanwhile.
-const PREPARED_WITHIN: Duration = Duration::from_secs(30);
 
 /// Sees to orders.
 pub(super) struct Attendant {
@@ -34,7 +29,7 @@ pub(super) struct Attendant {
 struct TakenUp {
     reply: Reply<Result<Reloaded, Refused>>,
     changed: Vec<String>,
-    finishing: watch::Receiver<Vec<String>>,
+    finishing: watch::Receiver<BTreeSet<String>>,
     until: Instant,
 }
 
@@ -44,7 +39,7 @@ impl Attendant {
     }
 
     /// Until the daemon drains. From then on, whoever gives orders hears that it is stopping.
-    pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Order>, mut told: Told) -> Infallible {
+    pub(super) async fn attend(mut self, mut orders: mpsc::Receiver<Given>, mut told: Told) -> Infallible {
         let signals = self.live.shared.signals.clone();
         signals.draining.run_until_cancelled(self.carry_out(&mut orders, &mut told)).await;
         drop(orders);
@@ -53,10 +48,16 @@ impl Attendant {
         pending().await
     }
 
-    async fn carry_out(&mut self, orders: &mut mpsc::Receiver<Order>, told: &mut Told) -> Infallible {
+    async fn carry_out(&mut self, orders: &mut mpsc::Receiver<Given>, told: &mut Told) -> Infallible {
         loop {
             let order = tokio::select! {
-                Some(order) = orders.recv() => order,
+                Some(Given { order, at }) = orders.recv() => {
+                    if at.elapsed() > TURN {
+                        order.refuse("the daemon was busy with other orders; nothing has changed, try again");
+                        continue;
+                    }
+                    order
+                }
                 order = told.next() => order,
                 () = converged(self.taken_up.as_mut()) => {
                     self.close();
@@ -86,7 +87,7 @@ impl Attendant {
             Ok(changed) => {
                 tracing::info!(changed = changed.join(", "), "the configuration is taken up");
                 let finishing = self.live.shared.still_finishing();
-                let until = Instant::now() + ANSWER_AFTER;
+                let until = Instant::now() + FINISHED;
                 self.taken_up = Some(TakenUp { reply, changed, finishing, until });
             }
             Err(refused) => {
@@ -105,7 +106,7 @@ impl Attendant {
         let path = loader.path();
         let prepared = move || loader.prepare(&config, &registry, handlers);
         // Not on a thread that its end would wait for: what is read may be anything.
-        let prepared = timeout(PREPARED_WITHIN, self.live.shared.pool.spawn_blocking(prepared)).await;
+        let prepared = timeout(PREPARED, self.live.shared.pool.spawn_blocking(prepared)).await;
         let refused = |why: &str| Refused(why.to_owned());
         let prepared =
             prepared.map_err(|_| refused("reading it, and making its handlers, takes too long"))?;
@@ -120,7 +121,7 @@ impl Attendant {
     /// Says what has come of the last configuration that was taken up.
     fn close(&mut self) {
         let Some(TakenUp { reply, changed, finishing, .. }) = self.taken_up.take() else { return };
-        let finishing = finishing.borrow().clone();
+        let finishing: Vec<_> = finishing.borrow().iter().cloned().collect();
         if !finishing.is_empty() {
             let queues = finishing.join(", ");
             tracing::info!(queues, "consumers still finish what they have in hand under earlier settings");
@@ -134,7 +135,7 @@ impl Attendant {
 async fn converged(taken_up: Option<&mut TakenUp>) {
     let Some(TakenUp { finishing, until, .. }) = taken_up else { return pending().await };
     // However it ends, what is left is looked at anew.
-    let _ = timeout_at(*until, finishing.wait_for(Vec::is_empty)).await;
+    let _ = timeout_at(*until, finishing.wait_for(BTreeSet::is_empty)).await;
 }
 
 fn no_loader() -> Refused {

@@ -15,7 +15,7 @@ pub(super) fn report(board: &Board) {
         not_ready = state.not_ready.join("; "),
         configuration = state.config.path,
         refused = state.config.refused,
-        finishing = state.config.finishing.join(", "),
+        finishing = state.config.finishing.into_iter().collect::<Vec<_>>().join(", "),
         queues = state.queues.len(),
         consumers = state.consumers.len(),
         "state"

@@ -21,9 +21,7 @@ use super::{
     site::Site,
     uri::{self, Query},
 };
-
-/// How long a handler may take. What it gives back may be sent for longer: events go on until the client goes.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::deadlines::REQUEST;
 
 /// How long a client that does not know the secret waits.
 const WRONG_SECRET: Duration = Duration::from_secs(1);
@@ -94,8 +92,9 @@ async fn carry_out(
     let values = values.iter().map(|value| uri::decode(value)).collect::<Result<_, _>>()?;
     let query = Query::read(request.query_string(), route.query)?;
     let call = Call { site: site.clone(), request, query, values, payload, held: None };
-    let late = |_| Failure::Unavailable(format!("the answer was not there within {} s", PATIENCE.as_secs()));
-    timeout(PATIENCE, (route.handler)(call)).await.map_err(late)?
+    // What it gives back may be sent for longer: events go on until the client goes.
+    let late = |_| Failure::Unavailable(format!("the answer was not there within {} s", REQUEST.as_secs()));
+    timeout(REQUEST, (route.handler)(call)).await.map_err(late)?
 }
 
 /// Whoever does not know the secret learns that slowly; when many try, at once, but no more than that they come too many.

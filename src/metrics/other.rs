@@ -1,5 +1,7 @@
 //! Figures that no meter of a queue has: those of the board, and of the process.
 
+use std::collections::HashMap;
+
 use super::{scrape::Scrape, text::Samples};
 use crate::{board::Stage, telemetry};
 
@@ -56,11 +58,15 @@ pub(super) fn in_flight(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 }
 
 pub(super) fn consumers(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    let mut counts = HashMap::<&str, [usize; Stage::ALL.len()]>::new();
+    for consumer in &scrape.snapshot.consumers {
+        counts.entry(&consumer.queue).or_default()[consumer.stage as usize] += 1;
+    }
+    let names = Stage::ALL.map(name);
     for queue in scrape.configured() {
-        for stage in Stage::ALL {
-            let there =
-                scrape.snapshot.consumers.iter().filter(|it| it.queue == queue.queue && it.stage == stage);
-            samples.add(&[&queue.queue, &name(stage)], there.count());
+        let counts = counts.get(queue.queue.as_str()).copied().unwrap_or_default();
+        for (stage, name) in Stage::ALL.iter().zip(&names) {
+            samples.add(&[&queue.queue, name], counts[*stage as usize]);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is seen of the consumers, round by round.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -48,13 +48,14 @@ impl Watch {
                 why,
             });
         };
-        self.stages.retain(|id, _| present.iter().any(|one| one.pulse.id == *id));
-        self.paused.retain(|queue, _| present.iter().any(|one| one.source.name == *queue));
+        let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
+        present.iter().for_each(|one| *consumers.entry(&one.source.name).or_default() += 1);
+        let ids: HashSet<_> = present.iter().map(|one| one.pulse.id).collect();
+        self.stages.retain(|id, _| ids.contains(id));
+        self.paused.retain(|queue, _| consumers.contains_key(queue));
         for one in present.iter().filter(|one| !one.source.gate.is_open()) {
             self.paused.insert(one.source.name.clone(), now);
         }
-        let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
-        present.iter().for_each(|one| *consumers.entry(&one.source.name).or_default() += 1);
         let stuck = present.iter().find_map(|one| {
             let signs = self.signs(one, consumers[&one.source.name], now);
             let why = rules::stuck(&signs, self.patience)?;

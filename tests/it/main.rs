@@ -35,6 +35,7 @@ mod push;
 mod push_options;
 mod reload;
 mod retries;
+mod scale;
 mod sharing;
 mod signals;
 mod stalled_log;

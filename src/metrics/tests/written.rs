@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeSet,
     io::{ErrorKind, Write},
+    num::NonZeroUsize,
     process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use super::sample::{board, text};
@@ -13,6 +16,7 @@ use crate::{
     metrics::{
         CATALOGUE,
         family::{Kind, Metric},
+        render,
     },
 };
 
@@ -128,4 +132,29 @@ fn any_name_comes_back() {
     let lines = text.lines().filter_map(|line| line.strip_prefix("kvqueue_items_in_flight{queue=\""));
     let found: BTreeSet<_> = lines.map(|line| unescaped(line.strip_suffix("\"} 0").unwrap())).collect();
     assert_eq!(found, names.into_iter().collect());
+}
+
+/// The time that a scrape takes, of several the least.
+fn scraped(queues: usize, consumers: u64) -> Duration {
+    let names: Vec<Arc<str>> = (0..queues).map(|queue| format!("queue {queue}").into()).collect();
+    let mut config = Config::default();
+    config.queues.extend(names.iter().map(|name| ((**name).to_owned(), QueueConfig::new("log"))));
+    let board = Board::new("embedded:test");
+    board.configure(None, &config);
+    for id in 0..consumers {
+        board.join(id, &names[usize::try_from(id).unwrap() % queues], NonZeroUsize::MIN, 0);
+    }
+    let snapshot = board.snapshot();
+    let times = (0..5).map(|_| {
+        let (began, mut out) = (Instant::now(), String::new());
+        render(&board.metrics, &snapshot, &mut out);
+        began.elapsed()
+    });
+    times.min().unwrap()
+}
+
+#[test]
+fn a_scrape_does_not_walk_through_all_consumers_for_each_queue() {
+    let (without, with) = (scraped(400, 0), scraped(400, 4_000));
+    assert!(with < 2 * without, "{with:?} with consumers, {without:?} without");
 }
