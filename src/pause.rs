@@ -1,6 +1,10 @@
 //! Keeps a queue's gate as the database says: whoever pauses a queue there, pauses it for all daemons.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use foundationdb::Database;
 use kvqueue_queue::{Pause, Queue, RetryError, RetryPolicy, Watch, retry};
@@ -12,13 +16,12 @@ use tokio::{
 use crate::{
     board::Board,
     consumer::{backoff, gate::Gate},
+    daemon::aside,
+    deadlines::FIRST_LOOK,
 };
 
 /// The database is asked again after this time though nothing was heard of it.
 const SLOW_LOOK: Duration = Duration::from_secs(30);
-
-/// How long those wait for a first answer who are about to take from a queue.
-const FIRST_LOOK: Duration = Duration::from_secs(5);
 
 /// A read that takes longer is given up, and tried again.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(10)) };
@@ -30,7 +33,7 @@ pub(crate) fn why_frozen(pause: &Pause) -> &str {
 
 /// Follows what the database says of a queue's pause until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Follower(JoinHandle<()>);
+pub(crate) struct Follower(JoinHandle<Infallible>);
 
 /// Whose pause is followed.
 #[derive(Clone)]
@@ -56,10 +59,15 @@ impl Followed {
                 None
             }
         };
-        Follower(tokio::spawn(self.forever(watch)))
+        let watch = Mutex::new(watch);
+        let follow = aside::restarted("pause follower", move || {
+            let watch = watch.lock().ok().and_then(|mut watch| watch.take());
+            tokio::spawn(self.clone().forever(watch))
+        });
+        Follower(tokio::spawn(follow))
     }
 
-    async fn forever(self, mut watch: Option<Watch>) {
+    async fn forever(self, mut watch: Option<Watch>) -> Infallible {
         let mut failures = 0;
         loop {
             match watch.take() {

@@ -125,10 +125,13 @@ fn rates(before: &Point, now: &Point) -> Rates {
     if seconds == 0.0 {
         return Rates::default();
     }
-    let held = |it: &Survey| it.ready.saturating_add_unsigned(it.leased) + it.later + it.dead;
+    // The counters are whatever other programs have written.
+    let held = |it: &Survey| {
+        it.ready.saturating_add_unsigned(it.leased).saturating_add(it.later).saturating_add(it.dead)
+    };
     let done = now.survey.done.saturating_sub(before.survey.done);
     let out = done.max(now.finished.saturating_sub(before.finished));
-    let inward = (held(&now.survey) - held(&before.survey)).saturating_add_unsigned(out);
+    let inward = held(&now.survey).saturating_sub(held(&before.survey)).saturating_add_unsigned(out);
     Rates { inward: inward.max(0) as f64 / seconds, outward: out as f64 / seconds }
 }
 
@@ -167,6 +170,18 @@ mod tests {
         assert_eq!(rates(&before, &point(2, survey(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
         // Deleted: the counters begin anew.
         assert_eq!(rates(&before, &point(2, survey(0, 0), 0)), Rates::default());
+    }
+
+    #[test]
+    fn counters_that_make_no_sense_do_no_harm() {
+        let odd =
+            Survey { ready: i64::MAX, leased: u64::MAX, later: i64::MAX, dead: i64::MAX, ..survey(0, 0) };
+        let negative = Survey { ready: i64::MIN, later: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
+        let (mut history, start) = (History::default(), Instant::now());
+        for (second, survey) in [odd, negative, odd, negative].iter().enumerate() {
+            history.add(start + Duration::from_secs(20 * second as u64), 0, survey, u64::MAX);
+            assert!(history.rates().inward >= 0.0 && history.rates().outward >= 0.0);
+        }
     }
 
     #[test]

@@ -42,7 +42,9 @@ impl DaemonError {
         match self {
             Self::Config(_) => Exit::Config,
             Self::Open(_) | Self::FirstRead(_) | Self::NoAnswer(_) => Exit::Unavailable,
-            Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied) => Exit::Internal,
+            Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied | RunError::TaskFailed) => {
+                Exit::Internal
+            }
             Self::Pool(_) | Self::Http(_) | Self::Run(_) => Exit::Failed,
         }
     }

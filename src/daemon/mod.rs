@@ -8,7 +8,9 @@
 //! | `loader` | where another configuration comes from |
 //! | `attend` | orders and signals while it runs |
 //! | `report` | the whole state in the log |
+//! | `aside` | tasks that go on beside the consumers, whatever happens in them |
 
+pub(crate) mod aside;
 mod attend;
 mod error;
 mod live;
@@ -27,7 +29,7 @@ use std::{
 };
 
 use foundationdb::Database;
-use tokio::{runtime, sync::mpsc};
+use tokio::{runtime, sync::mpsc, task::spawn_local};
 
 use self::{
     attend::Attendant,
@@ -40,7 +42,7 @@ use crate::{
     board::{Board, Phase},
     config::{Config, ConfigError, Http, Listen},
     consumer::{contention::Contention, state::Event},
-    control::{Control, Door, InForce, Order},
+    control::{Control, Door, Given, InForce},
     database::{Patience, Store},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
@@ -225,10 +227,9 @@ impl Daemon {
         told: impl FnOnce() -> io::Result<Told>,
         listen: Listen,
     ) -> Result<(), DaemonError> {
-        let pool = handler_pool().map_err(DaemonError::Pool)?;
+        let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
         board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
-        let shared =
-            Shared::new(pool.handle().clone(), self.observer.clone(), self.contention.clone(), board);
+        let shared = Shared::new(pool.handle(), self.observer.clone(), self.contention.clone(), board);
         let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
         // Without anyone who could give orders they would end.
@@ -237,9 +238,7 @@ impl Daemon {
         let started = Started { db, shared: &shared, in_force, orders };
         let result = actors::run(self.serve(started, queues, stop, told));
         // Last: until here others could ask how it ends, and give orders.
-        drop((server, door));
-        // Not waited for: a handler may block its thread for ever.
-        pool.shutdown_background();
+        drop((server, door, pool));
         result
     }
 
@@ -274,11 +273,24 @@ impl Daemon {
             consumers = shared.consumers(),
             "ready"
         );
-        let survey = survey::forever(db.clone(), shared.board.clone(), config.clone());
+        let survey = aside::restarted("survey", || {
+            spawn_local(survey::forever(db.clone(), shared.board.clone(), config.clone()))
+        });
         let attendant = Attendant::new(live, self.loader, self.registry);
+        // With it go the sweeps, and nobody follows pauses any more.
+        let attend = aside::watched(attendant.attend(orders, told));
+        let mut attend = pin!(attend);
+        let stop = async {
+            tokio::select! {
+                stop = stop => stop.map_err(RunError::Signals),
+                ended = &mut attend => match ended {
+                    Ok(never) => match never {},
+                    Err(()) => Err(RunError::TaskFailed),
+                },
+            }
+        };
         tokio::select! {
             ended = lifecycle::serve(&mut crew, shared, stop, &config) => Ok(ended?),
-            never = attendant.attend(orders, told) => match never {},
             never = survey => match never {},
         }
     }
@@ -289,7 +301,22 @@ struct Started<'a> {
     db: &'a Arc<Database>,
     shared: &'a Arc<Shared>,
     in_force: InForce,
-    orders: mpsc::Receiver<Order>,
+    orders: mpsc::Receiver<Given>,
+}
+
+/// The threads that handlers run on. Nobody waits for them, however the daemon ends: a handler may block its thread for ever.
+struct HandlerPool(Option<runtime::Runtime>);
+
+impl HandlerPool {
+    fn handle(&self) -> runtime::Handle {
+        self.0.as_ref().expect("it is there until it is dropped").handle().clone()
+    }
+}
+
+impl Drop for HandlerPool {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(runtime::Runtime::shutdown_background);
+    }
 }
 
 /// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the

@@ -67,6 +67,9 @@ pub enum RunError {
     /// Our own fault.
     #[error("the supervisor died; the log says how")]
     SupervisorDied,
+    /// Our own fault.
+    #[error("the task that carries out commands panicked; the log says how")]
+    TaskFailed,
 }
 
 /// Serves until there is a reason to stop, such as that `stop` resolves, then drains, for as long as the configuration allows that is in
@@ -74,11 +77,11 @@ pub enum RunError {
 pub(crate) async fn serve(
     crew: &mut Crew,
     shared: &Shared,
-    stop: impl Future<Output = io::Result<()>>,
+    stop: impl Future<Output = Result<(), RunError>>,
     config: &watch::Receiver<Arc<Config>>,
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
-        stop = stop => stop.map_err(RunError::Signals),
+        stop = stop => stop,
         reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
         end = crew.ended() => match end {
             End::Finished => Ok(()),

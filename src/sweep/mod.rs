@@ -24,6 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::{
     config::QueueConfig,
     consumer::{gate::Gate, signals::Signals},
+    daemon::aside,
     metrics::QueueMeters,
 };
 
@@ -53,9 +54,13 @@ impl Sweeping {
         let (rules, follow) = watch::channel(rules);
         let stop = CancellationToken::new();
         let told = stop.clone();
-        tokio::spawn(async move {
-            join(queue::sweep(&swept, follow, &told), tokens::sweep(&swept, &told)).await;
-        });
+        let swept = Arc::new(swept);
+        tokio::spawn(aside::restarted("sweeper", move || {
+            let (swept, follow, told) = (swept.clone(), follow.clone(), told.clone());
+            tokio::spawn(async move {
+                join(queue::sweep(&swept, follow, &told), tokens::sweep(&swept, &told)).await;
+            })
+        }));
         Self { rules, _stop: stop.drop_guard() }
     }
 
