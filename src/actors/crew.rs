@@ -9,6 +9,7 @@ use std::{
 };
 
 use actix::{Actor, Addr};
+use kvqueue_queue::VersionHistory;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     board::Board,
-    consumer::{contention::Contention, signals::Signals, suspects::Suspects},
+    consumer::{ambient::version_history, contention::Contention, signals::Signals, suspects::Suspects},
 };
 
 /// What all consumers of a process share.
@@ -35,6 +36,8 @@ pub(crate) struct Shared {
     pub(crate) contention: Arc<Contention>,
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) board: Arc<Board>,
+    /// What all sweepers of this process have seen of the database's versions.
+    pub(crate) history: VersionHistory,
     consumers: AtomicUsize,
     finishing: watch::Sender<BTreeSet<String>>,
 }
@@ -54,6 +57,7 @@ impl Shared {
             contention,
             suspects: Arc::default(),
             board,
+            history: version_history(),
             consumers: AtomicUsize::new(0),
             finishing: watch::Sender::default(),
         })

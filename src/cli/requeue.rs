@@ -10,10 +10,11 @@ use kvqueue_queue::{
     DeadFate, ItemId, Moved, Queue, RetryPolicy, RetryRules, SessionId, SweepRules, Sweeper,
 };
 use serde_json::json;
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
-use crate::{config::QueueConfig, exit::Exit, sweep};
+use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
 
 /// Make items ready now: delayed ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
@@ -21,7 +22,7 @@ use crate::{config::QueueConfig, exit::Exit, sweep};
     long_about = "Make items ready now, each at its own place: delayed ones before their time, dead letters with all their attempts \
     before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
     With --leased-out, items are given back whose lease has run out, with the attempt spent, as daemons do at their next look. What a \
-    living daemon has in hand is left to it."
+    living daemon has in hand is left to it: leases that are past their deadline are watched for their length."
 )]
 #[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
     kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--later] [--leased-out]")]
@@ -128,6 +129,13 @@ impl Args {
     }
 }
 
+/// How often leases are looked at that are past their deadline.
+const LOOK_SOON: Duration = Duration::from_millis(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// A wait as long as this is explained.
+const WORTH_A_WORD: Duration = Duration::from_secs(2);
+
 const REFUSED: &str = "the database refused; some of them may be done";
 
 fn new_id() -> SessionId {
@@ -174,12 +182,16 @@ fn hasten(
 }
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
+///
+/// Versions may have jumped, so it watches leases that seem to have run out for their length: if nobody extends them, their holders
+/// are gone.
 fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<Moved> {
     let rules = sweep::rules(settings);
     // An operator does not wait for the pause of a crashed item.
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
     let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), retry, ..rules };
-    let (mut sweeper, mut moved) = (Sweeper::new(queue.clone(), new_id()), Moved::default());
+    let mut sweeper = Sweeper::new(queue.clone(), new_id(), version_history());
+    let (mut moved, mut told) = (Moved::default(), false);
     client.wait(async {
         loop {
             // At the time 0 no delayed item is due.
@@ -188,8 +200,18 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
             if let Some(trouble) = swept.trouble {
                 return Err(trouble).context(REFUSED);
             }
-            if swept.moved.is_nothing() {
+            if swept.moved.is_nothing() && swept.doubtful == 0 {
                 return Ok(moved);
+            }
+            if swept.moved.is_nothing() {
+                if swept.next >= WORTH_A_WORD && !std::mem::replace(&mut told, true) {
+                    output::note(format_args!(
+                        "kvqueue: waiting to see whether daemons extend leases that are past their deadline: {}, {} s or more",
+                        swept.doubtful,
+                        swept.next.as_secs()
+                    ));
+                }
+                sleep(swept.next.clamp(LOOK_SOON, LOOK_AGAIN)).await;
             }
         }
     })

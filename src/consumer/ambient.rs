@@ -1,14 +1,20 @@
-//! The clock on the wall and chance, as the daemon hands them to the queue layer, which has neither.
+//! Clocks and chance, as the daemon hands them to the queue layer, which has none.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use kvqueue_queue::Millis;
+use kvqueue_queue::{Millis, VersionHistory};
 use uuid::Uuid;
 
 /// Milliseconds since 1970, for what is to happen at a time of day. Spans are measured with the monotonic clock.
 pub(crate) fn now() -> Millis {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Millis::try_from(since.as_millis()).unwrap_or(Millis::MAX)
+}
+
+/// An empty history of the database's versions, by this process's monotonic clock.
+pub(crate) fn version_history() -> VersionHistory {
+    let begun = Instant::now();
+    VersionHistory::new(move || begun.elapsed())
 }
 
 /// A random number: for spreading, not for secrets. The last half of a UUID is random but for a few bits, which are mixed in.

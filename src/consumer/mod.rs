@@ -14,7 +14,7 @@
 //! | `signals` | what all that works on items is told, and tells |
 //! | `backoff` | pauses between failed takes |
 //! | `contention` | how often takes lose against those of other processes |
-//! | `ambient` | the clock on the wall, and chance |
+//! | `ambient` | the clock on the wall, the monotonic clock, and chance |
 //!
 //! `actors::consumer` carries the effects out.
 

@@ -109,7 +109,8 @@ impl Part {
     pub(super) fn sweep(&self, db: &Arc<Database>, shared: &Shared) -> Sweeping {
         let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.board.gate(&self.name));
         let meters = shared.board.metrics.queue(&self.name);
-        let swept = Swept { db, queue: self.queue.clone(), gate, signals, meters };
+        let (queue, history) = (self.queue.clone(), shared.history.clone());
+        let swept = Swept { db, queue, history, gate, signals, meters };
         Sweeping::start(swept, self.sweep_rules())
     }
 

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 
 use foundationdb::Database;
 use futures::future::join;
-use kvqueue_queue::{Queue, RetryPolicy, SweepRules};
+use kvqueue_queue::{Queue, RetryPolicy, SweepRules, VersionHistory};
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -42,6 +42,8 @@ pub(crate) struct Sweeping {
 pub(crate) struct Swept {
     pub(crate) db: Arc<Database>,
     pub(crate) queue: Queue,
+    /// The same for all queues of the database.
+    pub(crate) history: VersionHistory,
     /// Who freezes the queue holds its sweeps back, too.
     pub(crate) gate: Gate,
     pub(crate) signals: Arc<Signals>,

@@ -1,6 +1,9 @@
 //! The sweeps of one queue.
 
-use kvqueue_queue::{Queue, RetryError, SessionId, SweepRules, Sweeper, Swept as Found};
+use std::time::Duration;
+
+use foundationdb::Database;
+use kvqueue_queue::{Queue, RetryError, SessionId, SweepRules, Sweeper, Swept as Found, VersionHistory};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -17,10 +20,18 @@ use crate::{
     database::STORAGE_FAILED,
 };
 
+/// So often the database's version is read while a lease lasts, by one of the sweepers of a process for all of them.
+const OBSERVATIONS: u32 = 8;
+
+/// Nor more often than this, or less.
+const SOONEST: Duration = Duration::from_millis(50);
+const LATEST: Duration = Duration::from_secs(60);
+
 /// Sweeps the queue, again and again, until it is told to stop: between two sweeps.
 pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
-    let Swept { db, queue, gate, signals, meters } = swept;
-    let mut sweeper = Sweeper::new(queue.clone(), SessionId(Uuid::now_v7().into_bytes()));
+    let Swept { db, queue, history, gate, signals, meters } = swept;
+    let id = SessionId(Uuid::now_v7().into_bytes());
+    let mut sweeper = Sweeper::new(queue.clone(), id, history.clone());
     let mut failures = 0;
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
         let by = *rules.borrow_and_update();
@@ -29,7 +40,7 @@ pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>,
                 failures = 0;
                 meters.swept(&found.moved);
                 report(signals, queue, &found);
-                stop.run_until_cancelled(wait(found, &mut rules)).await
+                stop.run_until_cancelled(wait(found, &mut rules, observe(db, history, by.lease))).await
             }
             Err(error) => {
                 failures += 1;
@@ -44,9 +55,26 @@ pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>,
     }
 }
 
+/// Reads the database's version from time to time, as long as it is polled. Leases of the dead end later by up to this time.
+async fn observe(db: &Database, history: &VersionHistory, lease: u64) {
+    let every = (Duration::from_micros(lease) / OBSERVATIONS).clamp(SOONEST, LATEST);
+    loop {
+        sleep(every).await;
+        if history.observe(db, every / 2).await.is_err() {
+            // The next sweep says what is wrong. Until the database answers again, leases are left alone.
+            sleep(every).await;
+        }
+    }
+}
+
 /// Waits until there may be something to do.
-async fn wait(found: Found, rules: &mut watch::Receiver<SweepRules>) -> Woken {
+async fn wait(
+    found: Found,
+    rules: &mut watch::Receiver<SweepRules>,
+    observing: impl Future<Output = ()>,
+) -> Woken {
     let woken = tokio::select! {
+        () = observing => Woken::Time,
         woken = found.watch => woken.map_or(Woken::Failure { failures: 1 }, |()| Woken::Item),
         () = sleep(found.next) => Woken::Time,
         // An error says that nobody changes them any more, and that the queue is swept no more.

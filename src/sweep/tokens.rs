@@ -2,22 +2,26 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::sweep_tokens;
+use kvqueue_queue::{QueueError, sweep_tokens};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{POLICY, Swept, queue::warn};
+use crate::consumer::ambient::now;
 
 /// How often it is done; the first time, when the queue is taken up.
 const EVERY: Duration = Duration::from_hours(1);
 
-/// A session that has done nothing for a day, in database versions, is gone.
+/// A session that has done nothing for a day, in database versions and by the clock, is gone.
 const GONE: u64 = 86_400_000_000;
 
 /// Sweeps the queue, again and again, until it is told to stop.
-pub(super) async fn sweep(Swept { db, queue, gate, signals, .. }: &Swept, stop: &CancellationToken) {
+pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
+    let Swept { db, queue, history, gate, signals, .. } = swept;
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
-        match sweep_tokens(db, queue, GONE, &POLICY).await {
+        // Before the clock is read: what is noted is a version that there was at that time. An error is told by the sweep.
+        let _: Result<(), QueueError> = history.observe(db, EVERY).await;
+        match sweep_tokens(db, queue, history, now(), GONE, &POLICY).await {
             Ok(swept) if swept.cleared == 0 => {}
             Ok(swept) => {
                 let name = queue.name().escape_ascii();

@@ -51,7 +51,7 @@
 //!   go by this layer alone.
 //!
 //! There is no clock, no random source and no background task in here. Time limits are FoundationDB's own
-//! ([`RetryPolicy`]); session ids come from the caller.
+//! ([`RetryPolicy`]); session ids, and the clock of a [`VersionHistory`], come from the caller.
 //!
 //! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
 //! file; [`session`] and [`retry`] run them.
@@ -81,11 +81,13 @@ pub mod retry;
 mod rng;
 mod rules;
 pub mod session;
+mod sightings;
 mod stored;
 mod suspects;
 mod sweeper;
 #[cfg(test)]
 mod testing;
+mod version_history;
 mod watch;
 
 pub use approach::{Approach, Spread, Staged};
@@ -117,6 +119,7 @@ pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
 pub use stored::{State, StoredItem};
 pub use suspects::Quarantine;
 pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
+pub use version_history::VersionHistory;
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.

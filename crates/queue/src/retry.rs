@@ -292,11 +292,16 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, sweep_tokens};
+    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, VersionHistory, sweep_tokens};
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]
-    fn operations_are_send(db: &Database, queue: &Queue, session: &mut Session, sweeper: &mut Sweeper) {
+    fn operations_are_send(
+        db: &Database,
+        queue: &Queue,
+        session: &mut Session,
+        (sweeper, history): (&mut Sweeper, &VersionHistory),
+    ) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
         is_send(run(db, &policy, |tr| async move {
@@ -306,7 +311,7 @@ mod tests {
         is_send(session.push(db, &[b"payload"]));
         is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
-        is_send(sweep_tokens(db, queue, 1, &policy));
+        is_send(sweep_tokens(db, queue, history, 1, 1, &policy));
         is_send(queue.retry_all_dead(db, &policy));
         is_send(sweeper.sweep(db, 1, &SweepRules::default()));
     }

@@ -2,7 +2,8 @@
 //! comes out.
 //!
 //! All times are this process's monotonic clock's. A lease counts as held until its length after the *beginning* of the last change
-//! that succeeded; its deadline in the database is later, so whoever believes to hold a lease does.
+//! that succeeded. Sweepers take it away no sooner, whatever the database's versions do: each waits until its own monotonic clock
+//! proves that the lease was not changed for its length (`kvqueue_queue::VersionHistory`).
 
 use std::time::Duration;
 

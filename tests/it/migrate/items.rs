@@ -1,12 +1,20 @@
 //! Items in every state, made by one program and worked off by another.
 
-use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use fdb_embedded::Network;
 use foundationdb::{Database, options::TransactionOption};
 use kvqueue_queue::{
     Approach, Counts, Failure, Item, Lease, NewItem, PushEffect, PushOptions, Queue, RetryPolicy, Session,
-    SessionId, Settlement, SweepRules, Sweeper, Take, retry,
+    SessionId, Settlement, SweepRules, Sweeper, Take, VersionHistory, retry,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -147,7 +155,11 @@ async fn read<T>(
 
 /// Sweeps at a time when everything is due, until nothing moves any more.
 async fn sweep(db: &Database, queue: &Queue) {
-    let mut sweeper = Sweeper::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()));
+    // Hours pass between two looks at this clock.
+    let ticks = AtomicU64::new(0);
+    let history =
+        VersionHistory::new(move || Duration::from_hours(24 * ticks.fetch_add(1, Ordering::Relaxed)));
+    let mut sweeper = Sweeper::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()), history);
     let rules = SweepRules { lease: 0, ..SweepRules::default() };
     let moved = |counts: &Counts| counts.later == 0 && counts.leased == 0;
     while !moved(&read(db, async |tr| queue.counts(tr).await).await) {

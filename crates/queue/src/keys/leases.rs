@@ -119,12 +119,22 @@ impl Header {
         (Header { served: false, deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
     }
 
-    /// Whether a sweeper may take the lease away.
+    /// How far ahead its deadline was set.
+    pub(crate) fn ahead(&self) -> u64 {
+        if self.served { PICK_UP } else { self.length }
+    }
+
+    /// The version that its last change has read: the deadline is reckoned from there.
+    pub(crate) fn set_at(&self) -> u64 {
+        self.deadline.saturating_sub(self.ahead())
+    }
+
+    /// Whether its deadline says that it has run out. That its holder has lost it only a sweeper's
+    /// [history](crate::VersionHistory) can say.
     ///
     /// A deadline that is further ahead than was set was set in another life of the database, before versions went back.
     pub(crate) fn has_run_out(&self, version: u64) -> bool {
-        let ahead = if self.served { PICK_UP } else { self.length };
-        self.deadline < version || self.deadline.saturating_sub(ahead) > version
+        self.deadline < version || self.set_at() > version
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {

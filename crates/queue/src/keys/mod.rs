@@ -13,6 +13,7 @@
 //! | (q, "unique", key) | id of the item of that key | `space` |
 //! | (q, "op", id), (q, "oplog", stamp) | a push that is not to be repeated | `operations` |
 //! | (q, "sweep") | who sweeps | `claims` |
+//! | (q, "times") | versions, and when they were read | `times` |
 //! | (q, "pause") | that nothing is to be taken | `pause` |
 //! | (q, "migrate") | how far a migration of the queue has come | `migration` |
 //! | (q, "want", stamp) | a take that asks to be served | `wants` |
@@ -33,6 +34,7 @@ pub(crate) mod operations;
 pub(crate) mod pause;
 pub(crate) mod recipes;
 mod space;
+pub(crate) mod times;
 pub(crate) mod tokens;
 pub(crate) mod wants;
 

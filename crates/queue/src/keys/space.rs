@@ -4,8 +4,8 @@ use crate::error::NameError;
 use crate::id::ItemId;
 use crate::keys::element::append_text;
 use crate::keys::{
-    append_bytes, chunks, claims, counters, items, later, leases, meta, migration, operations, pause, tokens,
-    wants,
+    append_bytes, chunks, claims, counters, items, later, leases, meta, migration, operations, pause, times,
+    tokens, wants,
 };
 use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -46,6 +46,8 @@ pub(crate) struct Space {
     pub(crate) wants: Vec<u8>,
     /// (q, "sweep").
     pub(crate) claim: Vec<u8>,
+    /// (q, "times").
+    pub(crate) times: Vec<u8>,
     /// (q, "pause").
     pub(crate) pause: Vec<u8>,
     /// (q, "migrate").
@@ -100,6 +102,7 @@ impl Space {
             tokens: record(tokens::TOKEN),
             wants: record(wants::WANT),
             claim: record(claims::SWEEP),
+            times: record(times::TIMES),
             pause: record(pause::PAUSE),
             migrate: record(migration::MIGRATE),
             queue,

@@ -11,6 +11,7 @@ use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
+use crate::version_history::VersionHistory;
 
 /// What is said of an attempt whose lease ran out.
 const RAN_OUT: &str = "the lease ran out: its worker died, hung or lost the database";
@@ -40,7 +41,7 @@ pub(crate) struct Terms {
     pub(crate) spare: LeaseId,
 }
 
-/// Takes a lease away; `None`, having written nothing, if it is gone or has been extended.
+/// Takes a lease away; `None`, having written nothing, if it is gone, has been extended, or its holder may still have it.
 ///
 /// A crash spends an attempt, like a failure that a handler reports: each item waits as long as the retry rules say for that attempt,
 /// or becomes a dead letter if the attempt was its last. The pause is different for each item. A worker dies of one item at most,
@@ -52,14 +53,15 @@ pub(crate) async fn expire(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,
+    history: &VersionHistory,
     terms: Terms,
     rng: &mut Rng,
 ) -> Result<Option<Expired>, QueueError> {
     let version = now(tr).await?;
-    let Some(mut header) = lease::header(space, tr, id).await?.filter(|header| header.has_run_out(version))
-    else {
+    let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
+    if history.left(&header, version).is_some() {
         return Ok(None);
-    };
+    }
     let items = lease::body(space, tr, id, &header).await?;
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.settled.open().map(|index| items[index].clone()).collect();

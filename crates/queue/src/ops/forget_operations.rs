@@ -5,21 +5,25 @@ use foundationdb::{RangeOption, Transaction};
 
 use crate::error::QueueError;
 use crate::keys::{Space, after, operations, range};
+use crate::meta::Millis;
+use crate::ops::times;
 use crate::ops::version::now;
 
 /// The most operations of one transaction.
 const PAGE: usize = 1_000;
 
-/// Clears the first operations that are older than `kept` versions; returns how many. There may be more.
+/// Clears the first operations that are older than `kept` versions at the time `at`; returns how many. There may be more.
 ///
 /// Read without a conflict: nobody changes a record of the log, and as long as an operation's record is there, nobody else makes one.
 pub(crate) async fn forget_operations(
     space: &Space,
     tr: &Transaction,
+    at: Millis,
     kept: u64,
 ) -> Result<usize, QueueError> {
     let (begin, _) = range(&space.oplog);
-    let end = operations::log_before(&space.oplog, now(tr).await?.saturating_sub(kept));
+    let old_before = times::old_before(&times::read(space, tr, true).await?, now(tr).await?, at, kept);
+    let end = operations::log_before(&space.oplog, old_before).max(begin.clone());
     let option = RangeOption {
         limit: Some(PAGE),
         mode: StreamingMode::WantAll,

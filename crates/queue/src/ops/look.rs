@@ -5,7 +5,7 @@ use std::ops::Range;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::try_join3;
+use futures::future::{try_join, try_join3};
 
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
@@ -14,7 +14,9 @@ use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
 use crate::ops::find::first_key;
 use crate::ops::version::now;
-use crate::ops::want;
+use crate::ops::{times, want};
+use crate::sightings::Sightings;
+use crate::version_history::VersionHistory;
 
 /// The most expired leases that one look names.
 const MAX_EXPIRED: usize = 100;
@@ -24,6 +26,8 @@ const MAX_EXPIRED: usize = 100;
 pub(crate) struct Seen {
     /// The version it was seen at.
     pub(crate) version: u64,
+    /// One that had been read before the sweep's time was, if there is one.
+    pub(crate) known: Option<u64>,
     pub(crate) claim: Option<Claim>,
     /// The earliest time that an item waits for.
     pub(crate) due: Option<Millis>,
@@ -36,24 +40,16 @@ pub(crate) struct Seen {
 pub(crate) struct Seldom {
     /// Leases that have run out, some of them.
     pub(crate) expired: Vec<LeaseId>,
-    /// The first deadline of the others.
+    /// The version after which the first of the others may have run out.
     pub(crate) deadline: Option<u64>,
+    /// How many of the others are past their deadline. Their holders may be alive.
+    pub(crate) doubtful: usize,
     /// The version of the oldest operation.
     pub(crate) operation: Option<u64>,
+    /// Which versions there were at which times.
+    pub(crate) times: Sightings,
     /// Whether there are requests to be served that ran out.
     pub(crate) requests: bool,
-}
-
-impl Seen {
-    /// Passes over the leases that have run out, until a version.
-    pub(crate) fn leave_leases(&mut self, until: u64) {
-        if let Some(seldom) = &mut self.seldom
-            && !seldom.expired.is_empty()
-        {
-            seldom.expired.clear();
-            seldom.deadline = Some(seldom.deadline.map_or(until, |deadline| deadline.min(until)));
-        }
-    }
 }
 
 /// Looks; at everything unless the version is one of a `pause`, but not at leases that `passes` over.
@@ -61,23 +57,27 @@ pub(crate) async fn look(
     space: &Space,
     tr: &Transaction,
     pause: &Range<u64>,
+    history: &VersionHistory,
     passes: impl Fn(LeaseId) -> bool,
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
+    history.note(version);
     let seldom = async {
         if pause.contains(&version) {
             return Ok(None);
         }
+        let (operation, times) = try_join(oldest_operation(space, tr), times::read(space, tr, true)).await?;
         let seldom = Seldom {
-            operation: oldest_operation(space, tr).await?,
+            operation,
+            times,
             requests: !want::expired(space, tr, version).await?.is_empty(),
-            ..look_at_leases(space, tr, version, passes).await?
+            ..look_at_leases(space, tr, version, history, passes).await?
         };
         Ok(Some(seldom))
     };
     let claim = async { Ok(tr.get(&space.claim, true).await?) };
     let (claim, due, seldom) = try_join3(claim, first_due(space, tr), seldom).await?;
-    Ok(Seen { version, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
+    Ok(Seen { version, known: None, claim: claim.as_deref().and_then(Claim::decode), due, seldom })
 }
 
 /// A key that is none of ours counts as due, so that whoever goes about it names it; but for one behind all times, which nobody gets to.
@@ -97,6 +97,7 @@ async fn look_at_leases(
     space: &Space,
     tr: &Transaction,
     version: u64,
+    history: &VersionHistory,
     passes: impl Fn(LeaseId) -> bool,
 ) -> Result<Seldom, QueueError> {
     let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
@@ -108,13 +109,12 @@ async fn look_at_leases(
         for row in &page {
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
-            if header.has_run_out(version) {
-                if !passes(id) {
-                    seen.expired.push(id);
-                }
-            } else {
-                seen.deadline =
-                    Some(seen.deadline.map_or(header.deadline, |first| first.min(header.deadline)));
+            if let Some(left) = history.left(&header, version) {
+                let over_at = version.saturating_add(left.time - 1);
+                seen.deadline = Some(seen.deadline.map_or(over_at, |first| first.min(over_at)));
+                seen.doubtful += usize::from(left.is_past);
+            } else if !passes(id) {
+                seen.expired.push(id);
             }
         }
     }

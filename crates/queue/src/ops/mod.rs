@@ -37,6 +37,7 @@ pub(crate) mod serve;
 pub(crate) mod settle;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
+pub(crate) mod times;
 pub(crate) mod token;
 pub(crate) mod unreadable;
 pub(crate) mod version;

@@ -40,10 +40,10 @@ fn ranges(space: &Space) -> Vec<(Vec<u8>, Vec<u8>)> {
     }
 }
 
-/// Whether a row is one of its own database, and not of the queue: what a migration or a pause says there, who sweeps, who waits in line. The
-/// counters are not copied as rows either, but set at the end: until then nobody else may have counted anything.
+/// Whether a row is one of its own database, and not of the queue: what a migration or a pause says there, who sweeps and
+/// when, who waits in line. The counters are not copied as rows either, but set at the end: until then nobody else may have counted anything.
 fn stays(space: &Space, key: &[u8]) -> bool {
-    let own = [&space.pause, &space.migrate, &space.claim];
+    let own = [&space.pause, &space.migrate, &space.claim, &space.times];
     own.into_iter().chain(space.counters()).any(|own| key == own.as_slice()) || key.starts_with(&space.wants)
 }
 

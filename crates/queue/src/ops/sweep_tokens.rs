@@ -7,10 +7,13 @@ use foundationdb::{Database, RangeOption, Transaction};
 
 use crate::error::QueueError;
 use crate::keys::{Space, after, tokens};
+use crate::meta::Millis;
 use crate::ops::conflict;
-use crate::ops::version::now;
+use crate::ops::times;
+use crate::ops::version;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
+use crate::version_history::VersionHistory;
 
 /// How many slots one transaction looks at.
 const PAGE: NonZeroUsize = NonZeroUsize::new(1_000).expect("1000 is not 0");
@@ -25,23 +28,27 @@ pub struct SweptTokens {
 }
 
 /// Clears the token slots that were last written more than `older_than_versions` database versions ago (10^6 a
-/// second). Sessions that end well clear their own.
+/// second), and as many microseconds before `now`, as far as sweeps have noted the time. Sessions that end well clear their own.
+/// With a `history` that knew a version before `now` was read, it notes the time for later sweeps.
 ///
 /// A slot is needed only from an attempt whose outcome is unknown until the session's next attempt, which follows
 /// within seconds: after five, the database refuses the old attempt. A day, 86,400,000,000 versions, leaves room for
-/// a process that was suspended, and for the jump that versions make when a database is recovered or reopened.
+/// a process that was suspended. Versions that jump ahead make no slot old.
 pub async fn sweep_tokens(
     db: &Database,
     queue: &Queue,
+    history: &VersionHistory,
+    now: Millis,
     older_than_versions: u64,
     policy: &RetryPolicy,
 ) -> Result<SweptTokens, RetryError> {
+    let known = history.last_version();
     let mut swept = SweptTokens::default();
     let (mut begin, end) = queue.space().token_range();
     loop {
         let (from, to) = (&begin, &end);
         let page = run(db, policy, |tr| async move {
-            let page = sweep_page(queue.space(), &tr, from, to, older_than_versions).await;
+            let page = sweep_page(queue.space(), &tr, (from, to), now, older_than_versions).await;
             (tr, page)
         });
         let page = page.await?.value;
@@ -49,9 +56,17 @@ pub async fn sweep_tokens(
         swept.kept += page.swept.kept;
         match page.next {
             Some(next) => begin = next,
-            None => return Ok(swept),
+            None => break,
         }
     }
+    if let Some(known) = known.filter(|_| swept.kept > 0) {
+        let noted = run(db, policy, |tr| async move {
+            let noted = times::note(queue.space(), &tr, known, now, older_than_versions).await;
+            (tr, noted)
+        });
+        noted.await?;
+    }
+    Ok(swept)
 }
 
 /// One transaction's part of a sweep.
@@ -64,11 +79,12 @@ struct Page {
 async fn sweep_page(
     space: &Space,
     tr: &Transaction,
-    begin: &[u8],
-    end: &[u8],
+    (begin, end): (&[u8], &[u8]),
+    now: Millis,
     older_than_versions: u64,
 ) -> Result<Page, QueueError> {
-    let now = now(tr).await?;
+    let times = times::read(space, tr, true).await?;
+    let old_before = times::old_before(&times, version::now(tr).await?, now, older_than_versions);
     let range = RangeOption {
         limit: Some(PAGE.get()),
         mode: StreamingMode::WantAll,
@@ -79,8 +95,7 @@ async fn sweep_page(
     let mut swept = SweptTokens::default();
     for row in &rows {
         debug_assert!(row.key().starts_with(&space.tokens));
-        let old = tokens::decode(row.value())
-            .is_some_and(|token| now.saturating_sub(token.version()) > older_than_versions);
+        let old = tokens::decode(row.value()).is_some_and(|token| token.version() < old_before);
         if old {
             conflict::as_reader(tr, row.key())?;
             tr.clear(row.key());

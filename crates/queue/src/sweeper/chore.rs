@@ -12,7 +12,7 @@ use crate::ops::orphans::{Part, clear_orphans};
 use crate::ops::place::check_kind;
 use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
-use crate::ops::{forget_operations, promote, want};
+use crate::ops::{forget_operations, promote, times, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
 
 /// What a transaction does.
@@ -40,7 +40,15 @@ pub(super) enum Ran {
 #[derive(Debug, Clone)]
 struct Attempt {
     claim: Claim,
+    applied: Applied,
+}
+
+/// What a transaction does once it is committed.
+#[derive(Debug, Clone, Default)]
+struct Applied {
     moved: Moved,
+    /// Whether it writes something that is not counted.
+    notes: bool,
     /// Where side records go on.
     cursor: Option<Vec<u8>>,
 }
@@ -86,8 +94,8 @@ impl Sweeper {
             };
         };
         sweep.count(retry.attempts);
-        sweep.moved += attempt.moved;
-        if let Some(cursor) = attempt.cursor {
+        sweep.moved += attempt.applied.moved;
+        if let Some(cursor) = attempt.applied.cursor {
             self.cursor = cursor;
         }
         Ok(Ran::Moved)
@@ -109,24 +117,24 @@ impl Sweeper {
         if held_by_another(held, self.id, version).is_some() {
             return Ok(Step::Over(Ran::Claimed));
         }
-        let (moved, cursor) = self.apply(tr, work, sweep).await?;
-        if moved.is_nothing() {
-            self.cursor = cursor.unwrap_or_else(|| std::mem::take(&mut self.cursor));
+        let applied = self.apply(tr, work, sweep).await?;
+        if applied.moved.is_nothing() && !applied.notes {
+            self.cursor = applied.cursor.unwrap_or_else(|| std::mem::take(&mut self.cursor));
             return Ok(Step::Over(Ran::Nothing));
         }
         self.until = version.saturating_add(CLAIM).max(self.until + 1);
         let claim = Claim { sweeper: self.id, until: self.until };
         sweep_right::write(space, tr, claim);
-        Ok(Step::Commit(Attempt { claim, moved, cursor }))
+        Ok(Step::Commit(Attempt { claim, applied }))
     }
 
-    /// Puts the work into a transaction; says what it moves, and where side records go on.
+    /// Puts the work into a transaction.
     async fn apply(
         &mut self,
         tr: &Transaction,
         work: Work,
         sweep: &Sweep<'_>,
-    ) -> Result<(Moved, Option<Vec<u8>>), QueueError> {
+    ) -> Result<Applied, QueueError> {
         let space = self.queue.space();
         let moved = match work {
             Work::Chore(Chore::Promote) => {
@@ -134,8 +142,13 @@ impl Sweeper {
             }
             Work::Chore(Chore::Forget) => {
                 let kept = sweep.rules.operations_kept;
-                let operations = forget_operations::forget_operations(space, tr, kept).await?;
+                let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;
                 Moved { operations, ..Moved::default() }
+            }
+            Work::Chore(Chore::Note(known)) => {
+                let kept = sweep.rules.operations_kept;
+                let notes = times::note(space, tr, known, sweep.now, kept).await?;
+                return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::Dismiss) => {
                 Moved { requests: want::dismiss(space, tr).await?, ..Moved::default() }
@@ -144,7 +157,8 @@ impl Sweeper {
                 self.attempt += 1;
                 let spare = LeaseId { session: self.id, number: self.attempt * MAX_PARTS };
                 let terms = Terms { retry: sweep.rules.retry, at: sweep.now, spare };
-                let expired = expire::expire(space, tr, id, terms, &mut self.rng).await?;
+                let (history, rng) = (&self.history, &mut self.rng);
+                let expired = expire::expire(space, tr, id, history, terms, rng).await?;
                 expired.map_or_else(Moved::default, |expired| Moved {
                     leases: 1,
                     returned: expired.returned,
@@ -161,10 +175,11 @@ impl Sweeper {
             }
             Work::RepairNext => {
                 let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
-                return Ok((Moved { orphans: page.cleared, ..Moved::default() }, Some(page.next)));
+                let moved = Moved { orphans: page.cleared, ..Moved::default() };
+                return Ok(Applied { moved, cursor: Some(page.next), ..Applied::default() });
             }
         };
-        Ok((moved, None))
+        Ok(Applied { moved, ..Applied::default() })
     }
 }
 

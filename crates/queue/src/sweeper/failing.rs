@@ -72,7 +72,7 @@ mod tests {
             failing.add(chore, version);
         }
         let seldom = Seldom { operation: Some(1), requests: true, ..Seldom::default() };
-        let seen = Seen { version: 300, claim: None, due: Some(1), seldom: Some(seldom) };
+        let seen = Seen { version: 300, known: None, claim: None, due: Some(1), seldom: Some(seldom) };
         let mut passed = seen;
         failing.pass_over(&mut passed);
         let seldom = passed.seldom.unwrap();

@@ -6,14 +6,12 @@
 //! | `plan` | what to do about what was seen |
 //! | `chore` | one transaction of it, seen through |
 //! | `failing` | what failed lately, and does not hold up the rest |
-//! | `jumps` | when versions have run ahead of time |
 //!
 //! Any number of sweepers may work on a queue. Whoever moves something writes a claim with it, and the others leave the work to
 //! it for two seconds from then.
 
 mod chore;
 mod failing;
-mod jumps;
 mod plan;
 
 use std::ops::{AddAssign, Range};
@@ -29,10 +27,10 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::session::SessionId;
+use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 use chore::Ran;
 use failing::Failing;
-use jumps::Jumps;
 use plan::{Chore, Plan, all_from_next, plan, versions};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
@@ -112,6 +110,9 @@ impl AddAssign for Moved {
 pub struct Swept {
     /// What it moved, also where some of it failed.
     pub moved: Moved,
+    /// How many leases are past their deadline and were left alone, as far as it looked: their holders may be alive. Versions may have
+    /// jumped, or this sweeper has not seen enough of them yet.
+    pub doubtful: usize,
     /// The first thing that failed. The rest was done all the same.
     pub trouble: Option<RetryError>,
     /// How long nothing is to be done, if nothing comes before. What failed is tried again after ten seconds and no sooner, however often
@@ -138,15 +139,16 @@ pub struct Sweeper {
     attempt: u64,
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
-    jumps: Jumps,
+    history: VersionHistory,
     failing: Failing,
     /// Keeps the items of a lease apart when they come back.
     rng: Rng,
 }
 
 impl Sweeper {
-    /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has.
-    pub fn new(queue: Queue, id: SessionId) -> Sweeper {
+    /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has; the history is one of the database that
+    /// the queue is in, and tells the sweeper which leases may have run out.
+    pub fn new(queue: Queue, id: SessionId, history: VersionHistory) -> Sweeper {
         Sweeper {
             queue,
             id,
@@ -154,7 +156,7 @@ impl Sweeper {
             until: 0,
             attempt: 0,
             cursor: Vec::new(),
-            jumps: Jumps::default(),
+            history,
             failing: Failing::default(),
             rng: Rng::of(id),
         }
@@ -169,7 +171,8 @@ impl Sweeper {
     ///
     /// Makes items ready that are due, in transactions of up to 500; gives back the items of leases that have run out, a lease
     /// in each transaction; forgets old operations, and requests of takes that died in the line; and looks through some of the side
-    /// records for those whose items foreign programs took. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
+    /// records for those whose items foreign programs took. A lease has run out when its deadline is past and the [`VersionHistory`]
+    /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
     /// # Errors
@@ -180,18 +183,21 @@ impl Sweeper {
         now: Millis,
         rules: &SweepRules,
     ) -> Result<Swept, RetryError> {
-        let mut sweep =
-            Sweep { rules, now, moved: Moved::default(), trouble: None, attempts: Attempts::default() };
+        let mut sweep = Sweep {
+            rules,
+            now,
+            known: self.history.last_version(),
+            moved: Moved::default(),
+            doubtful: 0,
+            trouble: None,
+            attempts: Attempts::default(),
+        };
         let mut looks = 0;
         let (next, watch) = loop {
-            let (mut seen, watch) = self.look(db, &mut sweep).await?;
+            let (seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
-            let left = match looks {
-                1 => self.jumps.begins(seen.version, now, rules.lease),
-                _ => self.jumps.left_until(seen.version),
-            };
-            if let Some(until) = left {
-                seen.leave_leases(until);
+            if let Some(seldom) = &seen.seldom {
+                sweep.doubtful = seldom.doubtful;
             }
             match plan(&seen, self.pause.end, now, self.id, rules) {
                 Plan::Rest(next) => {
@@ -210,15 +216,16 @@ impl Sweeper {
                 Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
         };
-        let Sweep { moved, trouble, attempts, .. } = sweep;
-        Ok(Swept { moved, trouble, next, watch, attempts })
+        let Sweep { moved, doubtful, trouble, attempts, .. } = sweep;
+        Ok(Swept { moved, doubtful, trouble, next, watch, attempts })
     }
 
     /// Looks, and watches from there on.
     async fn look(&mut self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
         let (space, pause, failing) = (self.queue.space(), &self.pause, &self.failing);
+        let history = &self.history;
         let done = run(db, &sweep.rules.policy, |tr| async move {
-            let seen = ops::look::look(space, &tr, pause, |id| failing.has_lease(id)).await;
+            let seen = ops::look::look(space, &tr, pause, history, |id| failing.has_lease(id)).await;
             let watch = ops::watch::watch_later(space, &tr);
             (tr, seen.map(|seen| (seen, watch)))
         });
@@ -227,6 +234,7 @@ impl Sweeper {
         let (mut seen, watch) = done.value;
         self.failing.tick(seen.version);
         self.failing.pass_over(&mut seen);
+        seen.known = sweep.known;
         Ok((seen, watch))
     }
 
@@ -237,7 +245,7 @@ impl Sweeper {
                 let result = self.run(db, chore::Work::Chore(*chore), sweep).await;
                 match sweep.note(result) {
                     // There may be more.
-                    Some(Ran::Moved) if !matches!(chore, Chore::Return(_)) => {}
+                    Some(Ran::Moved) if !matches!(chore, Chore::Return(_) | Chore::Note(_)) => {}
                     Some(Ran::Claimed) => return,
                     Some(Ran::Moved | Ran::Nothing) => break,
                     None => {
@@ -267,7 +275,10 @@ impl Sweeper {
 struct Sweep<'a> {
     rules: &'a SweepRules,
     now: Millis,
+    /// A version that had been read at that time.
+    known: Option<u64>,
     moved: Moved,
+    doubtful: usize,
     trouble: Option<RetryError>,
     attempts: Attempts,
 }
@@ -310,7 +321,9 @@ mod tests {
             let lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
             let version = async || db.create_trx().unwrap().get_read_version().await.unwrap().cast_unsigned();
             while version().await <= lease.deadline() {}
-            let mut sweeper = Sweeper::new(queue, SessionId([2; 16]));
+            let begun = std::time::Instant::now();
+            let history = VersionHistory::new(move || begun.elapsed());
+            let mut sweeper = Sweeper::new(queue, SessionId([2; 16]), history);
             // It has rested until then, in another life of the database.
             sweeper.pause = u64::MAX / 2..u64::MAX;
             let swept = sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();

@@ -7,6 +7,7 @@ use crate::keys::leases::LeaseId;
 use crate::meta::Millis;
 use crate::ops::look::{Seen, Seldom};
 use crate::ops::sweep_right::held_by_another;
+use crate::ops::times;
 use crate::session::SessionId;
 
 /// Something to do, in one transaction or a few.
@@ -18,6 +19,8 @@ pub(super) enum Chore {
     Promote,
     /// Forget old operations.
     Forget,
+    /// Note at what time this version was known, so that operations have an age.
+    Note(u64),
     /// Clear requests of takes that died in the line.
     Dismiss,
 }
@@ -48,7 +51,7 @@ pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules
 /// The version from which on the next look is to be at everything, if there is nothing to do now.
 pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
     let Some(seldom) = &seen.seldom else { return all_from };
-    // A lease taken after this look runs out later than this.
+    // A lease taken after this look runs out later than this, and others not before theirs.
     let new = seen.version.saturating_add(rules.lease);
     seldom.deadline.map_or(new, |deadline| deadline.saturating_add(1).min(new))
 }
@@ -60,8 +63,15 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     if seen.due.is_some_and(|due| due <= now) {
         chores.push(Chore::Promote);
     }
-    if seldom.operation.is_some_and(|oldest| seen.version.saturating_sub(oldest) > rules.operations_kept) {
-        chores.push(Chore::Forget);
+    let kept = rules.operations_kept;
+    if let Some(oldest) = seldom.operation {
+        if oldest < times::old_before(&seldom.times, seen.version, now, kept) {
+            chores.push(Chore::Forget);
+        }
+        let is_due = |known| times::is_due(&seldom.times, known, seen.version, now, kept);
+        if let Some(known) = seen.known.filter(|known| is_due(*known)) {
+            chores.push(Chore::Note(known));
+        }
     }
     if seldom.requests {
         chores.push(Chore::Dismiss);
@@ -85,18 +95,32 @@ pub(super) fn versions(n: u64) -> Duration {
 mod tests {
     use super::*;
     use crate::keys::claims::Claim;
+    use crate::sightings::Sightings;
 
     const ME: SessionId = SessionId([1; 16]);
     const OTHER: SessionId = SessionId([2; 16]);
     const NOW: Millis = 5_000;
+    const KNOWN: u64 = 9_999_999;
     const LEASE: LeaseId = LeaseId { session: OTHER, number: 1 };
 
     fn rules() -> SweepRules {
         SweepRules { lease: 1_000_000, operations_kept: 500, ..SweepRules::default() }
     }
 
+    fn times(pairs: &[(u64, Millis)]) -> Sightings {
+        let mut times = Sightings::default();
+        pairs.iter().for_each(|(version, at)| times.note(*version, *at, 9));
+        times
+    }
+
     fn seen() -> Seen {
-        Seen { version: 10_000_000, claim: None, due: None, seldom: Some(Seldom::default()) }
+        Seen {
+            version: 10_000_000,
+            known: Some(KNOWN),
+            claim: None,
+            due: None,
+            seldom: Some(Seldom::default()),
+        }
     }
 
     fn of(seen: &Seen) -> Plan {
@@ -120,12 +144,23 @@ mod tests {
 
     #[test]
     fn what_is_due_is_done_leases_first() {
-        let seldom =
-            Seldom { expired: vec![LEASE], deadline: None, operation: Some(9_999_499), requests: true };
+        let seldom = Seldom {
+            expired: vec![LEASE],
+            operation: Some(9_999_499),
+            times: times(&[(9_999_600, NOW - 1)]),
+            requests: true,
+            ..Seldom::default()
+        };
         let seen = Seen { due: Some(NOW), seldom: Some(seldom), ..seen() };
         assert_eq!(
             of(&seen),
-            Plan::Work(vec![Chore::Return(LEASE), Chore::Promote, Chore::Forget, Chore::Dismiss])
+            Plan::Work(vec![
+                Chore::Return(LEASE),
+                Chore::Promote,
+                Chore::Forget,
+                Chore::Note(KNOWN),
+                Chore::Dismiss
+            ])
         );
         // Its own claim does not stop it, another's does, one that ran out does not.
         let claimed = |sweeper, until| Seen { claim: Some(Claim { sweeper, until }), ..seen.clone() };
@@ -136,8 +171,26 @@ mod tests {
 
     #[test]
     fn young_operations_are_kept() {
-        let seldom = Some(Seldom { operation: Some(9_999_500), ..Seldom::default() });
-        assert!(matches!(of(&Seen { seldom, ..seen() }), Plan::Rest(_)));
+        let of_pair = |operation, pair| {
+            let times = times(&[pair]);
+            of(&Seen {
+                seldom: Some(Seldom { operation: Some(operation), times, ..Seldom::default() }),
+                ..seen()
+            })
+        };
+        let just_now = (9_999_990, NOW);
+        assert!(matches!(of_pair(9_999_500, just_now), Plan::Rest(_)));
+        // Old by versions, which may have jumped; then young by versions, and old by the clock.
+        assert!(matches!(of_pair(1, just_now), Plan::Rest(_)));
+        assert_eq!(of_pair(9_999_500, (9_999_600, NOW - 1)), Plan::Work(vec![Chore::Note(KNOWN)]));
+    }
+
+    #[test]
+    fn with_an_operation_and_no_time_the_time_is_noted() {
+        let seldom = Some(Seldom { operation: Some(1), ..Seldom::default() });
+        assert_eq!(of(&Seen { seldom: seldom.clone(), ..seen() }), Plan::Work(vec![Chore::Note(KNOWN)]));
+        // But not with a version that may be newer than the time.
+        assert!(matches!(of(&Seen { seldom, known: None, ..seen() }), Plan::Rest(_)));
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod interop;
 mod kinds;
 mod large;
 mod late;
+mod lease_time;
 mod leases;
 mod long_payloads;
 mod model;

@@ -1,9 +1,24 @@
 //! Sweeping the token slots of sessions that are gone.
 
 use fdb_embedded::{Fault, Faults};
-use kvqueue_queue::{RetryPolicy, SweptTokens, sweep_tokens};
+use std::time::Duration;
 
-use crate::common::{k, on_database, payloads};
+use kvqueue_queue::{RetryPolicy, SweptTokens, VersionHistory, sweep_tokens};
+
+use crate::common::{TestDb, k, on_database, payloads};
+
+/// A day, in versions.
+const DAY: u64 = 86_400_000_000;
+
+/// How long slots are kept here, in versions: no longer than a test can wait.
+const KEPT: u64 = 50_000;
+
+/// A history in which there is a version.
+async fn known(t: &TestDb) -> VersionHistory {
+    let history = VersionHistory::new(|| Duration::ZERO);
+    history.observe(&t.db, Duration::ZERO).await.unwrap();
+    history
+}
 
 #[test]
 fn only_old_slots_are_swept() {
@@ -14,26 +29,21 @@ fn only_old_slots_are_swept() {
             session.push(&t.db, &["a"]).await.unwrap();
         }
         let policy = RetryPolicy::default();
-        let day = sweep_tokens(&t.db, &q, 86_400_000_000, &policy).await.unwrap();
-        assert_eq!(day, SweptTokens { cleared: 0, kept: 3 });
-        // Older than this moment are those written before the newest commit.
-        let newest = sessions[2].push(&t.db, &["b"]).await.unwrap().stamps().next().unwrap().version();
-        let second = sessions[1].push(&t.db, &["b"]).await.unwrap().stamps().next().unwrap().version();
-        assert!(newest < second);
-        let now = t.run(async |tr| Ok(tr.get_read_version().await?)).await;
-        let since = u64::try_from(now).unwrap() - newest;
-        // Every read version of the sweep is at least `now`, so the slot of `newest` may be older than `since` by then.
-        let swept = sweep_tokens(&t.db, &q, since, &policy).await.unwrap();
-        assert!(swept.cleared >= 1 && swept.cleared + swept.kept == 3, "{swept:?}");
+        let sweep =
+            async |now, kept| sweep_tokens(&t.db, &q, &known(t).await, now, kept, &policy).await.unwrap();
+        assert_eq!(sweep(7, DAY).await, SweptTokens { cleared: 0, kept: 3 });
+        let noted = t.version().await;
+        sessions[1].push(&t.db, &["b"]).await.unwrap();
+        t.until_past(noted + KEPT).await;
+        // By versions they are old, and not by the clock.
+        assert_eq!(sweep(7 + KEPT / 1_000 - 1, KEPT).await, SweptTokens { cleared: 0, kept: 3 });
+        assert_eq!(sweep(7 + KEPT / 1_000, KEPT).await, SweptTokens { cleared: 2, kept: 1 });
         // What was swept is written again by the next operation.
         for session in &mut sessions {
             session.push(&t.db, &["c"]).await.unwrap();
         }
-        assert_eq!(
-            sweep_tokens(&t.db, &q, u64::MAX, &policy).await.unwrap(),
-            SweptTokens { cleared: 0, kept: 3 }
-        );
-        assert_eq!(t.len(&q).await, 8);
+        assert_eq!(sweep(u64::MAX, u64::MAX).await, SweptTokens { cleared: 0, kept: 3 });
+        assert_eq!(t.len(&q).await, 7);
     });
 }
 
@@ -48,8 +58,11 @@ fn a_slot_of_another_layout_is_kept() {
             Ok(())
         })
         .await;
-        let swept = sweep_tokens(&t.db, &q, 0, &RetryPolicy::default()).await.unwrap();
-        assert_eq!(swept, SweptTokens { cleared: 0, kept: 1 });
+        for now in [0, 1] {
+            let swept =
+                sweep_tokens(&t.db, &q, &known(t).await, now, 0, &RetryPolicy::default()).await.unwrap();
+            assert_eq!(swept, SweptTokens { cleared: 0, kept: 1 });
+        }
     });
 }
 
@@ -72,11 +85,10 @@ fn more_slots_than_one_transaction_looks_at() {
             .await;
         }
         let policy = RetryPolicy::default();
-        assert_eq!(
-            sweep_tokens(&t.db, &q, 0, &policy).await.unwrap(),
-            SweptTokens { cleared: 2_500, kept: 0 }
-        );
-        assert_eq!(sweep_tokens(&t.db, &q, 0, &policy).await.unwrap(), SweptTokens::default());
+        let sweep = async |now| sweep_tokens(&t.db, &q, &known(t).await, now, 0, &policy).await.unwrap();
+        assert_eq!(sweep(5).await, SweptTokens { cleared: 0, kept: 2_500 });
+        assert_eq!(sweep(5).await, SweptTokens { cleared: 2_500, kept: 0 });
+        assert_eq!(sweep(5).await, SweptTokens::default());
     });
 }
 
@@ -91,7 +103,31 @@ fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
             return;
         }
         session.take(&t.db, k(1)).await.unwrap_err();
-        sweep_tokens(&t.db, &q, 86_400_000_000, &RetryPolicy::default()).await.unwrap();
+        sweep_tokens(&t.db, &q, &known(t).await, 0, DAY, &RetryPolicy::default()).await.unwrap();
         assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
+    });
+}
+
+#[test]
+fn a_jump_of_versions_makes_no_slot_old() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut session =
+            t.session(&q).with_policy(RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() });
+        if !t.install(Faults::script([Fault::UnknownCommitted])) {
+            return;
+        }
+        session.take(&t.db, k(1)).await.unwrap_err();
+        let policy = RetryPolicy::default();
+        let swept = async |now| sweep_tokens(&t.db, &q, &known(t).await, now, DAY, &policy).await.unwrap();
+        assert_eq!(swept(0).await.cleared, 0);
+        t.jump(400 * DAY);
+        // An hour later by the clock.
+        assert_eq!(swept(3_600_000).await.cleared, 0);
+        assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
+        // And after a day it is old.
+        t.jump(2 * DAY);
+        assert!(swept(86_400_000).await.cleared > 0);
     });
 }

@@ -67,6 +67,13 @@ const WANTED: &[(&str, u64)] = &[
     ("outcome unknown, and it did not: settle", 30),
     ("outcome unknown, and it did not: settle with effects", 15),
     ("outcome unknown, and it did not: sweep", 20),
+    // What becomes of time.
+    ("versions jump", 1_000),
+    ("versions jump within a sweep", 300),
+    ("versions stand still", 300),
+    ("versions run fast", 1_000),
+    ("a sweeper leaves a lease alone that is past its deadline", 300),
+    ("a holder keeps a lease that is past its deadline", 150),
     // What is waited for.
     ("a worker goes idle", 2_500),
 ];

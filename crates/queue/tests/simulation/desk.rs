@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Poll, ready};
 
-use kvqueue_queue::{Millis, RetryPolicy, Session, SessionId, Watch};
+use kvqueue_queue::{LeaseId, Millis, RetryPolicy, Session, SessionId, Watch};
 
 use crate::claims::Claim;
 use crate::intent::{Intent, Operation};
@@ -35,6 +35,9 @@ pub(crate) enum Counter {
     Later,
 }
 
+/// How far a clock on a wall is wrong at the most, in milliseconds.
+pub(crate) const MAX_SKEW: u64 = 40_000;
+
 /// A worker's place in the world.
 pub(crate) struct Desk {
     pub(crate) world: Rc<World>,
@@ -52,7 +55,8 @@ pub(crate) struct Desk {
 
 impl Desk {
     pub(crate) fn new(world: Rc<World>, name: String, mut rng: Rng) -> Desk {
-        let skew = [0, 0, 40_000, -40_000][rng.below(4)];
+        let most = MAX_SKEW.cast_signed();
+        let skew = [0, 0, most, -most][rng.below(4)];
         Desk {
             world,
             name,
@@ -82,7 +86,7 @@ impl Desk {
 
     /// What its clock says.
     pub(crate) fn now(&self) -> Millis {
-        self.world.clock.get().saturating_add_signed(self.skew)
+        self.world.clock().saturating_add_signed(self.skew)
     }
 
     /// An id that is nobody else's.
@@ -113,9 +117,9 @@ impl Desk {
     ) -> (Rc<Operation>, Option<T>) {
         let number = self.operations.get() + 1;
         self.operations.set(number);
-        let begun = self.world.oracle.borrow().version;
-        let operation =
-            Rc::new(Operation { worker: self.name.clone(), number, intent, begun, unknown: Cell::new(0) });
+        let (begun, begun_at) = (self.world.oracle.borrow().version, self.world.time());
+        let (worker, unknown) = (self.name.clone(), Cell::new(0));
+        let operation = Rc::new(Operation { worker, number, intent, begun, begun_at, unknown });
         self.world.count(operation.intent.name());
         self.current.replace(Some(Rc::clone(&operation)));
         let mut doing = pin!(doing);
@@ -132,6 +136,17 @@ impl Desk {
     pub(crate) fn told(&self, operation: &Operation, claim: &Claim) {
         let told = self.world.oracle.borrow_mut().told(operation, claim);
         told.unwrap_or_else(|how| panic!("{how}"));
+    }
+
+    /// Counts on a lease from when an operation began that succeeded.
+    pub(crate) fn believes(&self, lease: LeaseId, operation: &Operation) {
+        self.world.oracle.borrow_mut().model.believes(lease, operation.begun_at);
+    }
+
+    /// Whether a lease was taken away from it that it counts on.
+    pub(crate) fn was_robbed_of(&self, lease: LeaseId) -> bool {
+        let model = &self.world.oracle.borrow().model;
+        model.was_taken_away(lease) && self.world.time() < model.believed_until(lease)
     }
 
     /// Lets others go first.

@@ -75,7 +75,9 @@ impl Ground {
         ended.map_err(|panic| Failed { seed, kind, history: history.clone(), panic })?;
         self.clear(&world.place);
         let mut coverage = world.coverage.take();
-        coverage.count_many("items are passed over", world.oracle.borrow().jumps());
+        let oracle = world.oracle.borrow();
+        coverage.count_many("items are passed over", oracle.jumps());
+        coverage.count_many("a holder keeps a lease that is past its deadline", oracle.model.spared);
         Ok(Run { history, coverage })
     }
 

@@ -12,9 +12,15 @@ pub(crate) struct Weather {
     pub(crate) crash: usize,
     pub(crate) cancel: usize,
     pub(crate) suspend: usize,
-    /// Versions jump ahead.
+    /// Time passes.
     pub(crate) advance: usize,
-    /// The clock goes on, or back.
+    /// Versions run fast by so many parts of a hundred.
+    pub(crate) fast: u64,
+    /// Versions stand still for so long at the most, in microseconds, and then catch up.
+    pub(crate) standstill: usize,
+    /// Versions jump ahead.
+    pub(crate) jump: usize,
+    /// Clocks on walls are set ahead, or back.
     pub(crate) turn: usize,
 }
 
@@ -28,14 +34,28 @@ impl Weather {
             crash: pick([0, 3, 10]),
             cancel: pick([0, 20, 50]),
             suspend: pick([0, 4, 12]),
-            advance: pick([0, 30, 80]),
+            advance: pick([5, 30, 80]),
+            fast: pick([0, 0, 10]) as u64,
+            standstill: pick([0, 0, 2_000_000]),
+            jump: pick([0, 10, 30]),
             turn: pick([0, 10, 30]),
         }
     }
 
     /// Nothing goes wrong any more, and time goes on.
     pub(crate) fn calm() -> Weather {
-        Weather { faults: 0, read_faults: 0, crash: 0, cancel: 0, suspend: 0, advance: 20, turn: 20 }
+        Weather {
+            faults: 0,
+            read_faults: 0,
+            crash: 0,
+            cancel: 0,
+            suspend: 0,
+            advance: 20,
+            fast: 0,
+            standstill: 0,
+            jump: 0,
+            turn: 20,
+        }
     }
 }
 
@@ -56,9 +76,11 @@ pub(crate) enum Step {
     Cancel(usize),
     /// A worker hears and sees nothing for a while.
     Suspend(usize),
-    /// Versions jump ahead.
+    /// Time passes, and versions go on with it in their way.
     Advance,
-    /// The clock goes on, or back.
+    /// Versions jump ahead.
+    Jump,
+    /// Clocks on walls are set ahead, or back.
     Turn,
 }
 

@@ -2,9 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Kind, Millis, Queue};
+use kvqueue_queue::{Kind, Millis, Queue, VersionHistory};
 
 use crate::coverage::Coverage;
 use crate::oracle::Oracle;
@@ -23,8 +26,14 @@ pub(crate) struct World {
     pub(crate) coverage: RefCell<Coverage>,
     /// By which approach all consumers take, if they agree.
     pub(crate) approach: Option<usize>,
-    /// What a right clock says.
-    pub(crate) clock: Cell<Millis>,
+    /// The true time: microseconds since the beginning. Every monotonic clock shows it, and no clock on a wall.
+    time: Arc<AtomicU64>,
+    /// How far clocks on walls have been set ahead, in milliseconds.
+    turned: Cell<i64>,
+    /// The same, each time they were set counted as if it had been ahead.
+    turns: Cell<u64>,
+    /// What those of the sweepers have seen of the versions that belong to one process.
+    pub(crate) history: VersionHistory,
     /// No more faults and no more crashes: what there is to do is to be done.
     pub(crate) is_calm: Cell<bool>,
     /// How many sessions there have been.
@@ -35,6 +44,7 @@ impl World {
     /// A world with an empty queue.
     pub(crate) fn new(db: Rc<Database>, seed: u64, kind: Kind, rng: &mut Rng) -> World {
         let place = Place::new(seed);
+        let time = Arc::<AtomicU64>::default();
         World {
             db,
             queue: place.queue(kind),
@@ -42,10 +52,44 @@ impl World {
             oracle: RefCell::new(Oracle::new(kind)),
             coverage: RefCell::default(),
             approach: [None, Some(0), Some(1), Some(2)][rng.below(4)],
-            clock: Cell::new(EPOCH),
+            history: history(&time),
+            time,
+            turned: Cell::new(0),
+            turns: Cell::new(0),
             is_calm: Cell::new(false),
             sessions: Cell::new(0),
         }
+    }
+
+    /// The true time.
+    pub(crate) fn time(&self) -> u64 {
+        self.time.load(Ordering::Relaxed)
+    }
+
+    /// What a clock on a wall says that is as right as any.
+    pub(crate) fn clock(&self) -> Millis {
+        (EPOCH + self.time() / 1_000).saturating_add_signed(self.turned.get())
+    }
+
+    /// How much those clocks were set, there and back, in milliseconds.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.get()
+    }
+
+    /// Time passes.
+    pub(crate) fn pass(&self, by: u64) {
+        self.time.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Clocks on walls are set.
+    pub(crate) fn turn(&self, by: i64) {
+        self.turned.update(|turned| turned + by);
+        self.turns.update(|turns| turns + by.unsigned_abs());
+    }
+
+    /// The history of a process that has seen nothing yet.
+    pub(crate) fn new_history(&self) -> VersionHistory {
+        history(&self.time)
     }
 
     /// The number of a new session.
@@ -59,8 +103,20 @@ impl World {
         self.coverage.borrow_mut().count(what);
     }
 
+    /// Counts something, if it happened.
+    pub(crate) fn count_if(&self, happened: bool, what: &str) {
+        if happened {
+            self.count(what);
+        }
+    }
+
     /// Tells of something that happened and is no commit.
     pub(crate) fn note(&self, line: impl Into<String>) {
         self.oracle.borrow_mut().history.note(line);
     }
+}
+
+fn history(time: &Arc<AtomicU64>) -> VersionHistory {
+    let time = Arc::clone(time);
+    VersionHistory::new(move || Duration::from_micros(time.load(Ordering::Relaxed)))
 }

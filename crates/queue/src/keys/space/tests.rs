@@ -91,6 +91,18 @@ fn a_token_slot_of_q() {
 }
 
 #[test]
+fn the_times_of_q() {
+    let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
+    // "times" is 74 69 6d 65 73.
+    golden(&space.times, "017100 01 74696d6573 00");
+    let value = "01 0201000000000000 e803000000000000 5f6f4d3c2b1a0000 e903000000000000";
+    let times = times::decode(&hex(value)).unwrap();
+    assert_eq!(times.version_at(1_000), Some(258));
+    assert_eq!(times.version_at(1_001), Some(0x1a2b_3c4d_6f5f));
+    golden(&times::encode(&times), value);
+}
+
+#[test]
 fn a_name_with_zero_bytes_is_escaped() {
     // The name 00 61 00 becomes 00 FF 61 00 FF.
     let space = Space::new(b"", b"\0a\0", Kind::Fifo).unwrap();

@@ -95,10 +95,29 @@ impl TestDb {
         Some(Gate::close(url).unwrap())
     }
 
+    /// Lets versions jump ahead, as they do when a cluster recovers. Does nothing on a cluster.
+    pub(crate) fn jump(&self, by: u64) {
+        if let Some(url) = &self.url {
+            Gate::close(url).unwrap().advance(by);
+        }
+    }
+
     /// Ends all faults.
     pub(crate) fn end_faults(&self) {
         if let Some(url) = &self.url {
             Faults::remove(url).unwrap();
+        }
+    }
+
+    /// The version that a transaction reads now.
+    pub(crate) async fn version(&self) -> u64 {
+        self.run(async |tr| Ok(tr.get_read_version().await?)).await.cast_unsigned()
+    }
+
+    /// Waits until transactions read a version above this one: as long as it takes a database to get there by itself.
+    pub(crate) async fn until_past(&self, version: u64) {
+        while self.version().await <= version {
+            tokio::task::yield_now().await;
         }
     }
 

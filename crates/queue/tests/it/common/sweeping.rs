@@ -1,9 +1,12 @@
 //! Short ways to take on leases, to put aside, and to sweep.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvqueue_queue::{
     Approach, Failure, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules, Sweeper, Swept, Take,
+    VersionHistory,
 };
 
 use super::{TestDb, k, session_id};
@@ -31,9 +34,19 @@ pub(crate) fn later(due: Millis) -> Settlement {
     Settlement::Retry { due: Some(due), failure: Failure::new(1, 1, "not yet") }
 }
 
-/// A new sweeper.
+/// A new sweeper, whose clock runs so fast that versions alone say when a lease has run out.
 pub(crate) fn sweeper(queue: &Queue) -> Sweeper {
-    Sweeper::new(queue.clone(), session_id())
+    let ticks = AtomicU64::new(0);
+    let clock = move || Duration::from_hours(ticks.fetch_add(1, Ordering::Relaxed));
+    Sweeper::new(queue.clone(), session_id(), VersionHistory::new(clock))
+}
+
+/// A clock that the test sets, and a new sweeper that goes by it.
+pub(crate) fn sweeper_with_clock(queue: &Queue) -> (Arc<AtomicU64>, Sweeper) {
+    let clock = Arc::<AtomicU64>::default();
+    let its = Arc::clone(&clock);
+    let history = VersionHistory::new(move || Duration::from_micros(its.load(Ordering::Relaxed)));
+    (clock, Sweeper::new(queue.clone(), session_id(), history))
 }
 
 impl TestDb {

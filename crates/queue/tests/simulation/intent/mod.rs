@@ -20,6 +20,8 @@ pub(crate) struct Operation {
     pub(crate) intent: Intent,
     /// The version of the last commit before it began.
     pub(crate) begun: u64,
+    /// The true time when it began.
+    pub(crate) begun_at: u64,
     /// How many of its commits had an outcome that it was not told.
     pub(crate) unknown: Cell<u32>,
 }

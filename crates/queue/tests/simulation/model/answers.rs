@@ -11,6 +11,30 @@ impl Model {
         self.leases.contains_key(&lease)
     }
 
+    /// Whether a sweeper has taken a lease away.
+    pub(crate) fn was_taken_away(&self, lease: LeaseId) -> bool {
+        self.lost.contains_key(&lease)
+    }
+
+    /// Until when the holder of a lease counts on it.
+    pub(crate) fn believed_until(&self, lease: LeaseId) -> u64 {
+        self.beliefs.get(&lease).copied().unwrap_or(0)
+    }
+
+    /// The holder of a lease was told that it has it, or that a change of it succeeded, which began at this time.
+    pub(crate) fn believes(&mut self, lease: LeaseId, since: u64) {
+        if let Some(held) = self.leases.get(&lease) {
+            let until = self.beliefs.entry(lease).or_default();
+            *until = (*until).max(since + held.length);
+        }
+    }
+
+    /// When the next lease ends, by its holder's clock.
+    pub(crate) fn next_end(&self, now: u64) -> Option<u64> {
+        let held = self.leases.keys().map(|lease| self.believed_until(*lease));
+        held.filter(|until| *until > now).min()
+    }
+
     /// Whether there was a moment since a version when nothing was ready that has not crashed more often than this.
     pub(crate) fn was_empty_since(&self, version: u64, crashes: u32) -> bool {
         let since = self.past.iter().rposition(|(commit, _)| *commit <= version).unwrap_or(0);

@@ -6,13 +6,18 @@ use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, Settlement, Stamp};
 
 use crate::image::Want;
 
-/// When it happened, in database versions.
+/// When it happened, in database versions, and in true time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
     /// What the transaction has read is of this version.
     pub(crate) read: u64,
     /// It committed at this one.
     pub(crate) commit: u64,
+    /// The true time, in microseconds.
+    pub(crate) time: u64,
+    /// What a clock on a wall said, and how much such clocks had been set until then, in milliseconds.
+    pub(crate) clock: Millis,
+    pub(crate) turns: u64,
 }
 
 /// What a committed transaction did; one may have done several of these.

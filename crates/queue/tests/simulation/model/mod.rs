@@ -62,8 +62,10 @@ pub(crate) struct Model {
     lost: BTreeMap<LeaseId, Vec<bool>>,
     /// Which item there is under a unique key.
     unique: BTreeMap<Vec<u8>, ItemId>,
-    /// Operations that are remembered, with the version of their commit.
-    operations: BTreeMap<Vec<u8>, (u64, Vec<ItemId>)>,
+    /// Until when, in true time, the holder of a lease goes by its own clock and by what it was told.
+    beliefs: BTreeMap<LeaseId, u64>,
+    /// Operations that are remembered, and when they were committed.
+    operations: BTreeMap<Vec<u8>, (At, Vec<ItemId>)>,
     /// Those who ask to be served, in their order.
     line: BTreeMap<Stamp, Want>,
     /// The last attempt of each session that took or asked.
@@ -75,6 +77,8 @@ pub(crate) struct Model {
     taken: BTreeSet<ItemId>,
     /// How many takes passed items over.
     pub(crate) jumps: u64,
+    /// How often a holder kept a lease whose deadline was past, since it came in time by its own clock.
+    pub(crate) spared: u64,
 }
 
 /// What takes see of a queue.
@@ -106,6 +110,7 @@ impl Model {
             handed: BTreeMap::new(),
             lost: BTreeMap::new(),
             unique: BTreeMap::new(),
+            beliefs: BTreeMap::new(),
             operations: BTreeMap::new(),
             line: BTreeMap::new(),
             attempts: BTreeMap::new(),
@@ -113,6 +118,7 @@ impl Model {
             past: vec![(0, Seen::default())],
             taken: BTreeSet::new(),
             jumps: 0,
+            spared: 0,
         }
     }
 
@@ -190,7 +196,7 @@ impl Model {
             }
         }
         image.leases = self.leases.iter().map(|(id, lease)| (*id, lease.held())).collect();
-        let added = |(name, (_, items)): (&Vec<u8>, &(u64, Vec<ItemId>))| (name.clone(), items.len() as u32);
+        let added = |(name, (_, items)): (&Vec<u8>, &(At, Vec<ItemId>))| (name.clone(), items.len() as u32);
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
         image

@@ -29,7 +29,7 @@ impl Model {
         }
         if let Some(name) = operation {
             let ids = items.iter().map(|(id, _)| id.clone()).collect();
-            let earlier = self.operations.insert(name.to_vec(), (at.commit, ids));
+            let earlier = self.operations.insert(name.to_vec(), (at, ids));
             promise!(earlier.is_none(), "operation {} was done twice", name.escape_ascii());
         }
         Ok(())

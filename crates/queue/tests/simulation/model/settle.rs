@@ -22,6 +22,7 @@ impl Model {
                 self.settle(item, settlement, with_effects)?;
             }
         }
+        self.spared += u64::from(lease.deadline < at.read && at.time < self.believed_until(id));
         if lease.items.iter().any(|(_, stored)| stored.is_some()) {
             lease.deadline = at.read + lease.length;
             lease.served = false;

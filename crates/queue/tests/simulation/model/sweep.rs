@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use kvqueue_queue::{Failure, ItemId, LeaseId, Millis};
 
 use super::{At, Model, Place, Sweeping, Verdict, promise};
+use crate::desk::MAX_SKEW;
 
 impl Model {
-    /// A lease is taken away once its deadline is past. Its worker may have died of its items: that counts, unless nobody has picked it up.
+    /// A lease is taken away once its deadline is past, and its holder's own clock has told it so. Its worker may have died of its items:
+    /// that counts, unless nobody has picked it up.
     pub(super) fn expired(
         &mut self,
         id: LeaseId,
@@ -17,6 +19,12 @@ impl Model {
     ) -> Verdict {
         let Some(lease) = self.leases.remove(&id) else { return Err(format!("{id:?} was taken away twice")) };
         promise!(lease.deadline < at.read, "{id:?} was taken away at {}, before {}", at.read, lease.deadline);
+        let held_until = self.believed_until(id);
+        promise!(
+            held_until <= at.time,
+            "{id:?} was taken away at {} microseconds, and its holder counts on it until {held_until}",
+            at.time
+        );
         self.lost.insert(id, lease.items.iter().map(|(_, stored)| stored.is_none()).collect());
         for (item, _) in lease.items.into_iter().filter(|(_, stored)| stored.is_some()) {
             match lease.served {
@@ -62,13 +70,25 @@ impl Model {
         Ok(())
     }
 
-    /// An operation is remembered for as long as was said.
+    /// An operation is remembered for as long as was said, however versions jump. Clocks on walls may have been set since, and those of
+    /// two sweepers differ.
     pub(super) fn forgotten(&mut self, operations: &[Vec<u8>], by: Sweeping, at: At) -> Verdict {
         for name in operations {
-            let Some((version, _)) = self.operations.remove(name) else {
+            let Some((done, _)) = self.operations.remove(name) else {
                 return Err("forgotten twice".to_owned());
             };
-            promise!(version + by.kept < at.read, "operation {} was forgotten early", name.escape_ascii());
+            promise!(
+                done.commit + by.kept < at.read,
+                "operation {} was forgotten early",
+                name.escape_ascii()
+            );
+            let age = at.clock.saturating_sub(done.clock);
+            let perhaps = age + (at.turns - done.turns) + 2 * MAX_SKEW;
+            promise!(
+                perhaps >= by.kept / 1_000,
+                "operation {} was forgotten after {age} ms, perhaps {perhaps}",
+                name.escape_ascii()
+            );
         }
         Ok(())
     }

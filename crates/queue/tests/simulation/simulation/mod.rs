@@ -7,7 +7,7 @@ use std::rc::Rc;
 use fdb_embedded::{Faults, Gate, HeldBackoff, HeldCommit};
 
 use crate::desk::{Desk, Stop};
-use crate::intent::Operation;
+use crate::intent::{Intent, Operation};
 use crate::rng::Rng;
 use crate::schedule::{Choices, Step, Weather};
 use crate::worker::Worker;
@@ -18,7 +18,7 @@ use crate::world::World;
 const STEPS: usize = 200;
 /// How much may have to happen until all is done.
 const CALM_STEPS: usize = 2_000;
-/// What leases and jumps of versions are measured in: more than a transaction lasts.
+/// What leases and jumps of versions are measured in, and the times that pass: more than a transaction lasts.
 pub(crate) const AGE: u64 = 1_000_000_000;
 
 /// A run under way.
@@ -32,6 +32,9 @@ pub(crate) struct Simulation {
     under_way: Vec<UnderWay>,
     commits: u64,
     workers: u64,
+    /// How far versions should have gone on by themselves, and how far they have.
+    due: u64,
+    gone: u64,
 }
 
 /// A place that always has a worker.
@@ -69,6 +72,8 @@ impl Simulation {
             under_way: Vec::new(),
             commits: 0,
             workers: 0,
+            due: 0,
+            gone: 0,
             rng,
         };
         for role in workers::staff(&mut simulation.rng) {
@@ -152,8 +157,17 @@ impl Simulation {
             choices.add(self.weather.faults, Step::TimeOut(at));
         }
         choices.add(self.weather.advance, Step::Advance);
+        choices.add(self.weather.jump, Step::Jump);
         choices.add(self.weather.turn, Step::Turn);
         choices
+    }
+
+    /// Whether a sweeper has begun and not ended.
+    fn is_swept(&self) -> bool {
+        let sweeps = |seat: &Seat| {
+            seat.desk.current().is_some_and(|current| matches!(current.intent, Intent::Sweep(_)))
+        };
+        self.seats.iter().any(sweeps)
     }
 
     fn is_committing(&self, seat: &Seat) -> bool {

@@ -8,7 +8,7 @@ use crate::intent::Operation;
 use crate::model::At;
 use crate::schedule::Step;
 
-/// What versions go on by: part of a second, or a few; or some [`AGE`]s.
+/// What passes of time: part of a second, or a few; or some [`AGE`]s.
 const MOMENT: u64 = 300_000;
 const WHILE: u64 = 3_000_000;
 
@@ -32,6 +32,7 @@ impl Simulation {
             Step::Cancel(at) => self.cancel(at),
             Step::Suspend(at) => self.suspend(at),
             Step::Advance => self.advance(),
+            Step::Jump => self.jump(),
             Step::Turn => self.turn_clock(),
         }
     }
@@ -66,15 +67,38 @@ impl Simulation {
         self.world.count("a worker is suspended");
     }
 
+    /// Time passes. Versions go on with it: as fast, or a little faster; or they stand still for a while, and catch up.
     fn advance(&mut self) {
-        let by = match self.rng.below(5) {
+        let end = self.world.oracle.borrow().model.next_end(self.world.time());
+        let by = match self.rng.below(7) {
             _ if self.world.is_calm.get() => 60 * AGE,
             0 | 1 => MOMENT,
             2 => WHILE,
+            3 | 4 if end.is_some() => {
+                // To where a holder's clock says that its lease is over, or nearly.
+                let left = end.unwrap_or_default() - self.world.time();
+                left.saturating_add_signed([-100_000, -1, 0, 100_000, 600_000][self.rng.below(5)])
+            }
             _ => AGE * (1 + self.rng.below(3) as u64),
         };
+        self.world.pass(by);
+        self.due += by + by / 100 * self.weather.fast;
+        let behind = self.rng.below(self.weather.standstill + 1) as u64;
+        let to = self.due.saturating_sub(behind).max(self.gone);
+        self.gate.advance(to - self.gone);
+        self.world.count_if(to == self.gone && by > 0, "versions stand still");
+        self.world.count_if(self.weather.fast > 0, "versions run fast");
+        self.gone = to;
+        self.world.note(format!("{by} microseconds pass, versions are {} behind", self.due - to));
+    }
+
+    /// Versions jump ahead, as they do when a cluster recovers.
+    fn jump(&mut self) {
+        let by = [WHILE, 100_000_000, AGE, 3 * AGE, 10 * AGE][self.rng.below(5)];
         self.gate.advance(by);
-        self.world.note(format!("versions go on by {by}"));
+        self.world.note(format!("versions jump by {by}"));
+        self.world.count("versions jump");
+        self.world.count_if(self.is_swept(), "versions jump within a sweep");
     }
 
     fn turn_clock(&mut self) {
@@ -82,9 +106,8 @@ impl Simulation {
             _ if self.world.is_calm.get() => 600_000,
             turn => [1_000, 60_000, 600_000, -60_000][turn],
         };
-        let clock = &self.world.clock;
-        clock.set(clock.get().saturating_add_signed(by));
-        self.world.note(format!("the clock goes on by {by}"));
+        self.world.turn(by);
+        self.world.note(format!("clocks are set ahead by {by}"));
     }
 
     /// A worker goes on until it waits for something that is to be decided here.
@@ -144,8 +167,9 @@ impl Simulation {
         assert!(version.is_none() || version == logged.as_ref().map(|(version, _)| *version));
         if let Some((version, _)) = logged {
             let rows = self.world.place.rows(&self.world.db);
-            let judged =
-                self.world.oracle.borrow_mut().committed(&operation, At { read, commit: version }, &rows);
+            let (time, clock, turns) = (self.world.time(), self.world.clock(), self.world.turns());
+            let at = At { read, commit: version, time, clock, turns };
+            let judged = self.world.oracle.borrow_mut().committed(&operation, at, &rows);
             let events = judged.unwrap_or_else(|how| panic!("{operation}: {how}"));
             events.iter().for_each(|event| self.world.count(event.name()));
         }

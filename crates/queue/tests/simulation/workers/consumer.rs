@@ -15,6 +15,9 @@ use crate::intent::Intent;
 use crate::model::Terms;
 use crate::simulation::AGE;
 
+/// So short a lease is not much longer than versions may stand still, in microseconds.
+const SHORT: u64 = 6_000_000;
+
 /// Takes on leases a few times, and handles what it has.
 pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
     let mut session = desk.session();
@@ -93,7 +96,7 @@ fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64, crashes: u32)
 
 /// Takes on a lease.
 async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, crashes: u32) -> Option<Lease> {
-    let length = AGE / 2 + AGE * [0, 2, 50][desk.below(3)];
+    let length = [SHORT, AGE / 2, AGE * 5 / 2, AGE * 101 / 2][desk.below(4)];
     let (mut take, terms) = terms(desk, approach, length, crashes);
     let intent = Intent::Lease { session: session.id(), terms };
     let (operation, leased) = desk.run(intent, session.lease(&desk.world.db, &mut take)).await;
@@ -104,6 +107,9 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
                 None => Claim::Nothing,
             };
             desk.told(&operation, &claim);
+            if let Some(lease) = leased.lease.as_ref().filter(|_| !leased.recovered) {
+                desk.believes(lease.id(), &operation);
+            }
             wait(desk, leased.watch).await;
             leased.lease
         }
@@ -145,8 +151,18 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
             false => desk.run(intent, lease.settle(&desk.world.db, &policy, &settlements)).await,
         };
         match settled {
-            Some(Ok(())) => desk.told(&operation, &Claim::Done),
+            Some(Ok(())) => {
+                desk.told(&operation, &Claim::Done);
+                // What an earlier transaction did, and not this one, tells nothing of the lease.
+                if !(with_effects && is_unknown) {
+                    desk.believes(lease.id(), &operation);
+                }
+            }
             Some(Err(LeaseError::Lost)) => {
+                assert!(
+                    !desk.was_robbed_of(lease.id()),
+                    "{operation}: told that the lease was lost, which it had extended in time"
+                );
                 desk.world.count("a holder is told that its lease is lost");
                 desk.told(&operation, &Claim::LostLease);
                 return;

@@ -14,11 +14,12 @@ use crate::simulation::AGE;
 
 /// Sweeps a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
-    let mut sweeper = Sweeper::new(desk.world.queue.clone(), desk.id());
-    for _ in 0..2 + desk.below(8) {
+    // It may be of a process that has been there for long, or of a new one.
+    let history = if desk.chance(50) { desk.world.history.clone() } else { desk.world.new_history() };
+    let mut sweeper = Sweeper::new(desk.world.queue.clone(), desk.id(), history);
+    for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
-        let by =
-            Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE / 2 + 5 * AGE };
+        let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE * 5 / 2 };
         let rules = SweepRules {
             retry: RetryRules {
                 max_attempts: by.max_attempts,
@@ -39,6 +40,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             }
             None => continue,
         };
+        desk.world.count_if(swept.doubtful > 0, "a sweeper leaves a lease alone that is past its deadline");
         desk.told(&operation, &Claim::Swept { moved: swept.moved, whole: swept.trouble.is_none() });
         if !desk.world.is_calm.get() && desk.chance(20) {
             desk.watch(Counter::Later, swept.watch).await;

@@ -1,0 +1,142 @@
+//! Leases and time: versions stand still, run fast and jump, and no lease ends before its holder's own clock says so.
+
+use std::pin::pin;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::Poll;
+
+use fdb_embedded::{Fault, Gate};
+use futures::poll;
+use kvqueue_queue::{RetryPolicy, SweepRules, Swept};
+
+use crate::common::{on_database, rules, sweeper_with_clock};
+
+/// A second, in microseconds and in versions.
+const SECOND: u64 = 1_000_000;
+const LENGTH: u64 = 30 * SECOND;
+
+/// What a recovery of a cluster puts versions ahead by.
+const JUMP: u64 = 100 * SECOND;
+
+/// Goes on to the end. After the first commit versions jump.
+async fn with_a_jump(gate: &Gate, doing: impl Future<Output = Swept>) -> Swept {
+    let (mut doing, mut jump) = (pin!(doing), JUMP);
+    loop {
+        if let Poll::Ready(swept) = poll!(doing.as_mut()) {
+            assert_eq!(jump, 0, "nothing was committed");
+            return swept;
+        }
+        drop(gate.backoffs());
+        for commit in gate.arrived() {
+            commit.pass(Fault::None).unwrap();
+            gate.advance(std::mem::take(&mut jump));
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put_aside(&q, &[("later", 5)]).await;
+        t.push(&q, &["a"]).await;
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        let mut lease = t.lease_for(&q, 1, LENGTH).await.unwrap();
+        t.sweep(&mut sweeper, 0, &rules()).await;
+        clock.store(SECOND, Relaxed);
+        let Some(gate) = t.close_gate() else { return };
+        let rules = rules();
+        let swept = with_a_jump(&gate, async { t.sweep(&mut sweeper, 5, &rules).await }).await;
+        drop(gate);
+        assert_eq!((swept.moved.promoted, swept.moved.leases), (1, 0));
+        lease.extend(&t.db, &RetryPolicy::default()).await.unwrap();
+    });
+}
+
+#[test]
+fn after_a_jump_each_lease_lasts_for_its_own_length() {
+    on_database(async |t| {
+        if t.close_gate().is_none() {
+            return;
+        }
+        let q = t.queue("q");
+        t.push(&q, &["short", "long"]).await;
+        let _short = t.lease_for(&q, 1, LENGTH).await.unwrap();
+        let _long = t.lease_for(&q, 1, 10 * LENGTH).await.unwrap();
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        // A sweeper whose own leases are short.
+        let rules = SweepRules { lease: LENGTH, ..rules() };
+        t.sweep(&mut sweeper, 0, &rules).await;
+        t.jump(JUMP);
+        t.jump(10 * JUMP);
+        let mut sweep = async |seconds: u64| {
+            clock.store(seconds * SECOND, Relaxed);
+            t.jump(LENGTH);
+            t.sweep(&mut sweeper, 0, &rules).await
+        };
+        let swept = sweep(29).await;
+        assert_eq!((swept.moved.leases, swept.doubtful), (0, 2));
+        let swept = sweep(31).await;
+        assert_eq!((swept.moved.leases, swept.doubtful), (1, 1));
+        assert_eq!(t.list(&q).await, ["short"]);
+        assert_eq!(sweep(299).await.moved.leases, 0);
+        assert_eq!(sweep(301).await.moved.leases, 1);
+    });
+}
+
+#[test]
+fn a_lease_that_was_taken_at_an_old_version_lasts_for_its_length() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        // Versions stand still from here on.
+        let Some(gate) = t.close_gate() else { return };
+        let rules = rules();
+        t.sweep(&mut sweeper, 0, &rules).await;
+        // Two seconds later, at the same version.
+        clock.store(2 * SECOND, Relaxed);
+        let mut taking = pin!(t.lease_for(&q, 1, LENGTH));
+        let lease = loop {
+            if let Poll::Ready(lease) = poll!(taking.as_mut()) {
+                break lease.unwrap();
+            }
+            gate.arrived().into_iter().for_each(|commit| assert!(commit.pass(Fault::None).is_ok()));
+            tokio::task::yield_now().await;
+        };
+        // Versions have caught up, and run on, a tenth too fast.
+        gate.advance(2 * SECOND + LENGTH + LENGTH / 10);
+        drop(gate);
+        clock.store(2 * SECOND + LENGTH - 1, Relaxed);
+        assert!(t.version().await > lease.deadline());
+        assert_eq!(t.sweep(&mut sweeper, 0, &rules).await.moved.leases, 0);
+    });
+}
+
+#[test]
+fn a_sweeper_that_has_just_started_watches_leases_before_it_ends_them() {
+    on_database(async |t| {
+        if t.close_gate().is_none() {
+            return;
+        }
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let mut lease = t.lease_for(&q, 1, LENGTH).await.unwrap();
+        t.jump(JUMP);
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        let swept = t.sweep(&mut sweeper, 0, &rules()).await;
+        assert_eq!((swept.moved.leases, swept.doubtful), (0, 1));
+        let seldom = SweepRules { lease: 10 * LENGTH, ..rules() };
+        let next = t.sweep(&mut sweeper_with_clock(&q).1, 0, &seldom).await.next.as_micros();
+        assert!((29_000_000..=31_000_000).contains(&next), "{next}");
+        clock.store(29 * SECOND, Relaxed);
+        assert_eq!(t.sweep(&mut sweeper, 0, &rules()).await.moved.leases, 0);
+        lease.extend(&t.db, &RetryPolicy::default()).await.unwrap();
+        // Nobody extends it any more.
+        t.jump(JUMP);
+        clock.store(30 * SECOND, Relaxed);
+        assert_eq!(t.sweep(&mut sweeper, 0, &rules()).await.moved.leases, 0);
+        clock.store(61 * SECOND, Relaxed);
+        assert_eq!(t.sweep(&mut sweeper, 0, &rules()).await.moved.leases, 1);
+    });
+}
