@@ -28,6 +28,8 @@ pub(crate) struct Survey {
     pub(crate) done: u64,
     /// How long the oldest ready item has waited.
     pub(crate) oldest: Option<Duration>,
+    /// Whether the database's versions are behind its items: nothing can be pushed.
+    pub(crate) versions_went_back: bool,
 }
 
 /// One queue on the board.
@@ -96,6 +98,7 @@ impl Entry {
             later: survey.later,
             dead: survey.dead,
             done: survey.done,
+            versions_went_back: survey.versions_went_back,
             oldest_age: survey.oldest.map(|age| age.as_secs_f64()),
             in_rate: rates.inward,
             out_rate: rates.outward,

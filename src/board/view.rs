@@ -96,6 +96,8 @@ pub(crate) struct SurveyView {
     pub(crate) later: i64,
     pub(crate) dead: i64,
     pub(crate) done: u64,
+    /// The database's versions are behind the queue's items, as after a restore into a new cluster.
+    pub(crate) versions_went_back: bool,
     /// How long the oldest ready item has waited.
     pub(crate) oldest_age: Option<f64>,
     pub(crate) in_rate: f64,

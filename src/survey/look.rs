@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foundationdb::{Database, FdbError};
-use futures::future::try_join;
+use futures::future::join3;
 use kvqueue_queue::{Counts, ItemId, Queue, QueueError, Watch};
 
 use crate::board::Survey;
@@ -25,7 +25,13 @@ pub(super) async fn look(
 ) -> Result<(Survey, Option<Watch>), QueueError> {
     let tr = db.create_trx()?;
     tr.set_read_version(version);
-    let (counts, oldest) = try_join(queue.counts(&tr), queue.oldest(&tr)).await?;
+    let (counts, oldest, versions) =
+        join3(queue.counts(&tr), queue.oldest(&tr), queue.check_versions(&tr)).await;
+    let (counts, oldest) = (counts?, oldest?);
+    let versions_went_back = match versions {
+        Err(QueueError::VersionsWentBack { .. }) => true,
+        versions => versions.map(|()| false)?,
+    };
     let watch = watch.then(|| queue.watch(&tr));
     if watch.is_some() {
         // It wrote nothing, so there is nothing that could be in doubt; without a commit there is no watch.
@@ -33,7 +39,7 @@ pub(super) async fn look(
     }
     let Counts { ready, leased, later, dead, done } = counts;
     let oldest = oldest.and_then(|id| age(&id, version));
-    Ok((Survey { ready, leased, later, dead, done, oldest }, watch))
+    Ok((Survey { ready, leased, later, dead, done, oldest, versions_went_back }, watch))
 }
 
 /// How long ago an item was pushed, where its id tells: a stamp is a version, and versions are microseconds.

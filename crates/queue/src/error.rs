@@ -81,6 +81,22 @@ pub enum QueueError {
         /// The key, or the beginning of keys, printable.
         key: String,
     },
+    /// The database's versions are behind those of the queue's items, as after a restore into a new cluster. What is pushed now would
+    /// come before these items, or take the place of one. No retry helps before versions are advanced.
+    #[error(
+        "cannot use queue \"{queue}\": the database's version {version} is behind version {item} of its last item, as after a restore \
+         into a new cluster; run `fdbcli --exec 'advanceversion {advance}'`"
+    )]
+    VersionsWentBack {
+        /// The queue, printable.
+        queue: String,
+        /// The database's version.
+        version: u64,
+        /// That of the last item.
+        item: u64,
+        /// From which version on the database's versions are to go on.
+        advance: u64,
+    },
     /// A record of ours has a layout that this version cannot read. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
@@ -100,6 +116,7 @@ impl QueueError {
             | Self::ValueTooLarge { .. }
             | Self::WrongKind { .. }
             | Self::UnreadableItem { .. }
+            | Self::VersionsWentBack { .. }
             | Self::Unreadable { .. } => None,
         }
     }

@@ -40,6 +40,15 @@ impl Queue {
         Ok(Queue { space: Arc::new(Space::new(prefix, name, kind)?) })
     }
 
+    /// Makes sure that the database's versions are ahead of the queue's items: they are not after a restore into a new cluster. A
+    /// [`Session`](crate::Session) does this before its first push. One key of a FIFO queue, a snapshot read.
+    ///
+    /// # Errors
+    /// [`QueueError::VersionsWentBack`] says what to do.
+    pub async fn check_versions(&self, tr: &Transaction) -> Result<(), QueueError> {
+        ops::went_back::check(&self.space, tr).await
+    }
+
     /// Its kind.
     pub fn kind(&self) -> Kind {
         self.space.kind

@@ -4,6 +4,7 @@ use std::{fs, path::Path, time::Duration};
 
 use fdb_embedded::doctor;
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
+use kvqueue_queue::{Queue, QueueError};
 use serde_json::Value;
 use tokio::{runtime, time::timeout};
 
@@ -11,10 +12,13 @@ use super::{
     clock::{self, Moment},
     findings::Findings,
 };
-use crate::database::Store;
+use crate::{config::Config, database::Store};
 
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What to do about versions that went back.
+const RESTORED: &str = "do that before anything is pushed; docs/operations/70-move-and-back-up.md says why";
 
 /// A cluster's notes of time and version, of every ten seconds.
 const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
@@ -30,9 +34,11 @@ struct Cluster {
     moments: Vec<Moment>,
 }
 
-/// Looks at the database that a URL names.
-pub(super) fn look(url: &str, findings: &mut Findings) -> anyhow::Result<()> {
-    let Some(directory) = fdb_embedded::embedded_directory(url) else { return cluster(url, findings) };
+/// Looks at the database that a configuration names.
+pub(super) fn look(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
+    let Some(directory) = fdb_embedded::embedded_directory(&config.database) else {
+        return cluster(config, findings);
+    };
     for finding in doctor::check(&directory).findings {
         findings.add(finding.into());
     }
@@ -40,8 +46,8 @@ pub(super) fn look(url: &str, findings: &mut Findings) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn cluster(cluster_file: &str, findings: &mut Findings) -> anyhow::Result<()> {
-    let store = Store::open(cluster_file)?;
+fn cluster(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
+    let store = Store::open(&config.database)?;
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
     let answer = runtime.block_on(async { timeout(PATIENCE, ask(&store.db)).await });
     let library = fdb_embedded::client_version();
@@ -52,6 +58,11 @@ fn cluster(cluster_file: &str, findings: &mut Findings) -> anyhow::Result<()> {
             findings.fine("cluster", format!("it answers: read version {version}{runs}"));
             judge_library(library.as_deref(), software.as_deref(), findings);
             clock::cluster(&moments, version, findings);
+            let queues =
+                runtime.block_on(async { timeout(PATIENCE, check_versions(&store.db, config)).await });
+            if let Ok(Err(error)) = queues {
+                findings.problem("versions", error.to_string(), RESTORED);
+            }
         }
         Ok(Err(error)) => {
             let advice = "look at fdbcli --exec 'status details' with the same cluster file";
@@ -64,6 +75,20 @@ fn cluster(cluster_file: &str, findings: &mut Findings) -> anyhow::Result<()> {
                           library is of its version";
             findings.problem("cluster", text, advice);
             judge_library(library.as_deref(), None, findings);
+        }
+    }
+    Ok(())
+}
+
+/// Whether versions are ahead of the items of all configured queues. What else is wrong with a queue is for others to find.
+async fn check_versions(db: &Database, config: &Config) -> Result<(), QueueError> {
+    let tr = db.create_trx()?;
+    for (name, queue) in &config.queues {
+        let Ok(queue) = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), queue.layout()) else {
+            continue;
+        };
+        if let Err(error @ QueueError::VersionsWentBack { .. }) = queue.check_versions(&tr).await {
+            return Err(error);
         }
     }
     Ok(())

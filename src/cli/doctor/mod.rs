@@ -51,7 +51,7 @@ impl Args {
             access::look(globals.config(), &config, &mut findings);
             // What takes long comes when the rest has been printed.
             findings.print(globals.json)?;
-            database::look(&config.database, &mut findings)?;
+            database::look(&config, &mut findings)?;
         }
         daemon::look(&config, &mut findings);
         unit::look(self.unit.as_deref(), globals.config(), config.grace, &mut findings);

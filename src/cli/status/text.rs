@@ -180,6 +180,9 @@ fn remark(queue: &QueueFigures) -> Option<String> {
     if queue.paused_here {
         remarks.push("paused here".to_owned());
     }
+    if queue.versions_went_back {
+        remarks.push("the database's versions went back: run kvqueue doctor".to_owned());
+    }
     if queue.looked > OLD {
         remarks.push(format!("as of {} ago", age(queue.looked)));
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::{try_join, try_join3};
+use futures::future::try_join3;
 
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
@@ -14,6 +14,7 @@ use crate::keys::{Space, later, operations, range};
 use crate::meta::Millis;
 use crate::ops::find::first_key;
 use crate::ops::version::now;
+use crate::ops::went_back::{self, WentBack};
 use crate::ops::{times, want};
 use crate::sightings::Sightings;
 use crate::version_history::VersionHistory;
@@ -48,6 +49,8 @@ pub(crate) struct Seldom {
     pub(crate) operation: Option<u64>,
     /// Which versions there were at which times.
     pub(crate) times: Sightings,
+    /// Whether versions are behind the queue's items.
+    pub(crate) went_back: Option<WentBack>,
     /// Whether there are requests to be served that ran out.
     pub(crate) requests: bool,
 }
@@ -66,10 +69,13 @@ pub(crate) async fn look(
         if pause.contains(&version) {
             return Ok(None);
         }
-        let (operation, times) = try_join(oldest_operation(space, tr), times::read(space, tr, true)).await?;
+        let operation = oldest_operation(space, tr);
+        let (operation, times, went_back) =
+            try_join3(operation, times::read(space, tr, true), went_back::look(space, tr)).await?;
         let seldom = Seldom {
             operation,
             times,
+            went_back,
             requests: !want::expired(space, tr, version).await?.is_empty(),
             ..look_at_leases(space, tr, version, history, passes).await?
         };

@@ -43,3 +43,4 @@ pub(crate) mod unreadable;
 pub(crate) mod version;
 pub(crate) mod want;
 pub(crate) mod watch;
+pub(crate) mod went_back;

@@ -72,6 +72,8 @@ pub struct Session {
     unsure: VecDeque<Unsure>,
     /// Requests to be served that may stand in the line.
     asked: Asked,
+    /// Whether versions were seen to be ahead of the queue's items.
+    knows_versions: bool,
     rng: Rng,
     /// What it shares with other sessions of its process.
     quarantine: Quarantine,
@@ -93,6 +95,7 @@ impl Session {
             recovered: VecDeque::new(),
             unsure: VecDeque::new(),
             asked: Asked::default(),
+            knows_versions: false,
             rng: Rng::of(id),
             quarantine: Quarantine::default(),
             ward: None,

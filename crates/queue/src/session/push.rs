@@ -8,7 +8,7 @@ use crate::error::{PushError, QueueError};
 use crate::item::Stamp;
 use crate::new_item::{NewItem, PushOptions, check_payload};
 use crate::ops::push::{Entry, Pusher};
-use crate::ops::token;
+use crate::ops::{token, went_back};
 use crate::pushed::{Placed, PushEffect, PushedItem};
 use crate::retry::{Attempts, Retry, RetryError};
 
@@ -153,6 +153,10 @@ impl Session {
     ) -> Result<Step, QueueError> {
         if let Some((placed, stamp)) = self.settle(tr).await? {
             return Ok(Step::Happened(placed, stamp));
+        }
+        if !self.knows_versions {
+            went_back::check(self.queue.space(), tr).await?;
+            self.knows_versions = true;
         }
         let mut pusher = Pusher::new(self.queue.space().clone(), tr).with_rng(self.rng.split());
         let placed = pusher.place(entries, operation).await?;

@@ -198,6 +198,10 @@ impl Sweeper {
             looks += 1;
             if let Some(seldom) = &seen.seldom {
                 sweep.doubtful = seldom.doubtful;
+                if let Some(went_back) = seldom.went_back {
+                    let error = went_back.error(self.queue.space());
+                    sweep.trouble.get_or_insert(RetryError { error, attempts: Attempts::default() });
+                }
             }
             match plan(&seen, self.pause.end, now, self.id, rules) {
                 Plan::Rest(next) => {

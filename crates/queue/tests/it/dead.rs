@@ -112,7 +112,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
         let error = retry(t, &q, &id(1)).await.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "dead letter 010101010101010101010101 has a unique key that item 020202020202020202020202 has now; retry it when that \
+            "dead letter 000000000000000101010101 has a unique key that item 000000000000000202020202 has now; retry it when that \
              one is finished, or purge one of them"
         );
         assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadFate::Refused);

@@ -55,4 +55,5 @@ mod unique;
 mod unknown;
 mod unreadable;
 mod watches;
+mod went_back;
 mod wrong_kinds;

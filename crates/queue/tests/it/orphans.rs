@@ -120,7 +120,7 @@ fn orphans_among_many_items_are_found() {
         for (name, kind) in [("min", Kind::Fifo), ("max", Kind::Priority(End::Max, Packing::Raw))] {
             let q = Queue::of_kind(&t.prefix, name.as_bytes(), kind).unwrap();
             // Side records and items without a payload, as far as a sweeper looks at them.
-            let stamp = |n: u16| [&[0x33], n.to_be_bytes().as_slice(), &[0; 10]].concat();
+            let stamp = |n: u16| [&[0x33, 0, 0, 0, 0, 0, 0], n.to_be_bytes().as_slice(), &[0; 4]].concat();
             let ready = |n: u16| match kind {
                 Kind::Fifo => record(&q, "val", &stamp(n)),
                 _ => [t.prefix.as_slice(), b"\x02max\0", &[0x16], &n.to_be_bytes()].concat(),

@@ -11,9 +11,11 @@ pub(crate) fn record(queue: &Queue, kind: &str, rest: &[u8]) -> Vec<u8> {
     [&begin[..begin.len() - 1], b"\x01", kind.as_bytes(), b"\0", rest].concat()
 }
 
-/// One of the numbers that make ids for items which were never pushed.
+/// One of the numbers that make ids for items which were never pushed: older than any that was.
 pub(crate) fn id(number: u8) -> ItemId {
-    ItemId::from(Stamp::from([number; 12]))
+    let mut stamp = [0; Stamp::LEN];
+    stamp[7..].fill(number);
+    ItemId::from(Stamp::from(stamp))
 }
 
 impl TestDb {

@@ -1,0 +1,52 @@
+//! Versions that went back: a queue that was restored into a database whose versions are behind its items.
+//!
+//! What is pushed there comes before the items that were restored, and may take the place of one of them: stamps are versions.
+
+use foundationdb::{KeySelector, Transaction};
+
+use crate::error::QueueError;
+use crate::keys::{Space, items};
+use crate::kind::Kind;
+use crate::ops::version::now;
+
+/// How far ahead of a queue's items versions are to be put: a minute.
+const LEAD: u64 = 60_000_000;
+
+/// Versions that are behind a queue's last ready item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WentBack {
+    /// The database's.
+    version: u64,
+    /// The item's.
+    item: u64,
+}
+
+impl WentBack {
+    pub(crate) fn error(self, space: &Space) -> QueueError {
+        let WentBack { version, item } = self;
+        let queue = space.name.escape_ascii().to_string();
+        QueueError::VersionsWentBack { queue, version, item, advance: item.saturating_add(LEAD) }
+    }
+}
+
+/// Looks at the last ready item of a FIFO queue; `None` if versions are ahead of it. One key, a snapshot read.
+pub(crate) async fn look(space: &Space, tr: &Transaction) -> Result<Option<WentBack>, QueueError> {
+    if space.kind != Kind::Fifo {
+        return Ok(None);
+    }
+    let (_, end) = space.item_range();
+    let key = tr.get_key(&KeySelector::last_less_than(end), true).await?;
+    // A key that is no item's is named by those who read it. With no items the key is another's.
+    let stamp = key.strip_prefix(space.ready.as_slice()).and_then(items::suffix_stamp);
+    let Some(item) = stamp.map(|stamp| stamp.version()) else { return Ok(None) };
+    let version = now(tr).await?;
+    Ok((item > version).then_some(WentBack { version, item }))
+}
+
+/// The same as an error.
+pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    match look(space, tr).await? {
+        Some(went_back) => Err(went_back.error(space)),
+        None => Ok(()),
+    }
+}
