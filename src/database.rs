@@ -14,7 +14,7 @@ use crate::config::duration;
 /// How long an answer of the database may take before the log says so.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// FoundationDB's `io_error`: an embedded database says it from its first failed write until it is opened again.
+/// FoundationDB's `io_error`: an embedded database says it when its storage has failed and cannot be opened again for seconds, or at all.
 pub(crate) const STORAGE_FAILED: i32 = 1510;
 
 /// An open database, and the client network under it. One per process.

@@ -34,7 +34,7 @@ impl Signals {
     /// The storage under an embedded database failed.
     pub(crate) fn storage_failed(&self) {
         self.stop.request(
-            "the database's storage failed and takes no more commits; a restart opens it again".to_owned(),
+            "the database's storage failed; standard error says why. A restart opens it again".to_owned(),
         );
     }
 }

@@ -42,6 +42,7 @@ mod stalled_log;
 mod support;
 mod sweeping;
 mod systemd;
+mod taken_away;
 mod together;
 #[cfg(feature = "otel")]
 mod traces;

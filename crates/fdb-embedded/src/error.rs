@@ -54,7 +54,7 @@ codes! {
     TAG_THROTTLED = 1213 "the transaction's tag is throttled; retry it",
     PROXY_TAG_THROTTLED = 1223 "the transaction's tag is throttled by the proxy; retry it",
     PLATFORM_ERROR = 1500 "the operating system refused an operation",
-    IO_ERROR = 1510 "the database's storage failed and no longer takes commits; restart the process that holds it",
+    IO_ERROR = 1510 "the database's storage failed; standard error says why",
     FILE_NOT_FOUND = 1511 "a file that the database needs does not exist",
     FILE_NOT_READABLE = 1513 "a file that the database needs cannot be read",
     FILE_NOT_WRITABLE = 1514 "a file that the database needs cannot be written",

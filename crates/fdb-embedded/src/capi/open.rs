@@ -33,6 +33,8 @@ fn code_of(error: &OpenError) -> Code {
         OpenError::NoDirectory => Code::CONNECTION_STRING_INVALID,
         OpenError::Io { .. } => Code::FILE_NOT_WRITABLE,
         OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
+        OpenError::Network { .. } => Code::LOCK_FILE_FAILURE,
+        OpenError::Lost(_) => Code::IO_ERROR,
         OpenError::OnlyLog { .. } => Code::FILE_CORRUPT,
         OpenError::Storage { source, .. } => source.code(),
         OpenError::Faults(_) => Code::ENVIRONMENT_OPTION_FAILED,

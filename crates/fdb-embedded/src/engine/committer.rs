@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::Shared;
 use super::clock::Clock;
 use super::directory::Directory;
 use super::faults::Fault;
@@ -21,6 +20,7 @@ use super::mutation::{Mutation, Stamp};
 use super::resolver::{Resolver, Verdict};
 use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
 use super::views::WINDOW;
+use super::{NOT_TAKEN, Shared};
 use crate::capi::heap;
 use crate::error::Code;
 use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
@@ -204,7 +204,7 @@ pub(super) struct Committer {
     /// Nobody else writes, so the file is closed where the last write was.
     pub(super) storage: Storage,
     /// Held until the storage is closed.
-    directory: Directory,
+    directory: Arc<Directory>,
     pub(super) resolver: Resolver,
     rest: Rest,
     /// Since when something has been published that is not flushed.
@@ -236,6 +236,8 @@ enum Rest {
 struct Batch {
     /// A fault is to fail it.
     fails: bool,
+    /// A fault is to fail its flush: it is written, and nobody knows what of it is on the disk.
+    flush_fails: bool,
     /// A fault is to hold it up.
     delay: Duration,
     /// Somebody waits for a flush.
@@ -251,7 +253,7 @@ impl Committer {
     pub(super) fn new(
         shared: Arc<Shared>,
         storage: Storage,
-        directory: Directory,
+        directory: Arc<Directory>,
         resolver: Resolver,
     ) -> Committer {
         let (rest, unflushed) = (Rest::Forgotten, None);
@@ -267,8 +269,7 @@ impl Committer {
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             // The panic hook has reported it. The storage may hold half a batch.
-            self.storage.give_up();
-            self.shared.poison(&"its committer panicked");
+            self.poison(&"its committer panicked");
         }
         self.close();
     }
@@ -282,11 +283,11 @@ impl Committer {
             std::mem::take(&mut waiting.requests)
         };
         for request in left {
-            request.answer.give(Err(shared.refusal().into()));
+            request.answer.give(Err(NOT_TAKEN.into()));
         }
         shared.views.lock().close();
         drop(storage);
-        drop(directory);
+        directory.release();
         let last = std::mem::take(&mut shared.waiting.lock().last);
         last.into_iter().for_each(|last| last());
     }
@@ -364,8 +365,15 @@ impl Committer {
         }
         match work(&self.storage) {
             Ok(changed) => self.shared.views.lock().change(changed),
-            Err(error) => self.shared.poison(&error),
+            Err(error) => self.poison(&error),
         }
+    }
+
+    /// After a failed write nobody knows what is on the disk: the engine takes no further commits, and nothing is read from it, because the
+    /// next one to open the directory may find a commit there that this one does not know.
+    fn poison(&self, error: &dyn std::fmt::Display) {
+        self.storage.give_up();
+        self.shared.poison(error);
     }
 
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
@@ -373,13 +381,13 @@ impl Committer {
         if !self.shared.is_poisoned()
             && let Some(failure) = self.storage.health().failure()
         {
-            self.shared.poison(failure);
             // What was acknowledged before it was flushed is not lost with a data file that failed.
             self.storage.flush_log();
+            self.poison(failure);
         }
         if self.shared.is_poisoned() {
             for request in requests {
-                request.answer.give(Err(self.shared.refusal().into()));
+                request.answer.give(Err(NOT_TAKEN.into()));
             }
             return;
         }
@@ -406,10 +414,15 @@ impl Committer {
                 let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
                 // No version is handed out that is above the ceiling on the disk.
                 let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
-                self.store(stored, is_flushed, batch.advance).map_err(|error| error.to_string())
+                if batch.flush_fails {
+                    let written = self.storage.apply(stored, Durability::Written);
+                    Err(written.map_or_else(|error| error.to_string(), |_| "a fault on purpose".to_owned()))
+                } else {
+                    self.store(stored, is_flushed, batch.advance).map_err(|error| error.to_string())
+                }
             };
             if let Err(error) = durable {
-                self.shared.poison(&error);
+                self.poison(&error);
                 for accepted in batch.accepted {
                     accepted.answer.give(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
                 }
@@ -435,6 +448,7 @@ impl Committer {
                 continue;
             }
             batch.fails |= fault == Fault::DiskFailure;
+            batch.flush_fails |= fault == Fault::FlushFailure;
             batch.is_flushed |= request.durability == Durability::Flushed;
             if let Fault::Slow(delay) = fault {
                 batch.delay = batch.delay.max(delay);
@@ -459,7 +473,11 @@ impl Committer {
 
     fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
         match fault {
-            Fault::None | Fault::UnknownCommitted | Fault::Slow(_) | Fault::DiskFailure => {}
+            Fault::None
+            | Fault::UnknownCommitted
+            | Fault::Slow(_)
+            | Fault::DiskFailure
+            | Fault::FlushFailure => {}
             Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
             Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
@@ -490,6 +508,7 @@ impl Committer {
         let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
         let (version, ceiling) = (batch.version, batch.ceiling);
         let mut changed = self.storage.apply(batch, durability)?;
+        self.insist_on_files()?;
         let touched = std::mem::take(&mut changed.touched);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
         {
@@ -499,6 +518,15 @@ impl Committer {
         }
         self.fire_watches(&touched);
         Ok(())
+    }
+
+    /// What was written is where others will find it: both files have names, and those have led to them until now.
+    fn insist_on_files(&self) -> Result<(), StorageError> {
+        let health = self.storage.health();
+        if let Err(lost) = self.directory.check_links() {
+            let _ = health.lost(&lost.to_string());
+        }
+        health.failure().map_or(Ok(()), |failure| Err(StorageError::Failed(failure.clone())))
     }
 
     /// After the publication, so that none is missed: a watch that is armed later sees the new state by itself, one

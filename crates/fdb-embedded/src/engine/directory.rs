@@ -9,9 +9,11 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
+use super::custody::{Kept, Lost, NETWORK_VARIABLE, refused_network};
 use super::faults::BadFaults;
 use super::storage::{Storage, StorageError};
 
@@ -42,6 +44,21 @@ pub enum OpenError {
         /// The process, as it wrote itself into the lock file.
         pid: String,
     },
+    /// The directory lies on a file system that other machines may see.
+    #[error(
+        "cannot use {path}: it is on {system}, a network file system, where another machine may use it at the same time; use a \
+         directory on a local disk, or set {NETWORK_VARIABLE}=allow if only this machine uses it",
+        path = path.display()
+    )]
+    Network {
+        /// The directory.
+        path: PathBuf,
+        /// The file system.
+        system: &'static str,
+    },
+    /// The directory that this process worked on is not there any more.
+    #[error("cannot open the database again: {0}")]
+    Lost(#[from] Lost),
     /// Another process hosts the directory, and this one cannot be its guest.
     #[error("cannot use the database at {path} through the process that hosts it: {reason}", path = path.display())]
     Host {
@@ -78,8 +95,13 @@ pub struct Directory {
     path: PathBuf,
     /// How many directories were made, this one and those above it.
     made: usize,
-    /// The lock goes with the file handle.
-    _lock: File,
+    /// The directory itself.
+    own: Kept,
+    lock: Kept,
+    /// The files that are written; they are locked too.
+    data: OnceLock<Kept>,
+    log: OnceLock<Kept>,
+    lost: OnceLock<Lost>,
 }
 
 impl Directory {
@@ -96,21 +118,49 @@ impl Directory {
         let made = path.ancestors().take_while(is_missing).count();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
         let path = path.canonicalize().map_err(io(path))?;
+        if let Some(system) = refused_network(&path).map_err(io(&path))? {
+            return Err(OpenError::Network { path, system });
+        }
         let lock_path = path.join("lock");
-        let mut lock = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&lock_path)
-            .map_err(io(&lock_path))?;
+        let mut lock = private().create(true).open(&lock_path).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&mut lock), path }),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
         }
         write_holder(&mut lock).map_err(io(&lock_path))?;
-        Ok(Directory { path, made, _lock: lock })
+        let lock = Kept::new(&lock_path, lock);
+        let own = Kept::new(&path, File::open(&path).map_err(io(&path))?);
+        let (data, log, lost) = Default::default();
+        Ok(Directory { path, made, own, lock, data, log, lost })
+    }
+
+    /// Looks whether all names still lead to the files that this process works on. The first that does not is remembered.
+    pub fn check(&self) -> Result<(), Lost> {
+        let files = [Some(&self.own), self.data.get(), self.log.get()];
+        let files = files.into_iter().flatten().try_for_each(|file| file.check(true));
+        self.note(files.and_then(|()| self.lock.check(false)))
+    }
+
+    /// Looks whether the files that are written have names, which is quick.
+    pub fn check_links(&self) -> Result<(), Lost> {
+        let mut files = [self.data.get(), self.log.get()].into_iter().flatten();
+        self.note(files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked())))
+    }
+
+    fn note(&self, checked: Result<(), Lost>) -> Result<(), Lost> {
+        checked.inspect_err(|lost| drop(self.lost.set(lost.clone())))
+    }
+
+    /// What was found to be lost.
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.get()
+    }
+
+    /// Lets another process have the directory.
+    pub fn release(&self) {
+        let files = [self.log.get(), self.data.get(), Some(&self.lock)];
+        files.into_iter().flatten().for_each(Kept::unlock);
     }
 
     /// Opens the storage, and returns with it the version ceiling that it holds.
@@ -128,7 +178,19 @@ impl Directory {
         // A file whose name is lost with the power is lost, however often it was flushed itself. Whoever gave it the name
         // may have been killed before this.
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
-        Storage::open(&file, &log).map_err(|source| OpenError::Storage { path: file, source })
+        let keep = |path: &Path, opened: &File| {
+            let slot = if path == log { &self.log } else { &self.data };
+            match Kept::lock(path, opened) {
+                Ok(Some(kept)) => slot.set(kept).map_err(|_| StorageError::Held),
+                Ok(None) => Err(StorageError::Held),
+                Err(source) => Err(StorageError::Unopened(source)),
+            }
+        };
+        Storage::open_kept(&file, &log, &keep).map_err(|source| match source {
+            // By a process whose file "lock" was removed.
+            StorageError::Held => OpenError::Held { path: self.path.clone(), pid: UNKNOWN.to_owned() },
+            source => OpenError::Storage { path: file.clone(), source },
+        })
     }
 
     /// Makes an empty file. It gets its name when it is whole, and the names that lead to it are durable: one that a kill
@@ -167,6 +229,19 @@ impl Directory {
     }
 }
 
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// How a file is opened to be written, or made: for its user alone, whatever the directory lets others do.
+pub fn private() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).truncate(false).mode(0o600);
+    options
+}
+
 fn sync(directory: &Path) -> std::io::Result<()> {
     File::open(directory)?.sync_all()
 }
@@ -184,24 +259,36 @@ pub fn is_there(file: &Path) -> std::io::Result<bool> {
 #[derive(Debug)]
 pub enum Holding {
     /// Nobody, and nobody can while this value lives.
-    Nobody(Option<File>),
+    Nobody(Vec<File>),
     /// The process with this id.
     Process(String),
 }
 
-/// Looks at a directory's lock, and changes nothing.
+/// Looks at a directory's locks, and changes nothing.
 pub fn look(path: &Path) -> std::io::Result<Holding> {
-    let mut lock = match File::open(path.join("lock")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Holding::Nobody(None)),
-        Err(error) => return Err(error),
-    };
-    match lock.try_lock() {
-        Ok(()) => Ok(Holding::Nobody(Some(lock))),
-        Err(TryLockError::WouldBlock) => Ok(Holding::Process(holder(&mut lock))),
-        Err(TryLockError::Error(error)) => Err(error),
+    let mut locked = Vec::new();
+    for name in ["lock", DATA_FILE] {
+        let mut file = match File::open(path.join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            Err(error) if name == "lock" => return Err(error),
+            // Why it cannot be read is found out when it is.
+            Err(_) => continue,
+        };
+        match file.try_lock() {
+            Ok(()) => locked.push(file),
+            Err(TryLockError::WouldBlock) if name == "lock" => {
+                return Ok(Holding::Process(holder(&mut file)));
+            }
+            Err(TryLockError::WouldBlock) => return Ok(Holding::Process(UNKNOWN.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
+    Ok(Holding::Nobody(locked))
 }
+
+/// The process id of a holder that has not left it.
+const UNKNOWN: &str = "unknown";
 
 fn write_holder(lock: &mut File) -> std::io::Result<()> {
     lock.set_len(0)?;
@@ -213,7 +300,7 @@ fn holder(lock: &mut File) -> String {
     let mut text = String::new();
     match lock.read_to_string(&mut text) {
         Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
-        _ => "unknown".to_owned(),
+        _ => UNKNOWN.to_owned(),
     }
 }
 

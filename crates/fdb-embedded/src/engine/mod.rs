@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `directory` | the directory and who holds it |
+//! | `custody` | the files that are locked, and whether their names still lead to them |
 //! | `storage` | keys on disk, the log in front of them, snapshots |
 //! | `clock` | read and commit versions |
 //! | `views` | read versions handed out, and what can be read at them |
@@ -21,6 +22,7 @@
 pub mod atomic;
 mod clock;
 mod committer;
+mod custody;
 mod delta;
 mod directory;
 pub mod faults;
@@ -36,7 +38,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
@@ -52,6 +54,7 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
+pub(crate) use custody::{How, Identity, Lost, identity_of};
 pub use directory::OpenError;
 pub(crate) use directory::{DATA_FILE, Directory, Holding, LOG_FILE, is_there, look};
 pub use storage::Durability;
@@ -67,25 +70,44 @@ struct Shared {
     faults: Arc<faults::Switch>,
     gate: faults::Queued,
     poisoned: AtomicBool,
+    ended: Mutex<Option<End>>,
+    has_ended: Condvar,
 }
+
+/// How an engine has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It was closed.
+    Closed,
+    /// Its storage has failed, in these words. It is to be closed, and opened again.
+    Failed(String),
+}
+
+/// What is said of a commit that an engine, which ends, has not looked at: it did not happen, and may be tried again.
+const NOT_TAKEN: Code = Code::TRANSACTION_TOO_OLD;
 
 impl Shared {
     fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// After a failed write nobody knows what is on the disk: take no further commits, and hand out no versions that no
-    /// ceiling on the disk covers.
+    /// Ends the engine's work, for the committer: no commit is taken, no version is handed out that no ceiling on the disk covers, and
+    /// nothing can be read. Watches stay armed; who opens the directory next arms them there.
     fn poison(&self, error: &dyn std::fmt::Display) {
         self.poisoned.store(true, Ordering::Release);
-        self.views.lock().clock().stop();
-        self.watches.fail_all(Code::IO_ERROR);
-        crate::report(&format!("the embedded database takes no more commits: {error}"));
+        {
+            let mut views = self.views.lock();
+            views.clock().stop();
+            views.close();
+        }
+        crate::report(&format!("the embedded database has failed: {error}"));
+        self.end(End::Failed(error.to_string()));
     }
 
-    /// Why a commit is refused that was not looked at.
-    fn refusal(&self) -> Code {
-        if self.is_poisoned() { Code::IO_ERROR } else { Code::TRANSACTION_TOO_OLD }
+    /// Says how the engine has ended, unless that has been said.
+    fn end(&self, end: End) {
+        self.ended.lock().get_or_insert(end);
+        self.has_ended.notify_all();
     }
 
     /// A file that has failed under a read is found out by the committer, which then poisons.
@@ -100,6 +122,8 @@ impl Shared {
 /// One open database directory. Dropping it closes that, see [`Engine::close`].
 pub struct Engine {
     shared: Arc<Shared>,
+    directory: Arc<Directory>,
+    health: Arc<storage::Health>,
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -136,6 +160,8 @@ impl Engine {
             faults: Arc::default(),
             gate: faults::Queued::default(),
             poisoned: AtomicBool::new(false),
+            ended: Mutex::default(),
+            has_ended: Condvar::new(),
         });
         if let Some((faults, text)) = faults {
             crate::report(&format!("faults on purpose in {}: {}={text}", path.display(), faults::VARIABLE));
@@ -143,8 +169,10 @@ impl Engine {
         }
         let weak = Arc::downgrade(&shared);
         storage.health().on_failure(move || Shared::wake_committer(&weak));
-        let committer = Committer::new(Arc::clone(&shared), storage, directory, Resolver::new(version));
-        Ok((Engine { shared, committer: Mutex::default() }, committer))
+        let (directory, health) = (Arc::new(directory), Arc::clone(storage.health()));
+        let resolver = Resolver::new(version);
+        let committer = Committer::new(Arc::clone(&shared), storage, Arc::clone(&directory), resolver);
+        Ok((Engine { shared, directory, health, committer: Mutex::default() }, committer))
     }
 
     /// A new read version and the view at it.
@@ -183,7 +211,7 @@ impl Engine {
         let mut waiting = self.shared.waiting.lock();
         if waiting.closed || self.shared.is_poisoned() {
             drop(waiting);
-            return request.answer.give(Err(self.shared.refusal().into()));
+            return request.answer.give(Err(NOT_TAKEN.into()));
         }
         if let Err(request) = waiting.add(request) {
             drop(waiting);
@@ -202,11 +230,9 @@ impl Engine {
         let view = self.shared.views.lock().read(Instant::now());
         match view.get(key) {
             Ok(value) if value == seen => {}
+            // Who opens the directory next compares with what is there.
+            Err(_) if self.shared.is_poisoned() => {}
             other => drop(future.complete(other.map(|_| Output::Void))),
-        }
-        if self.shared.is_poisoned() {
-            // Nothing will be published any more. Who poisons it ends the watches that were armed before.
-            future.fail(Code::IO_ERROR);
         }
         let shared = Arc::downgrade(&self.shared);
         let key = key.to_vec();
@@ -215,6 +241,29 @@ impl Engine {
                 shared.watches.forget(&key, id);
             }
         }));
+    }
+
+    /// Waits until the engine has ended, for so long.
+    pub fn await_end(&self, patience: Duration) -> Option<End> {
+        let mut ended = self.shared.ended.lock();
+        if ended.is_none() {
+            self.shared.has_ended.wait_for(&mut ended, patience);
+        }
+        ended.clone()
+    }
+
+    /// Looks whether the directory and its files are still those that their names lead to. If they are not, the engine fails, and
+    /// acknowledges nothing more from now on.
+    pub fn check_files(&self) {
+        if let Err(lost) = self.directory.check() {
+            // The committer hears of it, and ends what it does.
+            let _ = self.health.lost(&lost.to_string());
+        }
+    }
+
+    /// Is the database not there any more, for this process to open it again?
+    pub fn is_lost(&self) -> bool {
+        self.directory.lost().is_some_and(|lost| lost.is_final)
     }
 
     /// Installs or, with `None`, removes a plan of faults.
@@ -253,6 +302,7 @@ impl Engine {
             }
         }
         self.shared.work.notify_one();
+        self.shared.end(End::Closed);
         let committer = self.committer.lock().take();
         if let Some(committer) = committer
             && committer.thread().id() != thread::current().id()
@@ -279,7 +329,6 @@ impl std::fmt::Debug for Engine {
 mod tests {
     use super::*;
     use std::sync::mpsc;
-    use std::time::Duration;
 
     fn blind_write(answer: Answer) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
@@ -409,13 +458,19 @@ mod tests {
         };
         let before = watch();
         assert!(!before.is_ready());
-        engine.shared.poison(&"a test says so");
+        let _ = engine.health.lost("a test says so");
+        assert_eq!(engine.await_end(Duration::from_secs(10)), Some(End::Failed("a test says so".to_owned())));
         let much_later = Instant::now() + Duration::from_secs(3600);
         let version = engine.read().version;
         assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");
-        assert_eq!(answered(&engine), Err(Code::IO_ERROR.into()));
+        assert_eq!(answered(&engine), Err(NOT_TAKEN.into()));
+        assert_eq!(
+            engine.read().get(b"k"),
+            Err(Code::TRANSACTION_TOO_OLD),
+            "it may be otherwise on the disk"
+        );
         for watch in [before, watch()] {
-            assert_eq!(watch.result().err(), Some(Code::IO_ERROR), "no push will ever fire it");
+            assert!(!watch.is_ready(), "the next engine may fire it");
         }
     }
 

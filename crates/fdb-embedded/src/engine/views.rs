@@ -102,7 +102,12 @@ impl View {
                 (newest, snapshot, past)
             }
         };
-        read(state.at(self.version, &snapshot, &past)).map_err(|error| error.code())
+        read(state.at(self.version, &snapshot, &past)).map_err(|error| {
+            // The file was closed under the read.
+            let is_closed =
+                error.code() == Code::IO_ERROR && self.timeline.read().newest.snapshot().is_none();
+            if is_closed { Code::TRANSACTION_TOO_OLD } else { error.code() }
+        })
     }
 }
 

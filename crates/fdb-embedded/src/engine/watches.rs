@@ -10,7 +10,6 @@ use parking_lot::Mutex;
 
 use super::mutation::Mutation;
 use super::views::View;
-use crate::error::Code;
 use crate::future::{Future, Output};
 
 /// One armed watch.
@@ -97,14 +96,6 @@ impl Watches {
         touched.sort_unstable();
         touched.dedup();
         touched
-    }
-
-    /// Ends all watches with an error.
-    pub fn fail_all(&self, code: Code) {
-        let all = std::mem::take(&mut *self.by_key.lock());
-        for armed in all.into_values().flat_map(HashMap::into_values) {
-            armed.future.fail(code);
-        }
     }
 
     /// Forgets a watch whose future has ended by itself: cancelled or destroyed.

@@ -7,6 +7,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
 /// The socket's name; the host listens there.
 const SOCKET: &str = "socket";
 /// Its name before it is whole.
@@ -35,9 +37,16 @@ fn identity(socket: &Path) -> io::Result<Identity> {
     fs::symlink_metadata(socket).map(|file| (file.dev(), file.ino()))
 }
 
-/// Connects to whoever listens in the directory.
+/// Connects to whoever listens in the directory. `WouldBlock` if so many wait there that it would have to wait for its turn.
 pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    at(directory, SOCKET, UnixStream::connect)
+    at(directory, SOCKET, |path| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let socket = UnixStream::from(socket);
+        socket.set_nonblocking(false)?;
+        Ok(socket)
+    })
 }
 
 /// Removes the socket, whose host no longer listens; but not another's, if the directory has been replaced meanwhile.

@@ -22,8 +22,6 @@ use crate::engine::Answer;
 use crate::error::Code;
 use crate::rows::Direction;
 
-/// How long a new connection waits for the host to say who it is.
-const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests are refused, with an error that is retried, while this many bytes wait for a host that does not read.
 const MAX_UNSENT: usize = 256 << 20;
 /// Requests are refused likewise while so many are not answered. Each keeps its transaction, also one that has been given up,
@@ -96,14 +94,16 @@ pub(super) trait Events: Send + 'static {
 }
 
 impl Guest {
-    /// Connects to the process that hosts `directory`.
-    pub(super) fn connect(directory: &Path) -> Result<Arc<Guest>, ConnectError> {
+    /// Connects to the process that hosts `directory`, and waits for so long until it answers.
+    pub(super) fn connect(directory: &Path, patience: Duration) -> Result<Arc<Guest>, ConnectError> {
         let socket = match address::connect(directory) {
             Ok(socket) => socket,
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 return Err(ConnectError::Absent);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ConnectError::Absent),
+            // So many wait for it already that no other may.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectError::Silent),
             Err(error) => return Err(error.into()),
         };
         if !stream::is_trusted(&socket)? {
@@ -113,7 +113,7 @@ impl Guest {
         let guest = Guest { outbox, state, sequence: AtomicU64::new(1) };
         guest.push(&Request::Hello { protocol: PROTOCOL });
         guest.outbox.flush();
-        welcome(guest.outbox.socket())?;
+        welcome(guest.outbox.socket(), patience)?;
         Ok(Arc::new(guest))
     }
 
@@ -358,8 +358,8 @@ impl Guest {
 }
 
 /// Reads the host's first message, for as long as patience lasts.
-fn welcome(socket: &UnixStream) -> Result<(), ConnectError> {
-    socket.set_read_timeout(Some(WELCOME_PATIENCE))?;
+fn welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> {
+    socket.set_read_timeout(Some(patience))?;
     let mut frames = Frames::new(socket);
     let response = match frames.next() {
         Ok(Some(frame)) => {

@@ -5,6 +5,7 @@
 //! | `host`, `session` | serving the other processes, one session each |
 //! | `guest`, `remote` | being served: the connection, and views whose data arrives over it |
 //! | `takeover` | becoming one or the other, at first and whenever the host goes away |
+//! | `warden` | giving the role of the host up when its storage fails or its files are gone |
 //! | `message`, `commit`, `wire` | what is said on a connection, byte by byte |
 //! | `stream`, `address` | frames over a Unix socket, and where that is |
 //!
@@ -18,8 +19,10 @@
 //! by the time a new one answers, or it lives and has ended this one connection, which it does when the commits that
 //! came over it are settled. A guest that gives its connection up stops sending and waits for that end.
 //!
-//! A host that is stopped but alive keeps the lock: its guests wait, under their transactions' timeouts, until it
-//! continues.
+//! A host that is stopped but alive keeps the lock: its guests, and processes that open the directory meanwhile, wait, under their
+//! transactions' timeouts, until it continues.
+//!
+//! A host whose storage fails gives up its role as if it had ended, and then tries for the lock with all others.
 
 mod address;
 mod commit;
@@ -31,6 +34,7 @@ mod session;
 mod stream;
 mod takeover;
 mod view;
+mod warden;
 mod wire;
 
 #[cfg(test)]
@@ -38,8 +42,8 @@ mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -49,9 +53,9 @@ use parking_lot::{Mutex, RwLock};
 use guest::Guest;
 use host::Host;
 use message::At;
-use takeover::{Place, Refused};
+use takeover::{Hope, Place, Refused, Setbacks};
 
-use crate::engine::{Answer, Engine, OpenError};
+use crate::engine::{Answer, Engine, Identity, OpenError};
 use crate::error::{Code, Result};
 use crate::future::Future;
 
@@ -68,7 +72,7 @@ enum Role {
     Guest(Arc<Guest>),
     /// The host is gone, and who follows is being found out. What is called when that is known waits here.
     Between(Mutex<Vec<Then>>),
-    /// The directory cannot be opened any more.
+    /// The directory cannot be opened: not at the moment, or not by this link any more.
     Failed(Code),
     /// The network has been stopped: nothing is answered any more.
     Closed(Mutex<Vec<Then>>),
@@ -82,7 +86,7 @@ enum Now {
     Failed(Code),
 }
 
-/// A watch that is armed at another process's engine, kept to be armed anew at the next.
+/// A watch that is armed at an engine, kept to be armed at the next one.
 struct Watch {
     key: Vec<u8>,
     baseline: Option<Bytes>,
@@ -95,6 +99,11 @@ pub struct Link {
     role: RwLock<Role>,
     watches: Mutex<HashMap<u64, Watch>>,
     sequence: AtomicU64,
+    /// Which data file this link has worked on: another one in its place is another database.
+    database: OnceLock<Identity>,
+    setbacks: Mutex<Setbacks>,
+    /// It has failed for good: whoever opens the directory gets another link.
+    is_over: AtomicBool,
 }
 
 /// The links of this process, by canonical directory.
@@ -104,6 +113,8 @@ static TURNS: LazyLock<Mutex<HashMap<PathBuf, Weak<Turn>>>> = LazyLock::new(Mute
 
 type Turn = Mutex<()>;
 
+/// How long opening waits for a host to answer.
+const OPENING_WELCOME: Duration = Duration::from_secs(1);
 /// How long opening waits for a host that is coming or going.
 const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -114,7 +125,13 @@ impl Link {
         loop {
             let mine = turn.lock();
             let found = lookup(&OPEN.lock(), path);
-            let opened = found.map_or_else(|| takeover::attempt(path).and_then(|at| Link::at(path, at)), Ok);
+            let try_once = || takeover::attempt(path, OPENING_WELCOME).and_then(|at| Link::at(path, at));
+            let opened = found.map_or_else(try_once, Ok);
+            let opened = match opened {
+                // As with a cluster that cannot be reached: transactions wait, as long as their timeouts let them.
+                Err(Refused { hope: Hope::Stopped, .. }) => Link::to_stopped(path),
+                opened => opened,
+            };
             drop(mine);
             let Err(refused) = opened else { return opened.map_err(|refused| refused.error) };
             let is_held = matches!(refused.error, OpenError::Held { .. });
@@ -139,9 +156,27 @@ impl Link {
         Ok(link)
     }
 
+    /// A link to a directory whose host does not answer. It goes on trying.
+    fn to_stopped(path: &Path) -> Result<Arc<Link>, Refused> {
+        let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
+        crate::report(&format!(
+            "the process that hosts the database at {} does not answer (is it stopped?); transactions wait for it",
+            path.display()
+        ));
+        let weak = Arc::downgrade(&link);
+        let seek = move || Link::seek(&weak, None);
+        thread::Builder::new().name("fdb-guest-in".to_owned()).spawn(seek).map_err(|source| {
+            let error = OpenError::Io { path: path.to_path_buf(), source };
+            Refused { error, hope: Hope::None }
+        })?;
+        OPEN.lock().insert(link.directory.clone(), Arc::downgrade(&link));
+        Ok(link)
+    }
+
     fn new(directory: PathBuf) -> Arc<Link> {
         let role = RwLock::new(Role::Between(Mutex::default()));
-        Arc::new(Link { directory, role, watches: Mutex::default(), sequence: AtomicU64::new(1) })
+        let (watches, database, setbacks, is_over) = Default::default();
+        Arc::new(Link { directory, role, watches, sequence: AtomicU64::new(1), database, setbacks, is_over })
     }
 
     /// The engine of the directory, if this process hosts it.
@@ -238,14 +273,6 @@ impl Link {
 
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(self: &Arc<Self>, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
-        match self.now() {
-            Now::Host(engine) => return engine.arm(key, baseline, future),
-            Now::Failed(code) => {
-                future.fail(code);
-                return;
-            }
-            Now::Guest(_) | Now::Unsettled => {}
-        }
         let id = self.sequence.fetch_add(1, Ordering::Relaxed);
         let watch = Watch { key: key.to_vec(), baseline: baseline.clone(), future: Arc::clone(future) };
         self.watches.lock().insert(id, watch);
@@ -314,7 +341,7 @@ fn turn(path: &Path) -> Arc<Turn> {
 }
 
 fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>> {
-    open.get(&path.canonicalize().ok()?)?.upgrade()
+    open.get(&path.canonicalize().ok()?)?.upgrade().filter(|link| !link.is_over.load(Ordering::Acquire))
 }
 
 fn commit_here(engine: &Engine, commit: Commit<View>, answer: Answer) {

@@ -2,18 +2,19 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::guest::{ConnectError, Events, Guest};
 use super::host::Host;
-use super::{Link, Now, Role};
+use super::{Link, Now, Role, warden};
 use crate::engine::faults::VARIABLE;
-use crate::engine::{DATA_FILE, Engine, OpenError, StorageError};
+use crate::engine::{DATA_FILE, Engine, How, Lost, OpenError, StorageError, identity_of};
 use crate::error::Code;
 
 /// Between the first attempts while somebody else is coming or going.
@@ -27,23 +28,71 @@ pub(super) enum Place {
     Guest(Arc<Guest>),
 }
 
+/// How long a new connection waits for the host to say who it is.
+const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
+
+/// After a failure of the storage this long, doubled with each that follows, until the directory is opened again.
+const FIRST_SETBACK: Duration = Duration::from_millis(20);
+/// But never longer.
+const LONGEST_SETBACK: Duration = Duration::from_secs(5);
+/// With so many failures in a row, some five seconds, those who wait are told. The directory is tried on.
+const MAX_SETBACKS: u32 = 8;
+/// A storage that has worked for so long has recovered.
+const RECOVERED: Duration = Duration::from_secs(60);
+
+/// Failures of the storage, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Setbacks {
+    count: u32,
+    last: Option<Instant>,
+}
+
+impl Setbacks {
+    /// One more: how long to wait now.
+    fn add(&mut self, now: Instant) -> Duration {
+        let is_recovered =
+            self.last.is_none_or(|last| now.duration_since(last) > LONGEST_SETBACK + RECOVERED);
+        self.count = if is_recovered { 1 } else { self.count.saturating_add(1) };
+        self.last = Some(now);
+        LONGEST_SETBACK.min(FIRST_SETBACK * 2u32.saturating_pow(self.count.min(16) - 1))
+    }
+}
+
+/// Whether another attempt may go otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hope {
+    /// Soon: somebody is coming or going, or something is short that comes back.
+    Soon,
+    /// When the process goes on that hosts the directory.
+    Stopped,
+    /// When the disk works again.
+    Later,
+    /// Not without somebody who changes something.
+    None,
+}
+
 /// Why an attempt came to nothing.
 pub(super) struct Refused {
     pub(super) error: OpenError,
-    /// Another attempt may go otherwise.
-    pub(super) passes: bool,
+    pub(super) hope: Hope,
 }
 
 impl From<OpenError> for Refused {
     fn from(error: OpenError) -> Refused {
-        let passes = match &error {
+        let hope = match &error {
             // Whoever holds the directory does not listen yet, or any more.
-            OpenError::Held { .. } => true,
+            OpenError::Held { .. } => Hope::Soon,
             OpenError::Io { source, .. }
-            | OpenError::Storage { source: StorageError::Unopened(source), .. } => is_shortage(source),
-            _ => false,
+            | OpenError::Storage { source: StorageError::Unopened(source), .. }
+                if is_shortage(source) =>
+            {
+                Hope::Soon
+            }
+            OpenError::Io { .. } => Hope::Later,
+            OpenError::Storage { source, .. } if source.code() == Code::IO_ERROR => Hope::Later,
+            _ => Hope::None,
         };
-        Refused { error, passes }
+        Refused { error, hope }
     }
 }
 
@@ -53,8 +102,8 @@ fn is_shortage(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
-/// Tries once.
-pub(super) fn attempt(path: &Path) -> Result<Place, Refused> {
+/// Tries once. Waits for so long until a host answers.
+pub(super) fn attempt(path: &Path, patience: Duration) -> Result<Place, Refused> {
     let held = match Engine::open(path) {
         Ok(engine) => {
             let engine = Arc::new(engine);
@@ -66,7 +115,7 @@ pub(super) fn attempt(path: &Path) -> Result<Place, Refused> {
         Err(held @ OpenError::Held { .. }) => held,
         Err(error) => return Err(error.into()),
     };
-    match Guest::connect(path) {
+    match Guest::connect(path, patience) {
         Ok(guest) => {
             if std::env::var_os(VARIABLE).is_some() {
                 crate::report(&format!(
@@ -78,20 +127,14 @@ pub(super) fn attempt(path: &Path) -> Result<Place, Refused> {
         }
         Err(ConnectError::Absent) => Err(held.into()),
         Err(error) => {
-            let passes = matches!(error, ConnectError::Silent | ConnectError::Io(_));
+            let hope = match error {
+                ConnectError::Silent => Hope::Stopped,
+                ConnectError::Io(_) => Hope::Soon,
+                _ => Hope::None,
+            };
             let error = OpenError::Host { path: path.to_path_buf(), reason: error.to_string() };
-            Err(Refused { error, passes })
+            Err(Refused { error, hope })
         }
-    }
-}
-
-/// Tries once, on a directory that another process has hosted. If its file is gone, it has been removed under that
-/// one: an empty database in its place would look as if everything had been deleted.
-fn succeed_at(directory: &Path) -> Result<Place, Refused> {
-    let path = directory.join(DATA_FILE);
-    match path.symlink_metadata() {
-        Ok(_) => attempt(directory),
-        Err(source) => Err(OpenError::Io { path, source }.into()),
     }
 }
 
@@ -124,15 +167,22 @@ impl Link {
             Role::from(place).end();
             return Ok(());
         }
-        if let Place::Guest(guest) = &place
-            && let Err(error) = guest.start(GuestOf(Arc::downgrade(self)))
-        {
-            guest.close();
+        let started = match &place {
+            Place::Guest(guest) => guest.start(GuestOf(Arc::downgrade(self))),
+            Place::Host { engine, .. } => warden::start(self, engine),
+        };
+        if let Err(error) = started {
+            drop(role);
+            Role::from(place).end();
             let (path, reason) = (self.directory.clone(), format!("cannot start a thread: {error}"));
-            return Err(Refused { error: OpenError::Host { path, reason }, passes: is_shortage(&error) });
+            let hope = if is_shortage(&error) { Hope::Soon } else { Hope::None };
+            return Err(Refused { error: OpenError::Host { path, reason }, hope });
         }
         let before = std::mem::replace(&mut *role, place.into());
         drop(role);
+        if let Ok(identity) = identity_of(&self.directory.join(DATA_FILE)) {
+            let _ = self.database.set(identity);
+        }
         self.arm_again();
         if let Role::Between(waiting) = before {
             waiting.into_inner().into_iter().for_each(|then| then());
@@ -167,7 +217,12 @@ impl Link {
             }
             *role = Role::Between(Mutex::default());
         }
-        let (link, directory) = (Arc::downgrade(self), self.directory.clone());
+        Link::seek(&Arc::downgrade(self), None);
+    }
+
+    /// Tries to become the host or a guest of it, until it is settled which, or there is no hope. Waits before for as long as is said.
+    pub(super) fn seek(link: &Weak<Link>, wait: Option<Duration>) {
+        wait.into_iter().for_each(thread::sleep);
         let (mut pause, mut is_reported) = (PAUSE, false);
         loop {
             // Whoever drops the last handle meanwhile ends the search.
@@ -175,28 +230,70 @@ impl Link {
             if matches!(*link.role.read(), Role::Closed(_)) {
                 return;
             }
-            let settled = succeed_at(&directory).and_then(|place| link.settle(place));
-            let Err(refused) = settled else { return };
-            let error = &refused.error;
-            if !refused.passes {
-                crate::report(&format!(
-                    "no other process hosts the database any more, and this one cannot: {error}"
-                ));
-                return link.fail(Code::IO_ERROR);
-            }
+            let settled = link.succeed().and_then(|place| link.settle(place));
+            let Err(Refused { error, hope }) = settled else { return };
+            let wait = match hope {
+                Hope::None => {
+                    crate::report(&format!(
+                        "no other process hosts the database any more, and this one cannot: {error}"
+                    ));
+                    return link.fail_for_good(Code::IO_ERROR);
+                }
+                Hope::Soon | Hope::Stopped => {
+                    let longer = LONGEST_PAUSE.min(pause * 2);
+                    std::mem::replace(&mut pause, longer)
+                }
+                Hope::Later => link.set_back(),
+            };
             if !is_reported && !matches!(error, OpenError::Held { .. }) {
                 is_reported = true;
                 crate::report(&format!("trying on to reach the database or to host it: {error}"));
             }
             drop(link);
-            thread::sleep(pause);
-            pause = LONGEST_PAUSE.min(pause * 2);
+            thread::sleep(wait);
         }
     }
 
-    /// There is no host any more: everything fails from now on.
+    /// Tries once, on a directory that has been hosted. If its data file is gone, or is another one, the database has been removed under its
+    /// host: an empty one in its place would look as if everything had been deleted, and another one is older, or of somebody else.
+    fn succeed(&self) -> Result<Place, Refused> {
+        let path = self.directory.join(DATA_FILE);
+        let how = match (identity_of(&path), self.database.get()) {
+            (Ok(found), Some(own)) if found != *own => How::Replaced,
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => How::Removed,
+            _ => return attempt(&self.directory, WELCOME_PATIENCE),
+        };
+        Err(OpenError::from(Lost { path, how, is_final: true }).into())
+    }
+
+    /// The storage has failed once more. Says how long to wait until it is opened again. If that has happened often, who waits for it is
+    /// told.
+    pub(super) fn set_back(&self) -> Duration {
+        let (pause, is_often) = {
+            let mut setbacks = self.setbacks.lock();
+            (setbacks.add(Instant::now()), setbacks.count > MAX_SETBACKS)
+        };
+        if is_often {
+            self.fail(Code::IO_ERROR);
+        }
+        pause
+    }
+
+    /// There is no host any more, and this link finds none.
+    pub(super) fn fail_for_good(&self, code: Code) {
+        self.is_over.store(true, Ordering::Release);
+        self.fail(code);
+    }
+
+    /// There is no host: everything fails until there is one.
     fn fail(&self, code: Code) {
-        let before = std::mem::replace(&mut *self.role.write(), Role::Failed(code));
+        let before = {
+            let mut role = self.role.write();
+            if matches!(*role, Role::Closed(_)) {
+                return;
+            }
+            std::mem::replace(&mut *role, Role::Failed(code))
+        };
         if let Role::Between(waiting) = before {
             waiting.into_inner().into_iter().for_each(|then| then());
         }
@@ -213,5 +310,26 @@ impl From<Place> for Role {
             Place::Host { engine, host } => Role::Host { engine, host },
             Place::Guest(guest) => Role::Guest(guest),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_after_failures_grow_to_a_bound_and_begin_again_when_the_storage_has_recovered() {
+        let (mut setbacks, mut now) = (Setbacks::default(), Instant::now());
+        let mut pauses = Vec::new();
+        for _ in 0..40 {
+            pauses.push(setbacks.add(now));
+            now += LONGEST_SETBACK;
+        }
+        assert_eq!(pauses[..4], [20, 40, 80, 160].map(Duration::from_millis));
+        assert_eq!(pauses[10..], [LONGEST_SETBACK; 30]);
+        let told_after: Duration = pauses[..MAX_SETBACKS as usize].iter().sum();
+        assert!((4..7).contains(&told_after.as_secs()), "{told_after:?}");
+        now += RECOVERED + LONGEST_SETBACK;
+        assert_eq!(setbacks.add(now), FIRST_SETBACK);
     }
 }

@@ -63,7 +63,7 @@ impl Events for Lost {
 
 impl Busy {
     fn start(directory: &Path, told: &Arc<Told>) -> Busy {
-        let (guest, lost) = (Guest::connect(directory).unwrap(), Arc::new(AtomicBool::new(false)));
+        let (guest, lost) = (Guest::connect(directory, SOON).unwrap(), Arc::new(AtomicBool::new(false)));
         guest.start(Lost(Arc::clone(&lost))).unwrap();
         (0..4).for_each(|_| Busy::commit(&guest, told));
         Busy { lost }
@@ -121,7 +121,7 @@ fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
     let path = dir.path();
     let told = Arc::new(Told::default());
     for round in 0..ROUNDS {
-        let place = takeover::attempt(path).map_err(|refused| refused.error).unwrap();
+        let place = takeover::attempt(path, SOON).map_err(|refused| refused.error).unwrap();
         let link = Link::at(path, place).map_err(|refused| refused.error).unwrap();
         let guests: Vec<Busy> = (0..2).map(|_| Busy::start(path, &told)).collect();
         let before = told.committed.load(Ordering::Acquire);

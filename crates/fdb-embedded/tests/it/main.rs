@@ -12,6 +12,7 @@
 //! | `crash` | kill -9 while clients commit |
 //! | `processes` | several processes on one directory |
 //! | `takeover` | who hosts a directory next |
+//! | `stepdown` | a host that gives up its role |
 //! | `backup` | copies of a database that is used |
 //! | `gate` | commits that wait for a test's word |
 //! | `hostile` | what a host's socket may be sent, and what a guest may ask for |
@@ -30,6 +31,7 @@ mod options;
 mod processes;
 mod sizes;
 mod special;
+mod stepdown;
 mod storage;
 mod system;
 mod takeover;

@@ -35,9 +35,12 @@ pub enum Fault {
     TooOld,
     /// The disk takes this much longer: its whole batch waits.
     Slow(Duration),
-    /// The disk fails under it: it and its batch are answered `commit_unknown_result` (1021), and the engine takes
-    /// no more commits, `io_error` (1510), until the directory is opened again.
+    /// The disk fails under it before it is written: it and its batch are answered `commit_unknown_result` (1021), and the engine ends.
+    /// The process closes the directory, and opens it again.
     DiskFailure,
+    /// Its flush fails: it is written, and answered `commit_unknown_result` (1021), with its batch. The engine ends as above, and the next
+    /// one that opens the directory finds the commit.
+    FlushFailure,
 }
 
 /// A plan of faults for one database directory.
@@ -127,6 +130,12 @@ impl Faults {
     #[must_use]
     pub fn disk_failure(self, p: f64) -> Faults {
         self.with(Fault::DiskFailure, p)
+    }
+
+    /// A flush that fails after a commit was written, with probability `p` each.
+    #[must_use]
+    pub fn flush_failure(self, p: f64) -> Faults {
+        self.with(Fault::FlushFailure, p)
     }
 
     /// Reads that fail with `transaction_too_old` (1007), with probability `p` each.

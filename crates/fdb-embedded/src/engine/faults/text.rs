@@ -36,7 +36,7 @@ pub enum BadFaults {
     },
 }
 
-const NAMES: &str = "seed, unknown, unknown-committed, unknown-not-committed, conflict, too-old, slow, slow-ms, disk-failure, \
+const NAMES: &str = "seed, unknown, unknown-committed, unknown-not-committed, conflict, too-old, slow, slow-ms, disk-failure, flush-failure, \
                      read-too-old, future-version, process-behind, read-failure";
 
 impl Faults {
@@ -90,6 +90,7 @@ impl Faults {
             "too-old" => self.too_old(p?),
             "slow" => self.slow(p?, delay),
             "disk-failure" => self.disk_failure(p?),
+            "flush-failure" => self.flush_failure(p?),
             "read-too-old" => self.read_too_old(p?),
             "future-version" => self.future_version(p?),
             "process-behind" => self.process_behind(p?),

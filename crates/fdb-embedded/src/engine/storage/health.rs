@@ -71,6 +71,11 @@ impl Health {
         self.fail(Code::FILE_CORRUPT, format!("{path} is missing: {what}"))
     }
 
+    /// The file, or one that belongs to it, is not the one that its name leads to.
+    pub fn lost(&self, what: &str) -> io::Error {
+        self.fail(Code::IO_ERROR, what.to_owned())
+    }
+
     /// The operating system refused an operation.
     pub fn refused(&self, operation: &str, source: &io::Error) -> io::Error {
         let path = self.path.display();

@@ -2,6 +2,7 @@
 //!
 //! `cargo test --release -p fdb-embedded --lib storage::measure -- --ignored --nocapture`
 
+use crate::engine::directory::private;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -33,7 +34,7 @@ impl Kind {
             Storage::create(file).unwrap();
         }
         let health = Arc::new(Health::new(file));
-        let disk = OpenOptions::new().read(true).write(true).open(file).unwrap();
+        let disk = private().open(file).unwrap();
         let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
         Kind::Redb(Tree::open(pages, health, || ()).unwrap())
     }

@@ -44,7 +44,7 @@ mod tests;
 mod tree;
 mod trust;
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -52,6 +52,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
+use super::directory::private;
 use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
@@ -84,6 +85,9 @@ pub enum StorageError {
     /// The operating system would not open the file, of which it says nothing.
     #[error("it cannot be opened: {0}")]
     Unopened(std::io::Error),
+    /// Another process has locked the file.
+    #[error("another process has it locked; stop that one, or use another directory")]
+    Held,
     /// No thread could be started.
     #[error("no thread could be started: {0}; check the limits of processes and memory")]
     NoThread(std::io::Error),
@@ -117,6 +121,7 @@ impl StorageError {
             | StorageError::Panicked
             | StorageError::Foreign
             | StorageError::Format { .. } => Code::FILE_CORRUPT,
+            StorageError::Held => Code::LOCK_FILE_FAILURE,
             StorageError::Redb(_) | StorageError::Unopened(_) | StorageError::NoThread(_) => Code::IO_ERROR,
         }
     }
@@ -152,6 +157,9 @@ pub struct Applied {
     pub snapshot: Arc<Snapshot>,
 }
 
+/// What makes a file, which it is given with its path, this process's alone.
+type Keep<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
+
 /// The storage of a directory.
 #[derive(Debug)]
 pub struct Storage {
@@ -165,20 +173,31 @@ impl Storage {
     /// Makes a new file.
     pub fn create(file: &Path) -> Result<(), StorageError> {
         let health = Arc::new(Health::new(file));
-        let opened = OpenOptions::new().read(true).write(true).create_new(true).open(file);
+        let opened = private().create_new(true).open(file);
         let disk = opened.map_err(|source| refused(&health, "create", &source))?;
         let pages = Pages::create(Box::new(disk), Arc::clone(&health));
         Tree::open(pages, health, || ())?.create_tables()
     }
 
-    /// Opens a file and its log, which is made if there has to be none yet, and returns with them the version ceiling.
+    /// Opens files that nobody else can have open.
+    #[cfg(test)]
     pub fn open(file: &Path, log: &Path) -> Result<(Storage, i64), StorageError> {
+        Storage::open_kept(file, log, &|_, _| Ok(()))
+    }
+
+    /// Opens a file and its log, which is made if there has to be none yet, and returns with them the version ceiling. Each is given
+    /// to `keep` before anything else is done with it, to be locked.
+    pub fn open_kept(file: &Path, log: &Path, keep: &Keep<'_>) -> Result<(Storage, i64), StorageError> {
         let health = Arc::new(Health::new(file));
-        let opened = OpenOptions::new().read(true).write(true).open(file);
-        let disk = opened.map_err(StorageError::Unopened)?;
+        let disk = private().open(file).map_err(StorageError::Unopened)?;
+        keep(file, &disk)?;
         let pages = Pages::open(Box::new(disk), Arc::clone(&health))?;
         let of_log = Arc::new(health.beside(log));
-        Storage::with(pages, health, &of_log, BOUNDS, |known| open_log(log, &of_log, known))
+        Storage::with(pages, health, &of_log, BOUNDS, |known| {
+            let disk = open_log(log, &of_log, known)?;
+            keep(log, &disk)?;
+            Ok(Box::new(disk))
+        })
     }
 
     fn with(
@@ -266,9 +285,8 @@ impl Drop for Storage {
 }
 
 /// Opens the log of a file, or makes it, if it holds nothing that is needed.
-fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Box<dyn Disk>, StorageError> {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true);
+fn open_log(path: &Path, health: &Health, known: &Known) -> Result<File, StorageError> {
+    let mut options = private();
     let file = match options.open(path) {
         Err(source) if source.kind() == ErrorKind::NotFound && known.mark.is_none() => {
             let above = path.parent().unwrap_or(Path::new("."));
@@ -280,7 +298,7 @@ fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Box<dyn Disk>
         Err(source) if source.kind() == ErrorKind::NotFound => return Err(failed(health, &missing(health))),
         opened => opened.map_err(|source| refused(health, "open", &source))?,
     };
-    Ok(Box::new(file))
+    Ok(file)
 }
 
 fn missing(health: &Health) -> std::io::Error {

@@ -24,7 +24,7 @@ fn connected() -> (Arc<Guest>, UnixStream) {
         send(&host, &Response::Welcome { protocol: PROTOCOL, pid: 1 });
         host
     });
-    let guest = Guest::connect(dir.path()).unwrap();
+    let guest = Guest::connect(dir.path(), SOON).unwrap();
     guest.start(Silent).unwrap();
     (guest, hosting.join().unwrap())
 }

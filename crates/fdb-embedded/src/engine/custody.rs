@@ -1,0 +1,233 @@
+//! The files of a directory that a host works on: they are locked, and their names still lead to them.
+//!
+//! A lock belongs to a file and not to its name. Whoever removes `DIR/lock` and opens the directory locks another file of
+//! the same name, so the files that are written are locked themselves. A file that has been removed or replaced goes on taking
+//! what is written, for nobody: a host has to look.
+
+use std::fs::{File, Metadata, TryLockError};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FsWord;
+use rustix::io::Errno;
+
+/// Allows directories on network file systems.
+pub const NETWORK_VARIABLE: &str = "FDB_EMBEDDED_NETWORK_FS";
+/// Its value that does so.
+const ALLOW: &str = "allow";
+
+/// A file that is open, and the name by which it was opened.
+#[derive(Debug)]
+pub struct Kept {
+    path: PathBuf,
+    /// Open, so that no other file gets its inode.
+    file: File,
+}
+
+/// A file of the directory is not where it was.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{path} has been {how} while this process worked on it{fix}", path = path.display(), how = how.text(), fix = self.fix())]
+pub struct Lost {
+    /// The file, or the directory.
+    pub path: PathBuf,
+    /// What has become of it.
+    pub how: How,
+    /// The database itself is not there any more: it cannot be opened again.
+    pub is_final: bool,
+}
+
+/// What has become of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// Nothing has its name.
+    Removed,
+    /// Another file has its name.
+    Replaced,
+}
+
+impl How {
+    fn text(self) -> &'static str {
+        match self {
+            How::Removed => "removed or moved",
+            How::Replaced => "replaced",
+        }
+    }
+}
+
+impl Lost {
+    fn fix(&self) -> &'static str {
+        if self.is_final {
+            "; stop all programs that use a database before you remove, move or restore its directory, and start this one again now"
+        } else {
+            "; it is made again, but nobody should remove it"
+        }
+    }
+}
+
+impl Kept {
+    /// Keeps a file that is open already.
+    pub fn new(path: &Path, file: File) -> Kept {
+        Kept { path: path.to_path_buf(), file }
+    }
+
+    /// Locks a file for this process, as long as it is kept; `None` if another has it.
+    pub fn lock(path: &Path, file: &File) -> io::Result<Option<Kept>> {
+        let file = file.try_clone()?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(Kept::new(path, file))),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    /// Lets go of the lock at once, whoever else has the file open in this process.
+    pub fn unlock(&self) {
+        // It fails for no file that was locked.
+        let _ = self.file.unlock();
+    }
+
+    /// Has it any name? What is written to a file without one is gone when it is closed.
+    pub fn is_linked(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.nlink() > 0)
+    }
+
+    /// What has become of its name, if that does not lead to it any more.
+    pub fn lost(&self) -> Option<How> {
+        if !self.is_linked() {
+            let is_replaced = std::fs::symlink_metadata(&self.path).is_ok();
+            return Some(if is_replaced { How::Replaced } else { How::Removed });
+        }
+        match std::fs::metadata(&self.path) {
+            Ok(found) => match self.file.metadata() {
+                Ok(own) if identity(&own) != identity(&found) => Some(How::Replaced),
+                _ => None,
+            },
+            Err(error) if is_gone(&error) => Some(How::Removed),
+            // Somebody may not look at it, or the system is short of something. The file is still there.
+            Err(_) => None,
+        }
+    }
+
+    /// The same, in words.
+    pub fn check(&self, is_final: bool) -> Result<(), Lost> {
+        let lost = |how| Lost { path: self.path.clone(), how, is_final };
+        self.lost().map_or(Ok(()), |how| Err(lost(how)))
+    }
+
+    /// Says that it has no name any more.
+    pub fn unlinked(&self) -> Lost {
+        Lost { path: self.path.clone(), how: self.lost().unwrap_or(How::Removed), is_final: true }
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle)
+}
+
+/// Which file it is: its device and inode.
+pub type Identity = (u64, u64);
+
+fn identity(file: &Metadata) -> Identity {
+    (file.dev(), file.ino())
+}
+
+/// Which file a name leads to.
+pub fn identity_of(path: &Path) -> io::Result<Identity> {
+    std::fs::metadata(path).map(|file| identity(&file))
+}
+
+/// Network file systems, and those that several machines share: by the number with which Linux tells them.
+const NETWORK: &[(u32, &str)] = &[
+    (0x0000_6969, "NFS"),
+    (0x0000_517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB"),
+    (0x0102_1997, "9p"),
+    (0x6573_5546, "FUSE"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x00C3_6400, "Ceph"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x2003_0528, "OrangeFS"),
+    (0x7375_7245, "Coda"),
+    (0x0000_564C, "NCP"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636F, "OCFS2"),
+    (0xBACB_ACBC, "a shared folder of VMware"),
+    (0x786F_4256, "a shared folder of VirtualBox"),
+];
+
+/// The name of a file system on which locks and sockets may not reach all who see its files; `None` for others.
+fn network_name(kind: FsWord) -> Option<&'static str> {
+    // Some systems give the number with its sign.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers have 32 bits")]
+    let kind = kind as u32;
+    NETWORK.iter().find_map(|(number, name)| (*number == kind).then_some(*name))
+}
+
+/// The network file system that a directory lies on, unless the environment allows those.
+pub fn refused_network(directory: &Path) -> io::Result<Option<&'static str>> {
+    let kind = match rustix::fs::statfs(directory) {
+        Ok(system) => system.f_type,
+        // It does not say.
+        Err(Errno::NOSYS) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let is_allowed = std::env::var_os(NETWORK_VARIABLE).is_some_and(|value| value == ALLOW);
+    Ok(network_name(kind).filter(|_| !is_allowed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn network_file_systems_have_names_and_local_ones_none() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        assert_eq!(network_name(0x6573_5546), Some("FUSE"));
+        assert_eq!(network_name(0xFF53_4D42), Some("CIFS"));
+        // With its sign.
+        assert_eq!(network_name(FsWord::from(-0x00AC_B2BE_i32)), Some("CIFS"));
+        // ext4, tmpfs, btrfs, xfs, zfs, overlay.
+        for local in [0xEF53, 0x0102_1994, 0x9123_683E, 0x5846_5342, 0x2FC1_2FC1, 0x794C_7630] {
+            assert_eq!(network_name(local), None, "{local:x}");
+        }
+    }
+
+    #[test]
+    fn what_has_become_of_a_name_is_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let keep = || Kept::new(&path, File::create(&path).unwrap());
+        let kept = keep();
+        assert_eq!(kept.check(true), Ok(()));
+        std::fs::rename(&path, dir.path().join("moved")).unwrap();
+        assert!(kept.is_linked());
+        assert_eq!(kept.lost(), Some(How::Removed));
+        let other = keep();
+        assert_eq!(kept.lost(), Some(How::Replaced));
+        assert_eq!(other.lost(), None);
+        std::fs::remove_file(&path).unwrap();
+        assert!(!other.is_linked());
+        assert_eq!(other.unlinked().how, How::Removed);
+        File::create(&path).unwrap();
+        assert_eq!(other.unlinked().how, How::Replaced);
+    }
+
+    #[test]
+    fn a_file_is_locked_once_and_free_when_it_is_let_go() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let open = || File::create(&path).unwrap();
+        let first = open();
+        let kept = Kept::lock(&path, &first).unwrap().unwrap();
+        assert!(Kept::lock(&path, &open()).unwrap().is_none());
+        kept.unlock();
+        // Although the file is still open twice.
+        assert!(Kept::lock(&path, &open()).unwrap().is_some());
+    }
+}

@@ -1,0 +1,54 @@
+//! Somebody removes, moves or replaces the directory of a database that a daemon works on.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{Database, run, serve};
+
+/// A second is promised; what shares the machine with this test may need some.
+const GRACE: Duration = Duration::from_secs(4);
+
+#[test]
+fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() {
+    type Verb = fn(&Path, &Path);
+    let verbs: [(&str, Verb); 3] = [
+        ("rm -rf", |dir, _| std::fs::remove_dir_all(dir).unwrap()),
+        ("mv", |dir, aside| std::fs::rename(dir, aside).unwrap()),
+        ("a restored copy", |dir, aside| {
+            std::fs::rename(dir, aside).unwrap();
+            std::fs::create_dir(dir).unwrap();
+            for file in ["data.redb", "log"] {
+                std::fs::copy(aside.join(file), dir.join(file)).unwrap();
+            }
+        }),
+    ];
+    for (name, verb) in verbs {
+        let db = Database::embedded();
+        let mut served = serve(&db, "[queues.q]\nhandler = 'log'\n");
+        let item = json!({"items": [{"payload": "item"}]});
+        served.at.post("/api/v1/queues/later/items", &item).is(201);
+        verb(&db.directory.path().join("data"), &db.file("aside"));
+        let since = Instant::now();
+        // The daemon does not wait for a push to notice.
+        served.daemon.wait_for("while this process worked on it");
+        assert!(since.elapsed() < GRACE, "{name}: {:?}", since.elapsed());
+        let ran = served.daemon.end();
+        assert_eq!(ran.code, Some(1), "{name}: {ran:?}");
+        assert!(ran.stderr.contains("storage failed"), "{name}: {ran:?}");
+    }
+}
+
+#[test]
+fn http_says_of_no_item_that_it_is_pushed_when_the_directory_is_removed() {
+    let db = Database::embedded();
+    let served = serve(&db, "[queues.q]\nhandler = 'log'\n");
+    std::fs::remove_dir_all(db.directory.path().join("data")).unwrap();
+    let item = json!({"items": [{"payload": "item"}]});
+    let reply = served.at.post("/api/v1/queues/later/items", &item);
+    assert!(reply.status >= 500, "{reply:?}");
+    assert_eq!(served.daemon.end().code, Some(1));
+    // A new one has an empty database.
+    assert_eq!(run(&db, &["len", "later"]).ok(), "0\n");
+}
