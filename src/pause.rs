@@ -26,11 +26,6 @@ const SLOW_LOOK: Duration = Duration::from_secs(30);
 /// A read that takes longer is given up, and tried again.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(10)) };
 
-/// Why a queue is frozen, for people.
-pub(crate) fn why_frozen(pause: &Pause) -> &str {
-    if pause.reason.is_empty() { "for a reason that this version cannot read" } else { &pause.reason }
-}
-
 /// Follows what the database says of a queue's pause until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Follower(JoinHandle<Infallible>);

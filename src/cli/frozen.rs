@@ -1,21 +1,24 @@
-//! Queues in which nothing is to move.
+//! Frozen queues, in which nothing may change.
 
-use anyhow::bail;
-use kvqueue_queue::Queue;
+use anyhow::anyhow;
+use kvqueue_queue::{Pause, Queue};
 
 use super::{client::Client, output::time};
-use crate::pause::why_frozen;
 
-/// Makes sure that a queue is not frozen, as it is while it is migrated, and afterwards at the source: what changed there then could be left behind.
+/// Makes sure that a queue is not frozen, as it is while it is migrated, and afterwards at the source: a change there could be left behind. Pushes
+/// need no such check, since the push itself is refused.
 pub(super) fn check(client: &Client, queue: &Queue) -> anyhow::Result<()> {
     let pause = client.transact(|tr| async {
         let pause = queue.paused(&tr).await;
         (tr, pause)
     })?;
-    let Some(pause) = pause.filter(|pause| pause.frozen) else { return Ok(()) };
-    let (name, since) = (queue.name().escape_ascii(), time(pause.at));
-    let reason = why_frozen(&pause);
-    bail!(
-        "queue \"{name}\" is frozen since {since}: {reason}; nothing was done (use it where it is moved to, or try again when it is resumed)"
+    pause.filter(|pause| pause.frozen).map_or(Ok(()), |pause| Err(refused(queue, &pause, "nothing was done")))
+}
+
+/// That the queue is frozen; `done` says what was done before.
+pub(super) fn refused(queue: &Queue, pause: &Pause, done: &str) -> anyhow::Error {
+    let (name, since, why) = (queue.name().escape_ascii(), time(pause.at), pause.why());
+    anyhow!(
+        "queue \"{name}\" is frozen since {since}: {why}; {done} (use it where it is moved to, or try again when it is resumed)"
     )
 }

@@ -1,4 +1,4 @@
-//! Queues in which nothing is to change, as they are being moved or were: what was pushed there would stay behind.
+//! Frozen queues, in which nothing may change: a migration moves them, or has moved them. Pushes are refused in their own transaction.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use super::{
     database::{PATIENCE, POLICY, silent},
     error::Failure,
 };
-use crate::pause::why_frozen;
 
 impl Call {
     /// The queue that the path names, unless it is frozen.
@@ -40,7 +39,7 @@ impl Call {
 pub(super) fn failure(pause: &Pause) -> Failure {
     Failure::Conflict {
         code: "frozen",
-        message: format!("this queue is frozen: {}", why_frozen(pause)),
+        message: format!("this queue is frozen: {}", pause.why()),
         fix: "use the database that it is moved to; or if you know that nobody moves it, the command line: kvqueue resume --frozen",
     }
 }

@@ -1,6 +1,8 @@
 //! `kvqueue push`: where items come from, and which are refused.
 
-use crate::support::{Database, Ran, kvqueue, run, run_with_input};
+use std::io::Write;
+
+use crate::support::{Background, Database, Ran, freeze, kvqueue, run, run_with_input};
 
 /// What [`limited`] allows.
 const LIMIT: usize = 100_000;
@@ -118,4 +120,26 @@ fn bytes_that_are_no_text_survive() {
     let ran: Ran = kvqueue(&db, &["push"]).arg(bytes).arg(bytes).output().unwrap().into();
     assert_eq!(ran.ok().as_bytes(), b"1 acknowledged\n");
     assert_eq!(run(&db, &["list", "--json"]).ok(), "{\"queue_base64\":\"//4=\"}\n");
+}
+
+#[test]
+fn a_stream_ends_when_the_queue_is_frozen_under_it() {
+    let db = Database::new();
+    let (mut push, mut input) = Background::fed(kvqueue(&db, &["push", "q", "--lines", "-", "-v"]));
+    input.write_all(b"one\ntwo\n").unwrap();
+    push.wait_for("acknowledged 2");
+    freeze(&db);
+    // The first lines may still go in. The program ends at one that does not, and closes the pipe.
+    while input.write_all(b"more\n").is_ok() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let ran = push.end();
+    let acknowledged = ran.stdout.strip_suffix(" acknowledged\n").unwrap().to_owned();
+    assert_eq!(run(&db, &["len", "q"]).ok(), format!("{acknowledged}\n"));
+    let error = ran.failed(1);
+    assert!(error.contains("queue \"q\" is frozen since"), "{error}");
+    assert!(
+        error.contains(&format!("migrating; {acknowledged} were acknowledged before, nothing since")),
+        "{error}"
+    );
 }

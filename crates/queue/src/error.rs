@@ -3,6 +3,8 @@
 use foundationdb::FdbError;
 
 use crate::id::ItemId;
+use crate::keys::Space;
+use crate::keys::pause::Pause;
 use crate::kind::Kind;
 use crate::retry::{Attempts, RetryError};
 use crate::{MAX_NAME, MAX_PREFIX};
@@ -105,6 +107,22 @@ pub enum QueueError {
         /// The key, printable.
         key: String,
     },
+    /// The queue is frozen: a migration moves its items to another database, or has moved them. Nothing was pushed.
+    #[error("cannot push to queue \"{queue}\": it is frozen, {}; push where the queue is moved to, or resume it", pause.why())]
+    Frozen {
+        /// The queue's name, printable.
+        queue: String,
+        /// Since when, and why.
+        pause: Pause,
+    },
+    /// Another pusher has pushed to the queue in this transaction. Its items would be replaced, so the transaction does not commit.
+    #[error(
+        "cannot push to queue \"{queue}\": another pusher has pushed to it in this transaction; pass that pusher on"
+    )]
+    SecondPusher {
+        /// The queue's name, printable.
+        queue: String,
+    },
 }
 
 impl QueueError {
@@ -117,8 +135,23 @@ impl QueueError {
             | Self::WrongKind { .. }
             | Self::UnreadableItem { .. }
             | Self::VersionsWentBack { .. }
-            | Self::Unreadable { .. } => None,
+            | Self::Unreadable { .. }
+            | Self::Frozen { .. }
+            | Self::SecondPusher { .. } => None,
         }
+    }
+
+    /// The pause of the frozen queue, if the operation was refused for that.
+    pub fn frozen(&self) -> Option<&Pause> {
+        match self {
+            Self::Frozen { pause, .. } => Some(pause),
+            _ => None,
+        }
+    }
+
+    /// A push by a second pusher.
+    pub(crate) fn second_pusher(space: &Space) -> QueueError {
+        QueueError::SecondPusher { queue: space.name.escape_ascii().to_string() }
     }
 
     /// An item that cannot be read.
@@ -240,6 +273,15 @@ impl PushError {
     pub fn database(&self) -> Option<FdbError> {
         match self {
             Self::Queue(error) => error.database(),
+            _ => None,
+        }
+    }
+
+    /// The pause of the frozen queue, if the push was refused for that.
+    pub fn frozen(&self) -> Option<&Pause> {
+        match self {
+            Self::Queue(error) => error.frozen(),
+            Self::Retry(error) => error.error.frozen(),
             _ => None,
         }
     }

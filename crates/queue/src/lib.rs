@@ -17,7 +17,7 @@
 //! // In a transaction of one's own: the order and the email about it are stored together, or neither is.
 //! let tr = db.create_trx()?;
 //! tr.set(b"order/17", b"two pounds of tea");
-//! queue.pusher(&tr).push(b"order 17 has come in")?;
+//! queue.pusher(&tr).push(b"order 17 has come in").await?;
 //! tr.commit().await?;
 //!
 //! // Or as a consumer: take what there is, and wait where there is nothing.
@@ -39,7 +39,7 @@
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
 //!   it work on the same queue. What is ours lies beside them.
 //! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
-//! * Pushes conflict with nothing but their own retries, and those of a unique key or an operation id with others of the same, so any
+//! * Pushes conflict with nothing but their own retries and a pause of the queue, and those of a unique key or an operation id with others of the same, so any
 //!   number of producers push in parallel.
 //! * Of a unique key at most one item waits, is delayed or is being handled. What is pushed under an operation id is pushed once, by
 //!   whomever, as long as the id is kept.

@@ -7,6 +7,7 @@ use foundationdb::Transaction;
 
 use crate::Queue;
 use crate::error::QueueError;
+use crate::ops::version::now;
 use crate::ops::{migrate, rows};
 
 pub use crate::keys::migration::{Marks, Phase, Record, RunId};
@@ -92,9 +93,18 @@ pub async fn live_leases(queue: &Queue, tr: &Transaction) -> Result<usize, Queue
     migrate::live_leases(queue.space(), tr).await
 }
 
-/// Takes all leases away, with what is in them: their holders can settle nothing any more.
-pub fn fence(queue: &Queue, tr: &Transaction) {
-    migrate::fence(queue.space(), tr);
+/// The version that a transaction reads at.
+pub async fn version(tr: &Transaction) -> Result<u64, QueueError> {
+    now(tr).await
+}
+
+/// Takes all leases away, with what is in them: their holders can acknowledge nothing any more. Pushes to a frozen queue are refused from here on,
+/// and those that are under way fail.
+///
+/// `frozen_by` is a [`version`] that was read after the queue was frozen. For a tenth of a second after the freeze a [`Session`](crate::Session) may
+/// still push, since it knows the queue as not frozen. Returns `false` within that time, and writes nothing then.
+pub async fn fence(queue: &Queue, tr: &Transaction, frozen_by: u64) -> Result<bool, QueueError> {
+    migrate::fence(queue.space(), tr, frozen_by).await
 }
 
 /// The pause as it is stored, for [`put_pause`] elsewhere. Conflicts with whoever changes it.

@@ -79,7 +79,7 @@ impl Mover {
         let stretch = Stretch { behind: self.behind.as_ref(), until, k: limit.min(PAGE) };
         let (from, to, what, rng) = (&self.from, &self.to, self.what, &mut self.rng);
         let body = async |tr: &Transaction| {
-            let pusher = to.pusher(tr).with_rng(rng.split());
+            let pusher = Pusher::alone(to.space().clone(), tr).with_rng(rng.split());
             one_page(from, tr, what, stretch, pusher, matches!(to.kind(), Kind::Priority(..))).await
         };
         let (page, last) = self.marked.run(db, policy, body).await?;

@@ -200,6 +200,7 @@ impl Driver {
 /// Does it come of what is stored of an item, and nothing was written? Then others may still be pushed.
 fn is_about_an_item(error: &PushError) -> bool {
     match error {
+        error if error.frozen().is_some() => false,
         PushError::Retry(error) => error.error.database().is_none() && !error.is_maybe_committed(),
         PushError::Queue(error) => error.database().is_none(),
         _ => false,

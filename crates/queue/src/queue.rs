@@ -80,11 +80,13 @@ impl Queue {
         ops::delete::delete(&self.space, tr);
     }
 
-    /// Pushes to this queue in a transaction. Use one pusher per transaction and queue, and hand it on to whoever else pushes in that
-    /// transaction: two would number their pushes alike, and without any error the items of the later replace those of the earlier, though
-    /// both are counted.
+    /// Pushes to this queue in a transaction.
+    ///
+    /// Use one pusher for each queue in a transaction, and pass it on to other functions that push in that transaction: each pusher numbers its
+    /// pushes from 0. The first push of a second pusher is refused with [`QueueError::SecondPusher`], and the transaction cannot commit then.
+    /// The option `ReadYourWritesDisable` turns this check off.
     pub fn pusher<'t>(&self, tr: &'t Transaction) -> Pusher<'t> {
-        Pusher::new(self.space.clone(), tr)
+        Pusher::shared(self.space.clone(), tr)
     }
 
     /// Removes and returns the first item, `None` if there is none.

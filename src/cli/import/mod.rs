@@ -73,6 +73,7 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
+        // Before the input is checked, which may take long.
         frozen::check(&client, &queue)?;
         let size = self.size();
         let mut import = Import {

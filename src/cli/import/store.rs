@@ -6,7 +6,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::group::Group;
-use crate::cli::{client::Client, output};
+use crate::cli::{client::Client, frozen, output};
 
 /// What a transaction did with a group.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(super) fn store(
             let mut pusher = queue.pusher(&tr).seeded(Uuid::now_v7().into_bytes());
             let placed = match pusher.restore(&group.items, options).await {
                 Ok(placed) => Ok(Ok(placed)),
-                Err(PushError::Queue(error)) => Err(error),
+                Err(PushError::Queue(error)) if error.frozen().is_none() => Err(error),
                 Err(error) => Ok(Err(error)),
             };
             drop(pusher);
@@ -40,7 +40,11 @@ pub(super) fn store(
         }
     });
     let done = client.ask(done).context("the database refused")?;
-    let (placed, is_sure) = (done.value?, done.attempts.unknown == 0);
+    let refused = |error: PushError| match error.frozen() {
+        Some(pause) => frozen::refused(queue, pause, "this group and those after it were not imported"),
+        None => error.into(),
+    };
+    let (placed, is_sure) = (done.value.map_err(refused)?, done.attempts.unknown == 0);
     let repetition = placed.is_repetition();
     let added = if repetition { placed.items(None).count() } else { placed.added() };
     // After an unknown outcome it is this command's own attempt that is found.

@@ -1,11 +1,14 @@
 //! The last phases: that the source has not changed since it was compared, and that it is the target's turn.
 
+use std::time::Duration;
+
 use foundationdb::Transaction;
 use jiff::Timestamp;
 use kvqueue_queue::{
     Pause, QueueError,
     migration::{self, Marks, Phase, Record},
 };
+use tokio::time::sleep;
 use twox_hash::xxhash3_128;
 
 use super::{
@@ -15,6 +18,9 @@ use super::{
     versions,
 };
 use crate::consumer::ambient::now;
+
+/// Between two attempts to fence a queue that was frozen a moment ago.
+const EARLY: Duration = Duration::from_millis(20);
 
 /// Passes over both ends before it is said that the source does not rest. The first mends what changed while it was copied.
 const PASSES: u32 = 4;
@@ -59,8 +65,31 @@ pub(super) async fn settle(
     Err(MigrateError::StillWritten { queue: moving.name(), passes: PASSES })
 }
 
+/// What came of an attempt to fence.
+enum Fenced {
+    /// It is done, or was done before.
+    Done,
+    /// The source has changed.
+    Changed,
+    /// Sessions may still push, since they know the queue as not frozen.
+    TooEarly,
+    /// The migration's record is gone.
+    Gone,
+}
+
 /// Takes what is in hand away from its holders, unless the source has changed. True if that is done, or was before.
 async fn fence(moving: &Moving<'_>, expected: &Marks) -> Result<bool, MigrateError> {
+    loop {
+        match try_fence(moving, expected).await? {
+            Fenced::Done => return Ok(true),
+            Fenced::Changed => return Ok(false),
+            Fenced::TooEarly => sleep(EARLY).await,
+            Fenced::Gone => return Err(MigrateError::Busy { queue: moving.name() }),
+        }
+    }
+}
+
+async fn try_fence(moving: &Moving<'_>, expected: &Marks) -> Result<Fenced, MigrateError> {
     let queue = &moving.queue;
     let pause = paused(moving, "has moved it");
     let fenced = moving.ends.from.transact(async |tr| {
@@ -68,18 +97,20 @@ async fn fence(moving: &Moving<'_>, expected: &Marks) -> Result<bool, MigrateErr
         match record {
             Some(record) if record.phase == Phase::Leaving => {
                 if marks(moving, tr, false).await? != *expected {
-                    return Ok(Some(false));
+                    return Ok(Fenced::Changed);
                 }
-                migration::fence(queue, tr);
+                if !migration::fence(queue, tr, moving.frozen_by).await? {
+                    return Ok(Fenced::TooEarly);
+                }
                 queue.pause(tr, &pause);
                 migration::put_record(queue, tr, &Record { phase: Phase::Fenced, ..record });
-                Ok(Some(true))
+                Ok(Fenced::Done)
             }
-            Some(_) => Ok(Some(true)),
-            None => Ok(None),
+            Some(_) => Ok(Fenced::Done),
+            None => Ok(Fenced::Gone),
         }
     });
-    fenced.await?.ok_or_else(|| MigrateError::Busy { queue: moving.name() })
+    fenced.await
 }
 
 /// Lets the queue live at the target: its counters are added to what has been counted there, and it is paused only if it was at the source before.

@@ -104,7 +104,7 @@ impl Args {
         let (mut exit, count) = (Exit::Done, queues.len());
         for queue in queues {
             if self.verify_only {
-                let moving = Moving { ends, queue, run: [0; 16], report };
+                let moving = Moving { ends, queue, run: [0; 16], report, frozen_by: 0 };
                 let compared = compare::pass(&moving, None).await?;
                 report.finish();
                 if !report::compared(globals.json, &moving, &compared)? {

@@ -13,6 +13,8 @@ pub(super) struct Moving<'m> {
     pub(super) ends: &'m Ends,
     pub(super) queue: Queue,
     pub(super) run: RunId,
+    /// A version of the source's at which the queue was frozen there.
+    pub(super) frozen_by: u64,
     pub(super) report: &'m Report,
 }
 

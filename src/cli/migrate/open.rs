@@ -50,11 +50,12 @@ pub(super) async fn claim<'m>(
         Start::Begin(None) => Uuid::now_v7().into_bytes(),
         Start::Begin(Some(run)) | Start::GoOn(run) | Start::Done(run) => run,
     };
-    let moving = Moving { ends, queue, run, report };
+    let mut moving = Moving { ends, queue, run, report, frozen_by: 0 };
     let is_fenced =
         matches!(&found.source, Some(record) if record.run == run && record.phase != Phase::Leaving);
     if !is_fenced {
         leave(&moving, found.source.as_ref()).await?;
+        moving.frozen_by = ends.from.transact(async |tr| migration::version(tr).await).await?;
     }
     let record = match &found.target {
         Some(record) => record.clone(),

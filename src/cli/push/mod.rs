@@ -83,7 +83,6 @@ impl Args {
         }
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
-        frozen::check(&client, &queue)?;
         let limit = self.target.max_payload(&client);
         let size = self.size();
         let input = Input {
@@ -177,6 +176,13 @@ impl Push<'_> {
 
     fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
         let done = self.account.acknowledged;
+        if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
+            let done = match done {
+                0 => "nothing was done".to_owned(),
+                _ => format!("{done} were acknowledged before, nothing since"),
+            };
+            return frozen::refused(self.session.queue(), pause, &done);
+        }
         match error {
             PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
                 let context = match error.is_maybe_committed() {

@@ -26,6 +26,7 @@ use super::{
     call::{Answer, Call},
     database::{PATIENCE, POLICY, silent},
     error::Failure,
+    frozen,
 };
 use crate::{config::QueueConfig, consumer::ambient};
 
@@ -40,7 +41,7 @@ const MAYBE: &str =
 pub(super) async fn push(mut call: Call) -> Answer {
     let request: Request = call.long_json().await?;
     let (mut items, operation) = request.items(ambient::now())?;
-    let queue = call.unfrozen_queue().await?;
+    let queue = call.queue()?;
     let options = PushOptions { operation, max_payload: max_payload(&call) };
     let pushed = match items.pop() {
         Some(item) if items.is_empty() && options.operation.is_none() => {
@@ -128,6 +129,9 @@ fn maybe(failure: Failure) -> Failure {
 }
 
 fn failure(error: &PushError) -> Failure {
+    if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
+        return frozen::failure(pause);
+    }
     match error {
         PushError::PayloadTooLarge { .. } | PushError::TransactionTooLarge { .. } => {
             Failure::TooLarge(error.to_string())

@@ -2,6 +2,7 @@
 
 use std::{process::Stdio, time::Duration};
 
+use foundationdb::options::MutationType;
 use kvqueue_queue::{LeaseError, Pause, RetryPolicy, retry};
 
 use super::{counts, items, items::Here, killed_in, migrate, migration, queue};
@@ -28,21 +29,32 @@ fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_th
     assert_eq!(counts(&to, "q"), there);
 }
 
-/// Pushes the item it is given, or until it is killed.
+/// Pushes the item it is given, or until it is killed, as a program does that knows nothing of frozen queues.
 #[test]
 #[ignore = "a helper process"]
 fn helper_pushes() {
     let Some(here) = Here::open() else { return };
-    let mut session = items::session(&queue("q"));
     here.runtime.block_on(async {
         if let Ok(item) = std::env::var("ITEM") {
-            session.push(&here.db, &[item]).await.unwrap();
-            return session.close(&here.db).await.map(drop).unwrap();
+            return push_by_hand(&here, item.as_bytes()).await;
         }
         loop {
-            session.push(&here.db, &[b"more"]).await.unwrap();
+            push_by_hand(&here, b"more").await;
         }
     });
+}
+
+/// The push of the Erlang program.
+async fn push_by_hand(here: &Here, item: &[u8]) {
+    let queue = queue("q").range().0;
+    let queue = queue.strip_suffix(b"\0").unwrap();
+    let stamped = [queue, b"\x01val\0\x33"].concat();
+    let position = u32::try_from(stamped.len()).unwrap().to_le_bytes();
+    let item_key = [&stamped[..], &[0xff; 10], &[0; 2], &position].concat();
+    let tr = here.db.create_trx().unwrap();
+    tr.atomic_op(&item_key, item, MutationType::SetVersionstampedKey);
+    tr.atomic_op(&[queue, b"\x01npush\0"].concat(), &1_u64.to_le_bytes(), MutationType::Add);
+    tr.commit().await.unwrap();
 }
 
 #[test]
@@ -109,7 +121,7 @@ fn what_is_pushed_to_the_target_once_all_is_there_counts_beside_it() {
     assert_eq!(run(&to, &["peek", "q", "-k", "9"]).ok(), "one\ntwo\nthree\n");
 }
 
-/// Pushes as a program does that does not ask whether the queue is frozen.
+/// Pushes as a program does that knows nothing of frozen queues.
 fn push_all_the_same(db: &Database, item: &str) {
     Ran::from(helper(db, "migrate::others::helper_pushes").env("ITEM", item).output().unwrap()).ok();
 }

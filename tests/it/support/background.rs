@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -24,7 +24,20 @@ pub(crate) struct Background {
 impl Background {
     /// Starts it, with JSON for a log: events can be waited for by their message.
     pub(crate) fn start(mut command: Command) -> Self {
-        command.env("KVQUEUE_LOG__FORMAT", "json").stdin(Stdio::null());
+        command.stdin(Stdio::null());
+        Self::spawn(command)
+    }
+
+    /// The same, with something to read: what is written to the pipe.
+    pub(crate) fn fed(mut command: Command) -> (Self, ChildStdin) {
+        command.stdin(Stdio::piped());
+        let mut started = Self::spawn(command);
+        let input = started.child.stdin.take().unwrap();
+        (started, input)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        command.env("KVQUEUE_LOG__FORMAT", "json");
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         let errors = BufReader::new(child.stderr.take().unwrap());

@@ -25,6 +25,11 @@ pub struct Pause {
 }
 
 impl Pause {
+    /// The reason, for people.
+    pub fn why(&self) -> &str {
+        if self.reason.is_empty() { "for a reason that this version cannot read" } else { &self.reason }
+    }
+
     /// The value: format, flags, time (u64, little endian), reason.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let reason = &self.reason[..self.reason.floor_char_boundary(MAX_REASON)];

@@ -1,6 +1,6 @@
 //! What a migration does to a queue, beside copying its rows.
 
-use foundationdb::options::{MutationType, StreamingMode};
+use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
 use foundationdb::{KeySelector, RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::try_join_all;
@@ -10,6 +10,7 @@ use crate::keys::leases::Header;
 use crate::keys::migration::{COUNTERS, Record};
 use crate::keys::{Space, counters as counter, range};
 use crate::migration::Tally;
+use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::version::now;
 
 /// The record, if there is one. A conflict with whoever changes it.
@@ -82,12 +83,20 @@ pub(crate) async fn live_leases(space: &Space, tr: &Transaction) -> Result<usize
     Ok(live)
 }
 
-/// Takes all leases away, with their items. Whoever holds one finds it gone.
-pub(crate) fn fence(space: &Space, tr: &Transaction) {
+/// Takes all leases away, with their items, and makes all pushes of sessions fail that are under way. `false`: it is too early, and nothing was
+/// written.
+pub(crate) async fn fence(space: &Space, tr: &Transaction, frozen_by: u64) -> Result<bool, QueueError> {
+    if now(tr).await? < frozen_by.saturating_add(FREEZE_KNOWN) {
+        return Ok(false);
+    }
+    // Each such push conflicts with its session's slot.
+    let (begin, end) = space.token_range();
+    tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?;
     for subspace in [&space.leases, &space.held] {
         let (begin, end) = range(subspace);
         tr.clear_range(&begin, &end);
     }
+    Ok(true)
 }
 
 /// Counts a row among the items, if it is one or holds some.

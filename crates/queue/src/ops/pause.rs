@@ -22,6 +22,23 @@ pub(crate) async fn paused(space: &Space, tr: &Transaction) -> Result<Option<Pau
     Ok(tr.get(&space.pause, true).await?.map(|value| Pause::decode(&value)))
 }
 
+/// For how many versions (10^6 a second) a session relies on what it has read: that its queue is not frozen.
+///
+/// So a push of a busy session does not read the record. [`migration::fence`](crate::migration::fence) waits for as long after the
+/// freeze, and makes pushes that are under way fail.
+pub(crate) const FREEZE_KNOWN: u64 = 100_000;
+
+/// Makes sure that the queue is not frozen, and that the transaction fails at commit if the queue is frozen before that.
+pub(crate) async fn check_unfrozen(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    let pause = tr.get(&space.pause, false).await?.map(|value| Pause::decode(&value));
+    match pause {
+        Some(pause) if pause.frozen => {
+            Err(QueueError::Frozen { queue: space.name.escape_ascii().to_string(), pause })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Watches the record.
 pub(crate) fn watch(space: &Space, tr: &Transaction) -> Watch {
     Watch::new(tr.watch(&space.pause))

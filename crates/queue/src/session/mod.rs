@@ -66,6 +66,8 @@ pub struct Session {
     attempt: u64,
     /// Attempts that may have committed.
     unsettled: Unsettled,
+    /// The last version at which the queue was seen not to be frozen.
+    unfrozen: Option<u64>,
     /// Items of a take that turned out to have committed, still to be handed out.
     recovered: VecDeque<Item>,
     /// Takes on a lease that may have committed, oldest first. At most one of them did.
@@ -92,6 +94,7 @@ impl Session {
             policy: RetryPolicy::default(),
             attempt: 0,
             unsettled: Unsettled::default(),
+            unfrozen: None,
             recovered: VecDeque::new(),
             unsure: VecDeque::new(),
             asked: Asked::default(),

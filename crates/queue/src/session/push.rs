@@ -7,7 +7,9 @@ use crate::MAX_PUSHES;
 use crate::error::{PushError, QueueError};
 use crate::item::Stamp;
 use crate::new_item::{NewItem, PushOptions, check_payload};
+use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::push::{Entry, Pusher};
+use crate::ops::version::now;
 use crate::ops::{token, went_back};
 use crate::pushed::{Placed, PushEffect, PushedItem};
 use crate::retry::{Attempts, Retry, RetryError};
@@ -158,8 +160,15 @@ impl Session {
             went_back::check(self.queue.space(), tr).await?;
             self.knows_versions = true;
         }
-        let mut pusher = Pusher::new(self.queue.space().clone(), tr).with_rng(self.rng.split());
+        let version = now(tr).await?;
+        let known = self.unfrozen.filter(|seen| (*seen..seen + FREEZE_KNOWN).contains(&version));
+        let mut pusher = Pusher::alone(self.queue.space().clone(), tr)
+            .with_rng(self.rng.split())
+            .with_unfrozen(known.is_some());
         let placed = pusher.place(entries, operation).await?;
+        if !placed.is_repetition() {
+            self.unfrozen = known.or(Some(version));
+        }
         if placed.is_repetition() || (placed.added() == 0 && operation.is_none()) {
             return Ok(Step::Nothing(placed));
         }

@@ -52,8 +52,8 @@ fn what_is_stored_here_is_what_the_erlang_program_stores() {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
         let mut pusher = q.pusher(&tr);
-        pusher.push(b"one").unwrap();
-        pusher.push(b"two").unwrap();
+        pusher.push(b"one").await.unwrap();
+        pusher.push(b"two").await.unwrap();
         let stamp = tr.get_versionstamp();
         tr.commit().await.unwrap();
         let stamp = stamp.await.unwrap();

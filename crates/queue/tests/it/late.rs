@@ -9,6 +9,7 @@ use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use futures::poll;
 use kvqueue_queue::{
     Approach, Lease, LeaseError, Leased, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept, Take,
+    migration,
 };
 
 use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
@@ -212,5 +213,29 @@ fn a_push_that_was_given_up_does_not_happen_after_the_next() {
         assert_eq!(arrives(late), 1020);
         drop(gate);
         assert_eq!(t.list(&q).await, ["next"]);
+    });
+}
+
+#[test]
+fn a_push_that_is_late_fails_at_the_fence_of_a_migration() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut session = t.session(&q);
+        session.push(&t.db, &["before"]).await.unwrap();
+        let Some(gate) = t.close_gate() else { return };
+        // It knows that the queue is not frozen, and is on its way.
+        let held = {
+            let mut late = pin!(session.push(&t.db, &["late"]));
+            until_sent(&gate, late.as_mut()).await
+        };
+        let fence = async || {
+            let tr = t.db.create_trx().unwrap();
+            assert!(migration::fence(&q, &tr, 0).await.unwrap());
+            tr.commit().await.unwrap();
+        };
+        to_the_end(&gate, pin!(fence())).await;
+        let _told = held.pass(Fault::None);
+        let length = async || t.len(&q).await;
+        assert_eq!(to_the_end(&gate, pin!(length())).await, 1);
     });
 }

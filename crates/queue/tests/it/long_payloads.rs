@@ -76,7 +76,7 @@ fn a_pusher_takes_them_beside_others() {
         let mut pusher = q.pusher(&tr);
         let (one, other) = (payload(250_000), payload(300_000));
         for bytes in [&b"first"[..], &one, b"between", &other] {
-            pusher.push(bytes).unwrap();
+            pusher.push(bytes).await.unwrap();
         }
         tr.commit().await.unwrap();
         let items = t.run(async |tr| q.list(tr).await).await;

@@ -125,14 +125,14 @@ fn a_push_is_part_of_the_callers_transaction() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
-        q.pusher(&tr).push(b"never").unwrap();
+        q.pusher(&tr).push(b"never").await.unwrap();
         drop(tr);
         assert!(t.list(&q).await.is_empty());
 
         let beside = [t.prefix.as_slice(), b"beside"].concat();
         let tr = t.db.create_trx().unwrap();
         tr.set(&beside, b"1");
-        q.pusher(&tr).push(b"item").unwrap();
+        q.pusher(&tr).push(b"item").await.unwrap();
         tr.commit().await.unwrap();
         assert_eq!(t.list(&q).await, ["item"]);
         assert!(t.run(async |tr| Ok(tr.get(&beside, false).await?.is_some())).await);
@@ -146,7 +146,7 @@ fn a_pop_and_then_a_push_fit_in_one_transaction() {
         t.push(&q, &["a"]).await;
         let tr = t.db.create_trx().unwrap();
         let item = q.pop(&tr).await.unwrap().unwrap();
-        q.pusher(&tr).push(&[&item.payload[..], b" again"].concat()).unwrap();
+        q.pusher(&tr).push(&[&item.payload[..], b" again"].concat()).await.unwrap();
         tr.commit().await.unwrap();
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a again".to_owned()], 1));
     });
@@ -157,7 +157,7 @@ fn a_push_and_then_a_pop_do_not() {
     on_database(async |t| {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
-        q.pusher(&tr).push(b"a").unwrap();
+        q.pusher(&tr).push(b"a").await.unwrap();
         let error = q.pop(&tr).await.unwrap_err();
         assert_eq!(error.database().map(FdbError::code), Some(1036));
     });
@@ -192,8 +192,8 @@ fn a_payload_over_the_limit_is_refused_and_nothing_is_written() {
         };
         let tr = t.db.create_trx().unwrap();
         let mut pusher = q.pusher(&tr);
-        pusher.push(b"fits").unwrap();
-        refused(pusher.push(&[0; MAX_PAYLOAD + 1]).unwrap_err());
+        pusher.push(b"fits").await.unwrap();
+        refused(pusher.push(&[0; MAX_PAYLOAD + 1]).await.unwrap_err());
         tr.commit().await.unwrap();
         assert_eq!(t.list(&q).await, ["fits"]);
 
@@ -225,9 +225,9 @@ fn more_pushes_than_user_versions_are_refused() {
         let tr = t.db.create_trx().unwrap();
         let mut pusher = q.pusher(&tr);
         for _ in 0..MAX_PUSHES {
-            pusher.push(b"").unwrap();
+            pusher.push(b"").await.unwrap();
         }
-        assert!(matches!(pusher.push(b""), Err(PushError::TooManyItems { limit: MAX_PUSHES })));
+        assert!(matches!(pusher.push(b"").await, Err(PushError::TooManyItems { limit: MAX_PUSHES })));
         let payloads = vec![b""; MAX_PUSHES + 1];
         let refused = t.session(&q).push(&t.db, &payloads).await;
         assert!(matches!(refused, Err(PushError::TooManyItems { limit: MAX_PUSHES })));

@@ -12,8 +12,8 @@ fn order_is_by_commit_and_then_by_push() {
         let (first, second) = (t.db.create_trx().unwrap(), t.db.create_trx().unwrap());
         let (mut a, mut b) = (q.pusher(&first), q.pusher(&second));
         for i in 0..300 {
-            a.push(format!("later {i}").as_bytes()).unwrap();
-            b.push(format!("earlier {i}").as_bytes()).unwrap();
+            a.push(format!("later {i}").as_bytes()).await.unwrap();
+            b.push(format!("earlier {i}").as_bytes()).await.unwrap();
         }
         second.commit().await.unwrap();
         first.commit().await.unwrap();
@@ -55,7 +55,7 @@ fn pushes_do_not_conflict() {
         for (i, tr) in transactions.iter().enumerate() {
             // A read version of before all commits.
             tr.get_read_version().await.unwrap();
-            q.pusher(tr).push(i.to_string().as_bytes()).unwrap();
+            q.pusher(tr).push(i.to_string().as_bytes()).await.unwrap();
         }
         for tr in transactions {
             tr.commit().await.unwrap();

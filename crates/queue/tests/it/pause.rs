@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use foundationdb::Transaction;
 use futures::FutureExt;
-use kvqueue_queue::{Pause, Queue, Watch, queues};
+use kvqueue_queue::{
+    Kind, NewItem, Pause, ProduceError, Producer, PushOptions, Queue, Watch, migration, queues,
+};
 
-use crate::common::{TestDb, kinds_of_records, on_database, record};
+use crate::common::{KINDS, TestDb, kinds_of_records, on_database, record, session_id};
 
 async fn woken(watch: Watch) {
     tokio::time::timeout(Duration::from_secs(30), watch).await.expect("the watch fires").unwrap();
@@ -19,6 +21,15 @@ async fn write(t: &TestDb, body: impl Fn(&Transaction)) {
         Ok(())
     })
     .await;
+}
+
+/// Freezes a queue, and waits until no session relies on what it knew before.
+async fn freeze(t: &TestDb, q: &Queue, frozen: &Pause) {
+    write(t, |tr| q.pause(tr, frozen)).await;
+    let by = t.run(migration::version).await;
+    while t.run(migration::version).await < by + 100_000 {
+        tokio::task::yield_now().await;
+    }
 }
 
 async fn found(t: &TestDb) -> usize {
@@ -86,5 +97,84 @@ fn a_pause_that_cannot_be_read_is_one() {
         write(t, |tr| tr.set(&record(&q, "pause", b""), b"\x09later version")).await;
         let unknown = Pause { at: 0, frozen: true, reason: String::new() };
         assert_eq!(t.run(async |tr| q.paused(tr).await).await, Some(unknown));
+    });
+}
+
+#[test]
+fn a_frozen_queue_refuses_every_push() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let named = PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() };
+            let mut session = t.session(&q);
+            session.push_items(&t.db, &[NewItem::new("before")], &named).await.unwrap();
+            let (producer, driver) = Producer::new(t.session(&q), t.handle());
+            let driver = tokio::spawn(driver.run());
+            producer.push(NewItem::new("before")).await.unwrap();
+            write(t, |tr| q.pause(tr, &Pause::default())).await;
+            session.push(&t.db, &["paused only"]).await.unwrap();
+
+            let frozen = Pause { at: 6, frozen: true, reason: "moving".to_owned() };
+            freeze(t, &q, &frozen).await;
+            let refused = session.push(&t.db, &["never"]).await.unwrap_err();
+            assert_eq!(refused.frozen(), Some(&frozen), "{refused:?}");
+            assert!(!refused.is_maybe_committed());
+            let ProduceError::Push(refused) = producer.push(NewItem::new("never")).await.unwrap_err() else {
+                panic!("the driver has ended")
+            };
+            assert_eq!(refused.frozen(), Some(&frozen));
+            let tr = t.db.create_trx().unwrap();
+            let mut pusher = q.pusher(&tr).seeded(session_id().0);
+            let refused =
+                pusher.push_items(&[NewItem::new("never")], &PushOptions::default()).await.unwrap_err();
+            assert_eq!(refused.frozen(), Some(&frozen));
+            if kind == Kind::Fifo {
+                assert_eq!(pusher.push(b"never").await.unwrap_err().frozen(), Some(&frozen));
+            }
+            // What was pushed before is known all the same.
+            let again = session.push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap();
+            assert!(again.repeated);
+            assert_eq!(t.len(&q).await, 3);
+
+            write(t, |tr| q.resume(tr)).await;
+            session.push(&t.db, &["after"]).await.unwrap();
+            assert_eq!(t.len(&q).await, 4);
+            drop(producer);
+            driver.await.unwrap().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_push_under_way_fails_when_the_queue_is_frozen() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let tr = t.db.create_trx().unwrap();
+        q.pusher(&tr).push(b"never").await.unwrap();
+        write(t, |tr| q.pause(tr, &Pause { frozen: true, ..Pause::default() })).await;
+        assert_eq!(tr.commit().await.unwrap_err().code(), 1020);
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn a_session_that_knew_the_queue_unfrozen_pushes_nothing_after_the_fence() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let mut session = t.session(&q);
+        session.push(&t.db, &["before"]).await.unwrap();
+        write(t, |tr| q.pause(tr, &Pause { frozen: true, ..Pause::default() })).await;
+        // It may still push for a moment; what it pushes is there before the fence.
+        let mut pushed = 1;
+        while session.push(&t.db, &["in between"]).await.is_ok() {
+            pushed += 1;
+        }
+        let by = t.run(migration::version).await;
+        let fence = async || t.run(async |tr| migration::fence(&q, tr, by).await).await;
+        while !fence().await {
+            tokio::task::yield_now().await;
+        }
+        assert!(session.push(&t.db, &["after"]).await.unwrap_err().frozen().is_some());
+        assert_eq!(t.len(&q).await, pushed);
     });
 }

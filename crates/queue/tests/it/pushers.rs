@@ -1,6 +1,8 @@
 //! Pushing into a transaction of the caller's.
 
-use kvqueue_queue::{Kind, MAX_PUSHES, NewItem, Packing, PushEffect, PushError, PushOptions};
+use kvqueue_queue::{
+    Kind, MAX_PUSHES, NewItem, Packing, PushEffect, PushError, PushOptions, Pusher, QueueError,
+};
 
 use crate::common::{KINDS, on_database, session_id};
 
@@ -18,7 +20,7 @@ fn several_pushes_of_one_transaction_number_on() {
             let options = PushOptions::default();
             let first = pusher.push_items(&[NewItem::new("a"), unique("b")], &options).await.unwrap();
             if kind == Kind::Fifo {
-                pusher.push(b"c").unwrap();
+                pusher.push(b"c").await.unwrap();
             } else {
                 pusher.push_items(&[NewItem::new("c")], &options).await.unwrap();
             }
@@ -83,7 +85,7 @@ fn a_pusher_to_a_recipes_queue_wants_random_bytes() {
         let tr = t.db.create_trx().unwrap();
         let refused = q.pusher(&tr).push_items(&[NewItem::new("a")], &PushOptions::default()).await;
         assert!(matches!(refused, Err(PushError::NotSeeded)));
-        assert!(matches!(q.pusher(&tr).push(b"a"), Err(PushError::NotSeeded)));
+        assert!(matches!(q.pusher(&tr).push(b"a").await, Err(PushError::NotSeeded)));
     });
 }
 
@@ -96,7 +98,7 @@ fn an_operation_without_items_is_none_however_many_were_pushed() {
         let options = PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() };
         assert_eq!(pusher.push_items(&[], &options).await.unwrap().added(), 0);
         for _ in 0..MAX_PUSHES {
-            pusher.push(b"").unwrap();
+            pusher.push(b"").await.unwrap();
         }
         assert_eq!(pusher.push_items(&[], &options).await.unwrap().added(), 0);
         let refused = pusher.push_items(&[NewItem::new("one more")], &options).await;
@@ -106,5 +108,67 @@ fn an_operation_without_items_is_none_however_many_were_pushed() {
         q.pusher(&tr).push_items(&[], &options).await.unwrap();
         tr.commit().await.unwrap();
         assert!(t.rows().await.is_empty());
+    });
+}
+
+/// Pushes one of three kinds of items, which lie in different records.
+async fn push_as(pusher: &mut Pusher<'_>, how: usize) -> Result<(), PushError> {
+    let options = match how {
+        2 => PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() },
+        _ => PushOptions::default(),
+    };
+    let item = match how {
+        1 => NewItem { due: Some(9_000_000_000_000), ..NewItem::new("later") },
+        _ => NewItem::new("ready"),
+    };
+    pusher.push_items(&[item], &options).await.map(drop)
+}
+
+#[test]
+fn second_pusher_in_a_transaction_is_refused() {
+    on_database(async |t| {
+        for (i, (first, second)) in (0..3).flat_map(|a| (0..3).map(move |b| (a, b))).enumerate() {
+            let q = t.queue(format!("q{i}"));
+            // With a read version of its own, and without.
+            for reads in [false, true] {
+                let tr = t.db.create_trx().unwrap();
+                if reads {
+                    q.len(&tr).await.unwrap();
+                }
+                push_as(&mut q.pusher(&tr), first).await.unwrap();
+                // Another queue has numbers of its own.
+                push_as(&mut t.queue("other").pusher(&tr), second).await.unwrap();
+                let refused = push_as(&mut q.pusher(&tr), second).await.unwrap_err();
+                assert!(
+                    matches!(&refused, PushError::Queue(QueueError::SecondPusher { queue }) if *queue == format!("q{i}")),
+                    "{first} {second}: {refused:?}"
+                );
+                assert!(tr.commit().await.is_err(), "{first} {second}");
+            }
+            assert_eq!(t.len(&q).await, 0);
+            // Of one that has pushed nothing there is nothing to replace.
+            let tr = t.db.create_trx().unwrap();
+            let (_idle, mut busy) = (q.pusher(&tr), q.pusher(&tr));
+            push_as(&mut busy, first).await.unwrap();
+            busy.push(b"more").await.unwrap();
+            tr.commit().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn second_pusher_to_a_recipes_queue_numbers_on() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().filter(|kind| *kind != Kind::Fifo).enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let tr = t.db.create_trx().unwrap();
+            let seed = session_id().0;
+            for how in [0, 1, 0] {
+                push_as(&mut q.pusher(&tr).seeded(seed), how).await.unwrap();
+            }
+            tr.commit().await.unwrap();
+            let counts = t.run(async |tr| q.counts(tr).await).await;
+            assert_eq!((counts.ready, counts.later), (2, 1), "{kind:?}");
+        }
     });
 }

@@ -5,11 +5,13 @@
 //! | `put` | the writes of one item |
 //! | `entry` | what is to be pushed |
 //! | `once` | is there an item of this unique key; was this operation done before |
+//! | `open` | may this pusher push in this transaction |
 //!
 //! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
 
 mod entry;
 mod once;
+mod open;
 mod put;
 
 use std::collections::HashMap;
@@ -34,6 +36,7 @@ use crate::stored::{State, StoredItem};
 use crate::{MAX_PAYLOAD, MAX_PUSHES};
 pub(crate) use entry::Entry;
 use once::Holder;
+use open::Checked;
 
 /// Pushes to one queue in one transaction, and numbers the pushes.
 #[derive(Debug)]
@@ -47,10 +50,18 @@ pub struct Pusher<'t> {
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
     operations: HashMap<Vec<u8>, Placed>,
+    /// What has been checked of the queue and the transaction.
+    checked: Checked,
 }
 
 impl<'t> Pusher<'t> {
-    pub(crate) fn new(space: Arc<Space>, tr: &'t Transaction) -> Pusher<'t> {
+    /// A pusher in a transaction of the caller's, in which another may have pushed already.
+    pub(crate) fn shared(space: Arc<Space>, tr: &'t Transaction) -> Pusher<'t> {
+        Pusher { checked: Checked::default(), ..Pusher::alone(space, tr) }
+    }
+
+    /// The only pusher to its queue in a transaction of the layer's own.
+    pub(crate) fn alone(space: Arc<Space>, tr: &'t Transaction) -> Pusher<'t> {
         Pusher {
             space,
             tr,
@@ -59,7 +70,14 @@ impl<'t> Pusher<'t> {
             numbers: Numbers::default(),
             unique: HashMap::new(),
             operations: HashMap::new(),
+            checked: Checked::ALONE,
         }
+    }
+
+    /// Takes it for known whether the queue is not frozen.
+    pub(crate) fn with_unfrozen(mut self, unfrozen: bool) -> Pusher<'t> {
+        self.checked.unfrozen = unfrozen;
+        self
     }
 
     /// Gives it random bytes to begin with, which a pusher to a recipe's queue needs: 16 that no other pusher to the queue has, in
@@ -74,18 +92,20 @@ impl<'t> Pusher<'t> {
 
     /// Adds an item with this payload to a FIFO queue, behind all others, when the transaction commits.
     ///
-    /// Writes without reading, so pushes conflict with nothing. Until the commit the item has no stamp: reading the
-    /// queue's items in the same transaction fails with 1036.
+    /// The first push of a pusher reads whether the queue is frozen, and conflicts with a pause of the queue; pushes conflict with
+    /// nothing else. Until the commit the item has no stamp: reading the queue's items in the same transaction fails with 1036.
     ///
     /// # Errors
-    /// [`PushError::PayloadTooLarge`], [`PushError::TooManyItems`], and [`PushError::NotSeeded`] for the queues of recipes, whose pushes
-    /// have to read; the transaction is as it was before.
-    pub fn push(&mut self, payload: &[u8]) -> Result<(), PushError> {
+    /// [`PushError::PayloadTooLarge`], [`PushError::TooManyItems`], [`PushError::NotSeeded`] for the queues of recipes, whose pushes
+    /// have to read more, and a frozen queue's [`QueueError::Frozen`]; the transaction is as it was before.
+    /// [`QueueError::SecondPusher`] if another pusher has pushed to the queue in this transaction; the transaction cannot commit then.
+    pub async fn push(&mut self, payload: &[u8]) -> Result<(), PushError> {
         check_payload(payload.len(), MAX_PAYLOAD)?;
         if self.space.kind != Kind::Fifo {
             return Err(PushError::NotSeeded);
         }
         self.check_room(1)?;
+        self.open(false).await?;
         self.add(&payload.into());
         count_ready(&self.space, self.tr, 1);
         Ok(())
@@ -98,7 +118,8 @@ impl<'t> Pusher<'t> {
     /// see [`Placed::items`]. Without items nothing happens, and the operation id is not used.
     ///
     /// # Errors
-    /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error.
+    /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error; but after
+    /// [`QueueError::SecondPusher`] it cannot commit.
     pub async fn push_items(
         &mut self,
         items: &[NewItem],
@@ -153,7 +174,7 @@ impl<'t> Pusher<'t> {
         Ok(())
     }
 
-    /// Adds what has been checked.
+    /// Adds what has been checked. An operation that was done before is answered at a frozen queue too: nothing is written.
     pub(crate) async fn place(
         &mut self,
         entries: &[Entry<'_>],
@@ -164,6 +185,7 @@ impl<'t> Pusher<'t> {
         {
             return Ok(earlier);
         }
+        self.open(operation.is_some()).await?;
         let Running { items: mut running, orphans } = self.running(entries).await?;
         if self.space.kind != Kind::Fifo {
             let priorities = entries.iter().map(Entry::priority).collect();

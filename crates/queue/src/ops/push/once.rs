@@ -14,7 +14,7 @@ use crate::ops::place::check_kind;
 use crate::pushed::{Placed, Spot};
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
-const ACCESSED_UNREADABLE: i32 = 1036;
+pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
 
 /// What an operation did, if it was done before. Conflicts with whoever does it.
 pub(super) async fn earlier(
@@ -23,7 +23,13 @@ pub(super) async fn earlier(
     id: &[u8],
 ) -> Result<Option<Placed>, QueueError> {
     let key = space.operation_key(id);
-    let Some(value) = tr.get(&key, false).await? else { return Ok(None) };
+    let value = match tr.get(&key, false).await {
+        Ok(Some(value)) => value,
+        Ok(None) => return Ok(None),
+        // Another pusher of this transaction uses the same id.
+        Err(error) if error.code() == ACCESSED_UNREADABLE => return Err(QueueError::second_pusher(space)),
+        Err(error) => return Err(FdbError::into(error)),
+    };
     let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
     let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);

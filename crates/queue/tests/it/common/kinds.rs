@@ -40,7 +40,7 @@ impl TestDb {
     ) -> Result<(), QueueError> {
         let name = str::from_utf8(queue.name()).unwrap();
         match queue.kind() {
-            Kind::Fifo => queue.pusher(tr).push(payload.as_bytes()).unwrap(),
+            Kind::Fifo => queue.pusher(tr).push(payload.as_bytes()).await.unwrap(),
             Kind::Recipe(packing) => {
                 let recipe = RecipeQueue::new(&self.prefix, name, packing).unwrap();
                 recipe.enqueue(tr, payload.as_bytes(), random()).await?;

@@ -1,0 +1,68 @@
+//! Whether a pusher may push: its queue is not frozen, and no other pusher has pushed to it in the transaction.
+
+use foundationdb::{FdbError, Transaction};
+use futures::future::{try_join, try_join3};
+
+use super::Pusher;
+use super::once::ACCESSED_UNREADABLE;
+use crate::error::QueueError;
+use crate::item::Stamp;
+use crate::keys::{Space, items};
+use crate::kind::Kind;
+use crate::ops::pause::check_unfrozen;
+
+/// What a pusher has checked already; each check is made once in a transaction.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Checked {
+    /// The queue is not frozen.
+    pub(super) unfrozen: bool,
+    /// No other pusher has added items in the transaction.
+    items: bool,
+    /// No other pusher has used an operation id in the transaction.
+    operations: bool,
+}
+
+impl Checked {
+    /// Of a pusher that is the only one.
+    pub(super) const ALONE: Checked = Checked { unfrozen: false, items: true, operations: true };
+}
+
+impl Pusher<'_> {
+    /// Checks what has not been checked yet, before anything is written.
+    pub(super) async fn open(&mut self, with_operation: bool) -> Result<(), QueueError> {
+        let (space, tr, checked) = (&*self.space, self.tr, self.checked);
+        // Pushes to a recipe's queue read which numbers there are, those of the transaction itself included.
+        let items = !checked.items && space.kind == Kind::Fifo;
+        let operations = !checked.operations && with_operation;
+        let others = async {
+            let ready = check_first(space, tr, &space.ready, items);
+            let aside = check_first(space, tr, &space.bodies, items);
+            try_join3(ready, aside, check_first(space, tr, &space.oplog, operations)).await.map(drop)
+        };
+        match (checked.unfrozen, items || operations) {
+            (true, false) => {}
+            (false, false) => check_unfrozen(space, tr).await?,
+            (true, true) => others.await?,
+            (false, true) => drop(try_join(check_unfrozen(space, tr), others).await?),
+        }
+        self.checked = Checked { unfrozen: true, items: true, operations: checked.operations || operations };
+        Ok(())
+    }
+}
+
+/// Makes sure that the transaction has not yet written number 0 of the records behind `before`, whose keys get the stamp of its commit.
+///
+/// Every pusher numbers from 0, and a second one would replace the records of the first. The database does not know the keys of such
+/// records before the commit, so it refuses to read any key that one of them could have.
+async fn check_first(space: &Space, tr: &Transaction, before: &[u8], wanted: bool) -> Result<(), QueueError> {
+    if !wanted {
+        return Ok(());
+    }
+    let latest = Stamp::new([0xff; 10], 0);
+    let key = [before, &items::suffix(latest)].concat();
+    match tr.get(&key, true).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.code() == ACCESSED_UNREADABLE => Err(QueueError::second_pusher(space)),
+        Err(error) => Err(FdbError::into(error)),
+    }
+}
