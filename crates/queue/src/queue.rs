@@ -119,7 +119,8 @@ impl Queue {
     /// How many items are ready.
     ///
     /// In a FIFO queue pushes less pops: two reads, negative only if something else wrote to the counters. A recipe's queue may be
-    /// used by programs that count nothing, so there its keys are counted: a snapshot read for every 8,192, without values.
+    /// used by programs that count nothing, so there its keys are counted: a snapshot read for every 8,192, without values. Of a queue of more than 50 MB the
+    /// length is an estimate, by its size and the length of its first rows.
     pub async fn len(&self, tr: &Transaction) -> Result<i64, QueueError> {
         ops::len::len(&self.space, tr).await
     }

@@ -5,6 +5,8 @@
 //! | `spread` | each process a stretch of its own |
 //! | `staged` | one take for all that conflict; also where a queue is too short to spread |
 
+#[cfg(test)]
+mod overtaking;
 mod spread;
 mod staged;
 
@@ -12,6 +14,7 @@ pub use spread::Spread;
 pub use staged::Staged;
 
 use crate::id::ItemId;
+use crate::kind::Kind;
 use crate::rng::Rng;
 
 /// How a take chooses among the ready items.
@@ -21,13 +24,14 @@ use crate::rng::Rng;
 /// | | order | conflicts | right for |
 /// |---|---|---|---|
 /// | `Front` | strict | all takes at a time but one, of several processes | one process; takes so rare that they do not meet |
-/// | `Spread` | strict, until takes meet | few | throughput: the most items a second, however many processes |
+/// | `Spread` | strict, until takes of several processes meet; then an item may be overtaken by a thousand runs for each process | few | throughput: the most items a second, however many processes |
 /// | `Staged` | strict | few | strict order with several processes, where a take may cost more |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
-    /// Each process a stretch of its own, as far apart as conflicts demand; staged where the queue is too short for that.
+    /// Each process a stretch of its own, as far apart as conflicts demand; staged where the queue is too short for that, and in a
+    /// priority queue, whose order means more than that of pushes.
     Spread(Spread),
     /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
     ///
@@ -72,10 +76,18 @@ impl Place {
 
 impl Approach {
     /// Where a take of `k` items looks for them.
-    pub(crate) fn place(&self, k: usize, rng: &mut Rng) -> Place {
+    pub(crate) fn place(&mut self, k: usize, rng: &mut Rng) -> Place {
         match self {
             Approach::Spread(spread) => spread.place(k, rng),
             Approach::Front | Approach::Staged(_) => Place::default(),
+        }
+    }
+
+    /// What it comes to in a queue of this kind: a priority queue is taken strictly in order, since urgent items come in at the front while a
+    /// stretch goes on behind it.
+    pub(crate) fn suit(&mut self, kind: Kind) {
+        if let (Approach::Spread(_), Kind::Priority(..)) = (&*self, kind) {
+            *self = Approach::Staged(Staged::default());
         }
     }
 
@@ -144,7 +156,17 @@ impl Approach {
 mod tests {
     use super::*;
     use crate::item::Stamp;
+    use crate::kind::{End, Packing};
     use crate::session::SessionId;
+
+    #[test]
+    fn in_a_priority_queue_order_is_strict() {
+        let mut approach = Approach::default();
+        approach.suit(Kind::Fifo);
+        assert!(matches!(approach, Approach::Spread(_)));
+        approach.suit(Kind::Priority(End::Min, Packing::Raw));
+        assert_eq!(approach, Approach::Staged(Staged::default()));
+    }
 
     #[test]
     fn the_front_stays_the_front() {

@@ -8,9 +8,9 @@ use crate::rng::Rng;
 ///
 /// It begins at the front and stays there, in strict order, until a take loses against another process. Then it jumps to a place at
 /// random within a *window* of the first items and goes on from there, each take behind the one before; after some takes, or where
-/// the queue ends, it goes back and jumps anew, so that nothing at the front waits for long. A conflict widens the window, each
-/// take without one narrows it a little: it settles where about one take in a hundred conflicts, however many processes take,
-/// and closes again for one that is alone.
+/// the queue ends, it goes back and jumps anew. Every eighth jump leads to the front, so that no item is overtaken without end. A conflict
+/// widens the window, each take without one narrows it a little: it settles where about one take in a hundred conflicts, however
+/// many processes take, and closes again for one that is alone.
 ///
 /// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are
 /// staged, with those that follow for a while, until the queue is long again.
@@ -20,6 +20,8 @@ pub struct Spread {
     runs: f64,
     /// The last item of the take before, and how many takes may still go on behind it.
     stretch: Option<(ItemId, u32)>,
+    /// Jumps since the last one to the front.
+    jumps: u32,
     /// From how many runs on a queue is long.
     long_from: usize,
     /// Whether it is, as far as is known. Where it is not known to be, takes look, if they have met others; where it is short, they begin at
@@ -34,7 +36,10 @@ const WIDER: f64 = 4.0;
 /// What a take without a conflict leaves of the window. It stays as it is where one take in 138 conflicts: 0.99^138 is 1 / 4.
 const NARROWER: f64 = 0.99;
 
-/// The widest window in items: a jump walks over those that it skips.
+/// One jump in so many leads to the front. Without such jumps the first items would wait until a jump leads there by chance.
+const TO_THE_FRONT: u32 = 8;
+
+/// The widest window in items.
 const MAX_SKIP: usize = 20_000;
 
 /// Takes between two jumps.
@@ -55,6 +60,7 @@ impl Spread {
         Spread {
             runs: 1.0,
             stretch: None,
+            jumps: 0,
             long_from: runs,
             extent: Extent::Unknown,
             staged: Staged::default(),
@@ -84,17 +90,24 @@ impl Spread {
         self.staged.done();
     }
 
-    pub(super) fn place(&self, k: usize, rng: &mut Rng) -> Place {
+    pub(super) fn place(&mut self, k: usize, rng: &mut Rng) -> Place {
         if self.is_staged() {
             return Place::default();
         }
-        match &self.stretch {
-            Some((last, _)) => Place { behind: Some(last.clone()), skip: 0 },
-            None => {
-                let most = (MAX_SKIP / k).max(1);
-                Place { behind: None, skip: k * rng.below((self.runs as usize).clamp(1, most)) }
-            }
+        if let Some((last, _)) = &self.stretch {
+            return Place { behind: Some(last.clone()), skip: 0 };
         }
+        if self.runs >= 2.0 && self.is_to_the_front() {
+            return Place::default();
+        }
+        let most = (MAX_SKIP / k).max(1);
+        Place { behind: None, skip: k * rng.below((self.runs as usize).clamp(1, most)) }
+    }
+
+    /// Counts a jump; whether it leads to the front.
+    fn is_to_the_front(&mut self) -> bool {
+        self.jumps = (self.jumps + 1) % TO_THE_FRONT;
+        self.jumps == 0
     }
 
     pub(super) fn conflicted(&mut self, seen: Extent) {
@@ -192,14 +205,14 @@ mod tests {
     #[test]
     fn peace_and_a_short_queue_close_the_window() {
         let (mut spread, mut rng, last) = fresh();
-        let closed = spread.clone();
+        let closed = Spread { jumps: 0, ..spread.clone() };
         (0..3).for_each(|_| spread.conflicted(Long));
         (0..500).for_each(|_| spread.committed(Long, &last));
         assert!(spread.place(1, &mut rng).is_front());
         (0..3).for_each(|_| spread.conflicted(Long));
         (0..6).for_each(|_| spread.beyond(Short));
         spread.committed(Long, &last);
-        assert_eq!(spread, closed);
+        assert_eq!(Spread { jumps: 0, ..spread }, closed);
     }
 
     #[test]

@@ -1,11 +1,18 @@
 //! Finding keys without reading their values, and without a conflict.
 
-use foundationdb::{KeySelector, Transaction};
+use foundationdb::options::StreamingMode;
+use foundationdb::{KeySelector, RangeOption, Transaction};
 
 use crate::error::QueueError;
 
 /// The longest stride in keys: so many the database walks over at a time.
 const STRIDE: i32 = 1 << 13;
+
+/// Up to so many bytes of keys and values are counted one by one, which takes the database a hundred reads of its own.
+const COUNTED: i64 = 50_000_000;
+
+/// By so many rows the length of a row is estimated.
+const SAMPLE: usize = 1_000;
 
 /// The first key in a range.
 pub(crate) async fn first_key(
@@ -27,11 +34,36 @@ pub(crate) async fn has_keys(
     Ok(key[..] < end[..])
 }
 
-/// How many keys there are in a range, by striding over them: a read for every [`STRIDE`] keys, and a few at both ends.
+/// How many keys there are in a range: exactly, while the database can count them by reading [`COUNTED`] bytes or so; beyond that, an
+/// estimate: the size of the range, which the database knows without reading it, and the average length of the first rows.
 pub(crate) async fn count_keys(
     tr: &Transaction,
     (begin, end): (Vec<u8>, Vec<u8>),
 ) -> Result<u64, QueueError> {
+    count_up_to(tr, (begin, end), COUNTED).await
+}
+
+async fn count_up_to(
+    tr: &Transaction,
+    (begin, end): (Vec<u8>, Vec<u8>),
+    most_bytes: i64,
+) -> Result<u64, QueueError> {
+    let bytes = tr.get_estimated_range_size_bytes(&begin, &end).await?;
+    if bytes <= most_bytes {
+        return count_all(tr, (begin, end)).await;
+    }
+    let sample = RangeOption {
+        limit: Some(SAMPLE),
+        mode: StreamingMode::WantAll,
+        ..RangeOption::from((begin.as_slice(), end.as_slice()))
+    };
+    let rows = tr.get_range(&sample, 1, true).await?;
+    let sampled: usize = rows.iter().map(|row| row.key().len() + row.value().len()).sum();
+    Ok((bytes as f64 * rows.len() as f64 / sampled.max(1) as f64) as u64)
+}
+
+/// By striding over them: a read for every [`STRIDE`] keys, and a few at both ends.
+async fn count_all(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<u64, QueueError> {
     let (mut at, mut count) = (begin, 0);
     // Strides grow until one leads out of the range, and shrink from there on.
     let (mut stride, mut growing) = (1, true);
@@ -49,4 +81,25 @@ pub(crate) async fn count_keys(
     }
     // What is left is a single key at most.
     Ok(count + u64::from(first_key(tr, &(at, end)).await?.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::on_database;
+
+    #[test]
+    fn keys_are_counted_or_where_there_are_many_estimated() {
+        on_database(async |db| {
+            let range = || (b"k/".to_vec(), b"k0".to_vec());
+            let tr = db.create_trx().unwrap();
+            (0..5_000_u32).for_each(|n| tr.set(&[b"k/", &n.to_be_bytes()[..]].concat(), &[b'x'; 100]));
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            assert_eq!(count_keys(&tr, range()).await.unwrap(), 5_000);
+            let estimated = count_up_to(&tr, range(), 100_000).await.unwrap();
+            assert!((4_000..6_000).contains(&estimated), "{estimated}");
+            assert_eq!(count_up_to(&tr, (b"l".to_vec(), b"m".to_vec()), -1).await.unwrap(), 0);
+        });
+    }
 }

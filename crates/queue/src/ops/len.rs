@@ -11,7 +11,7 @@ use crate::ops::find::count_keys;
 /// How many items are ready.
 ///
 /// In a FIFO queue, `npush` less `npop`, both read at once. Foreign programs bump no counter of a recipe's queue, so there keys are
-/// counted.
+/// counted; of more than 50 MB their number is estimated.
 pub(crate) async fn len(space: &Space, tr: &Transaction) -> Result<i64, QueueError> {
     match space.kind {
         Kind::Fifo => between(tr, &space.npush, &space.npop, false).await,

@@ -11,9 +11,8 @@ use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::ops::claim::{find, is_full, pick, take_picked};
-use crate::ops::find::has_keys;
 use crate::ops::scan::Row;
-use crate::ops::{lease, want};
+use crate::ops::{jump, lease, want};
 use crate::suspects::Suspicion;
 
 /// What a transaction can do for a take.
@@ -39,6 +38,7 @@ impl Session {
         length: u64,
     ) -> Result<Chosen, QueueError> {
         self.ward = None;
+        take.approach.suit(self.queue.space().kind);
         match self.turn(tr, take, length).await? {
             Turn::Free if take.approach.is_staged() => self.choose_or_ask(tr, take, length).await,
             Turn::Free => self.choose_at_place(tr, take, length > 0).await,
@@ -81,6 +81,7 @@ impl Session {
         on_lease: bool,
     ) -> Result<(Vec<Row>, Extent), QueueError> {
         let space = self.queue.space().clone();
+        let place = &self.jump(tr, place).await?;
         let quarantine = self.quarantine.clone();
         let allows = || if on_lease { quarantine.allows(&space.ready) } else { Suspicion::Often };
         loop {
@@ -89,6 +90,7 @@ impl Session {
                 None => place.clone(),
             };
             let (rows, seen) = try_join(find(&space, tr, take.k, &begin), self.extent(tr, take)).await?;
+            self.note_size(&rows);
             let rows = self.pass_over(tr, take.k, rows, place.is_front(), allows).await?;
             if !rows.is_empty() || begin == *place {
                 return Ok((rows, seen));
@@ -131,10 +133,25 @@ impl Session {
         Ok(Some(Chosen::Rows(take_picked(&space, tr, rows, &picked)?, seen)))
     }
 
+    /// Where a jump leads. A take that begins at the front, or goes on behind an item, stays where it is.
+    async fn jump(&self, tr: &Transaction, place: &Place) -> Result<Place, QueueError> {
+        match place.skip {
+            0 => Ok(place.clone()),
+            skip => jump::jump(self.queue.space(), tr, skip, self.row_bytes).await,
+        }
+    }
+
+    /// Remembers how large the items are.
+    fn note_size(&mut self, rows: &[Row]) {
+        let key = self.queue.space().ready.len();
+        let bytes: usize = rows.iter().map(|row| key + row.id.as_bytes().len() + row.value.len()).sum();
+        self.row_bytes = bytes.checked_div(rows.len()).unwrap_or(self.row_bytes);
+    }
+
     /// How long the queue is, if the approach wants to know.
     pub(super) async fn extent(&self, tr: &Transaction, take: &Take<'_>) -> Result<Extent, QueueError> {
         let Some(reach) = take.approach.reach(take.k.get()) else { return Ok(Extent::Unknown) };
-        let is_long = has_keys(tr, &self.queue.space().item_range(), reach).await?;
+        let is_long = jump::has_items(self.queue.space(), tr, reach, self.row_bytes).await?;
         Ok(if is_long { Extent::Long } else { Extent::Short })
     }
 

@@ -83,6 +83,8 @@ pub struct Session {
     ward: Option<Ward>,
     /// How far takes have passed over suspects.
     passed: Option<Passed>,
+    /// How long a row is that a take finds, key and value, on average. 0: not known yet.
+    row_bytes: usize,
 }
 
 impl Session {
@@ -103,6 +105,7 @@ impl Session {
             quarantine: Quarantine::default(),
             ward: None,
             passed: None,
+            row_bytes: 0,
         }
     }
 

@@ -8,6 +8,7 @@ use super::Session;
 use crate::approach::Place;
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::kind::Kind;
 use crate::ops::claim::{find, is_full, passed_over};
 use crate::ops::scan::Row;
 use crate::ops::version::now;
@@ -73,11 +74,13 @@ impl Session {
         allows: impl Fn() -> Suspicion,
     ) -> Result<Vec<Row>, QueueError> {
         let space = self.queue.space().clone();
+        // An urgent item comes in before the others of a priority queue, and is not to be overlooked.
+        let remembers = at_front && !matches!(space.kind, Kind::Priority(..));
         let mut limit = k;
         loop {
             let count = passed_over(&space, &rows, &allows)?;
             let Some(last) = count.checked_sub(1).map(|at| rows[at].id.clone()) else { return Ok(rows) };
-            if at_front {
+            if remembers {
                 self.note_passed(last.clone(), count as u64, allows(), now(tr).await?);
             }
             if count < rows.len() {

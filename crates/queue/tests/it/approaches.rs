@@ -69,9 +69,11 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
 }
 
 #[test]
-fn a_take_sees_how_long_a_queue_of_any_kind_is() {
+fn a_take_sees_how_long_a_queue_is() {
     on_database(async |t| {
-        for (i, kind) in KINDS.into_iter().enumerate() {
+        // A priority queue is taken in order, however long it is.
+        let kinds = KINDS.into_iter().filter(|kind| !matches!(kind, Kind::Priority(..)));
+        for (i, kind) in kinds.enumerate() {
             let q = t.queue_of(format!("{i}"), kind);
             t.fill(&q, &["x"; 10]).await;
             for (runs, is_long) in [(6, false), (5, true), (4, true)] {

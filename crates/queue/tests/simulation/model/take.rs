@@ -81,7 +81,9 @@ impl Model {
         let Some(skipped) = skipped else {
             return Err(format!("{} was taken, which was not ready", items[0]));
         };
-        let begin = if terms.front { 0 } else { skipped };
+        // With suspects in hand a take begins behind those that it has passed over before. What came back there meanwhile waits a little.
+        let remembers = terms.crashes == 0 && !matches!(self.kind, Kind::Priority(..));
+        let begin = if terms.front && !remembers { 0 } else { skipped };
         let expected = picked(&then[begin..], terms);
         // A take does not read on for more, where it passes over some.
         let passes = begin.checked_sub(1).is_some_and(|before| then[before].crashes > terms.crashes)

@@ -4,7 +4,8 @@ use std::num::NonZeroUsize;
 use std::rc::Rc;
 
 use kvqueue_queue::{
-    Approach, Failure, Item, Lease, LeaseError, Session, Settlement, Spread, Staged, Take, TakeError, Watch,
+    Approach, Failure, Item, Kind, Lease, LeaseError, Session, Settlement, Spread, Staged, Take, TakeError,
+    Watch,
 };
 
 use super::producer::failed;
@@ -90,7 +91,13 @@ fn approach(desk: &Desk) -> Approach {
 fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64, crashes: u32) -> (Take<'a>, Terms) {
     // Now and then enough for a group of suspects.
     let k = if desk.chance(10) { 40 } else { 1 + desk.below(5) };
-    let terms = Terms { k, length, front: !matches!(approach, Approach::Spread(_)), crashes };
+    let terms = Terms {
+        k,
+        length,
+        front: !matches!(approach, Approach::Spread(_))
+            || matches!(desk.world.queue.kind(), Kind::Priority(..)),
+        crashes,
+    };
     (Take { k: NonZeroUsize::new(k).unwrap(), length, approach, watch: desk.chance(50) }, terms)
 }
 
