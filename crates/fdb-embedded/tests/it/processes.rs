@@ -333,6 +333,19 @@ fn helper_reads_and_commits_much() {
     });
 }
 
+fn greeting(protocol: u32) -> Vec<u8> {
+    [&[13, 0, 0, 0, 1][..], b"fdb-embd", &protocol.to_le_bytes()].concat()
+}
+
+/// Which protocol a host speaks: it says so to a guest of any other.
+fn protocol_of(directory: &std::path::Path) -> u32 {
+    let mut socket = UnixStream::connect(directory.join("socket")).unwrap();
+    socket.write_all(&greeting(0)).unwrap();
+    let mut welcome = [0; 4 + 1 + 8 + 4 + 4];
+    socket.read_exact(&mut welcome).unwrap();
+    u32::from_le_bytes(welcome[13..17].try_into().unwrap())
+}
+
 #[test]
 fn nonsense_on_the_socket_ends_that_connection_only() {
     let seed = Rng::seed();
@@ -340,15 +353,17 @@ fn nonsense_on_the_socket_ends_that_connection_only() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     set(&db, b"k", b"kept").unwrap();
+    let protocol = protocol_of(dir.path());
     for round in 0..300 {
         let mut socket = UnixStream::connect(dir.path().join("socket")).unwrap();
         socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         let mut bytes = Vec::new();
         if round % 3 > 0 {
-            // A proper greeting, and then frames of random kinds.
-            bytes.extend_from_slice(&[13, 0, 0, 0, 1]);
-            bytes.extend_from_slice(b"fdb-embd");
-            bytes.extend_from_slice(&1u32.to_le_bytes());
+            // A proper greeting and a request, and then frames of random kinds.
+            bytes.extend_from_slice(&greeting(protocol));
+            bytes.extend_from_slice(&[10, 0, 0, 0, 2]);
+            bytes.extend_from_slice(&7u64.to_le_bytes());
+            bytes.push(0);
         }
         for _ in 0..rng.below(20) {
             let length = rng.below(60) as u32;
@@ -363,7 +378,17 @@ fn nonsense_on_the_socket_ends_that_connection_only() {
         // The host may close before it has read all of it.
         let _ = socket.write_all(&bytes);
         let _ = socket.shutdown(std::net::Shutdown::Write);
-        let end = socket.read_to_end(&mut Vec::new());
+        let mut answer = Vec::new();
+        let end = socket.read_to_end(&mut answer);
+        if round % 3 > 0 {
+            // After the welcome, the view that was asked for: the host has gone on to read requests.
+            let next = answer.get(4 + usize::from(answer[0]) + 4);
+            assert_eq!(
+                next,
+                Some(&130),
+                "round {round}: the host did not read on (KVQUEUE_TEST_SEED={seed})"
+            );
+        }
         let timed_out = end.is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock);
         assert!(!timed_out, "round {round}: the host keeps the connection (KVQUEUE_TEST_SEED={seed})");
         assert!(get(&db, b"k").is_ok(), "round {round}: the host is hurt (KVQUEUE_TEST_SEED={seed})");
