@@ -66,7 +66,7 @@ fn it_is_not_ready_before_the_database_has_answered_and_alive_all_the_same() {
     let mut host = kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]);
     host.env("FDB_EMBEDDED_FAULTS", "seed=1,process-behind=1");
     let mut host = Background::start(host);
-    host.wait_for("the database does not answer, still waiting");
+    host.wait_for("the database does not answer; still waiting");
     let systemd = NotifySocket::new(&db);
     let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]);
     systemd.watch(&mut command, Some(WATCHDOG));
