@@ -4,7 +4,7 @@ use std::future::Future;
 
 use anyhow::Context;
 use foundationdb::{Database, Transaction};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, SessionId, retry};
+use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, SessionId, all_queues, retry};
 use tokio::runtime;
 use uuid::Uuid;
 
@@ -62,6 +62,12 @@ impl Client {
     /// Runs what asks the database more than once, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
+    }
+
+    /// The names of all queues.
+    pub(super) fn queues(&self) -> anyhow::Result<Vec<Vec<u8>>> {
+        let policy = RetryPolicy::default();
+        self.ask(all_queues(self.db(), self.prefix(), &policy)).context("the database refused")
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.

@@ -1,6 +1,5 @@
 //! `kvqueue list`
 
-use kvqueue_queue::queues;
 use serde_json::{Map, Value};
 
 use super::{client::Client, globals::Globals, output};
@@ -14,10 +13,7 @@ impl Args {
     #[expect(clippy::unused_self, reason = "every command is run alike")]
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let names = client.transact(|tr| async {
-            let names = queues(&tr, client.prefix()).await;
-            (tr, names)
-        })?;
+        let names = client.queues()?;
         for name in names {
             let mut object = Map::new();
             output::insert_bytes(&mut object, "queue", &name);

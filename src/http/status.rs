@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use foundationdb::Transaction;
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Counts, Queue, QueueError, queues};
+use kvqueue_queue::{Counts, Queue, QueueError, queues_page};
 use serde_json::{Value, json};
 
 use super::{
@@ -57,8 +57,17 @@ async fn counted(
     prefix: &[u8],
     configured: &[QueueView],
 ) -> Result<Vec<Value>, QueueError> {
-    let names = queues(tr, prefix).await?;
-    let others = names.iter().filter(|name| configured.iter().all(|it| it.queue.as_bytes() != **name));
+    let is_other = |name: &Vec<u8>| configured.iter().all(|it| it.queue.as_bytes() != *name);
+    let (mut names, mut from) = (Vec::new(), None);
+    while names.len() < MOST_OTHERS {
+        let page = queues_page(tr, prefix, from.as_deref()).await?;
+        names.extend(page.names.into_iter().filter(is_other));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    let others = names.iter();
     let counted = others.take(MOST_OTHERS).map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
         let Counts { ready, leased, later, dead, done } = queue.counts(tr).await?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use foundationdb::{Database, Transaction};
+use futures::future::try_join;
 
 use crate::error::{LeaseError, QueueError};
 use crate::item::Item;
@@ -194,7 +195,7 @@ impl Lease {
             (self.deadline, self.settled) = (header.deadline, header.settled);
             return Ok(if applied { Fate::Happened } else { Fate::Open });
         }
-        if !self.was_ours(now(tr).await?) {
+        if !self.was_ours(now(tr).await?) || was_cleared_by_others(&self.space, tr).await? {
             return Ok(Fate::Lost);
         }
         self.settled.fill();
@@ -203,7 +204,7 @@ impl Lease {
 
     /// Whether it was this holder who cleared the lease that is gone at this version.
     ///
-    /// Nobody else does before its deadline, so then it was us, if all that was left may have been settled. A version before the lease's
+    /// Before its deadline nobody else does but a migration and a deletion of the queue, so then it was us, if all that was left may have been settled. A version before the lease's
     /// last change is of another life of the database, in which its deadline says nothing.
     fn was_ours(&self, version: u64) -> bool {
         let lived = self.deadline.saturating_sub(self.length)..=self.deadline;
@@ -282,6 +283,14 @@ impl Lease {
         }
         self.settle_in(tr, settlements).await?.map(Prepared::Commit).ok_or(LeaseError::Lost)
     }
+}
+
+/// Whether all leases of the queue may have been cleared before their deadlines: by a migration, which leaves the queue frozen, or with the queue, whose
+/// counters are then gone too.
+async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, QueueError> {
+    let (pause, npop) =
+        try_join(ops::pause::paused(space, tr), async { Ok(tr.get(&space.npop, true).await?) }).await?;
+    Ok(npop.is_none() || pause.is_some_and(|pause| pause.frozen))
 }
 
 /// A settlement that a transaction is about to make.

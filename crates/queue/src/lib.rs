@@ -71,6 +71,7 @@ mod marked;
 mod meta;
 pub mod migration;
 mod mover;
+mod mutant;
 mod new_item;
 mod ops;
 mod producer;
@@ -107,12 +108,12 @@ pub use mover::{MovedItems, Mover};
 pub use new_item::{NewItem, PushOptions};
 pub use ops::pop::Popped;
 pub use ops::push::Pusher;
-pub use ops::queues::queues;
+pub use ops::queues::{QueuePage, queues, queues_page};
 pub use ops::relocate::Movable;
 pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
 pub use producer::{Driver, ProduceError, Producer};
 pub use pushed::{Placed, PushEffect, PushedItem};
-pub use queue::Queue;
+pub use queue::{Queue, all_queues};
 pub use retry::{Attempts, RetryError, RetryPolicy};
 pub use rules::RetryRules;
 pub use session::{Leased, Pushed, Session, SessionId, Take, Taken};
@@ -141,9 +142,9 @@ pub const MAX_TEXT: usize = 1 << 10;
 /// The longest unique key and the longest operation id in bytes.
 pub const MAX_KEY: usize = 1 << 10;
 
-/// The most bytes that one take gathers: payloads, side records, and what the database counts for removing them. A single item may
+/// The most bytes that one take gathers, since FoundationDB asks for transactions of at most 1 MB: payloads, side records, and what the database counts for removing them. A single item may
 /// have more.
-pub const MAX_TAKE_BYTES: usize = 4 << 20;
+pub const MAX_TAKE_BYTES: usize = 1_000_000;
 
 /// The longest queue name in bytes.
 pub const MAX_NAME: usize = 255;

@@ -6,20 +6,28 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::Poll;
 
 use foundationdb::Database;
 use futures::channel::{mpsc, oneshot};
+use futures::lock::Mutex;
+use futures::task::AtomicWaker;
 use futures::{FutureExt, StreamExt};
 
 use crate::batch::BatchLimits;
 use crate::error::PushError;
 use crate::kind::Kind;
+use crate::mutant::mutant;
 use crate::new_item::{NewItem, PushOptions};
 use crate::pushed::PushedItem;
 use crate::retry::RetryError;
 use crate::session::Session;
+
+/// The most items that a producer holds whose push has not ended: enough for the transaction under way and the next ones.
+const MAX_WAITING: usize = 4_000;
+/// The most bytes of these items, as [`NewItem::weight`] counts.
+const MAX_WAITING_BYTES: usize = 16 << 20;
 
 /// A push through a [`Producer`] failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -62,6 +70,7 @@ impl ProduceError {
 #[derive(Debug, Clone)]
 pub struct Producer {
     requests: mpsc::UnboundedSender<Request>,
+    room: Arc<Room>,
     kind: Kind,
     options: PushOptions,
 }
@@ -87,6 +96,63 @@ impl fmt::Debug for Driver {
 struct Request {
     item: NewItem,
     answer: oneshot::Sender<Result<PushedItem, ProduceError>>,
+    /// Given back when the request is answered, or dropped.
+    _place: Place,
+}
+
+/// What a producer holds at most: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Who pushes more waits.
+#[derive(Debug, Default)]
+struct Room {
+    /// Whose turn it is to enter; the others wait in order.
+    door: Mutex<()>,
+    taken: std::sync::Mutex<Taken>,
+    /// Wakes who waits at the door.
+    freed: AtomicWaker,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Taken {
+    items: usize,
+    bytes: usize,
+}
+
+impl Room {
+    /// Waits until there is room for an item of this weight. One alone always has room.
+    async fn enter(self: &Arc<Room>, bytes: usize) -> Place {
+        let _turn = self.door.lock().await;
+        poll_fn(|context| {
+            self.freed.register(context.waker());
+            if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        Place { room: Arc::clone(self), bytes }
+    }
+
+    fn try_take(&self, bytes: usize) -> bool {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = taken.items < MAX_WAITING && taken.bytes.saturating_add(bytes) <= MAX_WAITING_BYTES;
+        if !fits && taken.items > 0 && !mutant("producer-unbounded") {
+            return false;
+        }
+        *taken = Taken { items: taken.items + 1, bytes: taken.bytes.saturating_add(bytes) };
+        true
+    }
+}
+
+/// The place of one item in a producer's room.
+#[derive(Debug)]
+struct Place {
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        *taken = Taken { items: taken.items - 1, bytes: taken.bytes.saturating_sub(self.bytes) };
+        drop(taken);
+        self.room.freed.wake();
+    }
 }
 
 impl Request {
@@ -106,13 +172,20 @@ impl Producer {
     pub fn with_max_payload(session: Session, db: Arc<Database>, max_payload: usize) -> (Producer, Driver) {
         let options = PushOptions { max_payload, ..PushOptions::default() };
         let (sender, requests) = mpsc::unbounded();
-        let producer = Producer { requests: sender, kind: session.queue().kind(), options: options.clone() };
+        let kind = session.queue().kind();
+        let producer = Producer { requests: sender, room: Arc::default(), kind, options: options.clone() };
         (producer, Driver { session, db, options, requests, held: None })
+    }
+
+    /// How many items it holds whose push has not ended.
+    pub fn held(&self) -> usize {
+        self.room.taken.lock().unwrap_or_else(PoisonError::into_inner).items
     }
 
     /// Adds an item, exactly once; it is stored when this returns. Items of one task that awaits each push keep their order.
     ///
-    /// A push whose future is dropped may or may not have happened.
+    /// A producer holds up to 4,000 items and 16 MiB; while it has no room for the item, the push waits. A push whose future is dropped may or may
+    /// not have happened.
     ///
     /// # Errors
     /// What [`Session::push_items`] refuses. An error of the database or a policy's end is that of all items of the transaction; one that is an
@@ -124,7 +197,10 @@ impl Producer {
             .and_then(|()| item.check(self.kind, self.options.max_payload))
             .map_err(refused)?;
         let (answer, outcome) = oneshot::channel();
-        self.requests.unbounded_send(Request { item, answer }).map_err(|_| ProduceError::Ended)?;
+        let place = self.room.enter(item.weight()).await;
+        self.requests
+            .unbounded_send(Request { item, answer, _place: place })
+            .map_err(|_| ProduceError::Ended)?;
         outcome.await.unwrap_or(Err(ProduceError::Ended))
     }
 }

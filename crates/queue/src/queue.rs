@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use foundationdb::Transaction;
+use foundationdb::{Database, Transaction};
 
 use crate::counts::{Counts, Rest};
 use crate::error::{NameError, QueueError};
@@ -17,6 +17,8 @@ use crate::kind::Kind;
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
+use crate::ops::queues::queues_page;
+use crate::retry::{RetryError, RetryPolicy, run};
 use crate::watch::Watch;
 
 /// A queue under a name and a prefix. Cheap to clone; holds no connection.
@@ -201,6 +203,29 @@ impl Queue {
     /// The packed keys, for the operations.
     pub(crate) fn space(&self) -> &Arc<Space> {
         &self.space
+    }
+}
+
+/// The names of all queues behind a prefix, sorted, as [`queues`](crate::queues) finds them: in as many transactions as it takes, so that each page is
+/// of another moment.
+pub async fn all_queues(
+    db: &Database,
+    prefix: &[u8],
+    policy: &RetryPolicy,
+) -> Result<Vec<Vec<u8>>, RetryError> {
+    let (mut names, mut from) = (Vec::new(), None);
+    loop {
+        let begin: &Option<Vec<u8>> = &from;
+        let page = run(db, policy, |tr| async move {
+            let page = queues_page(&tr, prefix, begin.as_deref()).await;
+            (tr, page)
+        });
+        let page = page.await?.value;
+        names.extend(page.names);
+        from = page.next;
+        if from.is_none() {
+            return Ok(names);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use foundationdb::{Database, Transaction};
-use kvqueue_queue::{QueueError, RetryPolicy, retry};
+use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 
 use super::error::MigrateError;
 use crate::database::{OpenError, Patience, Store};
@@ -53,6 +53,11 @@ impl End {
         };
         let done = self.patience.wait(retry::run(&self.db, &RetryPolicy::default(), attempt)).await??;
         Ok(done.value)
+    }
+
+    /// The names of all queues.
+    pub(super) async fn queues(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, MigrateError> {
+        Ok(self.patience.wait(all_queues(&self.db, prefix, &RetryPolicy::default())).await??)
     }
 
     /// The version that it reads at now.

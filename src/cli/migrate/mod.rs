@@ -24,7 +24,7 @@ mod versions;
 
 use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
 
-use kvqueue_queue::{Queue, migration::Phase, queues};
+use kvqueue_queue::{Queue, migration::Phase};
 use tokio::runtime;
 
 use super::{UsageError, globals::Globals};
@@ -169,8 +169,7 @@ impl Args {
         if !self.queues.is_empty() {
             return Ok(self.queues.iter().map(|name| open(name.as_bytes())).collect::<Result<_, _>>()?);
         }
-        let mut names: BTreeSet<Vec<u8>> =
-            ends.from.transact(async |tr| queues(tr, prefix).await).await?.into_iter().collect();
+        let mut names: BTreeSet<Vec<u8>> = ends.from.queues(prefix).await?.into_iter().collect();
         for name in config.queues.keys() {
             let queue = open(name.as_bytes())?;
             let is_there =

@@ -1,6 +1,6 @@
 //! What the database has, where no daemon tells.
 
-use kvqueue_queue::{Counts, Queue, queues};
+use kvqueue_queue::{Counts, Queue};
 use serde_json::{Value, json};
 
 use super::{Line, Mood, QueueFigures, print, table};
@@ -33,10 +33,7 @@ pub(super) fn show(globals: &Globals, why: &str) -> anyhow::Result<()> {
 }
 
 fn names(client: &Client) -> anyhow::Result<Vec<Vec<u8>>> {
-    let mut names = client.transact(|tr| async {
-        let names = queues(&tr, client.prefix()).await;
-        (tr, names)
-    })?;
+    let mut names = client.queues()?;
     names.extend(client.config().queues.keys().map(|name| name.clone().into_bytes()));
     names.sort_unstable();
     names.dedup();

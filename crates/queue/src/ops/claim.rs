@@ -16,6 +16,7 @@ use crate::error::QueueError;
 use crate::keys::{Space, after, counters};
 use crate::kind::Kind;
 use crate::meta::Meta;
+use crate::mutant::mutant;
 use crate::ops::scan::{Isolation, Row, Window, decode_meta, ends, first_metas, join_metas, rows};
 use crate::ops::{conflict, cost, parts};
 use crate::suspects::{Picked, Suspicion};
@@ -50,7 +51,9 @@ pub(crate) fn take(space: &Space, tr: &Transaction, rows: &[Row]) -> Result<(), 
     let Some((low, high)) = ends(space, rows) else { return Ok(()) };
     let end = after(&space.ready_key(high));
     // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    if space.kind == Kind::Fifo {
+    if mutant("take-without-conflict") {
+        // Nobody notices that another has taken the same items.
+    } else if space.kind == Kind::Fifo {
         tr.add_conflict_range(&space.ready_key(low), &end, ConflictRangeType::Read)?;
     } else {
         for key in rows.iter().map(|row| space.ready_key(&row.id)) {
@@ -72,6 +75,9 @@ pub(crate) fn remove(space: &Space, tr: &Transaction, rows: &[Row], end: &[u8]) 
     }
     for row in rows.iter().filter(|row| !row.meta.is_empty()) {
         tr.clear(&space.meta_key(&row.id));
+    }
+    if mutant("take-uncounted") {
+        return;
     }
     tr.atomic_op(&space.npop, &counters::increment(rows.len()), MutationType::Add);
 }

@@ -10,8 +10,8 @@ use crate::kind::Kind;
 use crate::meta::{MAX_REASON, Meta};
 use crate::ops::scan::Row;
 
-/// What one transaction writes at most where it can be made several, or a single item.
-pub(crate) const PART: usize = 3 << 20;
+/// What one transaction writes at most where it can be made several, or a single item. FoundationDB asks for at most 1 MB.
+pub(crate) const PART: usize = 1_000_000;
 
 /// What one transaction writes at most where it has to be one: the database's limit, less the header of a lease.
 pub(crate) const WHOLE: usize = 9_900_000;

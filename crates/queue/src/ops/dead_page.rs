@@ -135,9 +135,9 @@ async fn retry(
             if bytes >= PAGE_BYTES {
                 break;
             }
-            place::check_kind(space, id)?;
-            let (value, meta) = match value.and_then(|value| Ok((value, decode(space, id, record)?))) {
-                Err(QueueError::Unreadable { .. }) if !each => {
+            let read = place::check_kind(space, id).and(value);
+            let (value, meta) = match read.and_then(|value| Ok((value, decode(space, id, record)?))) {
+                Err(QueueError::Unreadable { .. } | QueueError::WrongKind { .. }) if !each => {
                     page.unreadable += 1;
                     page.last = Some(id.clone());
                     continue;

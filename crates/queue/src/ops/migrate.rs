@@ -10,6 +10,7 @@ use crate::keys::leases::Header;
 use crate::keys::migration::{COUNTERS, Record};
 use crate::keys::{Space, counters as counter, range};
 use crate::migration::Tally;
+use crate::mutant::mutant;
 use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::version::now;
 
@@ -86,12 +87,14 @@ pub(crate) async fn live_leases(space: &Space, tr: &Transaction) -> Result<usize
 /// Takes all leases away, with their items, and makes all pushes of sessions fail that are under way. `false`: it is too early, and nothing was
 /// written.
 pub(crate) async fn fence(space: &Space, tr: &Transaction, frozen_by: u64) -> Result<bool, QueueError> {
-    if now(tr).await? < frozen_by.saturating_add(FREEZE_KNOWN) {
+    if now(tr).await? < frozen_by.saturating_add(FREEZE_KNOWN) && !mutant("fence-at-once") {
         return Ok(false);
     }
     // Each such push conflicts with its session's slot.
     let (begin, end) = space.token_range();
-    tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?;
+    if !mutant("fence-spares-pushes") {
+        tr.add_conflict_range(&begin, &end, ConflictRangeType::Write)?;
+    }
     for subspace in [&space.leases, &space.held] {
         let (begin, end) = range(subspace);
         tr.clear_range(&begin, &end);

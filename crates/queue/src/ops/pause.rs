@@ -5,6 +5,7 @@ use foundationdb::Transaction;
 use crate::error::QueueError;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
+use crate::mutant::mutant;
 use crate::watch::Watch;
 
 /// Pauses, whether or not it is paused already.
@@ -32,7 +33,7 @@ pub(crate) const FREEZE_KNOWN: u64 = 100_000;
 pub(crate) async fn check_unfrozen(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
     let pause = tr.get(&space.pause, false).await?.map(|value| Pause::decode(&value));
     match pause {
-        Some(pause) if pause.frozen => {
+        Some(pause) if pause.frozen && !mutant("frozen-queue-accepts") => {
             Err(QueueError::Frozen { queue: space.name.escape_ascii().to_string(), pause })
         }
         _ => Ok(()),

@@ -10,6 +10,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
+use crate::mutant::mutant;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
 /// does.
@@ -57,7 +58,9 @@ pub(crate) fn count_later(space: &Space, tr: &Transaction, n: usize) {
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
     tr.set(&space.dead_key(id), &meta::encode(meta));
     tr.set(&space.body_key(id), value);
-    if let Some(key) = &meta.unique {
+    if let Some(key) = &meta.unique
+        && !mutant("dead-letter-keeps-key")
+    {
         tr.clear(&space.unique_key(key));
     }
 }

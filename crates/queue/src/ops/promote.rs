@@ -1,15 +1,16 @@
 //! Making items ready whose time has come.
 
 use bytes::Bytes;
-use foundationdb::options::{ConflictRangeType, MutationType, StreamingMode};
+use foundationdb::options::{MutationType, StreamingMode};
 use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, after, counters, later, range};
+use crate::keys::{Space, counters, later, range};
 use crate::meta::Millis;
-use crate::ops::{cost, place};
+use crate::mutant::mutant;
+use crate::ops::{conflict, cost, place};
 
 /// The most items of one transaction.
 const PAGE: usize = 500;
@@ -58,13 +59,14 @@ pub(crate) async fn promote(space: &Space, tr: &Transaction, now: Millis) -> Res
         }
     }
     let Some((first, last)) = moved.first().zip(moved.last()) else { return trouble.map_or(Ok(0), Err) };
-    let end = after(last);
-    // Before the clear: a transaction does not conflict on what it has itself overwritten.
-    tr.add_conflict_range(first, &end, ConflictRangeType::Read)?;
-    if trouble.is_none() {
-        tr.clear_range(first, &end);
-    } else {
-        moved.iter().for_each(|key| tr.clear(key));
+    // Each record for itself: producers put items aside between these all the time.
+    for key in &moved {
+        // Before the clear: a transaction does not conflict on what it has itself overwritten.
+        conflict::as_reader(tr, key)?;
+        tr.clear(key);
+    }
+    if mutant("promote-clears-a-range") {
+        tr.clear_range(first, last);
     }
     place::count_ready(space, tr, moved.len());
     tr.atomic_op(&space.ndue, &counters::increment(moved.len()), MutationType::Add);

@@ -6,6 +6,7 @@ use futures::future::try_join_all;
 use crate::error::QueueError;
 use crate::keys::{Space, after, split_bytes};
 use crate::kind::Kind;
+use crate::mutant::mutant;
 use crate::ops::find::first_key;
 
 /// The names of all queues behind a prefix, sorted.
@@ -14,12 +15,46 @@ use crate::ops::find::first_key;
 /// deleted. A recipe's queue is found by what kvqueue stored for it, like any other: one that only foreign programs have used so far is
 /// not, since nothing tells its keys from those of any other program. Keys that belong to no queue are passed over. A few reads per
 /// name, whatever the queues hold; snapshot reads, which conflict with nothing. A prefix under which no queue can be has none.
+///
+/// One transaction has time for some thousand names. Use [`all_queues`](crate::all_queues) where there may be more.
 pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, QueueError> {
+    let (mut names, mut from) = (Vec::new(), None);
+    loop {
+        let page = queues_page(tr, prefix, from.as_deref()).await?;
+        names.extend(page.names);
+        from = page.next;
+        if from.is_none() {
+            return Ok(names);
+        }
+    }
+}
+
+/// The most names that one page looks at.
+const PAGE: usize = 500;
+
+/// Some of the queues behind a prefix.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct QueuePage {
+    /// Their names, sorted.
+    pub names: Vec<Vec<u8>>,
+    /// The key at which the next page begins; `None` if there are no more.
+    pub next: Option<Vec<u8>>,
+}
+
+/// The next [`queues`]: the first, or those from where the last page ended. A page may have no names and be followed by others.
+pub async fn queues_page(
+    tr: &Transaction,
+    prefix: &[u8],
+    from: Option<&[u8]>,
+) -> Result<QueuePage, QueueError> {
     let mut names = Vec::new();
     // Names are byte strings, and their type code is 0x01.
-    let mut cursor = [prefix, &[0x01]].concat();
+    let mut cursor = from.map_or_else(|| [prefix, &[0x01]].concat(), <[u8]>::to_vec);
     let end = [prefix, &[0x02]].concat();
-    while let Some(key) = first_key(tr, &(cursor.clone(), end.clone())).await? {
+    for _ in 0..PAGE {
+        let Some(key) = first_key(tr, &(cursor.clone(), end.clone())).await? else {
+            return Ok(QueuePage { names, next: None });
+        };
         let name = key.strip_prefix(prefix).and_then(split_bytes).map(|(name, _)| name);
         let Some(space) = name.and_then(|name| Space::new(prefix, &name, Kind::Fifo).ok()) else {
             cursor = next_key(prefix, &key);
@@ -37,7 +72,8 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
         }
         cursor = after;
     }
-    Ok(names)
+    let next = (!mutant("queues-of-first-page")).then_some(cursor);
+    Ok(QueuePage { names, next })
 }
 
 /// Whether any record of a queue is stored under the name; `key` is the first key that is.

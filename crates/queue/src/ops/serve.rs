@@ -123,12 +123,12 @@ mod tests {
 
     #[test]
     fn what_is_handed_out_fits_into_a_transaction() {
-        let rows: Vec<Row> = (0..100).map(|number| row(number, 90_000, 0)).collect();
+        let rows: Vec<Row> = (0..100).map(|number| row(number, 22_000, 0)).collect();
         let shares = shares_of(&rows, &[20; 5]);
         assert_eq!(shares, ranges([0..20, 20..40]));
         // One request alone gets as much as a take does.
         let alone: Vec<_> = shares_of(&rows, &[100]).into_iter().map(|share| share.len()).collect();
-        assert_eq!(alone, [46]);
+        assert_eq!(alone, [45]);
     }
 
     #[test]

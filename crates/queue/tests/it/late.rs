@@ -8,8 +8,8 @@ use std::task::Poll;
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use futures::poll;
 use kvqueue_queue::{
-    Approach, Lease, LeaseError, Leased, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept, Take,
-    migration,
+    Approach, Lease, LeaseError, Leased, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
+    Take, migration,
 };
 
 use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
@@ -237,5 +237,26 @@ fn a_push_that_is_late_fails_at_the_fence_of_a_migration() {
         let _told = held.pass(Fault::None);
         let length = async || t.len(&q).await;
         assert_eq!(to_the_end(&gate, pin!(length())).await, 1);
+    });
+}
+
+#[test]
+fn items_put_aside_between_those_that_are_due_neither_stop_nor_lose_anything() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.put_aside(&q, &[("a", 1_000), ("c", 3_000)]).await;
+        let Some(gate) = t.close_gate() else { return };
+        let (mut sweeper, rules) = (sweeper(&q), rules());
+        let held = {
+            let mut sweeping = pin!(t.sweep(&mut sweeper, 5_000, &rules));
+            until_sent(&gate, sweeping.as_mut()).await
+        };
+        let between = NewItem { due: Some(2_000), ..NewItem::new("b") };
+        to_the_end(&gate, pin!(t.push_items(&q, &[between]))).await;
+        let _told = held.pass(Fault::None);
+        // What was due became ready, and what came in between still waits.
+        let state = async || (t.records(&q, "later").await.len(), t.list(&q).await);
+        let (later, ready) = to_the_end(&gate, pin!(state())).await;
+        assert_eq!((later, ready), (1, vec!["a".to_owned(), "c".to_owned()]));
     });
 }

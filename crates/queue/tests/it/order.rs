@@ -31,8 +31,8 @@ fn long_queues_are_read_page_by_page() {
     on_database(async |t| {
         let q = t.queue("q");
         let mut session = t.session(&q);
-        // 2 MB: a page is 80 kB at most.
-        let large: Vec<Vec<u8>> = (0..200_u8).map(|i| vec![i; 10_000]).collect();
+        // 1.2 MB: a page is 80 kB at most.
+        let large: Vec<Vec<u8>> = (0..200_u8).map(|i| vec![i; 6_000]).collect();
         session.push(&t.db, &large).await.unwrap();
         let listed = t.run(async |tr| q.list(tr).await).await;
         assert!(listed.iter().map(|item| &item.payload[..]).eq(large.iter().map(|payload| &payload[..])));

@@ -165,12 +165,16 @@ fn a_session_that_knew_the_queue_unfrozen_pushes_nothing_after_the_fence() {
         session.push(&t.db, &["before"]).await.unwrap();
         write(t, |tr| q.pause(tr, &Pause { frozen: true, ..Pause::default() })).await;
         // It may still push for a moment; what it pushes is there before the fence.
-        let mut pushed = 1;
+        let (mut pushed, frozen) = (1, t.run(migration::version).await);
         while session.push(&t.db, &["in between"]).await.is_ok() {
             pushed += 1;
+            let now = t.run(migration::version).await;
+            assert!(now < frozen + 10_000_000, "it pushes {} versions after the freeze", now - frozen);
         }
         let by = t.run(migration::version).await;
         let fence = async || t.run(async |tr| migration::fence(&q, tr, by).await).await;
+        let early = t.run(async |tr| migration::fence(&q, tr, by + 1_000_000_000).await).await;
+        assert!(!early, "the fence waits until no session relies on what it knew");
         while !fence().await {
             tokio::task::yield_now().await;
         }

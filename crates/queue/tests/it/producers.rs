@@ -156,3 +156,26 @@ fn what_nobody_waits_for_is_not_begun_and_without_a_driver_a_push_says_so() {
         assert_eq!(t.list(&q).await, ["a"]);
     });
 }
+
+#[test]
+fn a_producer_holds_a_bounded_number_of_bytes() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let (producer, driver) = producer(t, &q);
+        // Nobody pushes yet: what does not fit waits outside, with its own caller.
+        let payload = bytes::Bytes::from(vec![7; 1 << 20]);
+        let mut pushes: Vec<_> =
+            (0..40).map(|_| Box::pin(producer.push(NewItem::new(payload.clone())))).collect();
+        for push in &mut pushes {
+            assert!(push.as_mut().now_or_never().is_none());
+        }
+        let held = producer.held();
+        assert!((1..=16).contains(&held), "{held}");
+        let driver = tokio::spawn(driver.run());
+        assert!(join_all(pushes).await.into_iter().all(|pushed| pushed.is_ok()));
+        assert_eq!(producer.held(), 0);
+        drop(producer);
+        driver.await.unwrap().unwrap();
+        assert_eq!(t.len(&q).await, 40);
+    });
+}

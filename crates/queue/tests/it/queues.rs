@@ -1,6 +1,6 @@
 //! Finding the queues under a prefix.
 
-use kvqueue_queue::queues;
+use kvqueue_queue::{RetryPolicy, all_queues, queues};
 
 use crate::common::{TestDb, k, on_database};
 
@@ -95,5 +95,28 @@ fn other_prefixes_are_not_looked_at() {
         t.push(&queue, &["item"]).await;
         assert_eq!(found(t, &inner).await, ["i"]);
         assert_eq!(found(t, &t.prefix).await, ["q"]);
+    });
+}
+
+#[test]
+fn twenty_thousand_queues_are_found_in_pages() {
+    on_database(async |t| {
+        let names: Vec<String> = (0..20_000).map(|n| format!("q{n:05}")).collect();
+        for page in names.chunks(2_000) {
+            t.run(async |tr| {
+                for name in page {
+                    let queue = t.queue(name);
+                    let key = crate::common::record(&queue, "npush", b"");
+                    tr.set(&key, &1_u64.to_le_bytes());
+                }
+                Ok(())
+            })
+            .await;
+        }
+        // Each page has this time, and all together need more.
+        let policy =
+            RetryPolicy { timeout: Some(std::time::Duration::from_secs(5)), ..RetryPolicy::default() };
+        let found = all_queues(&t.db, &t.prefix, &policy).await.unwrap();
+        assert!(found.iter().map(Vec::as_slice).eq(names.iter().map(String::as_bytes)));
     });
 }

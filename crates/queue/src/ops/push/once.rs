@@ -9,6 +9,7 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, operations};
 use crate::kind::Kind;
+use crate::mutant::mutant;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
 use crate::pushed::{Placed, Spot};
@@ -23,6 +24,9 @@ pub(super) async fn earlier(
     id: &[u8],
 ) -> Result<Option<Placed>, QueueError> {
     let key = space.operation_key(id);
+    if mutant("operation-repeated") {
+        return Ok(None);
+    }
     let value = match tr.get(&key, false).await {
         Ok(Some(value)) => value,
         Ok(None) => return Ok(None),
@@ -55,7 +59,9 @@ pub(super) async fn holder(
     tr: &Transaction,
     key: &[u8],
 ) -> Result<Option<Holder>, QueueError> {
-    let Some(value) = tr.get(&space.unique_key(key), false).await? else { return Ok(None) };
+    let Some(value) = tr.get(&space.unique_key(key), mutant("unique-without-conflict")).await? else {
+        return Ok(None);
+    };
     let id = ItemId::new(Bytes::copy_from_slice(&value));
     check_kind(space, &id)?;
     Ok(Some(match orphan(space, tr, &id).await? {
