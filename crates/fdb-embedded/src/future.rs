@@ -9,6 +9,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::error::{Code, Result};
+use crate::fork;
 use crate::network::{self, Task, Tasks};
 use crate::rows::{MappedRows, RowSet};
 
@@ -178,6 +179,10 @@ impl Future {
         let mut state = self.state.lock();
         if matches!(*state, State::Pending(_)) && network::is_network_thread() {
             return Err(Code::BLOCKED_FROM_NETWORK_THREAD);
+        }
+        if fork::is_forked() && matches!(&*state, State::Pending(waiting) if waiting.start.is_none()) {
+            // What would complete it goes on in the parent alone.
+            *state = State::Ready(Err(fork::refuse()));
         }
         while let State::Pending(waiting) = &mut *state {
             match waiting.start.take() {

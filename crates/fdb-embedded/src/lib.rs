@@ -38,6 +38,7 @@ pub mod client;
 pub mod doctor;
 pub mod engine;
 mod error;
+mod fork;
 mod future;
 mod key_map;
 mod limits;

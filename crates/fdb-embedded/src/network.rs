@@ -12,6 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 
 use crate::error::{Code, Result};
+use crate::fork::is_forked;
 
 /// What the network thread runs once.
 pub type Task = Box<dyn FnOnce() + Send>;
@@ -95,7 +96,8 @@ pub fn setup() -> Result<()> {
 
 /// Has the network been set up (and perhaps run, and perhaps stopped)?
 pub fn is_setup() -> bool {
-    LOOP.lock().phase != Phase::Unset
+    // In a forked child the lock may belong to a thread that is not there. There was a database, so there was a network.
+    is_forked() || LOOP.lock().phase != Phase::Unset
 }
 
 /// Runs callbacks and timers on the calling thread until [`stop`].
@@ -184,6 +186,9 @@ pub fn busyness() -> f64 {
 
 /// Ends the loop; legal from any thread, also before it has been entered.
 pub fn stop() -> Result<()> {
+    if is_forked() {
+        return Ok(());
+    }
     let mut state = LOOP.lock();
     if state.phase == Phase::Unset {
         return Err(Code::NETWORK_NOT_SETUP);
@@ -230,6 +235,10 @@ pub fn post(mut tasks: Tasks) {
     if tasks.is_empty() {
         return;
     }
+    if is_forked() {
+        // The network thread is not here, and nobody would run them.
+        return tasks.into_iter().for_each(|task| task());
+    }
     // A thread that is ending holds nothing any more.
     let _ = HELD.try_with(|held| {
         if let Some(held) = held.borrow_mut().as_mut() {
@@ -248,6 +257,10 @@ pub fn post(mut tasks: Tasks) {
 
 /// Runs `task` on the network thread at `at`, or as soon after as it comes to it.
 pub fn schedule(at: Instant, task: Task) -> TimerId {
+    if is_forked() {
+        // Nothing waits here: all fails at once.
+        return TimerId(at, 0);
+    }
     let mut state = LOOP.lock();
     state.sequence += 1;
     let id = TimerId(at, state.sequence);
@@ -260,13 +273,16 @@ pub fn schedule(at: Instant, task: Task) -> TimerId {
 
 /// Drops a timer that is not due yet.
 pub fn cancel(id: TimerId) {
+    if is_forked() {
+        return;
+    }
     // The task is dropped after the lock: it may own something whose end schedules or posts.
     let _task = LOOP.lock().timers.remove(&id);
 }
 
 /// Is the caller on the network thread?
 pub fn is_network_thread() -> bool {
-    LOOP.lock().phase == Phase::Running(thread::current().id())
+    !is_forked() && LOOP.lock().phase == Phase::Running(thread::current().id())
 }
 
 #[cfg(test)]

@@ -39,6 +39,10 @@ impl Network {
 
 impl Drop for Network {
     fn drop(&mut self) {
+        if crate::fork::is_forked() {
+            // The thread is the parent's.
+            return std::mem::forget(self.thread.take());
+        }
         crate::network::stop().expect("the network was set up");
         if let Some(thread) = self.thread.take() {
             // A callback's panic has been reported by the panic hook already.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::fork::is_forked;
+
 /// The lowest bit of a pointer to one of our objects; allocations are aligned, so it is otherwise 0.
 const EMBEDDED: usize = 1;
 
@@ -44,8 +46,15 @@ pub(super) unsafe fn share<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Ob
 /// # Safety
 /// As for [`borrow`], and the handle must not be used afterwards, but by those who [`share`] it.
 pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Object>> {
-    // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked, given back once.
-    untagged(handle).map(|object: *mut Object| unsafe { Arc::from_raw(object) })
+    untagged(handle).map(|object: *mut Object| {
+        // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked, given back once.
+        let object = unsafe { Arc::from_raw(object) };
+        if is_forked() {
+            // Its end would wait for threads and locks that are the parent's.
+            std::mem::forget(Arc::clone(&object));
+        }
+        object
+    })
 }
 
 /// Exports functions that act on a handle, and declares the table of the real library's functions of the same

@@ -9,6 +9,7 @@
 //! | `granule` | the functions about blob granules, of all objects |
 //! | `legacy` | functions that left the API |
 //! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
+//! | `atfork` | what a forked child does not get |
 //! | `heap` | the C library's memory, given back |
 //! | `boot` | [`Network`], the safe way to start it all |
 //! | `testing` | the functions as safe calls, for tests |
@@ -20,6 +21,7 @@
 #![expect(unsafe_code, reason = "this is the C ABI")]
 
 mod arrays;
+pub mod atfork;
 mod boot;
 mod cluster_file;
 mod database;

@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FsWord;
 use rustix::io::Errno;
 
+use crate::fork::Own;
+
 /// Allows directories on network file systems.
 pub const NETWORK_VARIABLE: &str = "FDB_EMBEDDED_NETWORK_FS";
 /// Its value that does so.
@@ -22,7 +24,7 @@ const ALLOW: &str = "allow";
 pub struct Kept {
     path: PathBuf,
     /// Open, so that no other file gets its inode.
-    file: File,
+    file: Own<File>,
 }
 
 /// A file of the directory is not where it was.
@@ -67,13 +69,13 @@ impl Lost {
 
 impl Kept {
     /// Keeps a file that is open already.
-    pub fn new(path: &Path, file: File) -> Kept {
-        Kept { path: path.to_path_buf(), file }
+    pub fn new(path: &Path, file: impl Into<Own<File>>) -> Kept {
+        Kept { path: path.to_path_buf(), file: file.into() }
     }
 
     /// Locks a file for this process, as long as it is kept; `None` if another has it.
     pub fn lock(path: &Path, file: &File) -> io::Result<Option<Kept>> {
-        let file = file.try_clone()?;
+        let file = Own::open(|| file.try_clone())?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Kept::new(path, file))),
             Err(TryLockError::WouldBlock) => Ok(None),

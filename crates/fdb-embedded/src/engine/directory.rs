@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 use super::custody::{Kept, Lost, NETWORK_VARIABLE, refused_network};
 use super::faults::BadFaults;
 use super::storage::{Storage, StorageError};
+use crate::fork::{Forked, Own};
 
 /// The file of the keys.
 pub const DATA_FILE: &str = "data.redb";
@@ -67,6 +68,9 @@ pub enum OpenError {
         /// Why not.
         reason: String,
     },
+    /// This process is a forked child of one that had a database open.
+    #[error(transparent)]
+    Forked(#[from] Forked),
     /// The environment asks for faults on purpose in a way that cannot be understood.
     #[error(transparent)]
     Faults(#[from] BadFaults),
@@ -122,15 +126,15 @@ impl Directory {
             return Err(OpenError::Network { path, system });
         }
         let lock_path = path.join("lock");
-        let mut lock = private().create(true).open(&lock_path).map_err(io(&lock_path))?;
+        let lock = Own::open(|| private().create(true).open(&lock_path)).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&mut lock), path }),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&lock), path }),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
         }
-        write_holder(&mut lock).map_err(io(&lock_path))?;
+        write_holder(&lock).map_err(io(&lock_path))?;
         let lock = Kept::new(&lock_path, lock);
-        let own = Kept::new(&path, File::open(&path).map_err(io(&path))?);
+        let own = Kept::new(&path, Own::open(|| File::open(&path)).map_err(io(&path))?);
         let (data, log, lost) = Default::default();
         Ok(Directory { path, made, own, lock, data, log, lost })
     }
@@ -268,7 +272,7 @@ pub enum Holding {
 pub fn look(path: &Path) -> std::io::Result<Holding> {
     let mut locked = Vec::new();
     for name in ["lock", DATA_FILE] {
-        let mut file = match File::open(path.join(name)) {
+        let file = match File::open(path.join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) if name == "lock" => return Err(error),
@@ -278,7 +282,7 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
         match file.try_lock() {
             Ok(()) => locked.push(file),
             Err(TryLockError::WouldBlock) if name == "lock" => {
-                return Ok(Holding::Process(holder(&mut file)));
+                return Ok(Holding::Process(holder(&file)));
             }
             Err(TryLockError::WouldBlock) => return Ok(Holding::Process(UNKNOWN.to_owned())),
             Err(TryLockError::Error(error)) => return Err(error),
@@ -290,13 +294,13 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
 /// The process id of a holder that has not left it.
 const UNKNOWN: &str = "unknown";
 
-fn write_holder(lock: &mut File) -> std::io::Result<()> {
+fn write_holder(mut lock: &File) -> std::io::Result<()> {
     lock.set_len(0)?;
     lock.rewind()?;
     writeln!(lock, "{}", std::process::id())
 }
 
-fn holder(lock: &mut File) -> String {
+fn holder(mut lock: &File) -> String {
     let mut text = String::new();
     match lock.read_to_string(&mut text) {
         Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),

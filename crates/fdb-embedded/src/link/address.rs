@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
+use crate::fork::Own;
+
 /// The socket's name; the host listens there.
 const SOCKET: &str = "socket";
 /// Its name before it is whole.
@@ -20,13 +22,13 @@ const MAX_ADDRESS: usize = 100;
 pub type Identity = (u64, u64);
 
 /// Listens in the directory. The socket is this user's alone before it has its name.
-pub fn listen(directory: &Path) -> io::Result<(UnixListener, Identity)> {
+pub fn listen(directory: &Path) -> io::Result<(Own<UnixListener>, Identity)> {
     let new = directory.join(NEW_SOCKET);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = at(directory, NEW_SOCKET, UnixListener::bind)?;
+    let listener = at(directory, NEW_SOCKET, |path| Own::open(|| UnixListener::bind(path)))?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
     let identity = identity(&new)?;
     fs::rename(&new, directory.join(SOCKET))?;
@@ -38,15 +40,16 @@ fn identity(socket: &Path) -> io::Result<Identity> {
 }
 
 /// Connects to whoever listens in the directory. `WouldBlock` if so many wait there that it would have to wait for its turn.
-pub fn connect(directory: &Path) -> io::Result<UnixStream> {
-    at(directory, SOCKET, |path| {
+pub fn connect(directory: &Path) -> io::Result<Own<UnixStream>> {
+    let connect = |path: PathBuf| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
         net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         let socket = UnixStream::from(socket);
         socket.set_nonblocking(false)?;
         Ok(socket)
-    })
+    };
+    at(directory, SOCKET, |path| Own::open(|| connect(path)))
 }
 
 /// Removes the socket, whose host no longer listens; but not another's, if the directory has been replaced meanwhile.

@@ -1,7 +1,7 @@
 //! This process as the host: it listens in the directory and serves the guests.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -9,11 +9,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags};
 
 use super::address::{self, Identity};
 use super::session::Session;
 use super::stream::{self, Outbox};
 use crate::engine::Engine;
+use crate::fork::Own;
 
 /// Guests at a time; each costs two threads.
 const MAX_GUESTS: usize = 1_024;
@@ -59,7 +61,7 @@ impl Drop for Departure {
 pub(super) struct Host {
     directory: PathBuf,
     socket: Identity,
-    listener: UnixListener,
+    listener: Arc<Own<UnixListener>>,
     guests: Arc<Mutex<Guests>>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -69,8 +71,11 @@ impl Host {
     pub(super) fn listen(directory: &Path, engine: &Arc<Engine>) -> io::Result<Host> {
         let (listener, socket) = address::listen(directory)?;
         let guests = Arc::new(Mutex::new(Guests { serving: Some(HashMap::new()), sequence: 0 }));
+        // Who accepts waits for a guest, and then takes no time.
+        listener.set_nonblocking(true)?;
+        let listener = Arc::new(listener);
         let (accepted, engine, serving) =
-            (listener.try_clone()?, Arc::downgrade(engine), Arc::clone(&guests));
+            (Arc::clone(&listener), Arc::downgrade(engine), Arc::clone(&guests));
         let accept = move || accept(&accepted, &engine, &serving);
         let accepting = thread::Builder::new().name("fdb-host".to_owned()).spawn(accept)?;
         Ok(Host { directory: directory.to_path_buf(), socket, listener, guests, accepting: Some(accepting) })
@@ -82,7 +87,7 @@ impl Host {
         address::remove(&self.directory, self.socket);
         let serving = self.guests.lock().serving.take().unwrap_or_default();
         // Shut down, `accept` fails; it fails here only if it is shut down already.
-        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        let _ = rustix::net::shutdown(&**self.listener, rustix::net::Shutdown::Both);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
@@ -116,15 +121,15 @@ impl Drop for Farewell {
 
 fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) {
     loop {
-        match listener.accept() {
-            Ok((socket, _)) => {
+        match accept_one(listener) {
+            Ok(socket) => {
                 let Some(engine) = engine.upgrade() else { return };
                 if let Err(error) = greet(socket, engine, guests) {
                     crate::report(&format!("turned a guest away: {error}"));
                 }
             }
             Err(_) if guests.lock().serving.is_none() => return,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
                 crate::report(&format!("cannot accept a guest: {error}"));
                 thread::sleep(ACCEPT_PAUSE);
@@ -133,16 +138,20 @@ fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Gue
     }
 }
 
-fn greet(socket: UnixStream, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -> io::Result<()> {
+fn accept_one(listener: &UnixListener) -> io::Result<Own<UnixStream>> {
+    rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
+    Own::open(|| listener.accept().map(|(socket, _)| socket))
+}
+
+fn greet(socket: Own<UnixStream>, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -> io::Result<()> {
     if !stream::is_trusted(&socket)? {
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user"));
+        return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"));
     }
     let mut guests_now = guests.lock();
     let Guests { serving: Some(serving), sequence } = &mut *guests_now else { return Ok(()) };
     if serving.len() >= MAX_GUESTS {
         return Err(io::Error::other(format!("{MAX_GUESTS} are being served")));
     }
-    let reading = socket.try_clone()?;
     let outbox = Arc::new(Outbox::of_host(socket));
     let writer = Arc::clone(&outbox);
     thread::Builder::new().name("fdb-host-out".to_owned()).spawn(move || writer.run_writer())?;
@@ -150,8 +159,8 @@ fn greet(socket: UnixStream, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -
     let (id, of_session, guests) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
     let serve = move || {
         let _departure = Departure { guests, outbox: Arc::clone(&of_session), id };
-        let mut session = Session::new(engine, of_session);
-        if let Err(error) = session.run(&reading) {
+        let mut session = Session::new(engine, Arc::clone(&of_session));
+        if let Err(error) = session.run(of_session.socket()) {
             crate::report(&format!("closing the connection of a guest: {error}"));
         }
     };

@@ -57,6 +57,7 @@ use takeover::{Hope, Place, Refused, Setbacks};
 
 use crate::engine::{Answer, Engine, Identity, OpenError};
 use crate::error::{Code, Result};
+use crate::fork::{self, Forked};
 use crate::future::Future;
 
 pub use commit::{Base, Commit};
@@ -121,6 +122,9 @@ const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 impl Link {
     /// Links this process to a directory, or returns the link that it has.
     pub fn open(path: &Path) -> Result<Arc<Link>, OpenError> {
+        if fork::is_forked() {
+            return Err(OpenError::Forked(Forked));
+        }
         let (turn, deadline) = (turn(path), Instant::now() + OPENING_PATIENCE);
         loop {
             let mine = turn.lock();
@@ -181,6 +185,9 @@ impl Link {
 
     /// The engine of the directory, if this process hosts it.
     pub fn hosted(path: &Path) -> Option<Arc<Engine>> {
+        if fork::is_forked() {
+            return None;
+        }
         let link = lookup(&OPEN.lock(), path)?;
         match link.now() {
             Now::Host(engine) => Some(engine),
@@ -195,6 +202,9 @@ impl Link {
 
     /// No caller holds the lock of the role while it does anything else: what it does may come back to this link.
     fn now(&self) -> Now {
+        if fork::is_forked() {
+            return Now::Failed(fork::refuse());
+        }
         match &*self.role.read() {
             Role::Host { engine, .. } => Now::Host(Arc::clone(engine)),
             Role::Guest(guest) => Now::Guest(Arc::clone(guest)),
@@ -205,6 +215,9 @@ impl Link {
 
     /// Lets go of all directories: the network has stopped, so this process can answer nobody any more.
     pub fn close_all() {
+        if fork::is_forked() {
+            return;
+        }
         let open = std::mem::take(&mut *OPEN.lock());
         for link in open.into_values().filter_map(|link| link.upgrade()) {
             let role = std::mem::replace(&mut *link.role.write(), Role::Closed(Mutex::default()));
@@ -251,7 +264,9 @@ impl Link {
 
     /// Calls `then` when there is a host, or it is known that there will be none.
     pub fn when_settled(&self, then: Then) {
-        if let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read() {
+        if !fork::is_forked()
+            && let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read()
+        {
             waiting.lock().push(then);
             return;
         }
@@ -273,6 +288,10 @@ impl Link {
 
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
     pub fn arm(self: &Arc<Self>, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
+        if fork::is_forked() {
+            future.fail(fork::refuse());
+            return;
+        }
         let id = self.sequence.fetch_add(1, Ordering::Relaxed);
         let watch = Watch { key: key.to_vec(), baseline: baseline.clone(), future: Arc::clone(future) };
         self.watches.lock().insert(id, watch);
@@ -291,7 +310,8 @@ impl Link {
 
     /// The client has no more use for a watch.
     fn forget(&self, id: u64) {
-        if self.watches.lock().remove(&id).is_some()
+        if !fork::is_forked()
+            && self.watches.lock().remove(&id).is_some()
             && let Now::Guest(guest) = self.now()
         {
             guest.disarm(id);
@@ -302,6 +322,10 @@ impl Link {
 impl Role {
     /// Ends what this process is to the directory. What is under way is still answered.
     fn end(self) {
+        if fork::is_forked() {
+            // What is ended here is the parent's: its threads, and the names in the directory.
+            return std::mem::forget(self);
+        }
         match self {
             Role::Host { engine, host } => {
                 let farewell = host.stop();

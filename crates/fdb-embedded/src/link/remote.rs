@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::guest::Guest;
 use crate::error::{Code, Result};
+use crate::fork::is_forked;
 use crate::limits::{cut, is_too_long_to_be_there};
 use crate::range_set::{RangeSet, key_after};
 use crate::rows::{Direction, RowSet, Visit, Want};
@@ -262,6 +263,9 @@ impl Inner {
 
 impl Drop for RemoteView {
     fn drop(&mut self) {
+        if is_forked() {
+            return;
+        }
         self.guest.forget_view(self.id, self.is_pinned);
     }
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::wire::Malformed;
+use crate::fork::Own;
 
 /// Longest frame that is sent or read, bytes: a transaction of FoundationDB's limit fits, with what surrounds it.
 pub const MAX_FRAME: usize = 16 << 20;
@@ -112,7 +113,7 @@ pub enum Refused {
 
 /// Frames on their way out.
 pub struct Outbox {
-    socket: UnixStream,
+    socket: Own<UnixStream>,
     /// What is shut down when nothing can be sent any more: enough for the other end, or our own reader, to notice,
     /// and no more than that, for what is still to arrive counts.
     broken: Shutdown,
@@ -126,17 +127,17 @@ pub struct Outbox {
 impl Outbox {
     /// An empty outbox of a guest's connection. When it fails, the host finds the end of the requests; what the host has
     /// answered by then can still be read.
-    pub fn of_guest(socket: UnixStream) -> Outbox {
-        Outbox::new(socket, Shutdown::Write)
+    pub fn of_guest(socket: impl Into<Own<UnixStream>>) -> Outbox {
+        Outbox::new(socket.into(), Shutdown::Write)
     }
 
     /// An empty outbox of a host's connection. When it fails, the session finds the end of the requests; the guest finds
     /// none before its commits are settled.
-    pub fn of_host(socket: UnixStream) -> Outbox {
-        Outbox::new(socket, Shutdown::Read)
+    pub fn of_host(socket: impl Into<Own<UnixStream>>) -> Outbox {
+        Outbox::new(socket.into(), Shutdown::Read)
     }
 
-    fn new(socket: UnixStream, broken: Shutdown) -> Outbox {
+    fn new(socket: Own<UnixStream>, broken: Shutdown) -> Outbox {
         Outbox { socket, broken, outgoing: Mutex::default(), work: Condvar::new(), drained: Condvar::new() }
     }
 

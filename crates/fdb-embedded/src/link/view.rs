@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::remote::{Fetch, RemoteView, Then};
 use crate::engine;
 use crate::error::Result;
+use crate::fork;
 use crate::rows::{Direction, Visit, Want};
 
 /// The database at one version.
@@ -46,9 +47,15 @@ impl Missing {
     }
 }
 
+/// The data belongs to the parent: its files and threads are not in a forked child.
+fn refuse_in_child() -> Result<()> {
+    if fork::is_forked() { Err(fork::refuse()) } else { Ok(()) }
+}
+
 impl View {
     /// The version; a commit of this transaction conflicts with writes after it.
     pub fn version(&self) -> Result<i64> {
+        refuse_in_child()?;
         match self {
             Self::Here(view) => Ok(view.version),
             Self::There(view) => view.version(),
@@ -66,6 +73,7 @@ impl View {
 
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        refuse_in_child()?;
         match self {
             Self::Here(view) => view.get(key),
             Self::There(view) => view.get(key),
@@ -82,6 +90,7 @@ impl View {
         want: (Want, Option<&[u8]>),
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>> {
+        refuse_in_child()?;
         match self {
             Self::Here(view) => view.scan(begin, end, direction, visit),
             Self::There(view) => view.scan(begin, end, direction, want, visit),

@@ -3,7 +3,10 @@
 use std::fmt::Debug;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
+
+use crate::fork::Own;
 
 /// A file, or what behaves like one.
 pub trait Disk: Debug + Send + Sync + 'static {
@@ -21,6 +24,28 @@ pub trait Disk: Debug + Send + Sync + 'static {
 
     /// What was written before outlasts a power failure once this returns.
     fn sync_data(&self) -> io::Result<()>;
+}
+
+impl<D: Disk + AsFd> Disk for Own<D> {
+    fn len(&self) -> io::Result<u64> {
+        (**self).len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        (**self).read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        (**self).write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        Disk::set_len(&**self, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Disk::sync_data(&**self)
+    }
 }
 
 impl Disk for File {

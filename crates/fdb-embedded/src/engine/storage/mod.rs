@@ -56,6 +56,7 @@ use super::directory::private;
 use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
+use crate::fork::Own;
 use crate::mutant::mutant;
 use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
@@ -189,7 +190,7 @@ impl Storage {
     /// to `keep` before anything else is done with it, to be locked.
     pub fn open_kept(file: &Path, log: &Path, keep: &Keep<'_>) -> Result<(Storage, i64), StorageError> {
         let health = Arc::new(Health::new(file));
-        let disk = private().open(file).map_err(StorageError::Unopened)?;
+        let disk = Own::open(|| private().open(file)).map_err(StorageError::Unopened)?;
         keep(file, &disk)?;
         let pages = Pages::open(Box::new(disk), Arc::clone(&health))?;
         let of_log = Arc::new(health.beside(log));
@@ -285,12 +286,12 @@ impl Drop for Storage {
 }
 
 /// Opens the log of a file, or makes it, if it holds nothing that is needed.
-fn open_log(path: &Path, health: &Health, known: &Known) -> Result<File, StorageError> {
+fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Own<File>, StorageError> {
     let mut options = private();
-    let file = match options.open(path) {
+    let file = match Own::open(|| options.open(path)) {
         Err(source) if source.kind() == ErrorKind::NotFound && known.mark.is_none() => {
             let above = path.parent().unwrap_or(Path::new("."));
-            let made = options.create_new(true).open(path);
+            let made = Own::open(|| options.create_new(true).open(path));
             // A file whose name is lost with the power is lost.
             made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
                 .map_err(|source| refused(health, "create", &source))?

@@ -1,0 +1,52 @@
+//! What happens when the process forks: the child loses the descriptors of all open databases.
+
+use std::mem::{ManuallyDrop, forget};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+use rustix::io::{DupFlags, Errno};
+
+use crate::fork::{FORKED, REGISTERED, is_forked, plug};
+
+type Handler = extern "C" fn();
+
+unsafe extern "C" {
+    fn pthread_atfork(prepare: Option<Handler>, parent: Option<Handler>, child: Option<Handler>) -> i32;
+}
+
+/// Has the handlers called at each fork from now on.
+pub fn install() {
+    // SAFETY: the handlers are functions that stay. It fails only without memory; then a child keeps its copies.
+    let _ = unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
+}
+
+/// No descriptor is opened or closed while the process forks.
+extern "C" fn before() {
+    if !is_forked() {
+        forget(REGISTERED.lock());
+    }
+}
+
+extern "C" fn in_parent() {
+    if !is_forked() {
+        // SAFETY: this thread has locked it in `before`, and the guard was forgotten.
+        unsafe { REGISTERED.force_unlock() }
+    }
+}
+
+/// Takes no lock and no memory: what other threads of the parent had in hand stays as it was.
+extern "C" fn in_child() {
+    // A child's child finds all done.
+    if FORKED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: this thread holds the lock since `before`. It is never released here, so nobody changes the set any more.
+    let registered = unsafe { &*REGISTERED.data_ptr() };
+    let Some(plug) = plug() else { return };
+    for number in registered {
+        // SAFETY: the number is that of an open descriptor, whose owner unregisters it before closing it. It stays open, as another
+        // file, and is not closed here.
+        let mut own = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(*number) });
+        while let Err(Errno::INTR | Errno::BUSY) = rustix::io::dup3(plug, &mut own, DupFlags::CLOEXEC) {}
+    }
+}

@@ -1,0 +1,186 @@
+//! A process forks while it has a database open: a real host, a real child, and a guest that sees both.
+
+#![expect(unsafe_code, reason = "to fork")]
+#![expect(clippy::unwrap_used, reason = "tests")]
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use fdb_embedded::Network;
+use foundationdb::options::TransactionOption;
+use foundationdb::{Database, FdbError, Transaction};
+use futures::executor::block_on;
+
+/// Tells the helper which directory to host.
+const DIRECTORY: &str = "FDB_EMBEDDED_FORK_DIRECTORY";
+/// What an embedded database answers in a forked child.
+const IO_ERROR: i32 = 1510;
+
+unsafe extern "C" {
+    fn fork() -> i32;
+    fn _exit(status: i32) -> !;
+}
+
+fn open(directory: &Path) -> Result<Database, FdbError> {
+    Database::from_path(&format!("embedded:{}", directory.display()))
+}
+
+fn transaction(db: &Database) -> Transaction {
+    let tr = db.create_trx().unwrap();
+    tr.set_option(TransactionOption::Timeout(500)).unwrap();
+    tr
+}
+
+fn get(db: &Database, key: &[u8]) -> Result<Option<Vec<u8>>, FdbError> {
+    block_on(transaction(db).get(key, false)).map(|value| value.map(|value| value.to_vec()))
+}
+
+fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
+    let tr = transaction(db);
+    tr.set(key, value);
+    block_on(tr.commit()).map(drop).map_err(FdbError::from)
+}
+
+/// A process that works on the directory, and forks when it is told.
+struct Forker {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Forker {
+    fn start(directory: &Path) -> Forker {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "--ignored", "--nocapture", "helper_forks"])
+            .env(DIRECTORY, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut forker = Forker { child, stdin, lines };
+        forker.wait_for("ready");
+        forker
+    }
+
+    fn wait_for(&mut self, word: &str) -> String {
+        let mut lines = self.lines.by_ref().map_while(Result::ok);
+        let found = lines.find_map(|line| line.strip_prefix(word).map(|rest| rest.trim().to_owned()));
+        found.expect("the helper ended early")
+    }
+
+    /// Has it fork; what its child finds.
+    fn fork(&mut self) -> String {
+        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.wait_for("found")
+    }
+}
+
+impl Drop for Forker {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What the child finds: every use of the database says at once that it cannot be used.
+fn use_after_fork(directory: &Path, db: Database, old: Transaction) -> Result<(), String> {
+    let began = Instant::now();
+    let expect = |what: &str, code: Option<i32>| match code {
+        Some(IO_ERROR) => Ok(()),
+        other => Err(format!("{what}: {other:?}")),
+    };
+    expect("a read", get(&db, b"k").err().map(|error| error.code()))?;
+    expect("a commit", set(&db, b"k", b"of the child").err().map(|error| error.code()))?;
+    expect("an old read", block_on(old.get(b"other", false)).err().map(|error| error.code()))?;
+    old.set(b"k", b"of the child");
+    let error = block_on(old.commit()).map(drop).map_err(FdbError::from).err();
+    expect("an old commit", error.map(|error| error.code()))?;
+    let watching = db.create_trx().unwrap();
+    let watch = watching.watch(b"k");
+    // This commit only reads, which needs nobody.
+    block_on(watching.commit()).map(drop).map_err(|error| format!("{error:?}"))?;
+    expect("a watch", block_on(watch).err().map(|error| error.code()))?;
+    expect("opening", open(directory).err().map(|error| error.code()))?;
+    drop(db);
+    if began.elapsed() > Duration::from_secs(2) {
+        return Err(format!("it took {:?}", began.elapsed()));
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn helper_forks() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
+    let directory = Path::new(&directory);
+    let network = Network::start().unwrap();
+    let db = open(directory).unwrap();
+    if get(&db, b"k").unwrap().is_none() {
+        set(&db, b"k", b"of the host").unwrap();
+    }
+    let old = transaction(&db);
+    block_on(old.get(b"k", false)).unwrap();
+    println!("\nready");
+    std::io::stdin().read_exact(&mut [0]).unwrap();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    // SAFETY: the child ends in `_exit`; what it uses of other threads' things is what is tested.
+    if unsafe { fork() } == 0 {
+        drop(ours);
+        let found = use_after_fork(directory, db, old);
+        drop(network);
+        let text = found.err().unwrap_or_else(|| "errors at once".to_owned());
+        let _ = (&theirs).write_all(text.as_bytes());
+        drop(theirs);
+        std::thread::sleep(Duration::from_secs(20));
+        // SAFETY: it ends this process and nothing else.
+        unsafe { _exit(0) }
+    }
+    drop(theirs);
+    ours.set_read_timeout(Some(Duration::from_secs(8))).unwrap();
+    let mut found = String::new();
+    if ours.read_to_string(&mut found).is_err() {
+        found = "it hangs".to_owned();
+    }
+    // The parent goes on as if nothing had been.
+    insist(Duration::from_secs(2), || set(&db, b"parent", b"goes on"));
+    println!("\nfound {found}");
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+fn insist<T>(within: Duration, what: impl Fn() -> Result<T, FdbError>) -> T {
+    let began = Instant::now();
+    loop {
+        match what() {
+            Ok(value) => return value,
+            Err(error) => assert!(began.elapsed() < within, "it fails after {:?}: {error}", began.elapsed()),
+        }
+    }
+}
+
+#[test]
+fn a_child_keeps_neither_a_dead_host_nor_its_guests_and_cannot_use_the_database() {
+    let _network = Network::start().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let mut host = Forker::start(dir.path());
+    // The connection of this guest is there when its host forks, so the child has a copy of it.
+    let db = open(dir.path()).unwrap();
+    assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
+    let found = host.fork();
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    insist(Duration::from_secs(2), || set(&db, b"taken over", b""));
+    assert_eq!(found, "errors at once");
+    assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
+    assert_eq!(get(&db, b"parent").unwrap().as_deref(), Some(&b"goes on"[..]));
+
+    // Now this process hosts, and the one that forks is its guest.
+    let mut guest = Forker::start(dir.path());
+    assert_eq!(guest.fork(), "errors at once");
+    assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
+}
