@@ -120,21 +120,40 @@ impl Drop for Farewell {
 }
 
 fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) {
+    let mut troubles = Troubles::default();
     loop {
         match accept_one(listener) {
             Ok(socket) => {
                 let Some(engine) = engine.upgrade() else { return };
-                if let Err(error) = greet(socket, engine, guests) {
-                    crate::report(&format!("turned a guest away: {error}"));
+                match greet(socket, engine, guests) {
+                    Ok(()) => troubles.end(),
+                    Err(error) => troubles.tell(format!("turned a guest away: {error}"), crate::report),
                 }
             }
             Err(_) if guests.lock().serving.is_none() => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
-                crate::report(&format!("cannot accept a guest: {error}"));
+                troubles.tell(format!("cannot accept a guest: {error}"), crate::report);
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
+    }
+}
+
+/// What keeps guests from being accepted, told once until it changes or ends.
+#[derive(Default)]
+struct Troubles(Option<String>);
+
+impl Troubles {
+    fn tell(&mut self, trouble: String, report: impl FnOnce(&str)) {
+        if self.0.as_ref() != Some(&trouble) {
+            report(&trouble);
+            self.0 = Some(trouble);
+        }
+    }
+
+    fn end(&mut self) {
+        self.0 = None;
     }
 }
 
@@ -173,5 +192,23 @@ fn greet(socket: Own<UnixStream>, engine: Arc<Engine>, guests: &Arc<Mutex<Guests
             outbox.close();
             Err(error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_is_told_once_until_it_changes_or_ends() {
+        let (mut troubles, mut told) = (Troubles::default(), Vec::new());
+        for trouble in ["a", "a", "b", "b", "a", "", "a"] {
+            if trouble.is_empty() {
+                troubles.end();
+            } else {
+                troubles.tell(trouble.to_owned(), |text| told.push(text.to_owned()));
+            }
+        }
+        assert_eq!(told, ["a", "b", "a", "a"]);
     }
 }
