@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -359,9 +359,8 @@ impl Guest {
 
 /// Reads the host's first message, for as long as patience lasts.
 fn welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> {
-    socket.set_read_timeout(Some(patience))?;
     let mut frames = Frames::new(socket);
-    let response = match frames.next() {
+    let response = match frames.next_by(Instant::now() + patience) {
         Ok(Some(frame)) => {
             Response::decode(frame).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))?
         }
@@ -369,7 +368,6 @@ fn welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> 
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectError::Silent),
         Err(error) => return Err(error.into()),
     };
-    socket.set_read_timeout(None)?;
     match response {
         Response::Welcome { protocol: PROTOCOL, .. } => Ok(()),
         Response::Welcome { protocol, .. } => Err(ConnectError::Protocol { theirs: protocol }),

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -76,8 +76,7 @@ impl Session {
     /// Serves until the guest closes, or does what no guest does.
     pub(super) fn run(&mut self, socket: &UnixStream) -> Result<(), SessionError> {
         let mut frames = Frames::new(socket);
-        socket.set_read_timeout(Some(HELLO_PATIENCE))?;
-        let first = frames.next().map_err(|error| match error.kind() {
+        let first = frames.next_by(Instant::now() + HELLO_PATIENCE).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => SessionError::NoGreeting,
             _ => error.into(),
         })?;
@@ -85,7 +84,6 @@ impl Session {
         let Request::Hello { protocol } = Request::decode(frame)? else {
             return Err(SessionError::NoGreeting);
         };
-        socket.set_read_timeout(None)?;
         // A guest of another version reads this much, and says which versions do not fit.
         self.answer(&Response::Welcome { protocol: PROTOCOL, pid: std::process::id() });
         self.outbox.flush();

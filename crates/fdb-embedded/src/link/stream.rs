@@ -29,12 +29,14 @@ pub struct Frames<'s> {
     start: usize,
     /// How much of the buffer is filled.
     end: usize,
+    /// Nothing is waited for after this moment.
+    deadline: Option<Instant>,
 }
 
 impl<'s> Frames<'s> {
     /// Frames from the start of a connection.
     pub fn new(socket: &'s UnixStream) -> Frames<'s> {
-        Frames { socket, buffer: vec![0; READ_CHUNK], start: 0, end: 0 }
+        Frames { socket, buffer: vec![0; READ_CHUNK], start: 0, end: 0, deadline: None }
     }
 
     /// Is the next frame here already, so that [`Frames::next`] will not wait?
@@ -44,8 +46,23 @@ impl<'s> Frames<'s> {
         length.is_some_and(|length| here.len() - LENGTH_BYTES >= length)
     }
 
+    /// The next frame, if all of it is here before the deadline; `WouldBlock` otherwise, however much of it has come.
+    pub fn next_by(&mut self, deadline: Instant) -> io::Result<Option<&[u8]>> {
+        self.deadline = Some(deadline);
+        let is_whole = self.fill_frame();
+        self.deadline = None;
+        self.socket.set_read_timeout(None)?;
+        Ok(is_whole?.map(|length| self.take(length)))
+    }
+
     /// The next frame; `None` when the other end has closed.
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
+        let is_whole = self.fill_frame()?;
+        Ok(is_whole.map(|length| self.take(length)))
+    }
+
+    /// Reads until a whole frame lies in the buffer; its length.
+    fn fill_frame(&mut self) -> io::Result<Option<usize>> {
         if !self.fill(LENGTH_BYTES)? {
             return Ok(None);
         }
@@ -57,9 +74,13 @@ impl<'s> Frames<'s> {
         if !self.fill(LENGTH_BYTES + length)? {
             return Ok(None);
         }
+        Ok(Some(length))
+    }
+
+    fn take(&mut self, length: usize) -> &[u8] {
         let begin = self.start + LENGTH_BYTES;
         self.start = begin + length;
-        Ok(Some(&self.buffer[begin..self.start]))
+        &self.buffer[begin..self.start]
     }
 
     /// Reads until `wanted` bytes lie in the buffer; false when the connection ends before.
@@ -69,13 +90,23 @@ impl<'s> Frames<'s> {
         }
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        // A large frame's buffer is not kept for the small ones that follow.
+        // A large frame's buffer is not kept for the small ones that follow, and grows as the frame arrives.
         let room = wanted.max(READ_CHUNK);
-        if self.buffer.len() != room && self.end <= room {
-            self.buffer.resize(room, 0);
+        if self.buffer.len() > room && self.end <= room {
+            self.buffer.truncate(room);
             self.buffer.shrink_to_fit();
         }
         while self.end < wanted {
+            if self.end == self.buffer.len() {
+                self.buffer.resize(room.min(2 * self.end), 0);
+            }
+            if let Some(deadline) = self.deadline {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(ErrorKind::WouldBlock.into());
+                }
+                self.socket.set_read_timeout(Some(left))?;
+            }
             match rustix::net::recv(self.socket, &mut self.buffer[self.end..], RecvFlags::empty()) {
                 Ok((_, 0)) => return Ok(false),
                 Ok((_, read)) => self.end += read,
@@ -347,97 +378,4 @@ pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use std::thread;
-    use std::time::Duration;
-
-    fn frame(frame: &mut Vec<u8>) {
-        frame.extend_from_slice(&[7; 50_000]);
-    }
-
-    #[test]
-    fn what_was_left_to_the_writer_is_sent_before_the_end() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::of_host(ours));
-        // More than a socket takes at once, and nobody writes yet.
-        for _ in 0..100 {
-            outbox.push(frame).unwrap();
-            outbox.leave();
-        }
-        let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
-        let writer = thread::spawn(move || writer.run_writer());
-        let closer = thread::spawn(move || {
-            closer.finish(Instant::now() + Duration::from_secs(20));
-            closer.close();
-        });
-        let mut frames = Frames::new(&theirs);
-        let mut received = 0;
-        while frames.next().unwrap().is_some() {
-            received += 1;
-        }
-        assert_eq!(received, 100);
-        closer.join().unwrap();
-        writer.join().unwrap();
-    }
-
-    #[test]
-    fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::of_host(ours));
-        (0..100).for_each(|_| outbox.push(frame).unwrap());
-        let writer = Arc::clone(&outbox);
-        let writer = thread::spawn(move || writer.run_writer());
-        outbox.finish(Instant::now() + Duration::from_millis(50));
-        outbox.close();
-        writer.join().unwrap();
-    }
-
-    #[test]
-    fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Outbox::of_host(ours);
-        let long = outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0));
-        assert_eq!(long, Err(Refused::TooLong));
-        outbox.push(|frame| frame.push(1)).unwrap();
-        outbox.flush();
-        assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
-    }
-
-    #[test]
-    fn who_waits_for_unsent_frames_has_them_sent() {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        let outbox = Arc::new(Outbox::of_host(ours));
-        (0..20).for_each(|_| outbox.push(frame).unwrap());
-        let (writer, waiting) = (Arc::clone(&outbox), Arc::clone(&outbox));
-        let writer = thread::spawn(move || writer.run_writer());
-        let waiting = thread::spawn(move || waiting.wait_below(1, 1));
-        theirs.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        let mut frames = Frames::new(&theirs);
-        (0..20).for_each(|_| assert!(frames.next().unwrap().is_some()));
-        waiting.join().unwrap();
-        outbox.close();
-        writer.join().unwrap();
-    }
-
-    #[test]
-    fn what_is_owed_holds_up_the_reader_until_it_is_answered_or_the_end_hurries() {
-        for ends_by_answer in [true, false] {
-            let (ours, _theirs) = UnixStream::pair().unwrap();
-            let outbox = Arc::new(Outbox::of_host(ours));
-            outbox.owe(10);
-            outbox.wait_below(1, 11);
-            let waiting = Arc::clone(&outbox);
-            let waiting = thread::spawn(move || waiting.wait_below(1, 10));
-            thread::sleep(Duration::from_millis(20));
-            assert!(!waiting.is_finished());
-            if ends_by_answer {
-                outbox.settle(10);
-            } else {
-                outbox.stop_reading();
-            }
-            waiting.join().unwrap();
-        }
-    }
-}
+mod tests;
