@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | here | the file: adding a batch, beginning anew |
+//! | `block` | padding to whole blocks |
 //! | `record` | a batch as it lies there |
 //! | `scan` | what a log that was left behind holds |
 //!
@@ -10,6 +11,7 @@
 //! durable commit of redb's it begins anew from its start: a new *generation*, which redb's file knows of by the [`Mark`]
 //! of that same commit. What is left of earlier generations is told by it.
 
+mod block;
 pub mod record;
 pub mod scan;
 
@@ -21,6 +23,7 @@ use super::disk::Disk;
 use super::health::Health;
 use super::{Batch, Durability, StorageError};
 use crate::mutant::mutant;
+use block::Block;
 use record::{BLOCK, Header, Place, SECTOR};
 
 /// What redb's file knows of its log.
@@ -82,6 +85,7 @@ pub struct Log {
     /// How many batches at its end are not flushed yet.
     unflushed: u16,
     record: Vec<u8>,
+    block: Block,
 }
 
 impl Log {
@@ -98,6 +102,7 @@ impl Log {
             used: 0,
             unflushed: 0,
             record: Vec::new(),
+            block: Block::default(),
         })
     }
 
@@ -131,8 +136,8 @@ impl Log {
         let space = self.record.len();
         // Whole blocks are written: the operating system need not read what was there before.
         let within = usize::try_from(self.end % BLOCK as u64).expect("less than a block");
-        self.record.resize((within + space).next_multiple_of(BLOCK) - within, 0);
-        let written = self.disk.write_at(self.end, &self.record);
+        let padded = (within + space).next_multiple_of(BLOCK) - within;
+        let written = self.disk.write_at(self.end, self.block.padded(&mut self.record, padded));
         written.map_err(|source| self.refused("write", &source))?;
         self.unflushed += 1;
         self.end += space as u64;

@@ -1,0 +1,53 @@
+//! Padding of records to whole blocks.
+
+use super::record::BLOCK;
+
+/// A block in which short records get their padding. It keeps its zeros from one write to the next: to clear a whole block
+/// for each record would cost more than to encode the record.
+#[derive(Debug)]
+pub struct Block {
+    bytes: Box<[u8; BLOCK]>,
+    /// Bytes at its start that need not be zero.
+    used: usize,
+}
+
+impl Default for Block {
+    fn default() -> Block {
+        Block { bytes: Box::new([0; BLOCK]), used: 0 }
+    }
+}
+
+impl Block {
+    /// The record, with zeros behind it up to `len` bytes.
+    pub fn padded<'b>(&'b mut self, record: &'b mut Vec<u8>, len: usize) -> &'b [u8] {
+        if len > BLOCK {
+            record.resize(len, 0);
+            return record;
+        }
+        let own = record.len();
+        self.bytes[..own].copy_from_slice(record);
+        if own < self.used {
+            self.bytes[own..self.used].fill(0);
+        }
+        self.used = own;
+        &self.bytes[..len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_an_earlier_record_is_behind_a_shorter_one() {
+        let mut block = Block::default();
+        for (own, len) in
+            [(10, BLOCK), (4000, BLOCK), (7, BLOCK), (600, 1024), (1, BLOCK), (5000, 2 * BLOCK), (0, 512)]
+        {
+            let record = vec![own as u8 | 1; own];
+            let padded = block.padded(&mut record.clone(), len).to_vec();
+            assert_eq!(padded.len(), len);
+            assert!(padded[..own] == record && padded[own..].iter().all(|byte| *byte == 0), "{own} of {len}");
+        }
+    }
+}
