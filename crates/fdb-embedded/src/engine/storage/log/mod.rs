@@ -68,6 +68,8 @@ const MAX_UNFLUSHED: u16 = 1_000;
 /// Zeros that are written at a time.
 const PIECE: usize = 1 << 20;
 
+static ZEROS: [u8; PIECE] = [0; PIECE];
+
 /// The log of an open database.
 #[derive(Debug)]
 pub struct Log {
@@ -237,7 +239,7 @@ impl Log {
         let mut at = self.len;
         while at < len {
             let piece = PIECE.min(usize::try_from(len - at).unwrap_or(PIECE));
-            self.disk.write_at(at, &vec![0; piece])?;
+            self.disk.write_at(at, &ZEROS[..piece])?;
             at += piece as u64;
         }
         Ok(())
