@@ -96,8 +96,8 @@ impl fmt::Debug for Driver {
 struct Request {
     item: NewItem,
     answer: oneshot::Sender<Result<PushedItem, ProduceError>>,
-    /// Given back when the request is answered, or dropped.
-    _place: Place,
+    /// Given back before the request is answered, or when it is dropped.
+    place: Place,
 }
 
 /// What a producer holds at most: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Who pushes more waits.
@@ -157,7 +157,9 @@ impl Drop for Place {
 
 impl Request {
     fn give(self, outcome: Result<PushedItem, ProduceError>) {
-        // Whoever is gone needs no answer.
+        // A caller that has its answer finds the room that its item took free again.
+        drop(self.place);
+        // The caller may have stopped waiting.
         let _ = self.answer.send(outcome);
     }
 }
@@ -198,9 +200,7 @@ impl Producer {
             .map_err(refused)?;
         let (answer, outcome) = oneshot::channel();
         let place = self.room.enter(item.weight()).await;
-        self.requests
-            .unbounded_send(Request { item, answer, _place: place })
-            .map_err(|_| ProduceError::Ended)?;
+        self.requests.unbounded_send(Request { item, answer, place }).map_err(|_| ProduceError::Ended)?;
         outcome.await.unwrap_or(Err(ProduceError::Ended))
     }
 }
