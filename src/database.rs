@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use fdb_embedded::space::Space;
 use foundationdb::{Database, FdbError};
 use tokio::time::timeout;
 
@@ -48,6 +49,26 @@ impl Store {
         let error = |reason| OpenError { url: url.to_owned(), reason };
         Database::from_path(url).map(Arc::new).map_err(|code| error(reason(code)))
     }
+}
+
+/// Why a database refuses to store more, and what can be done.
+pub(crate) fn no_space(url: &str) -> String {
+    let Some(directory) = fdb_embedded::embedded_directory(url) else {
+        return "the cluster accepts no more data; see `fdbcli --exec status`".to_owned();
+    };
+    let figures = Space::of(&directory).map_or_else(
+        |error| format!("its free space is unknown: {error}"),
+        |Space { free, min_free, .. }| format!("{} free, min-free-space is {}", size(free), size(min_free)),
+    );
+    format!(
+        "the disk of {} is full ({figures}); free some space, or let consumers empty its queues, then push again",
+        directory.display(),
+    )
+}
+
+/// Bytes for people.
+pub(crate) fn size(bytes: u64) -> String {
+    bytesize::ByteSize(bytes).display().iec().to_string()
 }
 
 /// The engine knows better than the error code what is wrong.

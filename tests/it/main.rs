@@ -17,6 +17,7 @@ mod doctor;
 mod exactly_once;
 mod exec;
 mod faults;
+mod full_disk;
 mod guarantees;
 mod http;
 mod idle;

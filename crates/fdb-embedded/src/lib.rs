@@ -20,6 +20,7 @@
 //! | `capi` | the C ABI, and the forwarding |
 //! | [`Network`] | starts and stops the thread that runs callbacks |
 //! | [`backup()`] | copies an open database |
+//! | [`space`] | how much of the disk must stay free |
 //! | [`doctor`] | checks a directory without changing it |
 //! | [`Faults`] | commit outcomes that are rare, on purpose, for tests |
 //! | [`Gate`] | commits that wait for a test's word, for simulations |
@@ -49,6 +50,7 @@ mod network_options;
 mod options;
 mod range_set;
 mod rows;
+pub mod space;
 mod url;
 
 pub use backup::{BackupError, Copied, backup, is_database};

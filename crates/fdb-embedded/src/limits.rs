@@ -31,6 +31,8 @@ pub const MAX_HISTORY_BYTES: usize = 128 << 20;
 /// Bytes written after which a snapshot is let go, although somebody reads from it: redb takes new space as long as it
 /// may not use again what was freed. It has up to 32 MiB more in memory, which are written later.
 pub const MAX_PINNED_BYTES: u64 = 32 << 20;
+/// The same while the disk is full.
+pub const MAX_PINNED_BYTES_FULL: u64 = 256 << 10;
 
 /// Views of an engine that can be read for as long as they are kept, at most: what backups read.
 pub const MAX_PINNED: usize = 2;

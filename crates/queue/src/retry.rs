@@ -56,6 +56,11 @@ impl RetryError {
         self.error.database().map(FdbError::code)
     }
 
+    /// Whether the database refused to store more: its disk is full. Nothing was written.
+    pub fn is_out_of_space(&self) -> bool {
+        self.code() == Some(OUT_OF_SPACE)
+    }
+
     /// Whether it was refused because a transaction or a value was too large, and nothing was written.
     pub(crate) fn is_too_large(&self) -> bool {
         self.code().is_some_and(|code| TOO_LARGE.contains(&code)) && !self.is_maybe_committed()
@@ -129,6 +134,8 @@ pub(crate) struct Retry {
     timeout: Option<Duration>,
     /// Grows patient with each wait.
     pacer: Option<Transaction>,
+    /// How often in a row the database refused to store more.
+    refusals: u32,
     pub(crate) attempts: Attempts,
 }
 
@@ -139,6 +146,7 @@ impl Retry {
             max_attempts: policy.max_attempts,
             timeout: policy.timeout,
             pacer: None,
+            refusals: 0,
             attempts: Attempts { begun: 1, ..Attempts::default() },
         };
         let tr = db.create_trx().map_err(|error| retry.give_up(error.into()))?;
@@ -255,13 +263,14 @@ impl Retry {
     }
 
     fn may_go_on(&self) -> bool {
-        self.max_attempts.is_none_or(|max| self.attempts.begun < max)
+        self.refusals < MAX_REFUSALS && self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
 
     fn count(&mut self, cause: FdbError) {
         if cause.code() == NOT_COMMITTED {
             self.attempts.conflicts += 1;
         }
+        self.refusals = if cause.code() == OUT_OF_SPACE { self.refusals + 1 } else { 0 };
     }
 
     fn give_up(&self, error: QueueError) -> RetryError {
@@ -272,6 +281,13 @@ impl Retry {
 /// The longest that an operation waits before it looks again whether others have done their part. The first wait is up to a tenth
 /// of that, each following one up to twice as long as the one before.
 const MAX_WAIT_MILLIS: i32 = 100;
+
+/// `commit_proxy_memory_limit_exceeded`: a cluster cannot take more data at the moment, or the disk of an embedded database is full.
+const OUT_OF_SPACE: i32 = 1042;
+
+/// So often in a row the database may refuse to store more: with FoundationDB's back-off that takes a second. A cluster has
+/// recovered by then; a full disk stays full until somebody does something.
+const MAX_REFUSALS: u32 = 8;
 
 /// The transaction, a key or a value is above its limit of size.
 const TOO_LARGE: std::ops::RangeInclusive<i32> = 2_101..=2_103;

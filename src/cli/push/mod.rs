@@ -44,7 +44,7 @@ use super::{
     progress::{Progress, Size},
     target::Target,
 };
-use crate::exit::Exit;
+use crate::{database::no_space, exit::Exit};
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -184,6 +184,10 @@ impl Push<'_> {
             return frozen::refused(self.session.queue(), pause, &done);
         }
         match error {
+            PushError::Retry(error) if error.is_out_of_space() => anyhow!(
+                "cannot push {items} items after the {done} acknowledged ones: {}",
+                no_space(&self.client.config().database),
+            ),
             PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
                 let context = match error.is_maybe_committed() {
                     true => self.unsure(items),

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
+use super::admission::Admission;
 use super::clock::Clock;
 use super::directory::Directory;
 use super::faults::Fault;
@@ -156,7 +157,7 @@ impl Waiting {
 
     /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
     /// are done by the time that a flush would begin.
-    fn take(&mut self, quick_first: bool) -> Vec<CommitRequest> {
+    fn take(&mut self, quick_first: bool) -> (Vec<CommitRequest>, usize) {
         let mut bytes = 0;
         let mut count = 0;
         for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
@@ -169,16 +170,16 @@ impl Waiting {
         let next = self.requests.drain(..count);
         if !quick_first {
             self.bytes = self.bytes.saturating_sub(bytes);
-            return next.collect();
+            return (next.collect(), bytes);
         }
         let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
         if quick.is_empty() {
             self.bytes = self.bytes.saturating_sub(bytes);
-            return others;
+            return (others, bytes);
         }
         self.bytes = self.bytes.saturating_sub(quick.iter().map(CommitRequest::len).sum());
         others.into_iter().rev().for_each(|request| self.requests.push_front(request));
-        quick
+        (quick, bytes)
     }
 
     fn is_idle(&self) -> bool {
@@ -213,6 +214,9 @@ pub(super) struct Committer {
     was_quick: bool,
     /// Bytes written since memory was given back.
     stirred: usize,
+    /// Bytes of the requests that are to be committed next.
+    taken: usize,
+    admission: Admission,
 }
 
 /// So many bytes written leave so much free memory behind that it is worth giving back.
@@ -256,8 +260,21 @@ impl Committer {
         directory: Arc<Directory>,
         resolver: Resolver,
     ) -> Committer {
-        let (rest, unflushed) = (Rest::Forgotten, None);
-        Committer { shared, storage, directory, resolver, rest, unflushed, was_quick: false, stirred: 0 }
+        let admission = Admission::new(directory.path().to_path_buf());
+        let (rest, unflushed, was_quick) = (Rest::Forgotten, None, false);
+        let (stirred, taken) = (0, 0);
+        Committer {
+            shared,
+            storage,
+            directory,
+            resolver,
+            rest,
+            unflushed,
+            was_quick,
+            stirred,
+            taken,
+            admission,
+        }
     }
 
     /// Works until the engine closes, and then closes the directory.
@@ -307,7 +324,8 @@ impl Committer {
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
-                let requests = waiting.take(!self.was_quick);
+                let (requests, bytes) = waiting.take(!self.was_quick);
+                self.taken = bytes;
                 self.was_quick = requests.iter().all(CommitRequest::is_quick);
                 return Some(requests);
             }
@@ -392,7 +410,9 @@ impl Committer {
             return;
         }
         let raise_only = requests.is_empty();
-        let (version, ceiling) = self.shared.views.lock().clock().begin_batch(Instant::now());
+        let now = Instant::now();
+        self.look_at_space(now);
+        let (version, ceiling) = self.shared.views.lock().clock().begin_batch(now);
         self.resolver.begin(version);
         let batch = self.resolve(requests, version);
         self.resolver.seal(version);
@@ -443,7 +463,8 @@ impl Committer {
         let mut batch = Batch::default();
         for request in requests {
             let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
-            if let Some(failure) = self.refusal(&request, fault) {
+            let refusal = self.refusal(&request, fault).or_else(|| self.lack_of_space(&request));
+            if let Some(failure) = refusal {
                 batch.refused.push((failure, request.answer));
                 continue;
             }
@@ -490,6 +511,25 @@ impl Committer {
                 Some(CommitFailure { code: Code::NOT_COMMITTED, conflicting })
             }
         }
+    }
+
+    fn look_at_space(&mut self, now: Instant) {
+        let was_full = self.admission.is_full();
+        self.admission.begin(&self.storage, self.taken, now);
+        if self.admission.is_full() && self.storage.is_crowded() {
+            // Transactions that are refused would bring no checkpoint.
+            self.change(Storage::settle);
+            self.admission.begin(&self.storage, self.taken, now);
+        }
+        if was_full != self.admission.is_full() {
+            self.shared.views.lock().save_space(!was_full);
+        }
+    }
+
+    /// Not asked of one that conflicts: that is told so. What cannot be read is the batch's to find out.
+    fn lack_of_space(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
+        let admitted = self.admission.admits(&self.storage, &request.mutations);
+        (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())
     }
 
     fn is_flush_due(&self) -> bool {

@@ -226,6 +226,11 @@ impl Directory {
         self.path.ancestors().skip(1).take(self.made.max(1))
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The file of the keys.
     #[must_use]
     pub fn data_file(&self) -> PathBuf {

@@ -43,6 +43,8 @@ fn memory(bytes: &[u8], entries: &[Entry]) -> usize {
 /// What a group changes, noted while it is applied.
 #[derive(Debug, Default)]
 pub struct Changes {
+    /// Bytes of rows that there are more than before, or fewer.
+    pub net: i64,
     bytes: Vec<u8>,
     entries: Vec<Entry>,
     is_too_much: bool,
@@ -79,7 +81,7 @@ pub struct Layer {
 impl Layer {
     /// What a group changed; `None` if that is too much to keep. Sorts it, so not where others wait.
     pub fn new(changes: Changes) -> Option<Layer> {
-        let Changes { mut bytes, mut entries, is_too_much } = changes;
+        let Changes { mut bytes, mut entries, is_too_much, .. } = changes;
         if is_too_much {
             return None;
         }

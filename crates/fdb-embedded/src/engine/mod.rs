@@ -11,6 +11,7 @@
 //! | `reading` | reading at a version: deltas over redb |
 //! | `history` | what batches of the last five seconds changed |
 //! | `resolver` | optimistic conflict detection |
+//! | `admission` | which transactions are taken while the disk is short of space |
 //! | `committer` | the commit pipeline: batches, one flush each |
 //! | `watches` | armed watches |
 //! | `mutation`, `atomic` | what a transaction changes |
@@ -19,6 +20,7 @@
 //! The seam to the client is small on purpose: [`Engine::read`], [`View`], [`Engine::commit`] and
 //! [`Engine::arm`].
 
+mod admission;
 pub mod atomic;
 mod clock;
 mod committer;

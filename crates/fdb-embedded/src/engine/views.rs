@@ -20,7 +20,9 @@ use super::history::{History, Past};
 use super::reading::At;
 use super::storage::{Changed, State, StorageError};
 use crate::error::{Code, Result};
-use crate::limits::{MAX_PINNED, MAX_PINNED_BYTES, VERSION_WINDOW, VERSIONS_PER_SECOND};
+use crate::limits::{
+    MAX_PINNED, MAX_PINNED_BYTES, MAX_PINNED_BYTES_FULL, VERSION_WINDOW, VERSIONS_PER_SECOND,
+};
 use crate::rows::{Direction, Visit};
 
 /// How long a version can be read.
@@ -121,6 +123,8 @@ pub struct Views {
     replaced: VecDeque<(i64, Weak<State>)>,
     /// States that are read for as long as somebody does.
     pinned: Vec<Weak<State>>,
+    /// Bytes written after which a snapshot is let go, although somebody reads from it.
+    max_pinned: u64,
 }
 
 impl Views {
@@ -134,12 +138,18 @@ impl Views {
             timeline: Arc::new(RwLock::new(timeline)),
             replaced: VecDeque::new(),
             pinned: Vec::new(),
+            max_pinned: MAX_PINNED_BYTES,
         }
     }
 
     /// The clock, for the committer.
     pub fn clock(&mut self) -> &mut Clock {
         &mut self.clock
+    }
+
+    /// On a full disk readers may keep next to nothing from being used again.
+    pub fn save_space(&mut self, is_full: bool) {
+        self.max_pinned = if is_full { MAX_PINNED_BYTES_FULL } else { MAX_PINNED_BYTES };
     }
 
     /// A new read version.
@@ -230,7 +240,7 @@ impl Views {
         while let Some((replaced_at, state)) = self.replaced.front() {
             let is_expired = *replaced_at < version - VERSION_WINDOW;
             match state.upgrade() {
-                Some(pinning) if is_expired || written - pinning.written() > MAX_PINNED_BYTES => {
+                Some(pinning) if is_expired || written - pinning.written() > self.max_pinned => {
                     pinning.let_go();
                 }
                 Some(_) => return,

@@ -6,6 +6,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
+
 use crate::fork::Own;
 
 /// A file, or what behaves like one.
@@ -21,6 +24,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
 
     /// Cuts it off, or makes it longer with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
+
+    /// Makes the file system set aside space for `len` bytes from `offset` on, which may lie beyond the end. Content and length stay.
+    /// Fails without a change where the disk is full, or where the file system cannot do it.
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
 
     /// What was written before outlasts a power failure once this returns.
     fn sync_data(&self) -> io::Result<()>;
@@ -43,6 +50,10 @@ impl<D: Disk + AsFd> Disk for Own<D> {
         Disk::set_len(&**self, len)
     }
 
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        (**self).allocate(offset, len)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         Disk::sync_data(&**self)
     }
@@ -63,6 +74,18 @@ impl Disk for File {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         File::set_len(self, len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        if len == 0 {
+            return Ok(());
+        }
+        loop {
+            match fallocate(self, FallocateFlags::KEEP_SIZE, offset, len) {
+                Err(Errno::INTR) => {}
+                other => return Ok(other?),
+            }
+        }
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -11,6 +11,7 @@
 //! | `tree` | redb: tables of keys and of bookkeeping |
 //! | `pages` | the file under redb: a checksum for every page |
 //! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
+//! | `room` | space of the disk that the file has before it needs it |
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
@@ -33,6 +34,7 @@ mod outcome;
 mod overlay;
 mod pages;
 mod progress;
+mod room;
 #[cfg(test)]
 mod sim;
 mod snapshot;
@@ -66,7 +68,7 @@ use superblock::{FORMAT, OLDEST};
 use tree::{Commit, Known, Tree, Writes};
 
 pub use health::{Failure, Health};
-pub use progress::{Changed, Touched};
+pub use progress::{Changed, Room, Touched};
 pub use snapshot::Snapshot;
 pub use state::State;
 
@@ -152,6 +154,8 @@ pub enum Durability {
 /// What a group of batches leaves when it is in redb.
 #[derive(Debug)]
 pub struct Applied {
+    /// Bytes of rows that it added, less those that it removed.
+    pub net: i64,
     /// What it changed, if that is not too much to keep.
     pub layer: Option<Layer>,
     /// The state after it.
@@ -208,14 +212,16 @@ impl Storage {
         bounds: Bounds,
         open_log: impl FnOnce(&Known) -> Result<Box<dyn Disk>, StorageError>,
     ) -> Result<(Storage, i64), StorageError> {
-        let meter = pages.meter();
+        let (meter, room) = (pages.meter(), pages.room());
+        // Where the disk has nothing, the file's own free pages may do.
+        room.find();
         let tree = Arc::new(Tree::open(pages, Arc::clone(&health), || ())?);
         let known = tree.known()?;
         let disk = open_log(&known)?;
-        let known = catch_up(&tree, &*disk, of_log, known)?;
+        let known = catch_up(&tree, &room, &*disk, of_log, known)?;
         let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(of_log, &error))?;
-        let progress = Mutex::new(Progress::new(tree, log, meter, known.batch)?);
+        let progress = Mutex::new(Progress::new(tree, log, meter, room, known.batch)?);
         Ok((Storage { progress, health, has_failed: AtomicBool::new(false) }, known.ceiling))
     }
 
@@ -227,6 +233,36 @@ impl Storage {
     /// What is to be read.
     pub fn state(&self) -> Arc<State> {
         Arc::clone(self.progress.lock().state())
+    }
+
+    /// Makes sure that commits of `bytes` bytes find space in the data file, as far as the disk has some.
+    pub fn make_room(&self, bytes: u64) -> Room {
+        self.progress.lock().make_room(Storage::cost(bytes))
+    }
+
+    /// True if only a checkpoint can make more space in the data file.
+    pub fn is_crowded(&self) -> bool {
+        self.progress.lock().is_crowded()
+    }
+
+    /// A commit that was admitted after [`Storage::make_room`] found no space takes so many bytes in the data file.
+    pub fn use_room(&self, cost: u64) {
+        self.progress.lock().use_room(cost);
+    }
+
+    /// Bytes of the data file that commits of `bytes` bytes may take: pages are half full at worst, mostly, and counters and other
+    /// small rows have a page of their own to change.
+    pub fn cost(bytes: u64) -> u64 {
+        2 * bytes + (16 << 10)
+    }
+
+    /// Reads the newest state, whether clients can read it yet or not.
+    pub fn weigh<T>(
+        &self,
+        read: impl FnOnce(&super::reading::At<'_>) -> Result<T, StorageError>,
+    ) -> Result<T, StorageError> {
+        let state = self.state();
+        state.newest(|newest| read(&newest))
     }
 
     /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
@@ -307,8 +343,17 @@ fn missing(health: &Health) -> std::io::Error {
 }
 
 /// Applies what is in the log and not in redb's file, durably: a second attempt finds all of it done, or nothing.
-fn catch_up(tree: &Tree, log: &dyn Disk, health: &Health, known: Known) -> Result<Known, StorageError> {
+fn catch_up(
+    tree: &Tree,
+    room: &room::Room,
+    log: &dyn Disk,
+    health: &Health,
+    known: Known,
+) -> Result<Known, StorageError> {
     let Some((batch, number)) = left_in_log(log, health, &known)? else { return Ok(known) };
+    let bytes = batch.mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64;
+    // The disk gives what it has; the file may well have enough free pages of its own.
+    let _ = room.ensure(room.reserve() + Storage::cost(bytes));
     tree.apply(Writes::of(&batch.mutations), batch.ceiling, number, Commit::AndEnd)?;
     tree.known()
 }

@@ -21,6 +21,7 @@ use super::StorageError;
 use super::disk::Disk;
 use super::health::{Failure, Health};
 use super::layout::{PAGE, logical_len, physical_len, place, runs};
+use super::room::{Room, high_water};
 use super::sums::{Sum, Sums, sum};
 use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
 use super::trust::Trust;
@@ -47,18 +48,21 @@ impl Meter {
 /// A file of pages, each with a checksum.
 #[derive(Debug)]
 pub struct Pages {
-    disk: Box<dyn Disk>,
+    disk: Arc<dyn Disk>,
     health: Arc<Health>,
     sums: Sums,
     superblock: Mutex<Superblock>,
     trust: Arc<Trust>,
     meter: Arc<Meter>,
+    room: Arc<Room>,
 }
 
 impl Pages {
     /// A file that holds nothing yet.
     pub fn create(disk: Box<dyn Disk>, health: Arc<Health>) -> Pages {
+        let disk: Arc<dyn Disk> = Arc::from(disk);
         Pages {
+            room: Arc::new(Room::new(Arc::clone(&disk), 0)),
             disk,
             health,
             sums: Sums::default(),
@@ -97,6 +101,9 @@ impl Pages {
             let error = pages.health.damaged(&format!("it is {len} bytes long, and was at least {least}"));
             return Err(failed(&pages.health, &error));
         }
+        let high = high_water(&*pages.disk);
+        let high = high.map_err(|source| failed(&pages.health, &pages.health.refused("read", &source)))?;
+        pages.room.wrote(high);
         Ok(pages)
     }
 
@@ -108,6 +115,11 @@ impl Pages {
     /// What there is of it.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
+    }
+
+    /// Its space on the disk.
+    pub fn room(&self) -> Arc<Room> {
+        Arc::clone(&self.room)
     }
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
@@ -140,6 +152,7 @@ impl Pages {
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(place(pages.start), data)?;
+        self.room.wrote(place(pages.start) + data.len() as u64);
         self.meter.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.sums.set(&*self.disk, pages.start, &sums_of(pages, data))
     }
@@ -189,8 +202,11 @@ impl Pages {
         if physical < self.disk.len()? {
             self.sums.cut(&*self.disk, len / PAGE)?;
             self.announce_len(physical)?;
+            self.disk.set_len(physical)?;
+            self.room.cut(physical);
+        } else {
+            self.disk.set_len(physical)?;
         }
-        self.disk.set_len(physical)?;
         self.meter.len.store(physical, Ordering::Relaxed);
         Ok(())
     }

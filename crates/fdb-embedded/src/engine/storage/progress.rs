@@ -9,6 +9,7 @@ use super::applier::{Applier, Job};
 use super::log::Log;
 use super::outcome::{self, is_listable};
 use super::pages::Meter;
+use super::room::Room as FileRoom;
 use super::state::State;
 use super::tree::{Commit, Tree, Writes};
 use super::{Applied, Batch, Durability, MAX_UNFLUSHED, Snapshot, StorageError};
@@ -57,6 +58,25 @@ impl Default for Touched {
     }
 }
 
+/// Rows of a database that is so small that they are counted to see how much of the file is free.
+const FEW: u64 = 1_000;
+
+/// Bytes of the file that are in use even if there are no rows.
+const OVERHEAD: u64 = 512 << 10;
+
+/// Space in the data file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// The disk gives the file no more space.
+    pub is_short: bool,
+    /// Bytes of the file's own that are free again. An estimate, on the low side.
+    pub own: u64,
+    /// Bytes that can be written.
+    pub available: u64,
+    /// Bytes that should be kept for transactions that free space.
+    pub reserve: u64,
+}
+
 /// A delta that the applier has.
 #[derive(Debug)]
 struct Frozen {
@@ -72,6 +92,16 @@ pub struct Progress {
     applier: Applier,
     log: Log,
     meter: Arc<Meter>,
+    room: Arc<FileRoom>,
+    /// Bytes of the file that what came since the last checkpoint may take: redb writes some of it only then.
+    pending: u64,
+    /// The disk has no more space for the file.
+    is_short: bool,
+    /// An estimate of what the file has free of pages that were written before, bytes. When redb goes to a page that was never
+    /// written it has none; from then on what rows are removed adds to it.
+    free: i64,
+    /// The end of the last page that was written, at the last checkpoint.
+    high: u64,
     /// Bytes that redb had written to its file when the log began anew.
     written_before: u64,
     /// The number of the last batch.
@@ -89,7 +119,13 @@ pub struct Progress {
 
 impl Progress {
     /// Goes on after batch `number`, which redb has.
-    pub fn new(tree: Arc<Tree>, log: Log, meter: Arc<Meter>, number: u64) -> Result<Progress, StorageError> {
+    pub fn new(
+        tree: Arc<Tree>,
+        log: Log,
+        meter: Arc<Meter>,
+        room: Arc<FileRoom>,
+        number: u64,
+    ) -> Result<Progress, StorageError> {
         let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
         let active = Arc::new(Delta::default());
         let snapshot = Arc::new(tree.snapshot()?);
@@ -101,6 +137,11 @@ impl Progress {
             applier,
             log,
             meter,
+            room,
+            pending: 0,
+            is_short: false,
+            free: 0,
+            high: 0,
             written_before,
             number,
             version,
@@ -123,6 +164,52 @@ impl Progress {
         self.log.end()
     }
 
+    /// Sees to it that a batch which takes `cost` bytes of the data file finds them there. What is left, if the disk has no more.
+    pub fn make_room(&mut self, cost: u64) -> Room {
+        let (reserve, own) = (self.room.reserve(), self.own());
+        self.is_short = !self.room.ensure(reserve + self.pending + cost);
+        if !self.is_short {
+            self.pending += cost;
+        }
+        let available = (self.room.ahead() + own).saturating_sub(self.pending);
+        Room { is_short: self.is_short, own, available, reserve }
+    }
+
+    /// Half of the estimate: pages are not free before the next checkpoint, and some are half full.
+    fn own(&self) -> u64 {
+        self.free.max(0).cast_unsigned() / 2
+    }
+
+    /// All that was written is on the disk: what does that say of the space in the file?
+    fn estimate_free(&mut self) -> Result<(), StorageError> {
+        let high = self.room.high();
+        if high > self.high {
+            self.free = 0;
+        }
+        self.high = high;
+        self.free = self.free.clamp(0, high.cast_signed());
+        let snapshot = self.state.snapshot().expect("it is the newest state");
+        if self.is_short && snapshot.len()? <= FEW {
+            let mut bytes = OVERHEAD;
+            for row in snapshot.range(b"", &[0xff; 64])? {
+                let (key, value) = row?;
+                bytes += 2 * (key.value().len() + value.value().len()) as u64;
+            }
+            self.free = self.free.max(high.saturating_sub(bytes).cast_signed());
+        }
+        Ok(())
+    }
+
+    /// A transaction that is admitted on a full disk takes so much.
+    pub fn use_room(&mut self, cost: u64) {
+        self.pending += cost;
+    }
+
+    /// On a full disk only a checkpoint lets redb use again what was freed.
+    pub fn is_crowded(&self) -> bool {
+        self.is_short && self.pending > (self.room.ahead() + self.own()) / 8
+    }
+
     /// Puts a batch into the log, and where readers find it. Where the log has no room for it, or redb has much that is not flushed, all goes
     /// to redb, durably.
     pub fn apply(&mut self, batch: Batch, durability: Durability) -> Result<Changed, StorageError> {
@@ -130,7 +217,7 @@ impl Progress {
         self.version = batch.version;
         self.ceiling = batch.ceiling.or(self.ceiling);
         let is_much = self.meter.written() - self.written_before > MAX_UNFLUSHED;
-        if is_much || !self.log.has_room(&batch) {
+        if is_much || self.is_crowded() || !self.log.has_room(&batch) {
             return self.commit(batch);
         }
         if is_large(&batch) || !self.state.newest(|before| is_listable(before, &batch.mutations))? {
@@ -174,6 +261,8 @@ impl Progress {
         let changed = self.give_all(batch, Commit::AndBegin(mark))?;
         self.log.begin(mark);
         self.written_before = self.meter.written();
+        self.pending = 0;
+        self.estimate_free()?;
         Ok(changed)
     }
 
@@ -249,6 +338,7 @@ impl Progress {
     /// A group is in redb.
     fn finish(&mut self, group: Frozen, applied: Applied, changed: &mut Changed) {
         let Frozen { delta, last } = group;
+        self.free -= applied.net;
         changed.applied.push(Group { delta, layer: applied.layer, last });
         self.show(applied.snapshot, last, self.meter.written(), changed);
     }

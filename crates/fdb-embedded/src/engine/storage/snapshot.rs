@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use redb::ReadOnlyTable;
+use redb::{ReadOnlyTable, ReadableTableMetadata};
 
 use super::{Health, StorageError, explain};
 
@@ -18,6 +18,11 @@ pub struct Snapshot {
 impl Snapshot {
     pub(super) fn new(data: ReadOnlyTable<&'static [u8], &'static [u8]>, health: Arc<Health>) -> Snapshot {
         Snapshot { data, health }
+    }
+
+    /// How many rows there are.
+    pub fn len(&self) -> Result<u64, StorageError> {
+        self.data.len().map_err(|error| explain(&self.health, error.into()))
     }
 
     /// The value of `key`.

@@ -167,7 +167,8 @@ impl Tree {
         commit: Commit,
     ) -> Result<Applied, StorageError> {
         let changes = self.write(writes, ceiling, number, commit).map_err(|error| self.explain(error))?;
-        Ok(Applied { layer: Layer::new(changes), snapshot: Arc::new(self.snapshot()?) })
+        let net = changes.net;
+        Ok(Applied { layer: Layer::new(changes), snapshot: Arc::new(self.snapshot()?), net })
     }
 
     fn write(
@@ -243,6 +244,7 @@ fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], changes: &mut Changes)
                 points.write(data, changes)?;
                 data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
                     changes.note(key, Some(value));
+                    changes.net -= len_of(key, value);
                     false
                 })?;
             }
@@ -287,6 +289,10 @@ impl<'m> Points<'m> {
     }
 }
 
+fn len_of(key: &[u8], value: &[u8]) -> i64 {
+    (key.len() + value.len()).cast_signed() as i64
+}
+
 fn put(
     data: &mut Data<'_>,
     key: &[u8],
@@ -298,7 +304,9 @@ fn put(
         None => data.remove(key)?,
     };
     if value.is_some() || old.is_some() {
-        changes.note(key, old.as_ref().map(redb::AccessGuard::value));
+        let old = old.as_ref().map(redb::AccessGuard::value);
+        changes.net += value.map_or(0, |value| len_of(key, value)) - old.map_or(0, |old| len_of(key, old));
+        changes.note(key, old);
     }
     Ok(())
 }

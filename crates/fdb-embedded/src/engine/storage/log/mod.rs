@@ -246,6 +246,7 @@ impl Log {
     }
 }
 
-fn is_full(error: &io::Error) -> bool {
+/// True for the error of a disk, or of a quota, that has no space left.
+pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,0 +1,338 @@
+//! Which transactions are taken while the disk is short of space.
+//!
+//! | level | when | taken |
+//! |---|---|---|
+//! | plenty | | everything |
+//! | low | less than the directory's limit is free ([`crate::space`]) | transactions that clear or replace a row, or remove as much as they add; and single small writes |
+//! | full | the data file cannot be given its next piece, and lives on its reserve | transactions that remove about as much as they add |
+//!
+//! What a transaction adds and removes is judged by its mutations and the rows that they meet, since nothing in
+//! FoundationDB's API says what a transaction is for. A push adds rows and removes none. A fetch moves rows. An acknowledgement
+//! clears rows, or replaces the record of a lease. Counters that an atomic operation changes, and values with a
+//! versionstamp, which tell the outcome of a push, do not count as replaced rows.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::atomic::AtomicOp;
+use super::mutation::Mutation;
+use super::storage::{Room, Storage, StorageError};
+use crate::range_set::RangeSet;
+use crate::rows::Direction;
+use crate::space::Space;
+
+/// How often the file system is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// A transaction of one mutation of so many bytes is small: a pause, a request to be served.
+const SMALL: usize = 256;
+
+/// Bytes that a transaction which clears rows may add on a full disk beyond what it removes: counters, the reason of a failure.
+const SLACK: u64 = 16 << 10;
+
+/// What a transaction does to the size of the database.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Weight {
+    /// Bytes of rows that it writes.
+    added: u64,
+    /// Bytes of rows that it clears or replaces; counted up to `added`.
+    removed: u64,
+    /// It clears a row that is there.
+    clears: bool,
+    /// It sets a row that is there.
+    replaces: bool,
+    /// It consists of one small mutation.
+    is_small: bool,
+}
+
+impl Weight {
+    fn net(&self) -> u64 {
+        self.added.saturating_sub(self.removed)
+    }
+}
+
+/// How much space there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Plenty,
+    Low,
+    /// Bytes that may be used, and the reserve that these are of.
+    Full {
+        room: Room,
+        is_low: bool,
+    },
+}
+
+/// The committer's judgement of space.
+#[derive(Debug)]
+pub struct Admission {
+    directory: PathBuf,
+    looked: Option<Instant>,
+    /// Bytes by which less is free than should be.
+    missing: u64,
+    level: Level,
+    /// What was reported last.
+    reported: &'static str,
+}
+
+impl Admission {
+    /// For the database in this directory.
+    pub fn new(directory: PathBuf) -> Admission {
+        Admission { directory, looked: None, missing: 0, level: Level::Plenty, reported: "" }
+    }
+
+    /// Takes note of how much space there is before commits of `bytes` bytes.
+    pub fn begin(&mut self, storage: &Storage, bytes: usize, now: Instant) {
+        if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK) {
+            self.looked = Some(now);
+            self.missing =
+                Space::of(&self.directory).map_or(0, |space| space.min_free.saturating_sub(space.free));
+        }
+        let room = storage.make_room(bytes as u64);
+        // What the file has free of its own is as good as free space of the disk.
+        let is_low = self.missing > room.own;
+        self.level = match (room.is_short, is_low) {
+            (true, is_low) => Level::Full { room, is_low },
+            (false, true) => Level::Low,
+            (false, false) => Level::Plenty,
+        };
+        let reported = match self.level {
+            Level::Full { room, .. } if room.available < room.reserve => "its disk is full",
+            Level::Low | Level::Full { is_low: true, .. } => "less than min-free-space is free on its disk",
+            Level::Plenty | Level::Full { .. } => "",
+        };
+        if reported != std::mem::replace(&mut self.reported, reported) {
+            self.report();
+        }
+    }
+
+    /// True while the disk has no space for the data file.
+    pub fn is_full(&self) -> bool {
+        matches!(self.level, Level::Full { .. })
+    }
+
+    #[cold]
+    fn report(&self) {
+        let directory = self.directory.display();
+        crate::report(&match self.reported {
+            "" => format!("{directory}: there is space on its disk again; all transactions are accepted"),
+            why => format!(
+                "{directory}: {why}; transactions that add data are refused (error 1042) until there is more space, all others go on"
+            ),
+        });
+    }
+
+    /// Whether a transaction is taken.
+    pub fn admits(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
+        if self.level == Level::Plenty || mutations.is_empty() {
+            return Ok(true);
+        }
+        self.judge(storage, mutations)
+    }
+
+    #[cold]
+    fn judge(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
+        let weight = storage.weigh(|state| weigh(state, mutations))?;
+        let is_move = weight.net() == 0 || weight.clears || weight.replaces || weight.is_small;
+        let Level::Full { room, is_low } = &mut self.level else { return Ok(is_move) };
+        let cost = Storage::cost(mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64);
+        let frees = weight.net() == 0 || ((weight.clears || weight.replaces) && weight.net() <= SLACK);
+        let least = room.reserve / 2;
+        let has_room = !*is_low && room.available >= room.reserve + cost;
+        // What frees space is never refused for the estimate's sake: the estimate is low, and nothing else brings space back.
+        let is_taken = frees || has_room || (is_move && room.available >= least + cost);
+        if is_taken {
+            room.available = room.available.saturating_sub(cost);
+            storage.use_room(cost);
+        }
+        Ok(is_taken)
+    }
+}
+
+/// What can be asked of a state.
+pub trait Rows {
+    /// Bytes of a key's row, if there is one.
+    fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError>;
+    /// Visits the bytes of each row of `[begin, end)`.
+    fn each_len(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), StorageError>;
+}
+
+impl Rows for super::reading::At<'_> {
+    fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
+        Ok(self.get(key)?.map(|value| (key.len() + value.len()) as u64))
+    }
+
+    fn each_len(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        visit: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    ) -> Result<(), StorageError> {
+        let mut visit = |key: &[u8], value: &[u8]| visit((key.len() + value.len()) as u64);
+        self.scan(begin, end, Direction::Forward, &mut visit).map(drop)
+    }
+}
+
+fn weigh(state: &impl Rows, mutations: &[Mutation]) -> Result<Weight, StorageError> {
+    let payload = |mutation: &Mutation| mutation.payload_len();
+    let is_small = matches!(mutations, [one] if payload(one) <= SMALL);
+    let mut weight = Weight { is_small, ..Weight::default() };
+    let (mut cleared, mut written) = (RangeSet::default(), HashSet::new());
+    for mutation in mutations {
+        let (key, len, grows) = match mutation {
+            Mutation::ClearRange { begin, end } => {
+                cleared.insert(begin.clone(), end.clone());
+                continue;
+            }
+            // Nothing has had this key before.
+            Mutation::StampedKey { key, value, .. } => {
+                weight.added += (key.len() + value.len()) as u64;
+                continue;
+            }
+            Mutation::Set { key, value } | Mutation::StampedValue { key, value, .. } => {
+                (key, value.len(), false)
+            }
+            Mutation::Atomic { op, key, operand } => (key, operand.len(), *op == AtomicOp::AppendIfFits),
+        };
+        let len = (key.len() + len) as u64;
+        weight.added += len;
+        // What was cleared before is counted there.
+        if cleared.contains(key) || !written.insert(key.as_slice()) {
+            continue;
+        }
+        let Some(old) = state.row_len(key)? else { continue };
+        let is_plain = matches!(mutation, Mutation::Set { .. });
+        weight.replaces |= is_plain;
+        // An atomic operation leaves a value at least as long as it was, mostly; a counter counts as it is.
+        weight.removed += match mutation {
+            Mutation::Atomic { .. } if grows => 0,
+            Mutation::Atomic { .. } => len,
+            _ => old,
+        };
+    }
+    for (begin, end) in cleared.iter() {
+        let mut visit = |len| {
+            weight.removed += len;
+            weight.clears = true;
+            let is_enough = weight.removed >= weight.added;
+            if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        state.each_len(begin, end, &mut visit)?;
+        if weight.clears && weight.removed >= weight.added {
+            break;
+        }
+    }
+    Ok(weight)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    struct Model(BTreeMap<Vec<u8>, Vec<u8>>);
+
+    impl Rows for Model {
+        fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
+            Ok(self.0.get(key).map(|value| (key.len() + value.len()) as u64))
+        }
+
+        fn each_len(
+            &self,
+            begin: &[u8],
+            end: &[u8],
+            visit: &mut dyn FnMut(u64) -> ControlFlow<()>,
+        ) -> Result<(), StorageError> {
+            for (key, value) in self.0.range(begin.to_vec()..end.to_vec()) {
+                if visit((key.len() + value.len()) as u64).is_break() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    fn set(key: &[u8], len: usize) -> Mutation {
+        Mutation::Set { key: key.to_vec(), value: vec![1; len] }
+    }
+
+    fn clear(begin: &[u8], end: &[u8]) -> Mutation {
+        Mutation::ClearRange { begin: begin.to_vec(), end: end.to_vec() }
+    }
+
+    fn add(key: &[u8]) -> Mutation {
+        Mutation::Atomic { op: AtomicOp::Add, key: key.to_vec(), operand: vec![0; 8] }
+    }
+
+    fn stamped_key(len: usize) -> Mutation {
+        Mutation::StampedKey { key: vec![0; 24], offset: 4, value: vec![1; len] }
+    }
+
+    fn token(key: &[u8]) -> Mutation {
+        Mutation::StampedValue { key: key.to_vec(), value: vec![0; 20], offset: 8 }
+    }
+
+    /// Ten items of 100 bytes, a lease, a token, counters.
+    fn weigh_here(mutations: &[Mutation]) -> Weight {
+        let items = (0..10).map(|item| (vec![b'v', item], vec![0; 100]));
+        let others = [
+            (b"lease".to_vec(), vec![0; 40]),
+            (b"npop".to_vec(), vec![0; 8]),
+            (b"token".to_vec(), vec![0; 20]),
+        ];
+        weigh(&Model(items.chain(others).collect()), mutations).unwrap()
+    }
+
+    fn is_move(mutations: &[Mutation]) -> bool {
+        let weight = weigh_here(mutations);
+        weight.net() == 0 || weight.clears || weight.replaces || weight.is_small
+    }
+
+    #[test]
+    fn a_push_only_adds() {
+        for push in [
+            vec![add(b"npush"), stamped_key(10)],
+            vec![add(b"npop"), stamped_key(10), token(b"token")],
+            vec![set(b"vnew", 3), set(b"vnew2", 3)],
+            vec![set(b"vnew", 3), token(b"token")],
+            // To clear what is not there frees nothing.
+            vec![clear(b"w", b"x"), set(b"vnew", 300)],
+            vec![set(b"big", 300)],
+        ] {
+            assert!(!is_move(&push), "{push:?}");
+        }
+    }
+
+    #[test]
+    fn a_fetch_an_acknowledgement_and_a_small_write_do_not_only_add() {
+        for moves in [
+            vec![clear(b"v", b"v\x0a"), set(b"new lease", 1100), add(b"npop")],
+            vec![clear(b"lease", b"lease\0"), add(b"ndone")],
+            vec![set(b"lease", 41), set(b"dead", 100)],
+            vec![set(b"pause", 10)],
+            vec![clear(b"v", b"w")],
+        ] {
+            assert!(is_move(&moves), "{moves:?}");
+        }
+    }
+
+    #[test]
+    fn rows_are_counted_once_and_no_more_are_read_than_needed() {
+        let moved = weigh_here(&[clear(b"v", b"v\x02"), set(b"lease 2", 200)]);
+        assert_eq!((moved.added, moved.removed, moved.clears), (207, 204, true));
+        // Set after it was cleared, and set twice: its old value counts once.
+        let again = weigh_here(&[clear(b"v\x01", b"v\x02"), set(b"v\x01", 1_000), set(b"v\x01", 1_000)]);
+        assert_eq!((again.added, again.removed, again.net()), (2_004, 102, 1_902));
+        let all = weigh_here(&[clear(b"v", b"w"), set(b"x", 50)]);
+        assert_eq!((all.removed, all.net()), (102, 0), "the first row is enough");
+        assert_eq!(weigh_here(&[add(b"npop")]).net(), 0, "a counter stays as long as it is");
+    }
+}

@@ -1,0 +1,141 @@
+//! Free space of the file system that holds a database directory, and how much of it must stay free.
+//!
+//! While less than [`Space::min_free`] is free, the host of a directory refuses transactions that only add data. The
+//! limit belongs to the directory, so that every process applies the same one. In this order:
+//!
+//! 1. the environment variable [`VARIABLE`] of the process that hosts the directory,
+//! 2. the file [`FILE`] in the directory,
+//! 3. [`DEFAULT`], or 5 % of the file system where that is less.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::path::Path;
+
+use rustix::fs::statvfs;
+
+/// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
+pub const VARIABLE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
+
+/// The file in the directory that holds its limit, in the same form.
+pub const FILE: &str = "min-free-space";
+
+/// The limit of a directory that has none of its own, bytes.
+pub const DEFAULT: u64 = 1 << 30;
+
+/// The file system of a directory at one moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that a process of this user can still use.
+    pub free: u64,
+    /// Its size, bytes.
+    pub total: u64,
+    /// Bytes that must stay free; 0 if the limit is off.
+    pub min_free: u64,
+}
+
+impl Space {
+    /// Looks at a directory's file system.
+    pub fn of(directory: &Path) -> io::Result<Space> {
+        let found = statvfs(directory)?;
+        let total = found.f_blocks.saturating_mul(found.f_frsize);
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let min_free = match std::env::var(VARIABLE).ok() {
+            Some(text) => parse(&text),
+            None => stored(directory)?,
+        };
+        Ok(Space { free, total, min_free: min_free.unwrap_or_else(|| default_of(total)) })
+    }
+
+    /// True if data that only adds to the database is refused.
+    #[must_use]
+    pub fn is_low(&self) -> bool {
+        self.free < self.min_free
+    }
+}
+
+/// The limit where none is set, for a file system of `total` bytes.
+fn default_of(total: u64) -> u64 {
+    DEFAULT.min(total / 20)
+}
+
+fn stored(directory: &Path) -> io::Result<Option<u64>> {
+    match fs::read_to_string(directory.join(FILE)) {
+        Ok(text) => Ok(parse(&text)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Bytes in words; `None` if they cannot be understood.
+fn parse(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit: u64 = match text[end..].trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        _ => return None,
+    };
+    text[..end].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Sets the limit of a directory, in bytes; 0 switches it off, and `None` goes back to the default. Every process that hosts the
+/// directory applies it within a second.
+pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
+    let file = directory.join(FILE);
+    let Some(bytes) = bytes else {
+        return match fs::remove_file(&file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+    };
+    if stored(directory)? == Some(bytes) {
+        return Ok(());
+    }
+    let new = directory.join(format!("{FILE}.new"));
+    let written = File::create(&new)
+        .and_then(|mut file| writeln!(file, "{bytes}").and_then(|()| file.sync_all()))
+        .and_then(|()| fs::rename(&new, &file));
+    written.inspect_err(|_| drop(fs::remove_file(&new)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_with_and_without_a_unit() {
+        for (text, bytes) in [("0", 0), ("4096\n", 4096), ("512MiB", 512 << 20), (" 1 GB ", 1_000_000_000)] {
+            assert_eq!(parse(text), Some(bytes), "{text:?}");
+        }
+        for text in ["", "MiB", "-1", "1.5GiB", "1XB", "99999999999999999999", "9999999999TiB"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_keeps_its_own_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(stored(dir.path()).unwrap(), None);
+        for bytes in [7 << 20, 0] {
+            set_min_free(dir.path(), Some(bytes)).unwrap();
+            assert_eq!(stored(dir.path()).unwrap(), Some(bytes));
+        }
+        for _ in 0..2 {
+            set_min_free(dir.path(), None).unwrap();
+            assert_eq!(stored(dir.path()).unwrap(), None);
+        }
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_small_file_system_has_a_smaller_limit() {
+        assert_eq!((default_of(100 << 20), default_of(1 << 40)), (5 << 20, 1 << 30));
+    }
+}

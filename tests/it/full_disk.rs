@@ -1,0 +1,235 @@
+//! The database's disk runs full, on a small file system of the test's own.
+//!
+//! Each test starts itself again in a user and mount namespace (`unshare -rm`), where it may mount a tmpfs that nobody else sees
+//! and that goes with it.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Background, Database, PATIENCE, Ran, kvqueue};
+
+/// Set where a test runs inside.
+const INSIDE: &str = "KVQUEUE_TEST_INSIDE";
+/// The variable that says that user namespaces have to work here.
+const REQUIRED: &str = "KVQUEUE_TEST_FULL_DISK";
+/// The limit of free space that a program is given.
+const MIN_FREE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
+
+/// A file system of so many MiB, on a directory that the test's own mount namespace alone has.
+struct Small {
+    directory: tempfile::TempDir,
+}
+
+impl Small {
+    fn mount(mib: u64) -> Small {
+        let directory = tempfile::tempdir().unwrap();
+        let small = Small { directory };
+        small.run(&format!("mount -t tmpfs -o size={mib}m none {}", small.path().display()));
+        small
+    }
+
+    fn resize(&self, mib: u64) {
+        self.run(&format!("mount -o remount,size={mib}m {}", self.path().display()));
+    }
+
+    fn run(&self, command: &str) {
+        assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn database(&self) -> Database {
+        Database::at(format!("embedded:{}/db", self.path().display()), String::new())
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // The namespace's end takes it down too.
+        let _ = Command::new("umount").arg("-l").arg(self.path()).status();
+    }
+}
+
+/// True inside. Outside the test of this name is run inside.
+fn inside(name: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let possible = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
+    if !possible.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os(REQUIRED).is_none(), "unshare -rm does not work here");
+        return false;
+    }
+    let mut again = Command::new("unshare");
+    again.arg("-rm").arg(std::env::current_exe().unwrap());
+    again.args([&format!("full_disk::{name}"), "--exact", "--nocapture"]).env(INSIDE, "1");
+    let output = again.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("1 passed"), "inside:\n{out}\n{text}");
+    false
+}
+
+/// Lines of `bytes` bytes, each with its number.
+fn lines(count: usize, bytes: usize) -> String {
+    let mut lines = String::with_capacity(count * (bytes + 1));
+    for number in 0..count {
+        writeln!(lines, "{number:08} {}", "x".repeat(bytes - 9)).unwrap();
+    }
+    lines
+}
+
+/// How many items a push acknowledged.
+fn acknowledged(stdout: &str) -> usize {
+    let object: Value = serde_json::from_str(stdout).unwrap_or_else(|error| panic!("{error}: {stdout:?}"));
+    usize::try_from(object["acknowledged"].as_u64().unwrap_or_else(|| panic!("{object}"))).unwrap()
+}
+
+/// Pushes until the disk is full; how many items were acknowledged.
+fn fill(db: &Database, bytes: usize, limit: &str) -> usize {
+    let input = db.file("lines");
+    fs::write(&input, lines((200 << 20) / bytes, bytes)).unwrap();
+    let push = kvqueue(db, &["push", "q", "--json", "--lines", input.to_str().unwrap()])
+        .env(MIN_FREE, limit)
+        .stdin(Stdio::null())
+        .output();
+    let push = Ran::from(push.unwrap());
+    assert_eq!(push.code, Some(1), "{push:?}");
+    let full = "is full";
+    assert!(push.stderr.contains(full) && push.stderr.contains("free some space"), "{}", push.stderr);
+    acknowledged(&push.stdout)
+}
+
+fn count(db: &Database, limit: &str) -> usize {
+    let ran = kvqueue(db, &["len", "q"]).env(MIN_FREE, limit).stdin(Stdio::null()).output().unwrap();
+    Ran::from(ran).ok().trim().parse().unwrap()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + 3 * PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Fills the disk, lets a daemon empty the queue, and goes on. `mib` of tmpfs, items of `bytes` bytes.
+fn fill_drain_and_go_on(mib: u64, bytes: usize, limit: &str) {
+    let small = Small::mount(mib);
+    let db = small.database();
+    let pushed = fill(&db, bytes, limit);
+    assert_eq!(count(&db, limit), pushed, "what was refused is not there, and what was acknowledged is");
+    let daemon = start_daemon(&db, limit, 100);
+    wait_until("the queue is empty", || count(&db, limit) == 0);
+    // A queue that is empty has given its space back: pushes are accepted again by the daemon that hosts the database.
+    wait_until("a push is accepted again", || push_one(&db, limit).code == Some(0));
+    wait_until("it was handled", || count(&db, limit) == 0);
+    let handled = numbers(&end(daemon));
+    let expected: BTreeMap<usize, usize> = (0..pushed).map(|number| (number, 1)).collect();
+    assert!(handled == expected, "{} handled of {pushed}", handled.len());
+}
+
+fn start_daemon(db: &Database, limit: &str, k: usize) -> Background {
+    let config = db.file("kvqueue.toml");
+    fs::write(&config, format!("[queues.q]\nhandler = \"stdout\"\nconsumers = [{{ k = {k}, count = 2 }}]\n"))
+        .unwrap();
+    let mut command = kvqueue(db, &["run", "--config", config.to_str().unwrap()]);
+    command.env(MIN_FREE, limit);
+    let mut daemon = Background::start(command);
+    daemon.wait_for("ready");
+    daemon
+}
+
+fn end(daemon: Background) -> String {
+    daemon.signal(Signal::TERM);
+    daemon.end().ok()
+}
+
+/// How often each numbered line was printed.
+fn numbers(stdout: &str) -> BTreeMap<usize, usize> {
+    let mut counts = BTreeMap::new();
+    for number in stdout.lines().filter_map(|line| line.get(..8)?.parse().ok()) {
+        *counts.entry(number).or_default() += 1;
+    }
+    counts
+}
+
+fn push_one(db: &Database, limit: &str) -> Ran {
+    let push = kvqueue(db, &["push", "q", "one more"]).env(MIN_FREE, limit).stdin(Stdio::null()).output();
+    push.unwrap().into()
+}
+
+#[test]
+fn a_queue_that_filled_its_disk_is_drained_to_the_last_item() {
+    if inside("a_queue_that_filled_its_disk_is_drained_to_the_last_item") {
+        for (mib, bytes) in [(24, 4_000), (48, 400)] {
+            fill_drain_and_go_on(mib, bytes, "0");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
+    if !inside("a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space") {
+        return;
+    }
+    let small = Small::mount(32);
+    let db = small.database();
+    // It hosts the database, and does nothing with the queue.
+    let other = |db: &Database| {
+        let config = db.file("other.toml");
+        fs::write(&config, "[queues.other]\nhandler = \"stdout\"\n").unwrap();
+        let mut command = kvqueue(db, &["run", "--config", config.to_str().unwrap()]);
+        command.env(MIN_FREE, "0");
+        let mut daemon = Background::start(command);
+        daemon.wait_for("ready");
+        daemon
+    };
+    let killed = other(&db);
+    let pushed = fill(&db, 2_000, "0");
+    killed.signal(Signal::KILL);
+    drop(killed);
+    assert_eq!(count(&db, "0"), pushed);
+    for command in [&["peek", "q"][..], &["list"], &["export", "q"]] {
+        let ran = kvqueue(&db, command).env(MIN_FREE, "0").stdin(Stdio::null()).output().unwrap();
+        Ran::from(ran).ok();
+    }
+    let daemon = other(&db);
+    assert!(push_one(&db, "0").failed(1).contains("is full"));
+    small.resize(64);
+    wait_until("a push is accepted again", || push_one(&db, "0").code == Some(0));
+    assert_eq!(count(&db, "0"), pushed + 1);
+    end(daemon);
+}
+
+#[test]
+fn pushes_are_refused_below_the_limit_and_pops_are_not() {
+    if !inside("pushes_are_refused_below_the_limit_and_pops_are_not") {
+        return;
+    }
+    let small = Small::mount(64);
+    let db = small.database();
+    assert_eq!(push_one(&db, "1MiB").code, Some(0));
+    let refused = push_one(&db, "1GiB").failed(1);
+    assert!(refused.contains("min-free-space is 1.0 GiB"), "{refused}");
+    // The directory's own limit is that of every process, but for the variable.
+    fs::write(small.path().join("db/min-free-space"), "2GiB\n").unwrap();
+    let mut push = kvqueue(&db, &["push", "q", "x"]);
+    let refused = Ran::from(push.env_remove(MIN_FREE).stdin(Stdio::null()).output().unwrap()).failed(1);
+    assert!(refused.contains("min-free-space is 2.0 GiB"), "{refused}");
+    let pop = kvqueue(&db, &["pop", "q"]).env(MIN_FREE, "1GiB").stdin(Stdio::null()).output().unwrap();
+    assert_eq!(Ran::from(pop).ok().trim(), "one more");
+}
