@@ -77,7 +77,7 @@ impl Arena {
                 command.stdout(Process::log(&self.prints().join(&name)));
                 command
             }
-            Worker::Helper | Worker::Keeper => {
+            Worker::Helper | Worker::Keeper | Worker::Steady => {
                 let mut command = helper(&self.db, "chaos::helper_daemon");
                 command.env(CONFIG, config).envs(until_empty.then_some((UNTIL_EMPTY, "1")));
                 command.stdout(Stdio::null());
@@ -101,6 +101,22 @@ impl Arena {
     /// A file beside the database for what processes say.
     pub(super) fn log(&self, name: &str) -> File {
         Process::log(&self.db.file(name))
+    }
+
+    /// What daemons of this kind logged of leases that they lost.
+    pub(super) fn lost_leases(&self, worker: Worker) -> Vec<String> {
+        let start = format!("{worker:?}-").to_lowercase();
+        let mut lost = Vec::new();
+        for entry in std::fs::read_dir(self.db.directory.path()).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if name.starts_with(&start) && name.ends_with(".log") {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                let lines = text.lines().filter(|line| line.contains("lease lost"));
+                lost.extend(lines.map(|line| format!("{name}: {line}")));
+            }
+        }
+        lost
     }
 
     /// A command of the program.

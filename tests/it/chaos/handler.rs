@@ -43,7 +43,8 @@ struct Recorder {
     leased: bool,
     /// Whether items can kill the process.
     poison: bool,
-    lease_ms: u64,
+    /// How long slow items take: 0.4 to 1.4 times as long.
+    slow_ms: u64,
     #[serde(skip)]
     calls: AtomicU64,
 }
@@ -62,10 +63,10 @@ impl Recorder {
 
     /// What is done about an item, and after how long.
     fn decide(&self, name: Name, attempt: u32) -> (Act, Duration) {
-        let lease = Duration::from_millis(self.lease_ms);
+        let slow = Duration::from_millis(self.slow_ms);
         let odd = self.calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;
         let act = match name.wish() {
-            Wish::Slow(mille) => return (Act::Done, lease.mul_f64(mille as f64 / 1_000.0)),
+            Wish::Slow(mille) => return (Act::Done, slow.mul_f64(mille as f64 / 1_000.0)),
             Wish::Poison if attempt == 1 && self.poison => Act::Crash,
             _ if !self.leased => Act::Done,
             Wish::Fail if attempt == 1 => Act::Fail,

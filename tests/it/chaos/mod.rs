@@ -7,6 +7,7 @@
 //! KVQUEUE_TEST_SECONDS=300 cargo test --test it chaos             # five minutes
 //! KVQUEUE_TEST_SEED=N cargo test --test it chaos                  # the same queues, errands and faults again
 //! KVQUEUE_TEST_CLUSTER_FILE=... FDB_CLIENT_LIB=... KVQUEUE_TEST_CLUSTER_RESTART='COMMAND' cargo test --test it chaos
+//! KVQUEUE_TEST_CLUSTER_FILE=... FDB_CLIENT_LIB=... KVQUEUE_TEST_CLUSTER_RECOVER='COMMAND' cargo test --test it chaos
 //! ```
 //!
 //! The seed decides who is hurt when; what the processes are doing at that moment is up to the machine.
@@ -40,7 +41,7 @@ use self::{
     arena::Arena,
     ledger::{Account, Books},
     payload::Name,
-    plan::{Queue, Worker},
+    plan::{Crew, Queue, Worker},
     process::End,
     records::Record,
     storm::Storm,
@@ -116,7 +117,7 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
                 .cloned()
                 .collect(),
             rest,
-            killed: if queue.is_kept { 0 } else { storm.killed_daemons },
+            killed: if queue.crew == Crew::Keepers { 0 } else { storm.killed_daemons },
             queue,
         };
         let account = books.close();
@@ -125,6 +126,8 @@ fn close(arena: &Arena, storm: &Storm<'_>, began: Instant) {
     }
     println!("chaos: {total}; {}; {:.0} s", storm.faults, began.elapsed().as_secs_f64());
     let failed = storm.failed.iter().map(|name| format!("{name} failed though nobody hurt it"));
-    let wrong: Vec<String> = total.wrong.into_iter().chain(failed).collect();
+    let lost = arena.lost_leases(Worker::Steady);
+    let lost = lost.into_iter().map(|line| format!("a living holder lost its lease: {line}"));
+    let wrong: Vec<String> = total.wrong.into_iter().chain(failed).chain(lost).collect();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }

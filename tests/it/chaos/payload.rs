@@ -20,7 +20,7 @@ pub(super) struct Name {
 pub(super) enum Wish {
     /// To be done.
     Done,
-    /// To be done after so many thousandths of a lease.
+    /// To be done after so many thousandths of its queue's time for slow items.
     Slow(u64),
     /// To fail at its first attempt.
     Fail,

@@ -21,9 +21,25 @@ pub(super) struct Queue {
     take: &'static str,
     pub(super) lease: Duration,
     max_attempts: u32,
-    /// Whether it is left to daemons that are never killed.
-    pub(super) is_kept: bool,
+    pub(super) crew: Crew,
 }
+
+/// The daemons that process a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Crew {
+    /// Helpers, and the program where items need no effects.
+    All,
+    /// Keepers alone.
+    Keepers,
+    /// Helpers, which are killed and stopped, and steady daemons, whose leases must not be lost meanwhile.
+    Steady,
+}
+
+/// The lease of the steady daemons' queue: longer than any stop of the host and any recovery of the cluster.
+const STEADY_LEASE: Duration = Duration::from_secs(15);
+
+/// The slow items of that queue take up to 1.4 times as long, so that their lease is extended.
+const STEADY_TIME: Duration = Duration::from_secs(6);
 
 /// Consumers of each queue in each daemon, and what each takes at once: at most, for it changes while they run.
 const CONSUMERS: u64 = 2;
@@ -65,10 +81,13 @@ pub(super) enum Worker {
     /// The same, for the queue that is left to it. It is stopped, terminated, and loses its database like others, but is never killed: so
     /// what is handled at most once is handled.
     Keeper,
+    /// The same, for the queue that it shares with helpers. It is terminated, but neither killed nor stopped, so it extends its leases in
+    /// time and must never lose one.
+    Steady,
 }
 
 impl Worker {
-    pub(super) const ALL: [Self; 3] = [Self::Program, Self::Helper, Self::Keeper];
+    pub(super) const ALL: [Self; 4] = [Self::Program, Self::Helper, Self::Keeper, Self::Steady];
 
     /// Whether it is the program itself.
     pub(super) fn is_program(self) -> bool {
@@ -77,8 +96,8 @@ impl Worker {
 }
 
 impl Queue {
-    /// One queue of each delivery in commit order, and one of another kind; and one more that is handled at most once, for keepers. All
-    /// ways to take occur.
+    /// One queue of each delivery in commit order, and one of another kind; one more that is handled at most once, for keepers; and one
+    /// with long leases, for steady daemons. All ways to take occur.
     pub(super) fn draw(random: &mut Random) -> Vec<Self> {
         let mut takes = vec!["spread", "spread", "spread", "staged", "staged", "front"];
         let mut take = |random: &mut Random| takes.swap_remove(random.below(takes.len() as u64) as usize);
@@ -95,7 +114,10 @@ impl Queue {
         }
         let (kind, take) = (random.choose(&["fifo", "priority"]), random.choose(&["spread", "staged"]));
         let kept = Self::new(Delivery::AtMostOnce, kind, take, random);
-        queues.push(Self { name: "kept".to_owned(), is_kept: true, ..kept });
+        queues.push(Self { name: "kept".to_owned(), crew: Crew::Keepers, ..kept });
+        let take = random.choose(&["spread", "staged", "front"]);
+        let steady = Self::new(Delivery::AtLeastOnce, "fifo", take, random);
+        queues.push(Self { name: "steady".to_owned(), crew: Crew::Steady, lease: STEADY_LEASE, ..steady });
         queues
     }
 
@@ -109,7 +131,7 @@ impl Queue {
             lease: random.time_between(Duration::from_secs(1), Duration::from_secs(2)),
             // Few enough for some items to run out of them, and so many that hardly any does.
             max_attempts: random.choose(&[4, 100]),
-            is_kept: false,
+            crew: Crew::All,
         }
     }
 
@@ -120,10 +142,16 @@ impl Queue {
 
     fn is_for(&self, worker: Worker) -> bool {
         match worker {
-            Worker::Program => !self.is_kept && self.delivery != Delivery::ExactlyOnce,
-            Worker::Helper => !self.is_kept,
-            Worker::Keeper => self.is_kept,
+            Worker::Program => self.crew == Crew::All && self.delivery != Delivery::ExactlyOnce,
+            Worker::Helper => self.crew != Crew::Keepers,
+            Worker::Keeper => self.crew == Crew::Keepers,
+            Worker::Steady => self.crew == Crew::Steady,
         }
+    }
+
+    /// The slow items take 0.4 to 1.4 times as long.
+    fn slow_time(&self) -> Duration {
+        if self.crew == Crew::Steady { STEADY_TIME } else { self.lease }
     }
 
     /// Its layout, as a configuration has it.
@@ -146,7 +174,7 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
             .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
-        let Queue { delivery, take, lease, max_attempts, is_kept, .. } = queue;
+        let Queue { delivery, take, lease, max_attempts, crew, .. } = queue;
         let take = mood.take.unwrap_or(take);
         let (delivery, lease) = (toml::Value::try_from(delivery).unwrap(), lease.as_millis());
         let handler = if worker.is_program() { "stdout" } else { "record" };
@@ -160,10 +188,11 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         )
         .unwrap();
         if !worker.is_program() {
-            let (records, leased, poison) = (records.display(), queue.is_leased(), !is_kept);
+            let (records, leased, poison) = (records.display(), queue.is_leased(), *crew == Crew::All);
+            let slow = queue.slow_time().as_millis();
             writeln!(
                 text,
-                "handler-config = {{ records = \"{records}\", lease-ms = {lease}, leased = {leased}, poison = {poison} }}"
+                "handler-config = {{ records = \"{records}\", slow-ms = {slow}, leased = {leased}, poison = {poison} }}"
             )
             .unwrap();
         }
@@ -175,11 +204,11 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
 fn every_delivery_has_a_queue_in_commit_order_and_one_of_another_kind() {
     let queues = Queue::draw(&mut Random::seeded(1));
     for delivery in DELIVERIES {
-        let queues = queues.iter().filter(|queue| queue.delivery == delivery && !queue.is_kept);
+        let queues = queues.iter().filter(|queue| queue.delivery == delivery && queue.crew == Crew::All);
         let kinds: Vec<_> = queues.map(|queue| queue.kind).collect();
         assert!(kinds.len() == 2 && kinds[0] == "fifo" && kinds[1] != "fifo", "{kinds:?}");
     }
     let number = |text: String| toml::from_str::<kvqueue::Config>(&text).unwrap().queues.len();
     let of = |worker| number(config(&queues, worker, Path::new("/records"), Mood::FIRST));
-    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 6, 1], 7));
+    assert_eq!((Worker::ALL.map(of), number(layouts(&queues))), ([4, 7, 1, 1], 8));
 }

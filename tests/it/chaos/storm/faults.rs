@@ -15,7 +15,16 @@ use crate::chaos::{
 /// Between two restarts of the cluster, at least.
 pub(super) const RESTARTS: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(30));
 
-/// The longest leases; stops take up to two of them.
+/// Between two recoveries of the cluster, at least.
+pub(super) const RECOVERIES: (Duration, Duration) = (Duration::from_secs(3), Duration::from_secs(8));
+
+/// The environment variable with the command that kills the cluster's servers and starts them again.
+pub(super) const RESTART: &str = "KVQUEUE_TEST_CLUSTER_RESTART";
+
+/// The environment variable with the command that makes the cluster recover.
+pub(super) const RECOVER: &str = "KVQUEUE_TEST_CLUSTER_RECOVER";
+
+/// The longest leases but those of steady daemons; stops take up to two of them.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// With so many of a thousand faults, the daemons of a kind get another configuration.
@@ -37,16 +46,29 @@ pub(in crate::chaos) struct Faults {
     /// Terminated, and lost a lease before they were done.
     pub(super) torn: u64,
     restarts: u64,
+    recoveries: u64,
     retries: u64,
 }
 
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, hosts, starts, poisoned, stops, reloads, terms, torn, restarts, retries } = self;
+        let Self {
+            kills,
+            hosts,
+            starts,
+            poisoned,
+            stops,
+            reloads,
+            terms,
+            torn,
+            restarts,
+            recoveries,
+            retries,
+        } = self;
         write!(
             f,
             "{kills} kills ({hosts} of hosts, {starts} at the start), {poisoned} by poison, {stops} stops, {reloads} reloads, {terms} terms ({torn} lost a \
-             lease meanwhile), {restarts} cluster restarts, {retries} retries of dead letters"
+             lease meanwhile), {restarts} cluster restarts, {recoveries} recoveries, {retries} retries of dead letters"
         )
     }
 }
@@ -57,6 +79,9 @@ impl Storm<'_> {
         if self.restart_at.is_some_and(|restart_at| Instant::now() >= restart_at) && self.commands.is_empty()
         {
             return self.restart_cluster();
+        }
+        if self.recover_at.is_some_and(|at| Instant::now() >= at) && self.commands.is_empty() {
+            return self.recover_cluster();
         }
         if self.random.chance(RELOADED) {
             self.reload();
@@ -117,16 +142,23 @@ impl Storm<'_> {
     }
 
     fn restart_cluster(&mut self) {
-        let Some(mut command) = restart_command() else { return };
+        let Some(mut command) = command_of(RESTART) else { return };
         self.commands.push(Process::start("restart of the cluster".to_owned(), &mut command));
         self.restart_at = Some(Instant::now() + self.random.time_between(RESTARTS.0, RESTARTS.1));
         self.faults.restarts += 1;
     }
+
+    fn recover_cluster(&mut self) {
+        let Some(mut command) = command_of(RECOVER) else { return };
+        self.commands.push(Process::start("recovery of the cluster".to_owned(), &mut command));
+        self.recover_at = Some(Instant::now() + self.random.time_between(RECOVERIES.0, RECOVERIES.1));
+        self.faults.recoveries += 1;
+    }
 }
 
-/// The command that kills the cluster's servers and starts them again, if there is one.
-pub(super) fn restart_command() -> Option<Command> {
-    let text = std::env::var_os("KVQUEUE_TEST_CLUSTER_RESTART")?;
+/// The shell command in an environment variable, if it is set.
+pub(super) fn command_of(variable: &str) -> Option<Command> {
+    let text = std::env::var_os(variable)?;
     let mut command = Command::new("sh");
     command.arg("-c").arg(text).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     Some(command)

@@ -15,7 +15,7 @@ use std::{
 
 pub(super) use self::faults::Faults;
 use self::{
-    faults::{RESTARTS, restart_command},
+    faults::{RECOVER, RECOVERIES, RESTART, RESTARTS, command_of},
     slot::{Actor, Slot},
 };
 use super::{
@@ -27,8 +27,16 @@ use super::{
 use crate::support::{PATIENCE, Random};
 
 /// Who takes part.
-const DAEMONS: [Worker; 6] =
-    [Worker::Helper, Worker::Program, Worker::Helper, Worker::Program, Worker::Keeper, Worker::Keeper];
+const DAEMONS: [Worker; 8] = [
+    Worker::Helper,
+    Worker::Program,
+    Worker::Helper,
+    Worker::Program,
+    Worker::Keeper,
+    Worker::Keeper,
+    Worker::Steady,
+    Worker::Steady,
+];
 const PRODUCERS: usize = 3;
 
 /// Between two faults.
@@ -51,6 +59,7 @@ pub(super) struct Storm<'a> {
     /// Commands that nobody waits for.
     commands: Vec<Process>,
     restart_at: Option<Instant>,
+    recover_at: Option<Instant>,
     started: u64,
     pub(super) faults: Faults,
     pub(super) pushed: Vec<Pushed>,
@@ -67,7 +76,8 @@ impl<'a> Storm<'a> {
             random,
             slots: DAEMONS.map(Some).into_iter().chain([None; PRODUCERS]).map(Slot::new).collect(),
             commands: Vec::new(),
-            restart_at: restart_command().map(|_| Instant::now() + RESTARTS.0 / 2),
+            restart_at: command_of(RESTART).map(|_| Instant::now() + RESTARTS.0 / 2),
+            recover_at: command_of(RECOVER).map(|_| Instant::now() + RECOVERIES.0),
             started: 0,
             faults: Faults::default(),
             pushed: Vec::new(),
@@ -178,7 +188,7 @@ impl<'a> Storm<'a> {
         match end {
             End::Killed if !slot.is_killed => self.faults.poisoned += 1,
             // It says so when a take-over cost it a lease while it drained.
-            End::Failed if slot.is_terminated => self.faults.torn += 1,
+            End::Failed if slot.is_terminated && !slot.is_steady() => self.faults.torn += 1,
             End::Failed => self.failed.push(actor.process().name.clone()),
             End::Done | End::Killed => {}
         }

@@ -51,7 +51,12 @@ impl Slot {
             worker,
             actor: None,
             // Whoever comes first hosts an embedded database; it had better be one that can be killed.
-            start_at: Instant::now() + if worker == Some(Worker::Keeper) { LATER } else { Duration::ZERO },
+            start_at: Instant::now()
+                + if matches!(worker, Some(Worker::Keeper | Worker::Steady)) {
+                    LATER
+                } else {
+                    Duration::ZERO
+                },
             kill_at: None,
             continue_at: None,
             is_killed: false,
@@ -74,7 +79,12 @@ impl Slot {
 
     /// Whether nobody there is killed.
     pub(super) fn is_kept(&self) -> bool {
-        self.worker == Some(Worker::Keeper)
+        self.worker == Some(Worker::Keeper) || self.is_steady()
+    }
+
+    /// Whether nobody there is stopped.
+    pub(super) fn is_steady(&self) -> bool {
+        self.worker == Some(Worker::Steady)
     }
 
     /// Kills whoever is there.
@@ -89,7 +99,8 @@ impl Slot {
 
     /// Stops whoever is there until some time.
     pub(super) fn stop(&mut self, until: Instant) -> bool {
-        let Some(actor) = &mut self.actor else { return false };
+        let is_steady = self.is_steady();
+        let Some(actor) = self.actor.as_mut().filter(|_| !is_steady) else { return false };
         actor.process().signal(Signal::STOP);
         self.continue_at = Some(until);
         true
