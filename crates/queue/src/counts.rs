@@ -23,7 +23,7 @@ impl Rest {
 pub struct Counts {
     /// Ready to be taken; as [`Queue::len`](crate::Queue::len).
     pub ready: i64,
-    /// Held under a lease.
+    /// Held under a lease. If the headers of all leases have more than 4 MB, an estimate.
     pub leased: u64,
     /// Waiting for their time.
     pub later: i64,

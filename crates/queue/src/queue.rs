@@ -133,7 +133,8 @@ impl Queue {
         ops::counts::rest(&self.space, tr).await
     }
 
-    /// How many items there are in each state. Reads the counters, the header of each lease, and what [`Queue::len`] reads.
+    /// How many items there are in each state. Reads the counters, up to 4 MB of the headers of leases, and what [`Queue::len`] reads.
+    /// If there are more of them, the number of leased items is an estimate.
     pub async fn counts(&self, tr: &Transaction) -> Result<Counts, QueueError> {
         ops::counts::counts(&self.space, tr).await
     }

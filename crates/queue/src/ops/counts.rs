@@ -34,17 +34,64 @@ pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, Qu
     Ok(Counts { ready, leased, later, dead: dead.cast_signed(), done })
 }
 
-/// The items in leases that are not settled. Leases of a layout that this version does not know are passed over.
+/// Up to so many bytes of leases are counted one by one.
+const COUNTED: usize = 4_000_000;
+
+/// The items in leases that are not settled; beyond [`COUNTED`] bytes an estimate, by the size of all leases and what was counted of them.
+/// Leases of a layout that this version does not know are passed over.
 async fn leased(space: &Space, tr: &Transaction) -> Result<u64, QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
+    leased_up_to(space, tr, COUNTED).await
+}
+
+async fn leased_up_to(space: &Space, tr: &Transaction, most_bytes: usize) -> Result<u64, QueueError> {
+    let (begin, end) = range(&space.leases);
+    let option =
+        RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin.as_slice(), end.as_slice())) };
     let mut pages = tr.get_ranges(option, true);
-    let mut items = 0;
+    let (mut items, mut bytes) = (0, 0);
     while let Some(page) = pages.try_next().await? {
         let open = page
             .iter()
             .filter_map(|row| Header::decode(row.value()))
             .map(|header| header.settled.open().count());
         items += open.sum::<usize>() as u64;
+        bytes += page.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
+        if bytes >= most_bytes && page.more() {
+            let all = tr.get_estimated_range_size_bytes(&begin, &end).await?.unsigned_abs();
+            return Ok((items as f64 * (all as f64 / bytes as f64).max(1.0)) as u64);
+        }
     }
     Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::id::ItemId;
+    use crate::keys::leases::{Held, LeaseId};
+    use crate::ops::lease;
+    use crate::queue::Queue;
+    use crate::session::SessionId;
+    use crate::testing::on_database;
+
+    #[test]
+    fn leased_items_are_counted_or_where_there_are_many_estimated() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let tr = db.create_trx().unwrap();
+            for number in 0..300 {
+                let id = ItemId::new(vec![0; 13].into());
+                let held = Held { id, meta: Bytes::new(), value: vec![b'x'; 1_900].into() };
+                let id = LeaseId { session: SessionId([1; 16]), number };
+                lease::put(queue.space(), &tr, id, (1, 1), &[held.clone(), held]);
+            }
+            tr.commit().await.unwrap();
+            let tr = db.create_trx().unwrap();
+            assert_eq!(leased(queue.space(), &tr).await.unwrap(), 600);
+            let estimate = leased_up_to(queue.space(), &tr, 200_000).await.unwrap();
+            assert!((400..=900).contains(&estimate), "{estimate}");
+        });
+    }
 }

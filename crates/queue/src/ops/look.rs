@@ -10,8 +10,9 @@ use futures::future::try_join3;
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::leases::{self, Header, LeaseId};
-use crate::keys::{Space, later, operations, range};
+use crate::keys::{Space, after, later, operations, range};
 use crate::meta::Millis;
+use crate::mutant::mutant;
 use crate::ops::find::first_key;
 use crate::ops::version::now;
 use crate::ops::went_back::{self, WentBack};
@@ -21,6 +22,9 @@ use crate::version_history::VersionHistory;
 
 /// The most expired leases that one look names.
 const MAX_EXPIRED: usize = 100;
+
+/// One look reads about this many bytes of leases at most: this, and one reply of the database more.
+pub(crate) const PAGE_BYTES: usize = 500_000;
 
 /// What there is to do, now or at some time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,15 +40,19 @@ pub(crate) struct Seen {
     pub(crate) seldom: Option<Seldom>,
 }
 
-/// What nobody is woken for.
+/// What nobody is woken for. Of the leases it covers one page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Seldom {
-    /// Leases that have run out, some of them.
+    /// Leases of the page that have run out, some of them.
     pub(crate) expired: Vec<LeaseId>,
-    /// The version after which the first of the others may have run out.
+    /// The version after which the first of the page's other leases may have run out.
     pub(crate) deadline: Option<u64>,
-    /// How many of the others are past their deadline. Their holders may be alive.
+    /// How many of the page's other leases are past their deadline. Their holders may be alive.
     pub(crate) doubtful: usize,
+    /// The key at which the next page begins; `None` if this page reaches the last lease.
+    pub(crate) next: Option<Vec<u8>>,
+    /// How many pages the leases have, roughly. 0 or 1 if this page has them all.
+    pub(crate) pages: u64,
     /// The version of the oldest operation.
     pub(crate) operation: Option<u64>,
     /// Which versions there were at which times.
@@ -55,16 +63,25 @@ pub(crate) struct Seldom {
     pub(crate) requests: bool,
 }
 
-/// Looks; at everything unless the version is one of a `pause`, but not at leases that `passes` over.
-pub(crate) async fn look(
+/// Which leases a look covers.
+#[derive(Debug)]
+pub(crate) struct Leases<'a, P> {
+    pub(crate) history: &'a VersionHistory,
+    /// The page begins at this key; `None`: at the first lease.
+    pub(crate) from: Option<&'a [u8]>,
+    /// Leases that the look leaves out.
+    pub(crate) passes: P,
+}
+
+/// Looks at everything, and at one page of leases; only at delayed items if the version is one of the `pause`.
+pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
     space: &Space,
     tr: &Transaction,
     pause: &Range<u64>,
-    history: &VersionHistory,
-    passes: impl Fn(LeaseId) -> bool,
+    leases: Leases<'_, P>,
 ) -> Result<Seen, QueueError> {
     let version = now(tr).await?;
-    history.note(version);
+    leases.history.note(version);
     let seldom = async {
         if pause.contains(&version) {
             return Ok(None);
@@ -77,7 +94,7 @@ pub(crate) async fn look(
             times,
             went_back,
             requests: !want::expired(space, tr, version).await?.is_empty(),
-            ..look_at_leases(space, tr, version, history, passes).await?
+            ..look_at_leases(space, tr, version, &leases).await?
         };
         Ok(Some(seldom))
     };
@@ -98,31 +115,96 @@ async fn oldest_operation(space: &Space, tr: &Transaction) -> Result<Option<u64>
     Ok(key.and_then(|key| operations::log_version(&space.oplog, &key)))
 }
 
-/// Leases of a layout that this version does not know are left to those that do.
-async fn look_at_leases(
+/// Reads one page of lease headers. The sweeper leaves leases of a layout that it does not know alone.
+async fn look_at_leases<P: Fn(LeaseId) -> bool>(
     space: &Space,
     tr: &Transaction,
     version: u64,
-    history: &VersionHistory,
-    passes: impl Fn(LeaseId) -> bool,
+    leases: &Leases<'_, P>,
 ) -> Result<Seldom, QueueError> {
-    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from(range(&space.leases)) };
+    let (first, end) = range(&space.leases);
+    let begin = leases.from.map_or(first.clone(), <[u8]>::to_vec);
+    let option =
+        RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin.as_slice(), end.as_slice())) };
     let mut pages = tr.get_ranges(option, true);
-    let mut seen = Seldom::default();
+    let (mut seen, mut bytes) = (Seldom::default(), 0);
     while seen.expired.len() < MAX_EXPIRED
         && let Some(page) = pages.try_next().await?
     {
         for row in &page {
+            bytes += row.key().len() + row.value().len();
             let Some(id) = leases::decode_key(&space.leases, row.key()) else { continue };
             let Some(header) = Header::decode(row.value()) else { continue };
-            if let Some(left) = history.left(&header, version) {
+            if let Some(left) = leases.history.left(&header, version) {
                 let over_at = version.saturating_add(left.time - 1);
                 seen.deadline = Some(seen.deadline.map_or(over_at, |first| first.min(over_at)));
                 seen.doubtful += usize::from(left.is_past);
-            } else if !passes(id) {
+            } else if !(leases.passes)(id) {
                 seen.expired.push(id);
             }
         }
+        if bytes >= PAGE_BYTES && page.more() && !mutant("look-unbounded") {
+            seen.next = page.last().map(|row| after(row.key()));
+            break;
+        }
+    }
+    if leases.from.is_some() || seen.next.is_some() {
+        let bytes = tr.get_estimated_range_size_bytes(&first, &end).await?;
+        seen.pages = 2.max(bytes.unsigned_abs().div_ceil(PAGE_BYTES as u64));
     }
     Ok(seen)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::id::ItemId;
+    use crate::keys::leases::Held;
+    use crate::ops::lease;
+    use crate::queue::Queue;
+    use crate::session::SessionId;
+    use crate::testing::on_database;
+
+    /// The longest payload whose lease still has the body in the header, or nearly.
+    const PAYLOAD: usize = 4_000;
+    const LEASES: usize = 600;
+
+    #[test]
+    fn a_look_reads_a_bounded_part_of_the_leases_and_the_next_one_goes_on() {
+        on_database(async |db| {
+            let queue = Queue::new(b"", b"q").unwrap();
+            let space = queue.space();
+            let tr = db.create_trx().unwrap();
+            for number in 0..LEASES as u64 {
+                let held = Held {
+                    id: ItemId::new(vec![0; 13].into()),
+                    meta: Bytes::new(),
+                    value: vec![b'x'; PAYLOAD].into(),
+                };
+                // Past its deadline. The history does not yet prove that its holder is gone.
+                lease::put(space, &tr, LeaseId { session: SessionId([1; 16]), number }, (1, 1), &[held]);
+            }
+            tr.commit().await.unwrap();
+            let history = VersionHistory::new(|| Duration::ZERO);
+            let (mut from, mut found, mut looks) = (None, 0, 0);
+            loop {
+                let tr = db.create_trx().unwrap();
+                let leases = Leases { history: &history, from: from.as_deref(), passes: |_| false };
+                let seen = look(space, &tr, &(0..0), leases).await.unwrap().seldom.unwrap();
+                // A page, and one reply of the database.
+                assert!(seen.doubtful * PAYLOAD <= PAGE_BYTES + 80_000, "{} in a look", seen.doubtful);
+                assert!(seen.pages >= 2);
+                (found, looks) = (found + seen.doubtful, looks + 1);
+                from = seen.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            assert_eq!((found, looks), (LEASES, 5));
+        });
+    }
 }

@@ -21,7 +21,7 @@ use foundationdb::Database;
 
 use crate::meta::Millis;
 use crate::ops;
-use crate::ops::look::Seen;
+use crate::ops::look::{Leases, Seen};
 use crate::queue::Queue;
 use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::rng::Rng;
@@ -139,6 +139,8 @@ pub struct Sweeper {
     attempt: u64,
     /// Where side records are to be looked at next.
     cursor: Vec<u8>,
+    /// The key at which the next look at leases begins; `None`: at the first lease.
+    leases: Option<Vec<u8>>,
     history: VersionHistory,
     failing: Failing,
     /// Keeps the items of a lease apart when they come back.
@@ -156,6 +158,7 @@ impl Sweeper {
             until: 0,
             attempt: 0,
             cursor: Vec::new(),
+            leases: None,
             history,
             failing: Failing::default(),
             rng: Rng::of(id),
@@ -175,6 +178,9 @@ impl Sweeper {
     /// proves that it was not changed for its length; a sweeper with an empty history finds that out after one length. All but the first is looked at every `rules.lease`, and when a known lease may run out. With nothing to do, nothing is
     /// written.
     ///
+    /// A look reads half a megabyte of leases at most. If there are more, looks come more often, and each reads the next part: all leases
+    /// within the time of half a lease, or within this sweep if `rules.lease` is 0.
+    ///
     /// # Errors
     /// If the database could not even be looked at. What fails after that is in [`Swept::trouble`].
     pub async fn sweep(
@@ -192,21 +198,34 @@ impl Sweeper {
             trouble: None,
             attempts: Attempts::default(),
         };
+        if rules.lease == 0 {
+            // This sweep goes through all leases.
+            self.leases = None;
+        }
         let mut looks = 0;
+        // Of the pages of leases before the current one.
+        let mut doubtful = 0;
         let (next, watch) = loop {
             let (seen, watch) = self.look(db, &mut sweep).await?;
             looks += 1;
             if let Some(seldom) = &seen.seldom {
-                sweep.doubtful = seldom.doubtful;
+                sweep.doubtful = doubtful + seldom.doubtful;
+                if seldom.expired.is_empty() {
+                    self.leases.clone_from(&seldom.next);
+                    doubtful = if self.leases.is_some() { sweep.doubtful } else { 0 };
+                }
                 if let Some(went_back) = seldom.went_back {
                     let error = went_back.error(self.queue.space());
                     sweep.trouble.get_or_insert(RetryError { error, attempts: Attempts::default() });
                 }
             }
             match plan(&seen, self.pause.end, now, self.id, rules) {
+                Plan::Rest(_) if rules.lease == 0 && self.leases.is_some() => looks -= 1,
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
-                        self.repair(db, &mut sweep).await;
+                        if self.leases.is_none() {
+                            self.repair(db, &mut sweep).await;
+                        }
                         self.pause.start = seen.version;
                     }
                     self.pause.end = all_from_next(&seen, self.pause.end, rules);
@@ -227,9 +246,10 @@ impl Sweeper {
     /// Looks, and watches from there on.
     async fn look(&mut self, db: &Database, sweep: &mut Sweep<'_>) -> Result<(Seen, Watch), RetryError> {
         let (space, pause, failing) = (self.queue.space(), &self.pause, &self.failing);
-        let history = &self.history;
+        let (history, from) = (&self.history, self.leases.as_deref());
         let done = run(db, &sweep.rules.policy, |tr| async move {
-            let seen = ops::look::look(space, &tr, pause, history, |id| failing.has_lease(id)).await;
+            let leases = Leases { history, from, passes: |id| failing.has_lease(id) };
+            let seen = ops::look::look(space, &tr, pause, leases).await;
             let watch = ops::watch::watch_later(space, &tr);
             (tr, seen.map(|seen| (seen, watch)))
         });

@@ -48,9 +48,19 @@ pub(super) fn plan(seen: &Seen, all_from: u64, now: Millis, me: SessionId, rules
     }
 }
 
+/// Where leases take several looks, there are at least so many looks in the time of a lease.
+const LOOKS: u64 = 16;
+
 /// The version from which on the next look is to be at everything, if there is nothing to do now.
+///
+/// Leases that do not fit into one look are read page by page, with pauses in between. All pages together take half the time of a lease, so a lease
+/// that has run out is found that much later at most; an estimate of their number that is too low by half still leaves a round within one
+/// lease.
 pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
     let Some(seldom) = &seen.seldom else { return all_from };
+    if seldom.pages > 1 {
+        return seen.version.saturating_add(rules.lease / LOOKS.max(2 * seldom.pages));
+    }
     // A lease taken after this look runs out later than this, and others not before theirs.
     let new = seen.version.saturating_add(rules.lease);
     seldom.deadline.map_or(new, |deadline| deadline.saturating_add(1).min(new))
@@ -140,6 +150,17 @@ mod tests {
         assert_eq!(of(&Seen { due: Some(u64::MAX), ..seen() }), Plan::Rest(Duration::from_secs(1)));
         let seldom = Some(Seldom { deadline: Some(10_000_700), ..Seldom::default() });
         assert_eq!(of(&Seen { seldom, ..seen() }), Plan::Rest(Duration::from_micros(701)));
+    }
+
+    #[test]
+    fn leases_of_many_pages_are_all_looked_at_within_half_a_lease() {
+        let rests = |pages| {
+            let seldom = Some(Seldom { pages, deadline: Some(10_000_700), ..Seldom::default() });
+            of(&Seen { seldom, ..seen() })
+        };
+        assert_eq!(rests(1), Plan::Rest(Duration::from_micros(701)));
+        assert_eq!(rests(2), Plan::Rest(Duration::from_micros(1_000_000 / 16)));
+        assert_eq!(rests(1_000), Plan::Rest(Duration::from_micros(500)));
     }
 
     #[test]

@@ -140,3 +140,43 @@ fn a_sweeper_that_has_just_started_watches_leases_before_it_ends_them() {
         assert_eq!(t.sweep(&mut sweeper, 0, &rules()).await.moved.leases, 1);
     });
 }
+
+#[test]
+fn among_more_leases_than_a_look_reads_the_expired_ones_are_found_in_time() {
+    on_database(async |t| {
+        if t.close_gate().is_none() {
+            return;
+        }
+        // A look reads half a megabyte of headers, or a little more. Each of these has the item in it.
+        const LEASES: usize = 400;
+        let q = t.queue("q");
+        let item = "x".repeat(4_000);
+        for _ in 0..LEASES / 100 {
+            t.push(&q, &[item.as_str(); 100]).await;
+        }
+        let mut expired = 0;
+        for lease in 0..LEASES {
+            let is_short = lease % 100 == 0;
+            t.lease_for(&q, 1, if is_short { LENGTH } else { 100 * LENGTH }).await.unwrap();
+            expired += usize::from(is_short);
+        }
+        let (clock, mut sweeper) = sweeper_with_clock(&q);
+        let rules = SweepRules { lease: LENGTH, ..rules() };
+        t.sweep(&mut sweeper, 0, &rules).await;
+        let (mut found, mut time) = (0, 0);
+        // The sweeper has to watch each for its length.
+        while found < expired && time <= 2 * LENGTH {
+            time += SECOND;
+            clock.store(time, Relaxed);
+            t.jump(SECOND);
+            found += t.sweep(&mut sweeper, 0, &rules).await.moved.leases;
+        }
+        assert_eq!(found, expired, "after {} s", time / SECOND);
+        // Whoever looks at everything in one sweep finds the others in one.
+        clock.store(200 * LENGTH, Relaxed);
+        t.jump(200 * LENGTH);
+        let rules = SweepRules { lease: 0, ..rules };
+        let swept = t.sweep(&mut sweeper, 0, &rules).await;
+        assert_eq!(swept.moved.leases, LEASES - expired);
+    });
+}
