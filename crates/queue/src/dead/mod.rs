@@ -78,7 +78,8 @@ impl Queue {
         ops::dead::retry(self.space(), tr, id).await
     }
 
-    /// Deletes a dead letter for good. `false` if there is none of this id.
+    /// Deletes a dead letter for good. `false` if there is none of this id. If its record cannot be read, the item's unique key stays taken:
+    /// [`Queue::purge_dead`] frees it.
     pub async fn dead_purge(&self, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
         ops::dead::purge(self.space(), tr, id).await
     }

@@ -1,14 +1,19 @@
 //! Whole transactions about dead letters: one letter, or all of a queue.
 
+use std::collections::BTreeSet;
+
 use foundationdb::{Database, Transaction};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::ops::dead_page::{Fate, Page, Which, is_dead, mark, page};
+use crate::ops::dead_page::{Fate, Page, Which, free_keys, hides_key, is_dead, mark, page};
 use crate::ops::token;
 use crate::queue::Queue;
-use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
+use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed, run};
 use crate::session::SessionId;
+
+/// So many letters that cannot be read are purged together, or a page more: the unique keys are looked through once for them.
+const ONE_BY_ONE: usize = 10_000;
 
 /// What became of all dead letters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -44,12 +49,22 @@ impl Queue {
     }
 
     /// Deletes a dead letter for good, and sees it through.
+    ///
+    /// Nobody knows the unique key of an item whose side record cannot be read. So this looks through all unique keys of the queue for that of such
+    /// an item, and frees it.
     pub async fn purge_dead(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<DeadFate, RetryError> {
+        let hides = run(db, policy, |tr| async move {
+            let record = tr.get(&self.space().dead_key(id), true).await;
+            (tr, record.map(|record| record.is_some_and(|record| hides_key(&record))).map_err(Into::into))
+        });
+        if hides.await?.value {
+            self.free_keys(db, policy, &BTreeSet::from([id.clone()])).await?;
+        }
         Ok(self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.into())
     }
 
@@ -68,6 +83,7 @@ impl Queue {
 
     async fn all_dead(&self, db: &Database, policy: &RetryPolicy, fate: Fate) -> Result<AllDead, RetryError> {
         let (mut all, mut after, mut spent) = (AllDead::default(), None, None);
+        let mut one_by_one = BTreeSet::new();
         // Each page begins behind the one before: a letter that dies again meanwhile is not taken up again.
         loop {
             let which = after.as_ref().map_or(Which::First, Which::Behind);
@@ -75,10 +91,54 @@ impl Queue {
             all.moved += page.moved;
             all.refused += page.refused;
             all.unreadable += page.unreadable;
+            one_by_one.extend(page.one_by_one);
+            if page.last.is_none() || one_by_one.len() >= ONE_BY_ONE {
+                all.moved += self.purge_one_by_one(db, policy, &std::mem::take(&mut one_by_one)).await?;
+            }
             if page.last.is_none() {
                 return Ok(all);
             }
             (after, spent) = (page.last, page.mark);
+        }
+    }
+
+    /// Purges letters that cannot be read; returns how many there were.
+    async fn purge_one_by_one(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        ids: &BTreeSet<ItemId>,
+    ) -> Result<usize, RetryError> {
+        if ids.is_empty() {
+            return Ok(0);
+        }
+        // First the keys: if this ends half-way, the letters are still there to be purged again.
+        self.free_keys(db, policy, ids).await?;
+        let mut purged = 0;
+        for id in ids {
+            purged += self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.moved;
+        }
+        Ok(purged)
+    }
+
+    /// Frees the unique keys of these items, which are dead letters.
+    async fn free_keys(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        ids: &BTreeSet<ItemId>,
+    ) -> Result<(), RetryError> {
+        let mut from: Option<Vec<u8>> = None;
+        loop {
+            let begin = from.as_deref();
+            let page = run(db, policy, |tr| async move {
+                let next = free_keys(self.space(), &tr, begin, ids).await;
+                (tr, next)
+            });
+            from = page.await?.value;
+            if from.is_none() {
+                return Ok(());
+            }
         }
     }
 

@@ -1,14 +1,16 @@
 //! Retrying or purging many dead letters in one transaction.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
 use bytes::Bytes;
-use foundationdb::Transaction;
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
 use futures::future::join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::Space;
+use crate::keys::{Space, after, meta, range};
 use crate::ops::dead::{bury, count_gone, decode, records, revive, unique_holder};
 use crate::ops::version::now;
 use crate::ops::{conflict, cost, place, token};
@@ -46,8 +48,10 @@ pub(crate) struct Page {
     pub(crate) moved: usize,
     /// Those whose unique key another item has.
     pub(crate) refused: usize,
-    /// Those that cannot be read.
+    /// Those that cannot be read and stay.
     pub(crate) unreadable: usize,
+    /// Those that cannot be read and have to be purged one by one.
+    pub(crate) one_by_one: Vec<ItemId>,
     /// The first of those moved.
     pub(crate) first: Option<ItemId>,
     /// The last that was looked at; `None` behind the last of all.
@@ -81,6 +85,31 @@ pub(crate) async fn mark(
     Ok(())
 }
 
+/// Whether a letter's record is or holds one that cannot be read, so that nobody knows whether the item has a unique key.
+pub(crate) fn hides_key(record: &[u8]) -> bool {
+    meta::decode(record).is_none_or(|meta| meta::unreadable(&meta).is_some())
+}
+
+/// Frees the unique keys of these items among a page of all keys; returns the key at which the next page begins, if there is one.
+pub(crate) async fn free_keys(
+    space: &Space,
+    tr: &Transaction,
+    from: Option<&[u8]>,
+    ids: &BTreeSet<ItemId>,
+) -> Result<Option<Vec<u8>>, QueueError> {
+    let (first, end) = range(&space.unique);
+    let begin = from.map_or(first, <[u8]>::to_vec);
+    let option = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
+    let rows = tr.get_range(&option, 1, true).await?;
+    for row in &rows {
+        if ids.contains(&ItemId::new(Bytes::copy_from_slice(row.value()))) {
+            conflict::as_reader(tr, row.key())?;
+            tr.clear(row.key());
+        }
+    }
+    Ok(rows.last().filter(|_| rows.more()).map(|row| after(row.key())))
+}
+
 /// Whether there is a letter of this id.
 pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Result<bool, QueueError> {
     Ok(tr.get(&space.dead_key(id), true).await?.is_some())
@@ -103,17 +132,28 @@ pub(crate) async fn page(
     };
     let page = match fate {
         Fate::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
-        Fate::Purge => purge(space, tr, &letters)?,
+        Fate::Purge => purge(space, tr, &letters, matches!(which, Which::One(_)))?,
     };
     count_gone(space, tr, page.moved);
     Ok(page)
 }
 
-fn purge(space: &Space, tr: &Transaction, letters: &[(ItemId, Bytes)]) -> Result<Page, QueueError> {
+fn purge(
+    space: &Space,
+    tr: &Transaction,
+    letters: &[(ItemId, Bytes)],
+    each: bool,
+) -> Result<Page, QueueError> {
     let (mut page, mut bytes) = (Page::default(), 0);
     for (id, record) in letters {
         if bytes >= PAGE_BYTES {
             break;
+        }
+        // It may have a unique key that nobody knows, which must be freed first.
+        if !each && hides_key(record) {
+            page.one_by_one.push(id.clone());
+            page.last = Some(id.clone());
+            continue;
         }
         bytes += cost::removing(space, id, record);
         page.moves(space, tr, id)?;

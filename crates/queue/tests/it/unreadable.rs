@@ -3,7 +3,7 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, NewItem, Queue, QueueError, RetryPolicy, Session, Staged, SweepRules, Take, TakeError,
+    Approach, DeadFate, NewItem, Queue, QueueError, RetryPolicy, Session, Staged, SweepRules, Take, TakeError,
 };
 
 use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
@@ -231,5 +231,47 @@ fn a_key_behind_all_times_does_not_keep_a_sweeper_busy() {
         .await;
         let swept = sweeper(&q).sweep(&t.db, 5, &SweepRules::default()).await.unwrap();
         assert!(swept.trouble.is_none() && !swept.next.is_zero(), "{swept:?}");
+    });
+}
+
+#[test]
+fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_or_purged() {
+    on_database(async |t| {
+        for (all, more) in [(false, 0), (true, 0), (true, 5_000)] {
+            let q = t.queue(format!("{all} {more}"));
+            // Keys of others, more than one reply of the database has.
+            for page in 0..more / 1_000 {
+                let items: Vec<_> = (0..1_000)
+                    .map(|n| NewItem { unique: Some(format!("a {page} {n}").into()), ..NewItem::new("x") })
+                    .collect();
+                t.push_items(&q, &items).await;
+            }
+            t.store(&q, &id(1), "long", "key").await;
+            let garble = async || {
+                t.run(async |tr| {
+                    tr.set(&record(&q, "meta", id(1).as_bytes()), b"\x01garbage");
+                    Ok(())
+                })
+                .await;
+                t.session(&q).take(&t.db, k(1)).await.unwrap();
+                assert_eq!(t.counter(&q, "ndead").await, 1);
+            };
+            garble().await;
+            let policy = RetryPolicy::default();
+            let (before, purged) = (t.records(&q, "unique").await.len(), async || match all {
+                true => q.purge_all_dead(&t.db, &policy).await.unwrap().moved,
+                false => usize::from(q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == DeadFate::Moved),
+            });
+            assert_eq!(purged().await, 1);
+            assert_eq!(t.records(&q, "unique").await.len(), before - 1);
+            assert_eq!(t.counter(&q, "ndead").await, 0);
+            // A dead letter that was not purged does not keep its key either, and its purge does not free the key of the item that has it now.
+            t.store(&q, &id(1), "long", "key").await;
+            garble().await;
+            let next = NewItem { unique: Some("key".into()), ..NewItem::new("next") };
+            assert_eq!(t.push_items(&q, std::slice::from_ref(&next)).await.items, 1);
+            assert_eq!(purged().await, 1);
+            assert_eq!(t.push_items(&q, &[next]).await.items, 0);
+        }
     });
 }

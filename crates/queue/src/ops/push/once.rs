@@ -10,6 +10,7 @@ use crate::id::ItemId;
 use crate::keys::{Space, operations};
 use crate::kind::Kind;
 use crate::mutant::mutant;
+use crate::ops::dead_page::is_dead;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
 use crate::pushed::{Placed, Spot};
@@ -64,10 +65,13 @@ pub(super) async fn holder(
     };
     let id = ItemId::new(Bytes::copy_from_slice(&value));
     check_kind(space, &id)?;
-    Ok(Some(match orphan(space, tr, &id).await? {
-        None => Holder::Item(id),
-        Some(meta) => Holder::Orphan(id, meta),
-    }))
+    let (orphan, is_dead) = try_join(orphan(space, tr, &id), is_dead(space, tr, &id)).await?;
+    Ok(match orphan {
+        // A dead letter has no key. This one could not be read when it died, so nobody knew its key.
+        None if is_dead => None,
+        None => Some(Holder::Item(id)),
+        Some(meta) => Some(Holder::Orphan(id, meta)),
+    })
 }
 
 /// Clears what is left of an orphan but its key, which the new item takes over. Nobody else writes it: an item that is gone does not
