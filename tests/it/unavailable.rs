@@ -2,9 +2,11 @@
 
 use std::{
     fs::File,
-    io::Write,
+    io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Stdio},
-    time::{Duration, Instant},
+    sync::mpsc,
+    thread,
+    time::Instant,
 };
 
 use rustix::process::Signal;
@@ -51,15 +53,25 @@ fn a_command_gives_up_after_its_timeout() {
 #[test]
 fn a_command_without_a_timeout_waits_and_says_so() {
     let db = Database::embedded();
-    let (host, push, mut lines) = push_under_way(&db, &[]);
+    let (host, mut push, mut lines) = push_under_way(&db, &[]);
     host.suspend();
     lines.write_all(b"second\n").unwrap();
     drop(lines);
     // The message comes after five seconds. It must not be the end.
-    std::thread::sleep(Duration::from_secs(6));
+    let (sender, said) = mpsc::channel();
+    let stderr = BufReader::new(push.stderr.take().unwrap());
+    thread::spawn(move || stderr.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
+    let last = Instant::now() + PATIENCE;
+    loop {
+        let left = last.saturating_duration_since(Instant::now());
+        let line = said.recv_timeout(left).expect("it says that it waits");
+        if line.contains("still waiting") {
+            break;
+        }
+    }
+    assert!(push.try_wait().unwrap().is_none(), "the push has ended");
     host.signal(Signal::CONT);
     let ran: Ran = push.wait_with_output().unwrap().into();
-    assert!(ran.stderr.contains("still waiting"), "{ran:?}");
     assert_eq!(ran.ok(), "2 acknowledged\n");
 }
 
