@@ -15,6 +15,7 @@ use crate::{
     deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
     lifecycle::Told,
+    telemetry,
 };
 
 /// Sees to orders.
@@ -85,7 +86,8 @@ impl Attendant {
         self.board().phase(Phase::Reloading);
         match self.take_up().await {
             Ok(changed) => {
-                tracing::info!(changed = changed.join(", "), "the configuration is taken up");
+                let (keys, listed) = (changed.len(), telemetry::listed(&changed));
+                tracing::info!(changed = listed, keys, "the configuration is taken up");
                 let finishing = self.live.shared.still_finishing();
                 let until = Instant::now() + FINISHED;
                 self.taken_up = Some(TakenUp { reply, changed, finishing, until });
@@ -123,7 +125,7 @@ impl Attendant {
         let Some(TakenUp { reply, changed, finishing, .. }) = self.taken_up.take() else { return };
         let finishing: Vec<_> = finishing.borrow().iter().cloned().collect();
         if !finishing.is_empty() {
-            let queues = finishing.join(", ");
+            let queues = telemetry::listed(&finishing);
             tracing::info!(queues, "consumers still finish what they have in hand under earlier settings");
         }
         let _ = reply.send(Ok(Reloaded { changed, finishing }));

@@ -138,8 +138,8 @@ impl Live {
     /// Holds back a queue's takes in this daemon alone, or lets them go on.
     pub(super) fn pause_here(&self, queue: &str, paused: bool) -> Result<(), Refused> {
         let Some(running) = self.queues.get(queue) else {
-            let names: Vec<_> = self.queues.keys().map(|name| &**name).collect();
-            let text = format!("this daemon has no queue {queue:?}; it has {}", names.join(", "));
+            let names: Vec<_> = self.queues.keys().collect();
+            let text = format!("this daemon has no queue {queue:?}; it has {}", telemetry::listed(&names));
             return Err(Refused(text));
         };
         if running.source.gate.hold_here(paused) {

@@ -1,6 +1,9 @@
 //! The whole state in the log.
 
-use crate::board::{Board, ConsumerView, QueueView};
+use crate::{
+    board::{Board, ConsumerView, QueueView},
+    telemetry,
+};
 
 /// So many consumers are told of; of the others, how many there are.
 const CONSUMERS: usize = 1_000;
@@ -15,7 +18,7 @@ pub(super) fn report(board: &Board) {
         not_ready = state.not_ready.join("; "),
         configuration = state.config.path,
         refused = state.config.refused,
-        finishing = state.config.finishing.into_iter().collect::<Vec<_>>().join(", "),
+        finishing = telemetry::listed(&state.config.finishing.into_iter().collect::<Vec<_>>()),
         queues = state.queues.len(),
         consumers = state.consumers.len(),
         "state"

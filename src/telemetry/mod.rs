@@ -7,6 +7,7 @@
 //! | `journal` | the journal's native protocol |
 //! | `out`, `writer` | where messages go; the thread that writes them |
 //! | `level` | what is logged; it can change while the process runs |
+//! | `list` | lists of names of a bounded length |
 //! | `span` | what is logged, or traced, of an item's call belongs to it |
 //! | `traceparent` | the trace that an item was pushed for |
 //! | `otel` (feature) | spans to a collector, by OTLP over HTTP |
@@ -14,6 +15,7 @@
 mod human;
 mod journal;
 mod level;
+mod list;
 #[cfg(feature = "otel")]
 pub(crate) mod otel;
 mod out;
@@ -42,6 +44,7 @@ use crate::config::{ConfigError, Log};
 
 pub(crate) use level::parse as parse_level;
 pub use level::set as set_level;
+pub(crate) use list::listed;
 pub(crate) use out::{dropped, flush, note};
 
 /// Something that hears of events and spans.

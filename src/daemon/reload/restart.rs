@@ -1,6 +1,7 @@
 //! Keys that take effect at a start only.
 
 use super::diff::Key;
+use crate::telemetry;
 
 /// They, and all below them. A `*` stands for any part. What a queue's `kind` and `values` say is where its items are: consumers of before and
 /// after would look in different places.
@@ -26,7 +27,7 @@ pub(super) fn check(changed: &[Key]) -> Result<(), NeedsRestart> {
     let is_among = |key: &Key, patterns: &[&[&str]]| patterns.iter().any(|pattern| is_below(key, pattern));
     let keys = changed.iter().filter(|key| is_among(key, AT_START) && !is_among(key, AT_ONCE));
     let keys: Vec<_> = keys.map(Key::to_string).collect();
-    if keys.is_empty() { Ok(()) } else { Err(NeedsRestart(keys.join(", "))) }
+    if keys.is_empty() { Ok(()) } else { Err(NeedsRestart(telemetry::listed(&keys))) }
 }
 
 fn is_below(key: &Key, pattern: &[&str]) -> bool {

@@ -53,6 +53,26 @@ fn an_invalid_file_changes_nothing_and_says_why() {
 }
 
 #[test]
+fn what_a_reload_logs_is_bounded_whatever_changes() {
+    let few = "[queues.q]\nhandler = 'log'\n";
+    let mut test = Reloading::start(Database::new(), few, &[]);
+    let names: Vec<_> = (0..300).map(|number| format!("{}-{number}", "n".repeat(200))).collect();
+    let table = |name: &String| format!("[queues.{name}]\nhandler = 'log'\nslow-look = '1h'\n");
+    let many = few.to_owned() + &names.iter().map(table).collect::<String>();
+    // journald splits lines of more than 48 KiB.
+    let said = test.reload(&many);
+    assert!(said.len() < 8 << 10 && said.contains("\"keys\":300"), "{} bytes: {said}", said.len());
+    assert!(said.contains(&names[0]) && said.contains(" more\""), "{said}");
+    let kinds = many.replace("slow-look = '1h'", "kind = 'recipe'");
+    let said = test.refused(&kinds);
+    assert!(
+        said.len() < 8 << 10 && said.contains(" more: changed, and read only"),
+        "{} bytes: {said}",
+        said.len()
+    );
+}
+
+#[test]
 fn what_needs_a_restart_is_named() {
     let mut test = Reloading::start(Database::new(), &queues(&[("q", "handler = 'log'")]), &[]);
     let said = test.refused("[queues.q]\nhandler = 'log'\nkind = 'recipe'\nvalues = 'tuple'");
