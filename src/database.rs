@@ -111,6 +111,12 @@ impl Patience {
             }
         }
     }
+/// Why the storage of an embedded database failed, as far as this process knows.
+pub(crate) fn storage_failure() -> String {
+    let reason = fdb_embedded::last_failure();
+    reason.unwrap_or_else(|| "another process hosts it, and its log says why".to_owned())
+}
+
 }
 
 impl std::fmt::Debug for Store {

@@ -1,10 +1,10 @@
 //! What the daemon tells everything that works on items, and what it is told.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tokio_util::sync::CancellationToken;
 
-use crate::handlers::StopRequest;
+use crate::{database::storage_failure, handlers::StopRequest};
 
 /// One per process.
 #[derive(Debug, Default)]
@@ -16,6 +16,8 @@ pub(crate) struct Signals {
     /// Fires when a handler, or what it works on, cannot go on.
     pub(crate) stop: StopRequest,
     left_behind: AtomicUsize,
+    /// It is logged once that storage failed.
+    storage_failed: AtomicBool,
 }
 
 impl Signals {
@@ -33,8 +35,12 @@ impl Signals {
 
     /// The storage under an embedded database failed.
     pub(crate) fn storage_failed(&self) {
-        self.stop.request(
-            "the database's storage failed; standard error says why. A restart opens it again".to_owned(),
-        );
+        let reason = storage_failure();
+        if !self.storage_failed.swap(true, Ordering::Relaxed) {
+            tracing::error!(event = "storage_failed", reason, "the database's storage failed");
+        }
+        self.stop.request(format!(
+            "the database's storage failed: {reason}; mend that, then start the daemon again"
+        ));
     }
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     board::{Board, Survey},
     config::Config,
-    database::STORAGE_FAILED,
+    database::{STORAGE_FAILED, storage_failure},
     metrics::QueueMeters,
 };
 
@@ -248,6 +248,6 @@ fn differ(one: &Survey, other: &Survey) -> bool {
 fn failed(queue: &str, error: &QueueError, broken: &mut Option<String>) {
     tracing::debug!(queue, %error, "a look at the queue failed");
     if error.database().map(FdbError::code) == Some(STORAGE_FAILED) {
-        *broken = Some(error.to_string());
+        *broken = Some(format!("its storage failed: {}", storage_failure()));
     }
 }

@@ -8,6 +8,7 @@
 mod backup;
 mod bench;
 mod blocked;
+mod broken_disk;
 mod chaos;
 mod config_errors;
 mod crash;

@@ -72,6 +72,21 @@ pub fn report_to(report: fn(&str)) {
     let _ = REPORT.set(report);
 }
 
+/// The last failure that ended a database of this process.
+static FAILURE: parking_lot::Mutex<Option<String>> = parking_lot::Mutex::new(None);
+
+/// Why an embedded database of this process last failed: the file, and what the operating system said. Clients have only error 1510 for
+/// it. `None` if none failed here; if another process hosts the database, that process knows.
+#[must_use]
+pub fn last_failure() -> Option<String> {
+    FAILURE.lock().clone()
+}
+
+/// Keeps a failure for [`last_failure`].
+fn keep_failure(message: String) {
+    *FAILURE.lock() = Some(message);
+}
+
 /// Tells of a failure that no caller can be told of.
 fn report(message: &str) {
     use std::io::Write;

@@ -234,6 +234,7 @@ impl Link {
             let Err(Refused { error, hope }) = settled else { return };
             let wait = match hope {
                 Hope::None => {
+                    crate::keep_failure(error.to_string());
                     crate::report(&format!(
                         "no other process hosts the database any more, and this one cannot: {error}"
                     ));
