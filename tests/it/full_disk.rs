@@ -62,8 +62,8 @@ impl Drop for Small {
     }
 }
 
-/// True inside. Outside the test of this name is run inside.
-fn inside(name: &str) -> bool {
+/// True inside. Outside the test of this name, in this module, is run inside.
+pub(crate) fn inside(module: &str, name: &str) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
     }
@@ -74,7 +74,7 @@ fn inside(name: &str) -> bool {
     }
     let mut again = Command::new("unshare");
     again.arg("-rm").arg(std::env::current_exe().unwrap());
-    again.args([&format!("full_disk::{name}"), "--exact", "--nocapture"]).env(INSIDE, "1");
+    again.args([&format!("{module}::{name}"), "--exact", "--nocapture"]).env(INSIDE, "1");
     let output = again.output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     let out = String::from_utf8_lossy(&output.stdout);
@@ -174,7 +174,7 @@ fn push_one(db: &Database, limit: &str) -> Ran {
 
 #[test]
 fn a_queue_that_filled_its_disk_is_drained_to_the_last_item() {
-    if inside("a_queue_that_filled_its_disk_is_drained_to_the_last_item") {
+    if inside("full_disk", "a_queue_that_filled_its_disk_is_drained_to_the_last_item") {
         for (mib, bytes) in [(24, 4_000), (48, 400)] {
             fill_drain_and_go_on(mib, bytes, "0");
         }
@@ -183,7 +183,7 @@ fn a_queue_that_filled_its_disk_is_drained_to_the_last_item() {
 
 #[test]
 fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
-    if !inside("a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space") {
+    if !inside("full_disk", "a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space") {
         return;
     }
     let small = Small::mount(32);
@@ -217,7 +217,7 @@ fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
 
 #[test]
 fn pushes_are_refused_below_the_limit_and_pops_are_not() {
-    if !inside("pushes_are_refused_below_the_limit_and_pops_are_not") {
+    if !inside("full_disk", "pushes_are_refused_below_the_limit_and_pops_are_not") {
         return;
     }
     let small = Small::mount(64);

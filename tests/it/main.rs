@@ -27,6 +27,7 @@ mod leases;
 mod logging;
 mod messages;
 mod migrate;
+mod network;
 mod output;
 mod packages;
 mod page;
