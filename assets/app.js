@@ -71,6 +71,8 @@ function notice() {
   if (state === "token") all.push(["warn", "token", "This daemon shows itself only to those who know its token.", ""]);
   if (snapshot && state !== "lost") {
     if (snapshot.not_ready.length) all.push(["bad", "ready", `Not ready: ${snapshot.not_ready.join("; ")}.`, ""]);
+    const refused = snapshot.database.space?.pushes_refused;
+    if (refused) all.push(["bad", "space", `Pushes are refused: ${refused}.`, "Everything else goes on."]);
     if (snapshot.config.refused) all.push(["warn", "config", `The configuration was not taken up: ${snapshot.config.refused}`, ""]);
   }
   keyed(notices, all, ([, key]) => key, ([mood, key]) => {

@@ -2,10 +2,18 @@
 
 import { call } from "./api.js";
 import { h, keyed, text } from "./dom.js";
-import { age, moment, since, visible } from "./format.js";
+import { age, moment, since, space, visible } from "./format.js";
 import { action, toast } from "./ui.js";
 
 const PHASES = { starting: "Starting", ready: "Ready", reloading: "Taking up a new configuration", draining: "Stopping" };
+
+// Free space beside its limit.
+function disk(it) {
+  if (!it) return null;
+  const own = it.reusable ? `, ${space(it.reusable)} reusable in the database` : "";
+  const limit = it.min_free ? `min-free-space ${space(it.min_free)}` : "no min-free-space";
+  return `${space(it.free)} free of ${space(it.total)}${own}, ${limit}`;
+}
 
 export function daemon(server) {
   const list = h("dl", { class: "facts panel" });
@@ -25,6 +33,8 @@ export function daemon(server) {
       ["Process", `${it.pid}, started ${moment(it.started_at)} (${since(it.started_at)} ago)`],
       ["Database", database.url],
       ["It answers", database.up ? `yes, in ${age(database.answered_in)}` : `no: ${database.error ?? "it has not been asked yet"}`],
+      ["Disk", disk(database.space)],
+      ["Pushes", database.space?.pushes_refused && `refused: ${database.space.pushes_refused}`],
       ["Configuration", config.path ?? "without a file: defaults, variables, options"],
       ["In force", `since ${moment(config.loaded_at)} (${since(config.loaded_at)})`],
       ["Last refused", config.refused],

@@ -43,6 +43,12 @@ export function bytes(n) {
   return `${tenth.format(value)} ${units[0]}`;
 }
 
+// Space on a disk, in the units of the configuration.
+export function space(n) {
+  const unit = [["TiB", 2 ** 40], ["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]].find(([, size]) => n >= size);
+  return unit ? `${tenth.format(n / unit[1])} ${unit[0]}` : `${n} B`;
+}
+
 const day = new Intl.DateTimeFormat("en-CA", { dateStyle: "short" });
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const minute = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });

@@ -1,6 +1,7 @@
 //! Opening the database that a configuration names.
 
 use std::{
+    path::Path,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -51,24 +52,69 @@ impl Store {
     }
 }
 
-/// Why a database refuses to store more, and what can be done.
+/// A disk with less free space than this may be full, as far as a process can tell that does not host the database: space
+/// is allocated in pieces of up to 32 MiB.
+const NEARLY_FULL: u64 = 64 << 20;
+
+/// Why a database has refused to store more, and what can be done.
 pub(crate) fn no_space(url: &str) -> String {
     let Some(directory) = fdb_embedded::embedded_directory(url) else {
         return "the cluster accepts no more data; see `fdbcli --exec status`".to_owned();
     };
-    let figures = Space::of(&directory).map_or_else(
-        |error| format!("its free space is unknown: {error}"),
-        |Space { free, min_free, .. }| format!("{} free, min-free-space is {}", size(free), size(min_free)),
-    );
-    format!(
-        "the disk of {} is full ({figures}); free some space, or let consumers empty its queues, then push again",
-        directory.display(),
-    )
+    match Space::known(&directory) {
+        Ok(space) => {
+            let is_full = space.is_full || space.free < NEARLY_FULL;
+            let refusal = refusal(&directory, &Space { is_full, ..space });
+            refusal.unwrap_or_else(|| {
+                format!(
+                    "{} accepts no more data at the moment ({}): too much waits to be written, or a quota is used up; try again",
+                    directory.display(),
+                    figures(&space),
+                )
+            })
+        }
+        Err(error) => format!(
+            "{} accepts no more data, and its free space is unknown: {error}; check that directory and its disk",
+            directory.display(),
+        ),
+    }
+}
+
+/// Why pushes are refused for want of disk space, and what can be done; none if they are not.
+pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
+    let what = match (space.is_low(), space.is_full) {
+        (true, _) => "has too little free space",
+        (false, true) => "is full",
+        (false, false) => return None,
+    };
+    let (directory, figures) = (directory.display(), figures(space));
+    Some(format!(
+        "the disk of {directory} {what} ({figures}); free some space, or let consumers empty its queues"
+    ))
+}
+
+fn figures(&Space { free, min_free, own, .. }: &Space) -> String {
+    let own = if own == 0 { String::new() } else { format!(", {} reusable in the database", size(own)) };
+    format!("{} free{own}, min-free-space is {}", size(free), size(min_free))
+}
+
+/// The limit of free space for people.
+pub(crate) fn limit(min_free: u64) -> String {
+    match min_free {
+        0 => "no min-free-space".to_owned(),
+        limit => format!("min-free-space {}", size(limit)),
+    }
 }
 
 /// Bytes for people.
 pub(crate) fn size(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
+}
+
+/// Why the storage of an embedded database failed, as far as this process knows.
+pub(crate) fn storage_failure() -> String {
+    let reason = fdb_embedded::last_failure();
+    reason.unwrap_or_else(|| "another process hosts it, and its log says why".to_owned())
 }
 
 /// The engine knows better than the error code what is wrong.
@@ -111,12 +157,6 @@ impl Patience {
             }
         }
     }
-/// Why the storage of an embedded database failed, as far as this process knows.
-pub(crate) fn storage_failure() -> String {
-    let reason = fdb_embedded::last_failure();
-    reason.unwrap_or_else(|| "another process hosts it, and its log says why".to_owned())
-}
-
 }
 
 impl std::fmt::Debug for Store {

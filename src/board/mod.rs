@@ -34,7 +34,7 @@ pub(crate) use pulse::{Doing, Pulse, Stage};
 pub(crate) use queue::Survey;
 #[cfg(test)]
 pub(crate) use view::SurveyView;
-pub(crate) use view::{ConfigView, ConsumerView, DatabaseView, Phase, QueueView, Snapshot};
+pub(crate) use view::{ConfigView, ConsumerView, DatabaseView, Phase, QueueView, Snapshot, SpaceView};
 
 use self::{queue::Entry, verdict::Verdict};
 use crate::{
@@ -81,7 +81,8 @@ struct Inner {
 impl Board {
     /// For a daemon that is about to start on this database.
     pub(crate) fn new(database: &str) -> Arc<Self> {
-        let database = DatabaseView { url: database.to_owned(), up: false, error: None, answered_in: None };
+        let database =
+            DatabaseView { url: database.to_owned(), up: false, error: None, answered_in: None, space: None };
         let inner = Inner {
             phase: Phase::Starting,
             grace_ends: None,
@@ -215,6 +216,16 @@ impl Board {
                 Err(error) => database.error = Some(error),
             }
         });
+    }
+
+    /// How much space is free on the database's disk.
+    pub(crate) fn space(&self, space: SpaceView) {
+        self.change(|inner| inner.database.space = Some(space));
+    }
+
+    /// Why pushes are refused, if they are. Takes, and the daemon itself, go on.
+    pub(crate) fn refuses_pushes(&self) -> Option<String> {
+        self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
     /// Something changed that is not on the board itself, such as a gate.

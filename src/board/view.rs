@@ -44,6 +44,22 @@ pub(crate) struct DatabaseView {
     pub(crate) error: Option<String>,
     /// How long its last answer took, in seconds.
     pub(crate) answered_in: Option<f64>,
+    /// Of an embedded database; none before the first look.
+    pub(crate) space: Option<SpaceView>,
+}
+
+/// Free space on the disk of an embedded database, in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct SpaceView {
+    pub(crate) free: u64,
+    /// The size of the file system.
+    pub(crate) total: u64,
+    /// So much must be free, or pushes are refused; 0 if there is no limit.
+    pub(crate) min_free: u64,
+    /// What is free in the database's file, which counts as free space. 0 if another process hosts the database.
+    pub(crate) reusable: u64,
+    /// Why pushes are refused, if they are.
+    pub(crate) pushes_refused: Option<String>,
 }
 
 /// The configuration in force.

@@ -3,7 +3,11 @@
 use anyhow::Context;
 
 use super::{globals::Globals, output};
-use crate::{daemon::Daemon, exit::Exit};
+use crate::{
+    config::{Config, MinFreeSpace},
+    daemon::Daemon,
+    exit::Exit,
+};
 
 /// Check the configuration, or show it
 #[derive(Debug, clap::Subcommand)]
@@ -26,7 +30,11 @@ impl Command {
             Self::Check if globals.quiet => {}
             Self::Check => {
                 let text = format!("configuration is valid, queues: {}", config.queues.len());
-                let object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
+                let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
+                if let Some(note) = unused_limit(&config) {
+                    object["notes"] = serde_json::json!([note]);
+                    output::note(format_args!("kvqueue: {note}"));
+                }
                 output::line(globals.json, text.as_bytes(), &object)?;
             }
             Self::Show => {
@@ -37,4 +45,13 @@ impl Command {
         }
         Ok(Exit::Done)
     }
+}
+
+/// What to say about a limit of free space that nothing applies.
+fn unused_limit(config: &Config) -> Option<&'static str> {
+    let is_cluster = fdb_embedded::embedded_directory(&config.database).is_none();
+    let is_set = config.min_free_space != MinFreeSpace::Auto;
+    (is_cluster && is_set).then_some(
+        "min-free-space has no effect on a cluster, which limits free space by itself; leave the key out, or use an embedded database",
+    )
 }

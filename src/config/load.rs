@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `min-free-space`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see docs/CONFIG.md");
         insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);

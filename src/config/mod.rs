@@ -8,7 +8,7 @@
 //! | `model` | the keys and their defaults |
 //! | `queue` | those of one queue |
 //! | `http` | those of HTTP |
-//! | `layout`, `delivery` | what some of them may say |
+//! | `layout`, `delivery`, `min_free_space` | what some of them may say |
 //! | `load` | file and environment merged into a [`Config`] |
 //! | `environment` | how a variable's name maps to a key |
 //! | `validate` | what a type cannot say: ranges and contradictions |
@@ -24,6 +24,7 @@ mod error;
 mod http;
 mod layout;
 mod load;
+mod min_free_space;
 mod model;
 mod number;
 mod queue;
@@ -39,6 +40,7 @@ pub(crate) use http::DEFAULT_ADDRESS;
 pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
+pub use min_free_space::MinFreeSpace;
 pub use model::{Config, Log, LogFormat};
 pub use queue::{ConsumerGroup, QueueConfig};
 pub(crate) use validate::is_loopback;

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Http, QueueConfig, duration};
+use super::{Http, MinFreeSpace, QueueConfig, duration};
 
 /// Everything the daemon can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -12,6 +12,8 @@ use super::{Http, QueueConfig, duration};
 pub struct Config {
     /// `embedded:DIRECTORY`, or the path of a FoundationDB cluster file.
     pub database: String,
+    /// How much of the disk of an embedded database must stay free, so that pushes are accepted.
+    pub min_free_space: MinFreeSpace,
     /// Put before every key, so that several installations can share one database.
     pub prefix: String,
     /// How long a stop waits for the items in hand.
@@ -29,6 +31,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             database: "embedded:./kvqueue-data".to_owned(),
+            min_free_space: MinFreeSpace::Auto,
             prefix: String::new(),
             grace: Duration::from_secs(30),
             log: Log::default(),

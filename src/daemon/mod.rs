@@ -254,6 +254,7 @@ impl Daemon {
         let mut crew = Crew::new(shared.clone());
         let _watched = systemd::watch(shared.board.clone(), crew.roll(), self.patience);
         let config = in_force.follow();
+        let space = || survey::space::Watch::new(shared.board.clone(), config.clone());
         let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), self.until_empty, in_force);
         let followers = tokio::select! {
             read = first_look(db, &live, &queues, self.first_answer) => {
@@ -264,6 +265,7 @@ impl Daemon {
             // Nothing has begun, so there is nothing to drain.
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
+        space().begin().await;
         live.run(&queues, followers, None).await.map_err(RunError::from)?;
         // Before it is said: whoever reads it may ask at once.
         shared.board.phase(Phase::Ready);
@@ -276,6 +278,7 @@ impl Daemon {
         let survey = aside::restarted("survey", || {
             spawn_local(survey::forever(db.clone(), shared.board.clone(), config.clone()))
         });
+        let space = aside::restarted("space", || spawn_local(space().forever()));
         let attendant = Attendant::new(live, self.loader, self.registry);
         // With it go the sweeps, and nobody follows pauses any more.
         let attend = aside::watched(attendant.attend(orders, told));
@@ -292,6 +295,7 @@ impl Daemon {
         tokio::select! {
             ended = lifecycle::serve(&mut crew, shared, stop, &config) => Ok(ended?),
             never = survey => match never {},
+            never = space => match never {},
         }
     }
 }

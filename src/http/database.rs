@@ -76,11 +76,7 @@ impl Failure {
                 Self::Unavailable(text) => Self::Unavailable(text + maybe),
                 other => other,
             },
-            QueueError::Database(_) if error.is_out_of_space() => {
-                Self::Unavailable(
-                    "the database's disk is full, and takes no more data; free some space, or let consumers empty its queues".to_owned(),
-                )
-            }
+            QueueError::Database(_) if error.is_out_of_space() => Self::NoSpace,
             QueueError::Database(cause) => Self::Unavailable(format!("the database refused: {cause}{maybe}")),
             problem => Self::Unreadable(problem.to_string()),
         }

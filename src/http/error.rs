@@ -70,6 +70,9 @@ pub(crate) enum Failure {
     /// The database does not answer, or refuses; or the daemon stops.
     #[error("{0}")]
     Unavailable(String),
+    /// The database stores nothing more for want of disk space.
+    #[error("the database accepts no more data: its disk has too little free space")]
+    NoSpace,
     /// The database has something that cannot be read.
     #[error("{0}")]
     Unreadable(String),
@@ -93,6 +96,7 @@ impl Failure {
             Self::Slow(_) => "slow",
             Self::Busy(_) => "busy",
             Self::Unavailable(_) => "unavailable",
+            Self::NoSpace => "no_space",
             Self::Unreadable(_) => "unreadable",
         }
     }
@@ -110,7 +114,7 @@ impl Failure {
             Self::Refused(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable(_) | Self::NoSpace => StatusCode::SERVICE_UNAVAILABLE,
             Self::Unreadable(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -136,6 +140,9 @@ impl Failure {
             Self::Refused(_) => "mend what it says, and repeat it".to_owned(),
             Self::Slow(_) => "send it faster, or in parts".to_owned(),
             Self::Busy(_) | Self::Unavailable(_) => "try again in a moment".to_owned(),
+            Self::NoSpace => {
+                "free some space, or let consumers empty the queues; GET /readyz has the figures".to_owned()
+            }
             Self::Unreadable(_) => "`kvqueue doctor` may tell more".to_owned(),
         }
     }
@@ -146,7 +153,7 @@ impl Failure {
         match self {
             Self::Unauthorized(_) => drop(response.insert_header((header::WWW_AUTHENTICATE, "Bearer"))),
             Self::Method { allow, .. } => drop(response.insert_header((header::ALLOW, allow.as_str()))),
-            Self::Busy(_) | Self::Unavailable(_) => {
+            Self::Busy(_) | Self::Unavailable(_) | Self::NoSpace => {
                 response.insert_header((header::RETRY_AFTER, AGAIN));
             }
             _ => {}

@@ -202,6 +202,27 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::probe),
     },
     Metric {
+        name: "kvqueue_disk_free_bytes",
+        kind: Gauge,
+        labels: &[],
+        help: "Free space on the disk of an embedded database",
+        figures: Other(other::disk_free),
+    },
+    Metric {
+        name: "kvqueue_disk_min_free_bytes",
+        kind: Gauge,
+        labels: &[],
+        help: "min-free-space: pushes are refused while less is free; 0 without a limit",
+        figures: Other(other::disk_min_free),
+    },
+    Metric {
+        name: "kvqueue_pushes_refused",
+        kind: Gauge,
+        labels: &[],
+        help: "1 while pushes are refused because an embedded database has too little disk space",
+        figures: Other(other::pushes_refused),
+    },
+    Metric {
         name: "kvqueue_http_requests_total",
         kind: Counter,
         labels: &["route", "code"],

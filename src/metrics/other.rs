@@ -94,6 +94,19 @@ pub(super) fn probe(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn disk_free(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.snapshot.database.space.iter().for_each(|space| samples.add(&[], space.free));
+}
+
+pub(super) fn disk_min_free(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.snapshot.database.space.iter().for_each(|space| samples.add(&[], space.min_free));
+}
+
+pub(super) fn pushes_refused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    let space = scrape.snapshot.database.space.iter();
+    space.for_each(|space| samples.add(&[], u8::from(space.pushes_refused.is_some())));
+}
+
 pub(super) fn requests(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for ((route, code), count) in scrape.metrics.requests.read() {
         samples.add(&[route, &code.to_string()], count);

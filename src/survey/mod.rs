@@ -5,12 +5,14 @@
 //! | `surveyor` | what is known of the queues, and one round of looks |
 //! | `pace` | when a queue is looked at next |
 //! | `look` | one look |
+//! | `space` | free space on the disk of an embedded database |
 //!
 //! A look reads counters, the header of each lease and the first item's key; of a recipe's queue, which has no counters, all keys. It
 //! conflicts with nobody. What that costs is bounded by `pace`, whatever the queue holds.
 
 mod look;
 mod pace;
+pub(crate) mod space;
 mod surveyor;
 #[cfg(test)]
 mod tests;

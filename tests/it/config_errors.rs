@@ -18,7 +18,7 @@ fn problem(text: &str) -> String {
 
 #[test]
 fn unknown_keys() {
-    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `min-free-space`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see docs/CONFIG.md");
 }
@@ -80,6 +80,29 @@ fn variables_of_other_software_are_ignored_with_one_warning() {
 }
 
 #[test]
+fn a_limit_of_free_space_has_no_effect_on_a_cluster_and_the_check_says_so() {
+    let note = "min-free-space has no effect on a cluster";
+    let check = |url: &str, limit: Option<&str>, more: &[&str]| -> Ran {
+        let db = Database::at(url.to_owned(), String::new());
+        let mut command = kvqueue(&db, &[&["config", "check"], more].concat());
+        if let Some(limit) = limit {
+            command.env("KVQUEUE_MIN_FREE_SPACE", limit);
+        }
+        command.output().unwrap().into()
+    };
+    let cluster = "/etc/foundationdb/fdb.cluster";
+    for limit in ["2GiB", "0"] {
+        let ran = check(cluster, Some(limit), &[]);
+        assert!(ran.code == Some(0) && ran.stderr.contains(note), "{ran:?}");
+        assert!(check(cluster, Some(limit), &["--json"]).ok().contains(note));
+        assert_eq!(check("embedded:/data", Some(limit), &[]).stderr, "");
+    }
+    assert_eq!(check(cluster, None, &[]).stderr, "");
+    let wrong = check("embedded:/data", Some("much"), &[]).failed(78);
+    assert!(wrong.contains("KVQUEUE_MIN_FREE_SPACE") && wrong.contains("is not a size"), "{wrong}");
+}
+
+#[test]
 fn a_queue_that_only_options_name() {
     let db = Database::embedded();
     insta::assert_snapshot!(run(&db, &["run", "--queue", "q"]).failed(78), @r#"kvqueue: queues = "q": the queue is not in the configuration; say what to do with its items, as in --handler stdout"#);
@@ -95,6 +118,7 @@ fn layers_and_what_show_prints() {
     let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
     insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"
         database = "URL"
+        min-free-space = "auto"
         prefix = ""
         grace = "1s"
 

@@ -22,7 +22,7 @@ fn plain(text: &str) -> String {
 
 /// What is said of the directory itself, and not of what is around it.
 fn directory(text: &str) -> String {
-    let around = ["config", "access", "clock", "daemon", "unit"];
+    let around = ["config", "access", "clock", "disk", "daemon", "unit"];
     let about =
         |line: &str| line.trim_start_matches("{\"about\":\"").split(['"', ' ']).next().map(str::to_owned);
     let lines = text.lines().filter(|line| about(line).is_some_and(|about| !around.contains(&&*about)));

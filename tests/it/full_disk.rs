@@ -7,16 +7,16 @@ use std::{
     collections::BTreeMap,
     fmt::Write as _,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Background, Database, PATIENCE, Ran, kvqueue};
+use crate::support::{Background, Database, PATIENCE, Ran, Reply, Served, kvqueue, serve_with};
 
 /// Set where a test runs inside.
 const INSIDE: &str = "KVQUEUE_TEST_INSIDE";
@@ -232,4 +232,146 @@ fn pushes_are_refused_below_the_limit_and_pops_are_not() {
     assert!(refused.contains("min-free-space is 2.0 GiB"), "{refused}");
     let pop = kvqueue(&db, &["pop", "q"]).env(MIN_FREE, "1GiB").stdin(Stdio::null()).output().unwrap();
     assert_eq!(Ran::from(pop).ok().trim(), "one more");
+}
+
+/// A daemon with a limit of its own, on a small disk that another program fills.
+struct Limited {
+    small: Small,
+    db: Database,
+    config: PathBuf,
+    served: Served,
+}
+
+impl Limited {
+    /// Its queue is paused.
+    fn start() -> Limited {
+        let small = Small::mount(96);
+        let db = small.database();
+        let config = db.file("limited.toml");
+        fs::write(&config, Self::settings("\"48MiB\"")).unwrap();
+        let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
+        command.env_remove(MIN_FREE);
+        let served = serve_with(command, false);
+        let limited = Limited { small, db, config, served };
+        limited.run(&["pause", "q"]).ok();
+        limited
+    }
+
+    fn settings(limit: &str) -> String {
+        format!("min-free-space = {limit}\n[queues.q]\nhandler = \"stdout\"\nconsumers = [{{ k = 20 }}]\n")
+    }
+
+    /// Another program's file.
+    fn ballast(&self) -> PathBuf {
+        self.small.path().join("ballast")
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        let config = self.config.to_str().unwrap();
+        let mut command = kvqueue(&self.db, &[args, &["--config", config]].concat());
+        command.env_remove(MIN_FREE);
+        command.stdin(Stdio::null()).output().unwrap().into()
+    }
+
+    fn post(&self) -> Reply {
+        self.served.at.post("/api/v1/queues/q/items", &json!({"items": [{"payload": "by HTTP"}]}))
+    }
+
+    fn warnings(&self) -> Vec<Value> {
+        // It is ready all the time: consumers can work.
+        let ready = self.served.at.get("/readyz").is(200);
+        ready["warnings"].as_array().unwrap().clone()
+    }
+
+    fn metric(&self, name: &str) -> u64 {
+        let metrics = String::from_utf8(self.served.at.get("/metrics").body).unwrap();
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.unwrap_or_else(|| panic!("{name} is not in {metrics}")).parse().unwrap()
+    }
+
+    fn status(&self) -> String {
+        let at = self.served.at.tcp();
+        self.run(&["status", "--at", at]).ok()
+    }
+
+    fn reload(&mut self, limit: &str) {
+        fs::write(&self.config, Self::settings(limit)).unwrap();
+        self.served.daemon.signal(Signal::HUP);
+        self.served.daemon.wait_for("the configuration is taken up");
+    }
+}
+
+#[test]
+fn a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there_is_space() {
+    if !inside(
+        "full_disk",
+        "a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there_is_space",
+    ) {
+        return;
+    }
+    let mut limited = Limited::start();
+    let input = limited.db.file("lines");
+    fs::write(&input, lines(100, 2_000)).unwrap();
+    limited.run(&["push", "q", "--lines", input.to_str().unwrap()]).ok();
+    assert_eq!(limited.warnings(), [] as [Value; 0]);
+    assert_eq!(
+        (limited.metric("kvqueue_pushes_refused"), limited.metric("kvqueue_disk_min_free_bytes")),
+        (0, 48 << 20)
+    );
+    assert!(limited.metric("kvqueue_disk_free_bytes") > 48 << 20);
+    assert!(limited.status().contains("min-free-space 48.0 MiB\n"), "{}", limited.status());
+
+    fs::write(limited.ballast(), vec![0; 60 << 20]).unwrap();
+    is_refused_and_shown(&limited);
+    // Consumers are not held up.
+    limited.run(&["resume", "q"]).ok();
+    wait_until("the queue is empty", || limited.run(&["len", "q"]).ok() == "0\n");
+    assert_eq!(limited.metric("kvqueue_pushes_refused"), 1);
+
+    // The limit is the operator's to change.
+    limited.reload("0");
+    wait_until("no limit refuses a push", || limited.post().status == 201);
+    wait_until("no limit is shown", || limited.metric("kvqueue_disk_min_free_bytes") == 0);
+    limited.reload("\"48MiB\"");
+    wait_until("the limit is shown again", || limited.metric("kvqueue_pushes_refused") == 1);
+    wait_until("the limit refuses pushes again", || limited.post().status == 503);
+
+    fs::remove_file(limited.ballast()).unwrap();
+    wait_until("pushes are accepted again", || limited.post().status == 201);
+    wait_until("that is shown", || limited.warnings().is_empty());
+    assert_eq!(limited.metric("kvqueue_pushes_refused"), 0);
+    assert!(!limited.status().contains("refused"), "{}", limited.status());
+    wait_until("the queue is empty", || limited.run(&["len", "q"]).ok() == "0\n");
+    limited.served.daemon.signal(Signal::TERM);
+    let ran = limited.served.daemon.end();
+    assert_eq!(numbers(&ran.stdout), (0..100).map(|number| (number, 1)).collect());
+    for event in ["pushes_refused", "pushes_accepted"] {
+        assert!(ran.stderr.contains(&format!("\"event\":\"{event}\"")), "{event}: {}", ran.stderr);
+    }
+}
+
+/// A push is refused by all ways, and all that shows the daemon says why.
+#[track_caller]
+fn is_refused_and_shown(limited: &Limited) {
+    wait_until("pushes are refused", || !limited.warnings().is_empty());
+    let warnings = limited.warnings();
+    for part in ["pushes are refused: the disk of", "has too little free space", "min-free-space is 48.0 MiB"]
+    {
+        assert!(warnings[0].as_str().unwrap().contains(part), "{warnings:?}");
+    }
+    let error = limited.run(&["push", "q", "by command"]).failed(1);
+    for part in ["too little free space", "min-free-space is 48.0 MiB", "let consumers empty its queues"] {
+        assert!(error.contains(part), "{error}");
+    }
+    let refused = limited.post();
+    assert_eq!(refused.header("Retry-After"), Some("1"));
+    assert_eq!(refused.error(503), "no_space");
+    assert_eq!(limited.metric("kvqueue_pushes_refused"), 1);
+    assert!(limited.metric("kvqueue_disk_free_bytes") < 48 << 20);
+    assert!(limited.status().contains("\npushes are refused: the disk of "), "{}", limited.status());
+    let status = limited.served.at.get("/api/v1/status").is(200);
+    assert!(status["database"]["space"]["pushes_refused"].is_string(), "{status}");
+    let doctor = limited.run(&["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    assert!(doctor.stdout.contains("pushes may be refused: the disk of "), "{}", doctor.stdout);
 }

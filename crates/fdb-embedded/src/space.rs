@@ -9,8 +9,11 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
 /// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
@@ -31,6 +34,48 @@ pub struct Space {
     pub total: u64,
     /// Bytes that must stay free; 0 if the limit is off.
     pub min_free: u64,
+    /// Bytes of the data file that are free again, which count as free space. An estimate of the host: 0 if another process hosts the
+    /// directory.
+    pub own: u64,
+    /// The host has found the disk full. False if another process hosts the directory.
+    pub is_full: bool,
+}
+
+/// What the host of a directory knows of space, beside the file system. The committer writes it.
+#[derive(Debug, Default)]
+pub(crate) struct Hosted {
+    own: AtomicU64,
+    is_full: AtomicBool,
+}
+
+/// The directories that this process hosts, or has hosted.
+static HOSTED: Mutex<Vec<(PathBuf, Weak<Hosted>)>> = Mutex::new(Vec::new());
+
+impl Hosted {
+    /// For a directory that this process begins to host.
+    pub(crate) fn begin(directory: &Path) -> Arc<Hosted> {
+        let (hosted, directory) = (Arc::<Hosted>::default(), name(directory));
+        let mut all = HOSTED.lock();
+        all.retain(|(other, known)| *other != directory && known.strong_count() > 0);
+        all.push((directory, Arc::downgrade(&hosted)));
+        hosted
+    }
+
+    /// Takes note of the file's free bytes, and of whether the disk is full.
+    pub(crate) fn set(&self, own: u64, is_full: bool) {
+        self.own.store(own, Ordering::Relaxed);
+        self.is_full.store(is_full, Ordering::Relaxed);
+    }
+
+    fn of(directory: &Path) -> Option<Arc<Hosted>> {
+        let directory = name(directory);
+        HOSTED.lock().iter().find(|(hosted, _)| *hosted == directory)?.1.upgrade()
+    }
+}
+
+/// One name for a directory, whatever leads to it.
+fn name(directory: &Path) -> PathBuf {
+    fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
 impl Space {
@@ -43,13 +88,22 @@ impl Space {
             Some(text) => parse(&text),
             None => stored(directory)?,
         };
-        Ok(Space { free, total, min_free: min_free.unwrap_or_else(|| default_of(total)) })
+        let min_free = min_free.unwrap_or_else(|| default_of(total));
+        Ok(Space { free, total, min_free, own: 0, is_full: false })
     }
 
-    /// True if data that only adds to the database is refused.
+    /// The same, with what this process knows if it hosts the directory.
+    pub fn known(directory: &Path) -> io::Result<Space> {
+        let space = Space::of(directory)?;
+        let hosted = Hosted::of(directory).unwrap_or_default();
+        let (own, is_full) = (hosted.own.load(Ordering::Relaxed), hosted.is_full.load(Ordering::Relaxed));
+        Ok(Space { own, is_full, ..space })
+    }
+
+    /// True if less is free than should be: transactions that only add data are refused.
     #[must_use]
     pub fn is_low(&self) -> bool {
-        self.free < self.min_free
+        self.free.saturating_add(self.own) < self.min_free
     }
 }
 
@@ -132,6 +186,25 @@ mod tests {
             assert_eq!(stored(dir.path()).unwrap(), None);
         }
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_the_host_knows_counts_until_it_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let known = || Space::known(dir.path()).unwrap();
+        assert_eq!((known().own, known().is_full), (0, false));
+        let first = Hosted::begin(dir.path());
+        first.set(7, true);
+        assert_eq!((known().own, known().is_full), (7, true));
+        // The directory is opened again before the first is gone.
+        let second = Hosted::begin(&dir.path().join("."));
+        drop(first);
+        second.set(9, false);
+        assert_eq!((known().own, known().is_full), (9, false));
+        drop(second);
+        assert_eq!(known().own, 0);
+        let space = Space { free: 5, total: 100, min_free: 12, own: 7, is_full: false };
+        assert!(!space.is_low() && Space { own: 6, ..space }.is_low());
     }
 
     #[test]

@@ -84,6 +84,10 @@ fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
         findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
     }
+    if let Some(why) = figures.database.space.as_ref().and_then(|space| space.pushes_refused.as_ref()) {
+        let text = format!("it refuses pushes: {}", fitting(why, TEXT));
+        findings.note(ABOUT, text, "it accepts them again by itself when there is space");
+    }
     if let Some(names) = paused(&figures.queues, |it| it.paused.is_some()) {
         findings.note(
             ABOUT,

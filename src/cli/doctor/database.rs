@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, time::Duration};
 
-use fdb_embedded::doctor;
+use fdb_embedded::{doctor, space::Space};
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
 use kvqueue_queue::{Queue, QueueError};
 use serde_json::Value;
@@ -12,7 +12,10 @@ use super::{
     clock::{self, Moment},
     findings::Findings,
 };
-use crate::{config::Config, database::Store};
+use crate::{
+    config::Config,
+    database::{Store, limit, refusal, size},
+};
 
 /// How long a cluster may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -43,7 +46,26 @@ pub(super) fn look(config: &Config, findings: &mut Findings) -> anyhow::Result<(
         findings.add(finding.into());
     }
     clock::directory(&directory, findings);
+    space(&directory, findings);
     Ok(())
+}
+
+/// Free space on the directory's disk. A process that does not host the database does not know what is reusable in its file.
+fn space(directory: &Path, findings: &mut Findings) {
+    let advice = "see docs/CONFIG.md, \"Free disk space\"";
+    match Space::known(directory) {
+        Ok(space) => match refusal(directory, &space) {
+            Some(why) => findings.problem("disk", format!("pushes may be refused: {why}"), advice),
+            None => {
+                let (free, total) = (size(space.free), size(space.total));
+                findings.fine("disk", format!("{free} free of {total}, {}", limit(space.min_free)));
+            }
+        },
+        Err(error) => {
+            let text = format!("cannot look at free space of {}: {error}", directory.display());
+            findings.note("disk", text, "check the directory and its disk");
+        }
+    }
 }
 
 fn cluster(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {

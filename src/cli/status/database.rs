@@ -3,8 +3,11 @@
 use kvqueue_queue::{Counts, Queue};
 use serde_json::{Value, json};
 
-use super::{Line, Mood, QueueFigures, print, table};
-use crate::cli::{client::Client, globals::Globals, output};
+use super::{Line, Mood, QueueFigures, figures::Space, print, table, text::disk};
+use crate::{
+    cli::{client::Client, globals::Globals, output},
+    database::refusal,
+};
 
 /// So many queues are looked at; a database may have any number.
 const MOST: usize = 1_000;
@@ -20,16 +23,34 @@ pub(super) fn show(globals: &Globals, why: &str) -> anyhow::Result<()> {
     if globals.json {
         let queues: Vec<_> = found.iter().map(|(name, counts)| object(name, *counts)).collect();
         // As a daemon says it, as far as anything can be said.
-        output::line(true, b"", &json!({ "phase": null, "not_ready": [why], "queues": queues }))?;
+        let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues });
+        if let Some(Space { free, total, min_free, reusable, pushes_refused }) = space(&client) {
+            let space = json!({
+                "free": free, "total": total, "min_free": min_free, "reusable": reusable, "pushes_refused": pushes_refused
+            });
+            object["database"] = json!({ "url": client.config().database, "space": space });
+        }
+        output::line(true, b"", &object)?;
         return Ok(());
     }
     output::note(format_args!("kvqueue: {why}"));
     let figures: Vec<_> = found.iter().map(|(name, counts)| QueueFigures::of(name, *counts)).collect();
-    match figures.is_empty() {
-        true => print(&[Line::new("The database has no queues.", Mood::Plain)])?,
-        false => print(&table(&figures))?,
-    }
+    let queues = match figures.is_empty() {
+        true => vec![Line::new("The database has no queues.", Mood::Plain)],
+        false => table(&figures),
+    };
+    let disk = space(&client).iter().flat_map(disk).collect::<Vec<_>>();
+    print(&[disk, queues].concat())?;
     Ok(())
+}
+
+/// Of an embedded database, if its file system answers.
+fn space(client: &Client) -> Option<Space> {
+    let directory = fdb_embedded::embedded_directory(&client.config().database)?;
+    let found = fdb_embedded::space::Space::known(&directory).ok()?;
+    let pushes_refused = refusal(&directory, &found);
+    let (free, total, min_free, reusable) = (found.free, found.total, found.min_free, found.own);
+    Some(Space { free, total, min_free, reusable, pushes_refused })
 }
 
 fn names(client: &Client) -> anyhow::Result<Vec<Vec<u8>>> {

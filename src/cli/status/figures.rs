@@ -22,6 +22,18 @@ pub(in crate::cli) struct Figures {
 pub(in crate::cli) struct Database {
     pub(in crate::cli) url: String,
     pub(super) answered_in: Option<f64>,
+    pub(in crate::cli) space: Option<Space>,
+}
+
+/// Free space on the database's disk, in bytes.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Space {
+    pub(super) free: u64,
+    pub(super) total: u64,
+    pub(super) min_free: u64,
+    pub(super) reusable: u64,
+    pub(in crate::cli) pushes_refused: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

@@ -1,9 +1,10 @@
 //! A daemon's figures as lines for a terminal. Pure.
 
 use super::{
-    figures::{Figures, QueueFigures},
+    figures::{Figures, QueueFigures, Space},
     words::{UNKNOWN, age, fitting, rate},
 };
+use crate::database::{limit, size};
 
 /// How a text is set off, where there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,6 +85,7 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
         ]),
         Line::new(format!("database {}{answers}", fitting(&database.url, 120)), Mood::Plain),
     ];
+    lines.extend(database.space.iter().flat_map(disk));
     lines.extend(
         figures.not_ready.iter().map(|why| Line::new(format!("not ready: {}", fitting(why, 400)), Mood::Bad)),
     );
@@ -96,6 +98,20 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
         lines.push(Line::new(consumers(figures), Mood::Plain));
     }
     lines
+}
+
+/// How much space the disk has, and what follows from that.
+pub(super) fn disk(space: &Space) -> Vec<Line> {
+    let Space { free, total, min_free, reusable, pushes_refused } = space;
+    let own = match reusable {
+        0 => String::new(),
+        bytes => format!(", {} reusable in the database", size(*bytes)),
+    };
+    let text = format!("disk {} free of {}{own}, {}", size(*free), size(*total), limit(*min_free));
+    let refused = pushes_refused.iter();
+    let refused =
+        refused.map(|why| Line::new(format!("pushes are refused: {}", fitting(why, 400)), Mood::Bad));
+    [Line::new(text, Mood::Plain)].into_iter().chain(refused).collect()
 }
 
 /// How many consumers are at what.
@@ -239,6 +255,21 @@ mod tests {
         assert_eq!(first, "\x1b[31mkvqueue 1.2.3 is stopping\x1b[0m, process 7, up 500 ms, configurati");
         assert!(rest.contains("\x1b[31mnot ready: the daemon is stopping\x1b[0m\n"), "{rest}");
         assert!(rest.contains("\x1b[33mconfiguration not taken up: grace = 0: too short\x1b[0m\n"), "{rest}");
+    }
+
+    #[test]
+    fn a_disk_without_space_says_what_follows() {
+        let plenty = Space { free: 9 << 30, total: 10 << 30, min_free: 512 << 20, ..Space::default() };
+        let why = "the disk of /data has too little free space".to_owned();
+        let low = Space { free: 1 << 20, reusable: 5 << 20, pushes_refused: Some(why), ..plenty.clone() };
+        let off = Space { min_free: 0, ..plenty.clone() };
+        let lines = [plenty, low, off].iter().flat_map(disk).collect::<Vec<_>>();
+        insta::assert_snapshot!(shown(&lines, false, 200), @r"
+        disk 9.0 GiB free of 10.0 GiB, min-free-space 512.0 MiB
+        disk 1.0 MiB free of 10.0 GiB, 5.0 MiB reusable in the database, min-free-space 512.0 MiB
+        pushes are refused: the disk of /data has too little free space
+        disk 9.0 GiB free of 10.0 GiB, no min-free-space
+        ");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    board::{Board, Survey},
+    board::{Board, SpaceView, Survey},
     config::{Config, QueueConfig},
     metrics::{QueueMeters, render},
 };
@@ -21,6 +21,14 @@ pub(super) fn board() -> Arc<Board> {
     let survey = Survey { ready: 3, leased: 2, later: 1, dead: 4, done: 9, ..Survey::default() };
     board.surveyed(name, Survey { oldest: Some(Duration::from_millis(2_500)), ..survey });
     board.database(Ok(Duration::from_micros(350)));
+    let refused = Some("the disk is full".to_owned());
+    board.space(SpaceView {
+        free: 1 << 20,
+        total: 1 << 30,
+        min_free: 2 << 20,
+        reusable: 0,
+        pushes_refused: refused,
+    });
     board.gate(&name.into()).hold_here(true);
     board.join(1, &name.into(), std::num::NonZeroUsize::MIN, 0);
     board.refused("bad".to_owned());

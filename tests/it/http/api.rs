@@ -11,7 +11,7 @@ fn it_tells_that_it_lives_and_what_it_does() {
     let db = Database::new();
     let served = serve(&db, LOG);
     assert_eq!(served.at.get("/livez").is(200), json!({"status": "ok"}));
-    assert_eq!(served.at.get("/readyz").is(200), json!({"ready": true, "reasons": []}));
+    assert_eq!(served.at.get("/readyz").is(200), json!({"ready": true, "reasons": [], "warnings": []}));
     let status = served.at.get("/api/v1/status").is(200);
     assert_eq!((&status["phase"], &status["queues"][0]["queue"]), (&json!("ready"), &json!("q")));
     assert_eq!(status["pid"], served.daemon.pid());

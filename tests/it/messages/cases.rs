@@ -294,8 +294,8 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         "status",
         &[
             Before("push other one two"),
-            Says("status"),
-            Says("status --json"),
+            Measures("status"),
+            Measures("status --json"),
             Says("status --at 127.0.0.1:1"),
             Before("pause q --reason bills"),
             LISTEN,

@@ -38,7 +38,7 @@ fn is_time(word: &str) -> bool {
     shape.starts_with("0000-00-00T00:00:00") && shape.ends_with('Z')
 }
 
-/// Each number an `N`, each time one of seconds, and what is aligned by their widths no wider than needed.
+/// Each number an `N`, each time one of seconds, each size one of GiB, and what is aligned by their widths no wider than needed.
 pub(super) fn numbers(text: &str) -> String {
     let mut masked = String::new();
     for c in text.chars() {
@@ -48,6 +48,9 @@ pub(super) fn numbers(text: &str) -> String {
             ' ' | '─' | '═' | '╌' if masked.ends_with(c) => {}
             other => masked.push(other),
         }
+    }
+    for unit in ["KiB", "MiB", "TiB"] {
+        masked = masked.replace(&format!("N {unit}"), "N GiB");
     }
     masked.replace("N us", "N s").replace("N ms", "N s")
 }
@@ -59,4 +62,5 @@ fn only_what_differs_is_masked() {
     assert_eq!(names(&text, &db), "embedded:DIR/data has iiiiiiiiiiiiiiiiiiiiiiii, since TIME.");
     assert_eq!(names("deadbeef, 2 of 3", &db), "deadbeef, 2 of 3");
     assert_eq!(numbers("12.5 ms   of 3"), "N s of N");
+    assert_eq!(numbers("1.5 TiB of 3 KiB"), "N GiB of N GiB");
 }

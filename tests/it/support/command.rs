@@ -25,6 +25,8 @@ pub(crate) fn clean(command: &mut Command, db: &Database) {
     for name in ["NOTIFY_SOCKET", "STATE_DIRECTORY", "WATCHDOG_USEC", "WATCHDOG_PID"] {
         command.env_remove(name);
     }
+    // The machine may have little free disk space.
+    command.env("FDB_EMBEDDED_MIN_FREE_SPACE", "0");
     // Many daemons run side by side here; those that are asked over HTTP are given an address.
     command.env("KVQUEUE_PREFIX", &db.prefix).env("KVQUEUE_HTTP__LISTEN", "off");
 }

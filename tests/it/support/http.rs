@@ -99,6 +99,15 @@ impl Request {
 }
 
 impl Address {
+    /// `127.0.0.1:PORT`, of one that has a port.
+    #[track_caller]
+    pub(crate) fn tcp(&self) -> &str {
+        match self {
+            Self::Tcp(address) => address,
+            Self::Unix(path) => panic!("it listens at {}", path.display()),
+        }
+    }
+
     pub(crate) fn request(&self, method: &str, path: &str) -> Request {
         let host = match self {
             Self::Tcp(address) => address.clone(),

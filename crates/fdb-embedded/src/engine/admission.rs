@@ -14,6 +14,7 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::atomic::AtomicOp;
@@ -21,7 +22,7 @@ use super::mutation::Mutation;
 use super::storage::{Room, Storage, StorageError};
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
-use crate::space::Space;
+use crate::space::{Hosted, Space};
 
 /// How often the file system is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -75,12 +76,15 @@ pub struct Admission {
     level: Level,
     /// What was reported last.
     reported: &'static str,
+    /// What this process says of the directory.
+    hosted: Arc<Hosted>,
 }
 
 impl Admission {
     /// For the database in this directory.
     pub fn new(directory: PathBuf) -> Admission {
-        Admission { directory, looked: None, missing: 0, level: Level::Plenty, reported: "" }
+        let hosted = Hosted::begin(&directory);
+        Admission { directory, looked: None, missing: 0, level: Level::Plenty, reported: "", hosted }
     }
 
     /// Takes note of how much space there is before commits of `bytes` bytes.
@@ -103,6 +107,8 @@ impl Admission {
             Level::Low | Level::Full { is_low: true, .. } => "less than min-free-space is free on its disk",
             Level::Plenty | Level::Full { .. } => "",
         };
+        let is_full = matches!(self.level, Level::Full { room, .. } if room.available < room.reserve);
+        self.hosted.set(room.own, is_full);
         if reported != std::mem::replace(&mut self.reported, reported) {
             self.report();
         }

@@ -1,0 +1,146 @@
+//! Free space on the disk of an embedded database: looked at every few seconds, and the limit that the configuration sets.
+
+use std::{convert::Infallible, future::pending, path::PathBuf, sync::Arc, time::Duration};
+
+use fdb_embedded::space::{self, Space};
+use tokio::{
+    sync::watch,
+    task::spawn_blocking,
+    time::{sleep, timeout},
+};
+
+use crate::{
+    board::{Board, SpaceView},
+    config::{Config, MinFreeSpace},
+    database::refusal,
+};
+
+/// How often it is looked at.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// A start does not wait longer for a disk that does not answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Looks at the disk of one database directory.
+pub(crate) struct Watch {
+    board: Arc<Board>,
+    config: watch::Receiver<Arc<Config>>,
+    /// None on a cluster.
+    directory: Option<PathBuf>,
+    /// The limit whose writing failed last.
+    failed: Option<MinFreeSpace>,
+}
+
+impl Watch {
+    pub(crate) fn new(board: Arc<Board>, config: watch::Receiver<Arc<Config>>) -> Self {
+        let directory = fdb_embedded::embedded_directory(&config.borrow().database);
+        Self { board, config, directory, failed: None }
+    }
+
+    /// Looks once: from here on the limit of the configuration is in force.
+    pub(crate) async fn begin(mut self) {
+        let _ = timeout(PATIENCE, self.look()).await;
+    }
+
+    /// Looks again and again.
+    pub(crate) async fn forever(mut self) -> Infallible {
+        if self.directory.is_none() {
+            return pending().await;
+        }
+        loop {
+            self.look().await;
+            tokio::select! {
+                () = sleep(LOOK) => {}
+                // Where the other end is gone, nothing comes from there any more.
+                Ok(()) = self.config.changed() => {}
+            }
+        }
+    }
+
+    async fn look(&mut self) {
+        let wanted = self.config.borrow_and_update().min_free_space;
+        let Some(directory) = self.directory.clone() else { return };
+        let looked = spawn_blocking(move || {
+            let written = match wanted {
+                MinFreeSpace::Auto => Ok(()),
+                MinFreeSpace::Bytes(bytes) => space::set_min_free(&directory, Some(bytes)),
+            };
+            let found = Space::known(&directory);
+            (written, found.map(|space| (space, refusal(&directory, &space))))
+        });
+        let Ok((written, found)) = looked.await else { return };
+        match written {
+            Ok(()) => self.failed = None,
+            Err(error) => {
+                // It is tried again with each look.
+                if self.failed.replace(wanted) != Some(wanted) {
+                    tracing::warn!(
+                        event = "limit_not_written",
+                        %error,
+                        "cannot write min-free-space into the database's directory; the limit there stays as it was"
+                    );
+                }
+            }
+        }
+        match found {
+            Ok((space, refused)) => self.found(space, refused),
+            Err(error) => tracing::debug!(%error, "cannot look at the free space of the database's disk"),
+        }
+    }
+
+    fn found(&self, space: Space, pushes_refused: Option<String>) {
+        let Space { free, total, min_free, own, .. } = space;
+        let was_refused = self.board.refuses_pushes().is_some();
+        match &pushes_refused {
+            Some(reason) if !was_refused => {
+                tracing::warn!(event = "pushes_refused", free, min_free, reason, "pushes are refused");
+            }
+            None if was_refused => {
+                tracing::info!(event = "pushes_accepted", free, min_free, "pushes are accepted again");
+            }
+            _ => {}
+        }
+        self.board.space(SpaceView { free, total, min_free, reusable: own, pushes_refused });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_limit_of_the_configuration_is_written_and_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = format!("embedded:{}", directory.path().display());
+        let config = |min_free_space| {
+            Arc::new(Config { database: database.clone(), min_free_space, ..Config::default() })
+        };
+        let file = directory.path().join(space::FILE);
+        let (sender, receiver) = watch::channel(config(MinFreeSpace::Auto));
+        let board = Board::new(&database);
+        let look = || async {
+            Watch::new(board.clone(), receiver.clone()).begin().await;
+            board.snapshot().database.space.unwrap()
+        };
+        look().await;
+        assert!(!file.exists(), "a limit was written that nobody set");
+        sender.send_replace(config(MinFreeSpace::Bytes(u64::MAX)));
+        look().await;
+        assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), u64::MAX.to_string());
+        sender.send_replace(config(MinFreeSpace::Bytes(0)));
+        let off = look().await;
+        assert_eq!(std::fs::read_to_string(&file).unwrap().trim(), "0");
+        assert_eq!((off.min_free, off.pushes_refused), (0, None));
+        assert!(off.total > 0 && off.free <= off.total, "{}", off.free);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_has_no_figures() {
+        let database = "/etc/foundationdb/fdb.cluster".to_owned();
+        let min_free_space = MinFreeSpace::Bytes(1);
+        let config = Config { database, min_free_space, ..Config::default() };
+        let board = Board::new(&config.database);
+        Watch::new(board.clone(), watch::Sender::new(Arc::new(config)).subscribe()).begin().await;
+        assert!(board.snapshot().database.space.is_none());
+    }
+}
