@@ -14,6 +14,9 @@ use crate::rng::Rng;
 ///
 /// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are
 /// staged, with those that follow for a while, until the queue is long again.
+///
+/// A program that does not know of staged takes, such as one of the recipe's, always wins the first items if its transactions are
+/// shorter. So after some staged takes that lost in a row, the takes that follow jump in the short queue, too, for a while.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spread {
     /// The window in runs of K items. Below two it is closed.
@@ -28,6 +31,10 @@ pub struct Spread {
     /// the front and are staged.
     extent: Extent,
     staged: Staged,
+    /// Staged takes that lost in a row.
+    lost: u32,
+    /// So many takes from now on are not staged, however short the queue is.
+    evasive: u32,
 }
 
 /// How many times as wide a conflict makes the window.
@@ -44,6 +51,15 @@ const MAX_SKIP: usize = 20_000;
 
 /// Takes between two jumps.
 const STRETCH: u32 = 32;
+
+/// After so many staged takes that lost in a row, takes are evasive.
+const LOST: u32 = 3;
+
+/// So many takes are evasive at a time.
+const EVASIVE: u32 = 64;
+
+/// The window that evasive takes begin with, in runs of K items.
+const EVASIVE_RUNS: f64 = 8.0;
 
 /// What counts as long by default. Where a handful of processes spread over less, they conflict more often than staged.
 const LONG: usize = 256;
@@ -64,12 +80,14 @@ impl Spread {
             long_from: runs,
             extent: Extent::Unknown,
             staged: Staged::default(),
+            lost: 0,
+            evasive: 0,
         }
     }
 
     /// Whether takes are staged where they conflict.
     pub(super) fn is_staged(&self) -> bool {
-        self.extent == Extent::Short
+        self.extent == Extent::Short && self.evasive == 0
     }
 
     /// Whether the take under way asks without trying the front.
@@ -87,6 +105,7 @@ impl Spread {
 
     /// The take under way is through, however it got its items.
     pub(super) fn done(&mut self) {
+        self.lost = 0;
         self.staged.done();
     }
 
@@ -115,6 +134,11 @@ impl Spread {
         self.look(seen);
         if self.is_staged() {
             self.staged.conflicted();
+            self.lost += 1;
+            if self.lost >= LOST {
+                (self.lost, self.evasive) = (0, EVASIVE);
+                self.runs = self.runs.max(EVASIVE_RUNS);
+            }
         } else {
             self.runs = (self.runs * WIDER).min(MAX_SKIP as f64);
             self.extent = Extent::Unknown;
@@ -124,7 +148,8 @@ impl Spread {
     pub(super) fn committed(&mut self, seen: Extent, last: &ItemId) {
         let left = self.stretch.as_ref().map_or(STRETCH, |(_, left)| left - 1);
         let opened = self.look(seen);
-        self.staged.done();
+        self.done();
+        self.evasive = self.evasive.saturating_sub(1);
         self.runs = (self.runs * NARROWER).max(1.0);
         // With a window that has just opened the others go on from the front, too.
         let goes_on = seen == Extent::Long && self.runs >= 2.0 && left > 0 && !opened;
@@ -238,6 +263,23 @@ mod tests {
         spread.conflicted(Short);
         (0..100).for_each(|_| spread.committed(Short, &last));
         assert!(!spread.asks(), "nobody else takes");
+    }
+
+    #[test]
+    fn takes_jump_in_a_short_queue_after_staged_ones_have_lost() {
+        let (mut spread, mut rng, last) = fresh();
+        spread.conflicted(Short);
+        (1..LOST).for_each(|_| spread.conflicted(Short));
+        assert!(!spread.is_staged());
+        assert!((0..100).map(|_| spread.place(1, &mut rng)).any(|place| place.skip > 0));
+        (0..EVASIVE).for_each(|_| spread.committed(Short, &last));
+        assert!(spread.is_staged(), "staged again");
+        // One that was served in between has not lost in a row.
+        for _ in 0..LOST {
+            spread.conflicted(Short);
+            spread.done();
+        }
+        assert!(spread.is_staged());
     }
 
     #[test]

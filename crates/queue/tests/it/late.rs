@@ -2,16 +2,15 @@
 //!
 //! Commits wait at a gate ([`fdb_embedded::Gate`]), so each test says which one arrives first.
 
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
-use futures::poll;
 use kvqueue_queue::{
     Approach, Lease, LeaseError, Leased, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
     Take, migration,
 };
 
+use crate::common::gate::{to_the_end, until_sent};
 use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
 
 /// The length of leases in versions: less than a transaction may last, so that one from before a lease's end can still commit after it.
@@ -21,32 +20,6 @@ const DONE: [(usize, Settlement); 1] = [(0, Settlement::Done)];
 
 fn policy() -> RetryPolicy {
     RetryPolicy::default()
-}
-
-/// Goes on until it has sent a commit, which then waits.
-async fn until_sent<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> HeldCommit {
-    loop {
-        assert!(poll!(doing.as_mut()).is_pending(), "it was to commit something");
-        drop(gate.backoffs());
-        if let Some(commit) = gate.arrived().pop() {
-            return commit;
-        }
-        tokio::task::yield_now().await;
-    }
-}
-
-/// Goes on to the end, and all that it commits arrives.
-async fn to_the_end<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> F::Output {
-    loop {
-        if let Poll::Ready(output) = poll!(doing.as_mut()) {
-            return output;
-        }
-        drop(gate.backoffs());
-        for commit in gate.arrived() {
-            let _told_to_its_client = commit.pass(Fault::None);
-        }
-        tokio::task::yield_now().await;
-    }
 }
 
 async fn take(t: &TestDb, session: &mut Session) -> Leased {

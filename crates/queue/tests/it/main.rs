@@ -17,6 +17,7 @@ mod counts;
 mod dead;
 mod delayed;
 mod expired;
+mod foreign;
 mod forgotten;
 mod hastened;
 mod interop;

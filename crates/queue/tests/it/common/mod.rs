@@ -1,6 +1,7 @@
 //! What every test needs: a database, short ways to use it, and reproducible randomness.
 
 mod database;
+pub(crate) mod gate;
 mod kinds;
 mod raw;
 mod rng;

@@ -1,0 +1,33 @@
+//! Driving one operation while its commits wait at a gate.
+
+use std::pin::Pin;
+use std::task::Poll;
+
+use fdb_embedded::{Fault, Gate, HeldCommit};
+use futures::poll;
+
+/// Goes on until it has sent a commit, which then waits.
+pub(crate) async fn until_sent<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> HeldCommit {
+    loop {
+        assert!(poll!(doing.as_mut()).is_pending(), "it was to commit something");
+        drop(gate.backoffs());
+        if let Some(commit) = gate.arrived().pop() {
+            return commit;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Goes on to the end, and all that it commits arrives.
+pub(crate) async fn to_the_end<F: Future>(gate: &Gate, mut doing: Pin<&mut F>) -> F::Output {
+    loop {
+        if let Poll::Ready(output) = poll!(doing.as_mut()) {
+            return output;
+        }
+        drop(gate.backoffs());
+        for commit in gate.arrived() {
+            let _told_to_its_client = commit.pass(Fault::None);
+        }
+        tokio::task::yield_now().await;
+    }
+}
