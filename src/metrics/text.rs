@@ -1,16 +1,22 @@
 //! The text format of Prometheus, version 0.0.4, as far as it is written here.
 
-use std::{fmt, fmt::Write};
+use std::{fmt, fmt::Write, sync::LazyLock};
 
 use super::{
     family::Metric,
     histogram::{BOUNDS, Reading},
 };
 
-/// Where the samples of one metric go.
+/// The bounds of buckets, in seconds.
+static SECONDS: LazyLock<[String; BOUNDS.len()]> =
+    LazyLock::new(|| BOUNDS.map(|micros| (micros as f64 / 1e6).to_string()));
+
+/// Where the samples of one metric go. There may be hundreds of thousands, so what lines have in common is formatted once.
 pub(crate) struct Samples<'a> {
     metric: &'a Metric,
     out: &'a mut String,
+    /// The labels of the lines that are being written, as in `queue="a",state="ready"`.
+    labels: String,
 }
 
 impl<'a> Samples<'a> {
@@ -20,48 +26,56 @@ impl<'a> Samples<'a> {
         write(out, format_args!("# HELP {name} "));
         escape(help, false, out);
         write(out, format_args!(".\n# TYPE {name} {}\n", kind.as_str()));
-        Self { metric, out }
+        Self { metric, out, labels: String::new() }
     }
 
     /// A figure, beside the values of the metric's labels.
     pub(super) fn add(&mut self, values: &[&str], figure: impl fmt::Display) {
-        self.line("", values, None, figure);
+        self.label(values);
+        self.line("", None, figure);
     }
 
     /// A histogram.
     pub(super) fn add_histogram(&mut self, values: &[&str], reading: &Reading) {
-        for (bound, count) in BOUNDS.iter().zip(reading.cumulative) {
-            let bound = *bound as f64 / 1e6;
-            self.line("_bucket", values, Some(&bound), count);
+        self.label(values);
+        for (bound, count) in SECONDS.iter().zip(reading.cumulative) {
+            self.line("_bucket", Some(bound), count);
         }
-        self.line("_bucket", values, Some(&"+Inf"), reading.count);
-        self.line("_sum", values, None, reading.sum.as_secs_f64());
-        self.line("_count", values, None, reading.count);
+        self.line("_bucket", Some("+Inf"), reading.count);
+        self.line("_sum", None, reading.sum.as_secs_f64());
+        self.line("_count", None, reading.count);
     }
 
-    fn line(
-        &mut self,
-        suffix: &str,
-        values: &[&str],
-        bound: Option<&dyn fmt::Display>,
-        figure: impl fmt::Display,
-    ) {
+    /// The following lines have these values of the metric's labels.
+    fn label(&mut self, values: &[&str]) {
         debug_assert_eq!(values.len(), self.metric.labels.len(), "{}", self.metric.name);
-        self.out.push_str(self.metric.name);
-        self.out.push_str(suffix);
-        let mut before = '{';
+        self.labels.clear();
         for (label, value) in self.metric.labels.iter().zip(values) {
-            write(self.out, format_args!("{before}{label}=\""));
-            escape(value, true, self.out);
-            self.out.push('"');
-            before = ',';
+            if !self.labels.is_empty() {
+                self.labels.push(',');
+            }
+            self.labels.push_str(label);
+            self.labels.push_str("=\"");
+            escape(value, true, &mut self.labels);
+            self.labels.push('"');
         }
-        if let Some(bound) = bound {
-            write(self.out, format_args!("{before}le=\"{bound}\""));
-            before = ',';
+    }
+
+    fn line(&mut self, suffix: &str, bound: Option<&str>, figure: impl fmt::Display) {
+        let Self { metric, out, labels } = self;
+        out.push_str(metric.name);
+        out.push_str(suffix);
+        if bound.is_some() || !labels.is_empty() {
+            out.push('{');
+            out.push_str(labels);
+            if let Some(bound) = bound {
+                out.push_str(if labels.is_empty() { "le=\"" } else { ",le=\"" });
+                out.push_str(bound);
+                out.push('"');
+            }
+            out.push('}');
         }
-        let after = if before == ',' { "}" } else { "" };
-        write(self.out, format_args!("{after} {figure}\n"));
+        write(out, format_args!(" {figure}\n"));
     }
 }
 
@@ -71,6 +85,9 @@ fn write(out: &mut String, text: fmt::Arguments<'_>) {
 
 /// A backslash and the end of a line would end what they are in, and so would a quotation mark, within them.
 fn escape(text: &str, in_quotes: bool, out: &mut String) {
+    if !text.contains(['\\', '\n', '"']) {
+        return out.push_str(text);
+    }
     for char in text.chars() {
         match char {
             '\\' => out.push_str("\\\\"),
