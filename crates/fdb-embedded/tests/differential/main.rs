@@ -54,15 +54,15 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An empty database, and what keeps it: its directory, and with `KVQUEUE_TEST_GUEST` the process that hosts it.
-fn open() -> (Database, Option<(tempfile::TempDir, Option<Host>)>) {
+/// An empty database, and what keeps it: with `KVQUEUE_TEST_GUEST` the process that hosts it, and its directory.
+fn open() -> (Database, Option<(Option<Host>, tempfile::TempDir)>) {
     if let Ok(cluster) = std::env::var("KVQUEUE_TEST_CLUSTER_FILE") {
         return (Database::open(&cluster).unwrap(), None);
     }
     let directory = tempfile::tempdir().unwrap();
     let host = std::env::var_os("KVQUEUE_TEST_GUEST").map(|_| Host::start(directory.path()));
     let url = format!("embedded:{}", directory.path().display());
-    (Database::open(&url).unwrap(), Some((directory, host)))
+    (Database::open(&url).unwrap(), Some((host, directory)))
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Runs a program on a database and on the model, step by step.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fdb_embedded::testing::{Database, Future, KeySelector, Range, Reply, Transaction};
 
@@ -8,12 +8,17 @@ use crate::model::{End, Facts, Model, Seen};
 use crate::program::{Bytes, CONFLICTING_KEYS, Call, Program, Step, TRANSACTIONS, Version};
 
 /// How long a future may take that is due.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
+/// A program that takes longer may find its read versions too old. They are after five seconds; this leaves a margin.
+const IN_TIME: Duration = Duration::from_secs(4);
+/// How often a program runs before its read versions count as too old.
+const TRIES: usize = 10;
 /// How long a timeout of a millisecond needs to be over for certain.
 const TIME_OUT: Duration = Duration::from_millis(25);
 
 /// A commit that may have happened.
 const UNKNOWN: Seen = Seen::Reply(Reply::Error(1021));
+const TOO_OLD: i32 = 1007;
 const MAX_RETRY_DELAY: u32 = 502;
 const TIMEOUT: u32 = 500;
 const LIMITS: (&[u8], &[u8]) = (b"", b"\xff");
@@ -27,6 +32,24 @@ pub struct Disagreement {
     pub seen: String,
 }
 
+impl Disagreement {
+    /// Did something fail because its read version was too old?
+    fn is_too_old(&self) -> bool {
+        self.seen.contains(&format!("{:?}", Reply::Error(TOO_OLD)))
+    }
+}
+
+/// Prints a program when the test panics while the program runs.
+struct PrintOnPanic<'p>(&'p Program);
+
+impl Drop for PrintOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("while this program of seed {} ran:\n{}", self.0.seed, self.0);
+        }
+    }
+}
+
 /// The transactions of a program, with what they hold.
 struct Session<'d> {
     database: &'d Database,
@@ -34,8 +57,23 @@ struct Session<'d> {
     held: Vec<Vec<Option<Future>>>,
 }
 
-/// Runs a program; the first disagreement, if there is one.
+/// Runs a program; the first disagreement, if there is one. A program that the machine held up for so long that its read
+/// versions became too old runs again.
 pub fn check(database: &Database, strict: bool, program: &Program) -> Result<(), Disagreement> {
+    let _print = PrintOnPanic(program);
+    let mut tries = 0;
+    loop {
+        let start = Instant::now();
+        let result = check_once(database, strict, program);
+        tries += 1;
+        match result {
+            Err(found) if found.is_too_old() && start.elapsed() >= IN_TIME && tries < TRIES => {}
+            result => return result,
+        }
+    }
+}
+
+fn check_once(database: &Database, strict: bool, program: &Program) -> Result<(), Disagreement> {
     prepare(database, program);
     let mut session = Session::new(database);
     let mut model = Model::new(program, strict);
@@ -96,6 +134,7 @@ impl<'d> Session<'d> {
         }
         let stamp = model.wants_stamp(step).then(|| self.transactions[step.transaction].get_versionstamp());
         let reads_first = model.reads_first(step);
+        let timed_out = model.stamps_that_time_out(step);
         if let Some(index) = model.is_to_end_what_is_over(step)
             && let Some(Some(future)) = self.held[step.transaction].get(index)
         {
@@ -103,6 +142,12 @@ impl<'d> Session<'d> {
             drop(future.wait_for(PATIENCE));
         }
         let seen = self.call(step, &facts, reads_first);
+        for index in timed_out {
+            // They end on another thread. What the program does next could end them first, in another way.
+            if let Some(Some(future)) = self.held[step.transaction].get(index) {
+                drop(future.wait_for(PATIENCE));
+            }
+        }
         let transaction = &self.transactions[step.transaction];
         facts.committed = transaction.committed_version().unwrap();
         if seen == Seen::Reply(Reply::Void)
@@ -188,6 +233,10 @@ fn quick(transaction: &Transaction) {
 
 /// A watch whose own read is over: what comes after it must not overtake it.
 fn settled(transaction: &Transaction, key: &[u8], reads_first: bool) -> Future {
+    if reads_first {
+        // A guest's first read waits for the version to be confirmed, and a second read could overtake it.
+        drop(transaction.get(b"", true).wait());
+    }
     let watch = transaction.watch(key);
     if reads_first {
         // It asks the same server after the watch has; a snapshot read leaves no trace.
@@ -230,13 +279,20 @@ fn conflicting_keys() -> Range {
 /// All rows that a program can have left.
 fn contents(database: &Database) -> Vec<(Bytes, Bytes)> {
     let transaction = database.transaction().unwrap();
-    transaction.set_option(301, None).unwrap();
-    let mut all = rows(&transaction, LIMITS);
-    all.extend(rows(&transaction, (b"\xff\x02/kvqueue/a", b"\xff\x02/kvqueue/c")));
-    all
+    loop {
+        transaction.set_option(301, None).unwrap();
+        let all = rows(&transaction, LIMITS).and_then(|mut all| {
+            all.extend(rows(&transaction, (b"\xff\x02/kvqueue/a", b"\xff\x02/kvqueue/c"))?);
+            Ok(all)
+        });
+        match all {
+            Ok(all) => return all,
+            Err(code) => assert_eq!(transaction.on_error(code).wait(), Reply::Void, "{code} is final"),
+        }
+    }
 }
 
-fn rows(transaction: &Transaction, (begin, end): (&[u8], &[u8])) -> Vec<(Bytes, Bytes)> {
+fn rows(transaction: &Transaction, (begin, end): (&[u8], &[u8])) -> Result<Vec<(Bytes, Bytes)>, i32> {
     let at = |key: &[u8]| KeySelector { key: key.to_vec(), or_equal: false, offset: 1 };
     let range = Range {
         begin: at(begin),
@@ -249,7 +305,8 @@ fn rows(transaction: &Transaction, (begin, end): (&[u8], &[u8])) -> Vec<(Bytes, 
         reverse: false,
     };
     match transaction.get_range(&range).wait() {
-        Reply::Rows { rows, .. } => rows,
+        Reply::Rows { rows, .. } => Ok(rows),
+        Reply::Error(code) => Err(code),
         other => panic!("the contents at the end: {other:?}"),
     }
 }

@@ -157,6 +157,16 @@ impl Model {
         transaction.is_usable() && legal && cell.is_spoilable() && !cell.unreadable
     }
 
+    /// The versionstamps that the call, a timeout, ends.
+    pub fn stamps_that_time_out(&self, step: &Step) -> Vec<usize> {
+        let transaction = &self.transactions[step.transaction];
+        if step.call != Call::TimeOut || transaction.deferred.is_some() {
+            return Vec::new();
+        }
+        let waits = |held: &Held| matches!(held, Held::Waiting { watch: None });
+        (0..transaction.held.len()).filter(|index| waits(&transaction.held[*index])).collect()
+    }
+
     /// The held future that the call cancels or destroys, if it must have ended before.
     pub fn is_to_end_what_is_over(&self, step: &Step) -> Option<usize> {
         let Call::EndHeld { index, .. } = step.call else { return None };
