@@ -37,7 +37,7 @@ codes! {
     COMMIT_UNKNOWN_RESULT = 1021 "the transaction may or may not have been committed",
     TRANSACTION_CANCELLED = 1025 "the transaction was cancelled, reset or destroyed",
     TRANSACTION_TIMED_OUT = 1031 "the transaction ran longer than its timeout option allows",
-    TOO_MANY_WATCHES = 1032 "the database handle has as many watches as its max_watches option allows",
+    TOO_MANY_WATCHES = 1032 "the database handle has as many watches as its max_watches option allows, or all watches of the database take too much memory",
     WATCHES_DISABLED = 1034 "a watch needs read-your-writes, which this transaction has disabled",
     ACCESSED_UNREADABLE = 1036 "read of a key whose versionstamp is not known before the commit",
     PROCESS_BEHIND = 1037 "the storage is behind; retry the transaction",

@@ -14,6 +14,8 @@ pub const VERSION_WINDOW: i64 = 5_000_000;
 pub const VERSIONS_PER_SECOND: i64 = 1_000_000;
 /// Watches that one database handle may have outstanding, unless its option says otherwise.
 pub const MAX_WATCHES: usize = 10_000;
+/// Bytes of the keys and values that all watches of a database keep, at most; a further watch fails with `TOO_MANY_WATCHES`.
+pub const MAX_WATCH_BYTES: usize = 256 << 20;
 /// The highest version that versions can be told to go on from: as on a cluster, a thousand years before their numbers end.
 pub const MAX_ADVANCE: i64 = i64::MAX - 1 - VERSIONS_PER_SECOND * 3_600 * 24 * 365 * 1_000;
 /// Transactions that one commit batch takes at most (their order is a 16-bit number).

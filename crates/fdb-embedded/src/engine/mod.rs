@@ -38,11 +38,10 @@ mod watches;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, OnceLock, Weak};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::{Duration, Instant, SystemTime};
 
-use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use clock::Clock;
@@ -53,7 +52,7 @@ use views::Views;
 use watches::Watches;
 
 use crate::error::{Code, Result};
-use crate::future::{Future, Output};
+use crate::future::Future;
 
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub(crate) use custody::{How, Identity, Lost, identity_of};
@@ -69,6 +68,8 @@ struct Shared {
     waiting: Mutex<Waiting>,
     work: Condvar,
     watches: Watches,
+    /// The committer's thread, once there is one.
+    committer: OnceLock<ThreadId>,
     faults: Arc<faults::Switch>,
     gate: faults::Queued,
     poisoned: AtomicBool,
@@ -111,6 +112,7 @@ impl Shared {
     fn end(&self, end: End) {
         self.ended.lock().get_or_insert(end);
         self.has_ended.notify_all();
+        self.watches.end();
     }
 
     /// A file that has failed under a read is found out by the committer, which then poisons.
@@ -138,6 +140,8 @@ impl Engine {
             .name("fdb-committer".to_owned())
             .spawn(move || committer.run())
             .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
+        // Before anybody commits, so before it calls anybody.
+        let _ = engine.shared.committer.set(thread.thread().id());
         *engine.committer.lock() = Some(thread);
         Ok(engine)
     }
@@ -160,6 +164,7 @@ impl Engine {
             waiting: Mutex::default(),
             work: Condvar::new(),
             watches: Watches::default(),
+            committer: OnceLock::new(),
             faults: Arc::default(),
             gate: faults::Queued::default(),
             poisoned: AtomicBool::new(false),
@@ -222,28 +227,6 @@ impl Engine {
         }
         drop(waiting);
         self.shared.work.notify_one();
-    }
-
-    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
-    pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
-        let seen = baseline.clone();
-        let id = self.shared.watches.arm(key.to_vec(), baseline, Arc::clone(future));
-        // Only then: what is published after this read, the committer compares with. The other watches of the key are
-        // none of this one's business, and may be of newer states.
-        let view = self.shared.views.lock().read(Instant::now());
-        match view.get(key) {
-            Ok(value) if value == seen => {}
-            // Who opens the directory next compares with what is there.
-            Err(_) if self.shared.is_poisoned() => {}
-            other => drop(future.complete(other.map(|_| Output::Void))),
-        }
-        let shared = Arc::downgrade(&self.shared);
-        let key = key.to_vec();
-        future.hook(Box::new(move || {
-            if let Some(shared) = shared.upgrade() {
-                shared.watches.forget(&key, id);
-            }
-        }));
     }
 
     /// Waits until the engine has ended, for so long.
@@ -331,9 +314,10 @@ impl std::fmt::Debug for Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use std::sync::mpsc;
 
-    fn blind_write(answer: Answer) -> CommitRequest {
+    pub(super) fn blind_write(answer: Answer) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
         CommitRequest {
             read_version: i64::MAX,

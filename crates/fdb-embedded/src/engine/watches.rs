@@ -1,16 +1,21 @@
 //! Watches that a commit has armed, waiting for their key to change.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 use super::mutation::Mutation;
 use super::views::View;
+use super::{Engine, Shared};
+use crate::error::{Code, Result};
 use crate::future::{Future, Output};
+use crate::limits::MAX_WATCH_BYTES;
 
 /// One armed watch.
 #[derive(Debug)]
@@ -20,23 +25,172 @@ struct Armed {
     future: Arc<Future>,
 }
 
+/// What a watch takes beside its key and its baseline, bytes, about.
+const OVERHEAD: usize = 256;
+
+impl Armed {
+    /// Bytes that the watch of `key` counts for.
+    fn len(&self, key: &[u8]) -> usize {
+        OVERHEAD + key.len() + self.baseline.as_ref().map_or(0, Bytes::len)
+    }
+}
+
 /// Names an armed watch of a key.
 pub type WatchId = u64;
+
+#[derive(Debug, Default)]
+struct Table {
+    by_key: BTreeMap<Vec<u8>, HashMap<WatchId, Armed>>,
+    /// The watches' bytes.
+    bytes: usize,
+    sequence: WatchId,
+}
+
+/// Watches that were armed on the committer's thread, until another thread has compared their baselines.
+#[derive(Debug, Default)]
+struct Late {
+    waiting: VecDeque<(Vec<u8>, WatchId)>,
+    /// Bytes of the keys.
+    bytes: usize,
+    /// Is there a thread that compares them?
+    has_thread: bool,
+}
 
 /// All armed watches of a database directory, by key.
 #[derive(Debug, Default)]
 pub struct Watches {
-    by_key: Mutex<BTreeMap<Vec<u8>, HashMap<WatchId, Armed>>>,
-    sequence: AtomicU64,
+    table: Mutex<Table>,
+    late: Mutex<Late>,
+    /// There is something in `late`, or the engine has ended.
+    wakes_late: Condvar,
+}
+
+/// How long the thread that compares late watches waits for another one before it ends.
+const LATE_PATIENCE: Duration = Duration::from_secs(10);
+
+impl Engine {
+    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`. It fails with
+    /// `TOO_MANY_WATCHES` when the watches of the database take too much memory.
+    pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
+        let armed = self.shared.watches.arm(key, baseline.clone(), Arc::clone(future));
+        let Ok(id) = armed else {
+            future.fail(Code::TOO_MANY_WATCHES);
+            return;
+        };
+        let (shared, watched) = (Arc::downgrade(&self.shared), key.to_vec());
+        future.hook(Box::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                shared.watches.forget(&watched, id);
+            }
+        }));
+        // Only now: what is published after this read, the committer compares with. The other watches of the key are
+        // none of this one's business, and may be of newer states.
+        if !self.shared.is_committer() {
+            self.shared.compare(key, baseline.as_ref(), future);
+        } else if self.shared.compare_later(key, id).is_err() {
+            future.fail(Code::TOO_MANY_WATCHES);
+        }
+    }
+}
+
+impl Shared {
+    /// Is the caller on the committer's thread? Nothing may be read there that may have to come from the disk: all commits wait for it.
+    fn is_committer(&self) -> bool {
+        self.committer.get() == Some(&thread::current().id())
+    }
+
+    /// Fires a watch whose key has another value by now.
+    fn compare(&self, key: &[u8], baseline: Option<&Bytes>, future: &Future) {
+        let view = self.views.lock().read(Instant::now());
+        match view.get(key) {
+            Ok(value) if value.as_ref() == baseline => {}
+            // The process that opens the directory next compares with the value that it finds.
+            Err(_) if self.is_poisoned() || self.ended.lock().is_some() => {}
+            other => drop(future.complete(other.map(|_| Output::Void))),
+        }
+    }
+
+    /// Leaves a watch to the thread that compares late watches, and starts that thread if there is none.
+    fn compare_later(self: &Arc<Self>, key: &[u8], id: WatchId) -> Result<()> {
+        let mut late = self.watches.late.lock();
+        let bytes = late.bytes + key.len() + OVERHEAD;
+        if bytes > MAX_WATCH_BYTES {
+            return Err(Code::TOO_MANY_WATCHES);
+        }
+        if !late.has_thread {
+            let shared = Arc::clone(self);
+            let work = move || shared.compare_late();
+            let thread = thread::Builder::new().name("fdb-watches".to_owned()).spawn(work);
+            thread.map_err(|_| Code::TOO_MANY_WATCHES)?;
+            late.has_thread = true;
+        }
+        late.bytes = bytes;
+        late.waiting.push_back((key.to_vec(), id));
+        drop(late);
+        self.watches.wakes_late.notify_one();
+        Ok(())
+    }
+
+    /// Compares late watches until there is none for a while, or the engine has ended.
+    fn compare_late(&self) {
+        while let Some((key, id)) = self.next_late() {
+            if let Some((baseline, future)) = self.watches.get(&key, id) {
+                // The panic hook has reported a read that panics. The watch stays armed.
+                let compare = || self.compare(&key, baseline.as_ref(), &future);
+                let _ = catch_unwind(AssertUnwindSafe(compare));
+            }
+        }
+    }
+
+    fn next_late(&self) -> Option<(Vec<u8>, WatchId)> {
+        let mut late = self.watches.late.lock();
+        loop {
+            if self.ended.lock().is_some() {
+                break;
+            }
+            if let Some((key, id)) = late.waiting.pop_front() {
+                late.bytes -= key.len() + OVERHEAD;
+                return Some((key, id));
+            }
+            let wait = self.watches.wakes_late.wait_for(&mut late, LATE_PATIENCE);
+            if wait.timed_out() && late.waiting.is_empty() {
+                break;
+            }
+        }
+        *late = Late::default();
+        None
+    }
 }
 
 impl Watches {
     /// Registers a watch. The caller must then compare the baseline with the value at a version read after this,
-    /// because a change may have been published before the watch was there to see it.
-    pub fn arm(&self, key: Vec<u8>, baseline: Option<Bytes>, future: Arc<Future>) -> WatchId {
-        let id = self.sequence.fetch_add(1, Ordering::Relaxed);
-        self.by_key.lock().entry(key).or_default().insert(id, Armed { baseline, future });
-        id
+    /// because a change may have been published before the watch was there to see it. Fails when all watches together
+    /// take more than `MAX_WATCH_BYTES`.
+    fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: Arc<Future>) -> Result<WatchId> {
+        let armed = Armed { baseline, future };
+        let mut table = self.table.lock();
+        let bytes = table.bytes + armed.len(key);
+        if bytes > MAX_WATCH_BYTES {
+            return Err(Code::TOO_MANY_WATCHES);
+        }
+        table.bytes = bytes;
+        table.sequence += 1;
+        let id = table.sequence;
+        table.by_key.entry(key.to_vec()).or_default().insert(id, armed);
+        Ok(id)
+    }
+
+    /// The engine has ended: no late watch is compared any more.
+    pub fn end(&self) {
+        // With the lock, so that the thread does not miss this between its look and its wait.
+        let _late = self.late.lock();
+        self.wakes_late.notify_all();
+    }
+
+    fn get(&self, key: &[u8], id: WatchId) -> Option<(Option<Bytes>, Arc<Future>)> {
+        let table = self.table.lock();
+        let armed = table.by_key.get(key)?.get(&id)?;
+        Some((armed.baseline.clone(), Arc::clone(&armed.future)))
     }
 
     /// Fires the watches of `key` whose value at `view` is not their baseline; fails all of them when the key
@@ -45,13 +199,14 @@ impl Watches {
         // Before the lock: a read may have to wait for the disk.
         let value = view.get(key);
         let ended: Vec<Armed> = {
-            let mut by_key = self.by_key.lock();
-            let Some(armed) = by_key.get_mut(key) else { return };
+            let mut table = self.table.lock();
+            let Some(armed) = table.by_key.get_mut(key) else { return };
             let differs = |_: &WatchId, one: &mut Armed| value.as_ref() != Ok(&one.baseline);
-            let ended = armed.extract_if(differs).map(|(_, one)| one).collect();
+            let ended: Vec<Armed> = armed.extract_if(differs).map(|(_, one)| one).collect();
             if armed.is_empty() {
-                by_key.remove(key);
+                table.by_key.remove(key);
             }
+            table.bytes -= ended.iter().map(|one| one.len(key)).sum::<usize>();
             ended
         };
         let error = value.err();
@@ -63,7 +218,7 @@ impl Watches {
 
     /// The watched keys that a batch's mutations may have changed.
     pub fn touched<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Vec<Vec<u8>> {
-        let by_key = self.by_key.lock();
+        let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
             return Vec::new();
         }
@@ -87,7 +242,7 @@ impl Watches {
 
     /// The watched keys among those that a batch has written.
     pub fn touched_keys(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
-        let by_key = self.by_key.lock();
+        let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
             return Vec::new();
         }
@@ -99,19 +254,93 @@ impl Watches {
     }
 
     /// Forgets a watch whose future has ended by itself: cancelled or destroyed.
-    pub fn forget(&self, key: &[u8], id: WatchId) {
-        let mut by_key = self.by_key.lock();
-        if let Some(armed) = by_key.get_mut(key) {
-            armed.remove(&id);
-            if armed.is_empty() {
-                by_key.remove(key);
-            }
+    fn forget(&self, key: &[u8], id: WatchId) {
+        let mut table = self.table.lock();
+        let table = &mut *table;
+        let Some(armed) = table.by_key.get_mut(key) else { return };
+        table.bytes -= armed.remove(&id).map_or(0, |one| one.len(key));
+        if armed.is_empty() {
+            table.by_key.remove(key);
         }
     }
 
     /// How many watches of `key` are armed.
     #[cfg(test)]
     pub fn count(&self, key: &[u8]) -> usize {
-        self.by_key.lock().get(key).map_or(0, HashMap::len)
+        self.table.lock().by_key.get(key).map_or(0, HashMap::len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::tests::blind_write;
+    use crate::engine::{Answer, CommitRequest};
+    use std::sync::mpsc;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// The future's end.
+    fn end_of(future: &Arc<Future>) -> Result<()> {
+        let (sender, receiver) = mpsc::channel();
+        future.hook(Box::new(move || sender.send(()).unwrap()));
+        receiver.recv_timeout(PATIENCE).expect("the future ends");
+        future.result().map(drop)
+    }
+
+    #[test]
+    fn arming_on_the_committers_thread_reads_nothing_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let engine = Arc::new(Engine::open(dir.path()).unwrap());
+        let (same, other) = (Future::pending(), Future::pending());
+        let (sender, receiver) = mpsc::channel();
+        let in_answer = {
+            let (engine, same, other) = (Arc::clone(&engine), Arc::clone(&same), Arc::clone(&other));
+            move |result: crate::engine::CommitResult| {
+                result.unwrap();
+                // A read would wait for this lock, and so for ever.
+                let views = engine.shared.views.lock();
+                engine.arm(b"k", Some(Bytes::from_static(b"v")), &same);
+                engine.arm(b"k", Some(Bytes::from_static(b"another")), &other);
+                drop(views);
+                sender.send(()).unwrap();
+            }
+        };
+        engine.commit(blind_write(Answer::new(in_answer)));
+        if receiver.recv_timeout(PATIENCE).is_err() {
+            std::mem::forget(engine);
+            panic!("the committer waits for its own read");
+        }
+        assert_eq!(end_of(&other), Ok(()), "it is compared all the same");
+        assert!(!same.is_ready());
+        let change = Mutation::Set { key: b"k".to_vec(), value: b"w".to_vec() };
+        let answer = Answer::new(|result| assert!(result.is_ok()));
+        engine.commit(CommitRequest { mutations: vec![change], ..blind_write(answer) });
+        assert_eq!(end_of(&same), Ok(()));
+    }
+
+    #[test]
+    fn watches_take_bounded_memory_and_further_ones_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let (engine, _committer) = Engine::prepare(dir.path()).unwrap();
+        let baseline = Bytes::from(vec![7; 100_000]);
+        let of_one = 100_000 + 1 + OVERHEAD;
+        let arm = |key: &[u8]| {
+            let future = Future::pending();
+            // There is no such value: without the comparison, which would fire it.
+            engine.shared.watches.arm(key, Some(baseline.clone()), Arc::clone(&future)).map(|id| (future, id))
+        };
+        let armed: Vec<_> = (0..MAX_WATCH_BYTES / of_one).map(|_| arm(b"k").unwrap()).collect();
+        let refused = Future::pending();
+        engine.arm(b"k", Some(baseline.clone()), &refused);
+        assert_eq!(end_of(&refused), Err(Code::TOO_MANY_WATCHES));
+        engine.shared.watches.forget(b"k", armed[0].1);
+        let (_, id) = arm(b"k").unwrap();
+        assert!(arm(b"k").is_err());
+        engine.shared.watches.forget(b"k", id);
+        let view = engine.shared.views.lock().read(Instant::now());
+        engine.shared.watches.recheck(b"k", &view);
+        assert_eq!(engine.shared.watches.table.lock().bytes, 0);
+        assert!(armed[1..].iter().all(|(future, _)| future.is_ready()));
     }
 }

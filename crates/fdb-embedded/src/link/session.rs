@@ -21,7 +21,7 @@ use crate::rows::{Direction, RowSet, Want};
 
 /// Views that one guest may have open.
 const MAX_VIEWS: usize = 65_536;
-/// Watches that one guest may have armed: many database handles' worth.
+/// Watches that one guest may have armed: many database handles' worth. A further one fails with `TOO_MANY_WATCHES`.
 const MAX_WATCHES: usize = 1_000_000;
 /// No further request is read from a guest while this much waits for it to read, bytes.
 const MAX_UNREAD: usize = 8 << 20;
@@ -41,7 +41,7 @@ pub(super) enum SessionError {
     NoGreeting,
     #[error("it speaks version {0} of the protocol, this process {PROTOCOL}")]
     Protocol(u32),
-    #[error("it has more than {MAX_VIEWS} views or {MAX_WATCHES} watches")]
+    #[error("it has more than {MAX_VIEWS} views")]
     TooMuch,
 }
 
@@ -125,7 +125,7 @@ impl Session {
                 self.answer(&Response::Rows { request, rows });
             }
             Request::Commit { request, commit } => self.commit(request, commit, length),
-            Request::Arm { watch, key, baseline } => self.arm(watch, &key, baseline)?,
+            Request::Arm { watch, key, baseline } => self.arm(watch, &key, baseline),
             Request::Disarm { watch } => {
                 let armed = self.watches.lock().remove(&watch);
                 if let Some(armed) = armed {
@@ -198,16 +198,18 @@ impl Session {
         }
     }
 
-    fn arm(&self, watch: u64, key: &[u8], baseline: Option<Bytes>) -> Result<(), SessionError> {
+    fn arm(&self, watch: u64, key: &[u8], baseline: Option<Bytes>) {
         let future = Future::pending();
         {
             let mut watches = self.watches.lock();
-            if watches.len() >= MAX_WATCHES {
-                return Err(SessionError::TooMuch);
-            }
             // A guest that is not sure arms a watch again.
             if watches.contains_key(&watch) {
-                return Ok(());
+                return;
+            }
+            if watches.len() >= MAX_WATCHES {
+                drop(watches);
+                push(&self.outbox, &Response::Fired { watch, error: Some(Code::TOO_MANY_WATCHES) });
+                return self.outbox.leave();
             }
             watches.insert(watch, Arc::clone(&future));
         }
@@ -223,7 +225,6 @@ impl Session {
             outbox.leave();
         }));
         self.engine.arm(key, baseline, &future);
-        Ok(())
     }
 }
 
