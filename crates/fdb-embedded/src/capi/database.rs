@@ -8,7 +8,7 @@ use foundationdb_sys::{FDBDatabase, FDBDatabaseOption, FDBFuture, FDBTransaction
 
 use super::handle::{self, forwarded};
 use super::transaction::CTransaction;
-use super::{bytes, future, option_value, real, status};
+use super::{bytes, future, option_value, real, slot, status};
 use crate::client::{Database, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -20,10 +20,10 @@ use crate::future::{Future, Output};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if handle::take::<Arc<Database>, _>(database).is_none() {
-            (real::library().databases.fdb_database_destroy)(database);
-        }
+    if unsafe { handle::take::<Arc<Database>, _>(database) }.is_none() {
+        let destroy = real::library().databases.fdb_database_destroy;
+        // SAFETY: the handle is the real library's, and the caller's promise.
+        unsafe { destroy(database) }
     }
 }
 
@@ -51,17 +51,19 @@ forwarded! {
     /// Sets an option of the database, for transactions made from now on.
     fn fdb_database_set_option(
         database, option: FDBDatabaseOption, value: *const u8, value_length: c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where value = option_value(value, value_length)
+    {
         match c_int::try_from(option) {
-            Ok(code) => status(
-                option_value(value, value_length).and_then(|value| database.set_option(code, value)),
-            ),
+            Ok(code) => status(value.and_then(|value| database.set_option(code, value))),
             Err(_) => Code::INVALID_OPTION.raw(),
         }
     }
 
     /// A new transaction.
-    fn fdb_database_create_transaction(database, out: *mut *mut FDBTransaction) -> fdb_error_t {
+    fn fdb_database_create_transaction(database, out: *mut *mut FDBTransaction) -> fdb_error_t
+    where out = slot(out)
+    {
         out.write(handle::give(CTransaction::new(Transaction::new(database))));
         0
     }
@@ -102,8 +104,10 @@ forwarded! {
     /// A void future: the servers run a snapshot command.
     [since 700] fn fdb_database_create_snapshot(
         _database, id: *const u8, id_length: c_int, _command: *const u8, _command_length: c_int,
-    ) -> *mut FDBFuture {
-        future::give(Future::ready(Err(snapshot_error(bytes(id, id_length)))))
+    ) -> *mut FDBFuture
+    where id = bytes(id, id_length)
+    {
+        future::give(Future::ready(Err(snapshot_error(id))))
     }
 
     /// A future of what clients of one cluster share, for FoundationDB's own use.

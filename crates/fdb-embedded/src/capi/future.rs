@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::arrays::{MappedArray, c_len, key_of, range_of, rows_of};
 use super::handle::{self, forwarded};
-use super::{real, status};
+use super::{real, slot, status};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 
@@ -97,10 +97,12 @@ unsafe impl Send for CallbackTarget {}
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_destroy(future: *mut FDBFuture) {
     // SAFETY: the caller's promise.
-    unsafe {
-        match handle::take::<CFuture, _>(future) {
-            Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
-            None => (real::library().futures.fdb_future_destroy)(future),
+    match unsafe { handle::take::<CFuture, _>(future) } {
+        Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
+        None => {
+            let destroy = real::library().futures.fdb_future_destroy;
+            // SAFETY: the handle is the real library's, and the caller's promise.
+            unsafe { destroy(future) }
         }
     }
 }
@@ -112,10 +114,12 @@ pub unsafe extern "C" fn fdb_future_destroy(future: *mut FDBFuture) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_future_cancel(future: *mut FDBFuture) {
     // SAFETY: the caller's promise. Shared, because a callback may destroy the future before this has returned.
-    unsafe {
-        match handle::share::<CFuture, _>(future) {
-            Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
-            None => (real::library().futures.fdb_future_cancel)(future),
+    match unsafe { handle::share::<CFuture, _>(future) } {
+        Some(own) => drop(own.future.fail(Code::OPERATION_CANCELLED)),
+        None => {
+            let cancel = real::library().futures.fdb_future_cancel;
+            // SAFETY: the handle is the real library's, and the caller's promise.
+            unsafe { cancel(future) }
         }
     }
 }
@@ -149,7 +153,9 @@ forwarded! {
     }
 
     /// A bool result.
-    [since 720] fn fdb_future_get_bool(own, out: *mut fdb_bool_t) -> fdb_error_t {
+    [since 720] fn fdb_future_get_bool(own, out: *mut fdb_bool_t) -> fdb_error_t
+    where out = slot(out)
+    {
         own.read(|output, _| match output {
             Output::Bool(value) => {
                 out.write(fdb_bool_t::from(*value));
@@ -160,7 +166,9 @@ forwarded! {
     }
 
     /// An int64 result.
-    fn fdb_future_get_int64(own, out: *mut i64) -> fdb_error_t {
+    fn fdb_future_get_int64(own, out: *mut i64) -> fdb_error_t
+    where out = slot(out)
+    {
         own.read(|output, _| match output {
             Output::Int64(value) => {
                 out.write(*value);
@@ -171,7 +179,9 @@ forwarded! {
     }
 
     /// A uint64 result.
-    [since 700] fn fdb_future_get_uint64(own, out: *mut u64) -> fdb_error_t {
+    [since 700] fn fdb_future_get_uint64(own, out: *mut u64) -> fdb_error_t
+    where out = slot(out)
+    {
         own.read(|output, _| match output {
             Output::UInt64(value) => {
                 out.write(*value);
@@ -182,7 +192,9 @@ forwarded! {
     }
 
     /// A double result.
-    [since 730] fn fdb_future_get_double(own, out: *mut c_double) -> fdb_error_t {
+    [since 730] fn fdb_future_get_double(own, out: *mut c_double) -> fdb_error_t
+    where out = slot(out)
+    {
         own.read(|output, _| match output {
             Output::Double(value) => {
                 out.write(*value);
@@ -193,7 +205,9 @@ forwarded! {
     }
 
     /// A key result.
-    fn fdb_future_get_key(own, out_key: *mut *const u8, out_length: *mut c_int) -> fdb_error_t {
+    fn fdb_future_get_key(own, out_key: *mut *const u8, out_length: *mut c_int) -> fdb_error_t
+    where out_key = slot(out_key), out_length = slot(out_length)
+    {
         own.read(|output, _| match output {
             Output::Key(key) => {
                 out_key.write(key.as_ptr());
@@ -207,7 +221,9 @@ forwarded! {
     /// A value result, which may be absent. As in FoundationDB, a key's future has its key for a value.
     fn fdb_future_get_value(
         own, out_present: *mut fdb_bool_t, out_value: *mut *const u8, out_length: *mut c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_present = slot(out_present), out_value = slot(out_value), out_length = slot(out_length)
+    {
         own.read(|output, _| match output {
             Output::Value(value) => {
                 let bytes = value.as_deref().unwrap_or_default();
@@ -229,7 +245,9 @@ forwarded! {
     /// The rows of a range read, and whether a limit cut it short.
     fn fdb_future_get_keyvalue_array(
         own, out_rows: *mut *const FDBKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_rows = slot(out_rows), out_count = slot(out_count), out_more = slot(out_more)
+    {
         own.read(|output, array| match output {
             Output::Rows(rows) => {
                 let (begin, count) = array.of(|| rows_of(rows))?;
@@ -245,7 +263,9 @@ forwarded! {
     /// The rows of a mapped range read, and whether a limit cut it short.
     [since 710] fn fdb_future_get_mappedkeyvalue_array(
         own, out_rows: *mut *const FDBMappedKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_rows = slot(out_rows), out_count = slot(out_count), out_more = slot(out_more)
+    {
         own.read(|output, array| match output {
             Output::MappedRows(mapped) => {
                 let array = array.get(|| MappedArray::new(mapped))?;
@@ -261,7 +281,9 @@ forwarded! {
     /// An array of keys.
     [since 700] fn fdb_future_get_key_array(
         own, out_keys: *mut *const FDBKey, out_count: *mut c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_keys = slot(out_keys), out_count = slot(out_count)
+    {
         own.read(|output, array| match output {
             Output::Keys(keys) => {
                 let (begin, count) = array.of(|| keys.iter().map(|key| key_of(key)).collect())?;
@@ -276,7 +298,9 @@ forwarded! {
     /// An array of key ranges.
     [since 710] fn fdb_future_get_keyrange_array(
         own, out_ranges: *mut *const FDBKeyRange, out_count: *mut c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_ranges = slot(out_ranges), out_count = slot(out_count)
+    {
         own.read(|output, array| match output {
             Output::KeyRanges(ranges) => {
                 let (begin, count) = array.of(|| ranges.iter().map(range_of).collect())?;
@@ -291,7 +315,9 @@ forwarded! {
     /// An array of NUL-terminated strings.
     fn fdb_future_get_string_array(
         own, out_strings: *mut *mut *const c_char, out_count: *mut c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out_strings = slot(out_strings), out_count = slot(out_count)
+    {
         own.read(|output, array| match output {
             Output::Strings(strings) => {
                 let (begin, count) = array.of(|| strings.iter().map(|s| s.as_ptr()).collect())?;

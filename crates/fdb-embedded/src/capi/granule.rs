@@ -29,12 +29,7 @@ fn unsupported() -> *mut FDBFuture {
 }
 
 /// A future of `answer`, if the range is one.
-///
-/// # Safety
-/// As for [`bytes`].
-unsafe fn about_range(begin: (*const u8, c_int), end: (*const u8, c_int), answer: Output) -> *mut FDBFuture {
-    // SAFETY: the caller's promise.
-    let (begin, end) = unsafe { (bytes(begin.0, begin.1), bytes(end.0, end.1)) };
+fn about_range(begin: &[u8], end: &[u8], answer: Output) -> *mut FDBFuture {
     let answer: Result<Output> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };
     give(Future::ready(answer))
 }
@@ -73,29 +68,37 @@ forwarded! {
     /// A bool future: ceases to keep granules of a range.
     [since 720] fn fdb_database_unblobbify_range(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
-    ) -> *mut FDBFuture {
-        about_range((begin, begin_length), (end, end_length), Output::Bool(true))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        about_range(begin, end, Output::Bool(true))
     }
 
     /// A key range array future: the ranges that granules are kept of.
     [since 720] fn fdb_database_list_blobbified_ranges(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _limit: c_int,
-    ) -> *mut FDBFuture {
-        about_range((begin, begin_length), (end, end_length), Output::KeyRanges(Vec::new()))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        about_range(begin, end, Output::KeyRanges(Vec::new()))
     }
 
     /// An int64 future: the version up to which a range can be read from granules.
     [since 720] fn fdb_database_verify_blob_range(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _version: i64,
-    ) -> *mut FDBFuture {
-        about_range((begin, begin_length), (end, end_length), Output::Int64(INVALID_VERSION))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        about_range(begin, end, Output::Int64(INVALID_VERSION))
     }
 
     /// A bool future: writes a range's granules out.
     [since 730] fn fdb_database_flush_blob_range(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _compact: fdb_bool_t, _version: i64,
-    ) -> *mut FDBFuture {
-        about_range((begin, begin_length), (end, end_length), Output::Bool(false))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        about_range(begin, end, Output::Bool(false))
     }
 }
 
@@ -165,8 +168,10 @@ forwarded! {
     /// A key range array future: the granules within a range.
     [since 710] fn fdb_transaction_get_blob_granule_ranges(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _limit: c_int,
-    ) -> *mut FDBFuture {
-        about_range((begin, begin_length), (end, end_length), Output::KeyRanges(Vec::new()))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        about_range(begin, end, Output::KeyRanges(Vec::new()))
     }
 
     /// A granule summary array future.

@@ -61,6 +61,9 @@ pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Obj
 /// names. The body runs for our own objects; any other handle goes to the real library with all arguments. What is
 /// under `also` is only declared: those functions are written out beside the macro.
 ///
+/// A body is safe code. It gets the caller's memory as values, which `where` names: `where key = bytes(key, key_length)`
+/// passes two arguments to an unsafe function that has no requirement but the C API's contract.
+///
 /// A function newer than API version 620 says since when it is there: `[since 710] fn ...`. A real
 /// library without it is used all the same, and the function then answers as [`Missing`](super::missing::Missing)
 /// says.
@@ -70,7 +73,8 @@ macro_rules! forwarded {
         $(also { $($([since $also_since:literal])? fn $also:ident($($also_ty:ty),*) $(-> $also_ret:ty)?;)* })?
         $(
             $(#[$doc:meta])*
-            $([since $since:literal])? fn $name:ident($self:ident $(, $arg:ident: $ty:ty)* $(,)?) $(-> $ret:ty)? $body:block
+            $([since $since:literal])? fn $name:ident($self:ident $(, $arg:ident: $ty:ty)* $(,)?) $(-> $ret:ty)?
+            $(where $($value:ident = $read:ident($($from:ident),+)),+)? $body:block
         )*
     ) => {
         /// The real library's functions of these names.
@@ -103,14 +107,18 @@ macro_rules! forwarded {
             /// The handle must be live, and pointers must be what the C API's documentation says.
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name(handle: *mut $opaque $(, $arg: $ty)*) $(-> $ret)? {
-                // SAFETY: the caller keeps the C API's contract: handles are live, pointers and lengths describe
-                // memory that is readable (and, for results, writable) during the call.
-                unsafe {
-                    match crate::capi::handle::borrow::<$object, _>(handle) {
-                        Some($self) => $body
-                        None => (crate::capi::real::library().$field.$name)(handle $(, $arg)*),
-                    }
-                }
+                // SAFETY: the caller keeps the C API's contract: the handle is live, and of the type that this function takes.
+                let Some($self) = (unsafe { crate::capi::handle::borrow::<$object, _>(handle) }) else {
+                    let real = crate::capi::real::library().$field.$name;
+                    // SAFETY: the handle is the real library's, whose contract is the same, and `load` gave the function its type.
+                    return unsafe { real(handle $(, $arg)*) };
+                };
+                $($(
+                    // SAFETY: the caller keeps the C API's contract: a pointer and its length describe memory that is readable
+                    // during the call, and a result's pointer is writable during the call.
+                    let $value = unsafe { $read($($from),+) };
+                )+)?
+                $body
             }
         )*
     };

@@ -80,6 +80,26 @@ unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Result<Option<&
     if length < 0 { Err(Code::INTERNAL_ERROR) } else { Ok(Some(unsafe { bytes(pointer, length) })) }
 }
 
+/// Where a caller of the C API wants a result.
+#[derive(Clone, Copy)]
+struct Slot<T>(*mut T);
+
+impl<T> Slot<T> {
+    /// Writes the result.
+    fn write(self, value: T) {
+        // SAFETY: `slot`'s caller promised it. A slot cannot leave the call: it is bound to its thread, and no object stores one.
+        unsafe { self.0.write(value) }
+    }
+}
+
+/// The place for a result.
+///
+/// # Safety
+/// `pointer` must be writable for one value for as long as the slot is used, which is during the call at most.
+unsafe fn slot<T>(pointer: *mut T) -> Slot<T> {
+    Slot(pointer)
+}
+
 /// The number that the C API returns for a result.
 fn status(result: Result<()>) -> c_int {
     result.err().map_or(0, Code::raw)

@@ -20,10 +20,10 @@ pub(super) fn give(code: Code) -> *mut FDBResult {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_result_destroy(result: *mut FDBResult) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if handle::take::<Code, _>(result).is_none() {
-            (real::library().results.fdb_result_destroy)(result);
-        }
+    if unsafe { handle::take::<Code, _>(result) }.is_none() {
+        let destroy = real::library().results.fdb_result_destroy;
+        // SAFETY: the handle is the real library's, and the caller's promise.
+        unsafe { destroy(result) }
     }
 }
 

@@ -9,7 +9,7 @@ use foundationdb_sys::{FDBDatabase, FDBFuture, FDBTenant, FDBTransaction, fdb_er
 
 use super::handle::{self, forwarded};
 use super::transaction::CTransaction;
-use super::{future, real};
+use super::{future, real, slot};
 use crate::client::{Database, Transaction};
 use crate::error::Code;
 use crate::future::Future;
@@ -50,7 +50,9 @@ forwarded! {
     /// Opens a tenant; whether it exists shows on first use.
     [since 710] fn fdb_database_open_tenant(
         database, _name: *const u8, _name_length: c_int, out: *mut *mut FDBTenant,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where out = slot(out)
+    {
         out.write(handle::give(CTenant { database: Arc::clone(database) }));
         0
     }
@@ -63,10 +65,10 @@ forwarded! {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_tenant_destroy(tenant: *mut FDBTenant) {
     // SAFETY: the caller's promise.
-    unsafe {
-        if handle::take::<CTenant, _>(tenant).is_none() {
-            (real::library().tenants.fdb_tenant_destroy)(tenant);
-        }
+    if unsafe { handle::take::<CTenant, _>(tenant) }.is_none() {
+        let destroy = real::library().tenants.fdb_tenant_destroy;
+        // SAFETY: the handle is the real library's, and the caller's promise.
+        unsafe { destroy(tenant) }
     }
 }
 
@@ -75,7 +77,9 @@ forwarded! {
     also { [since 710] fn fdb_tenant_destroy(); }
 
     /// A transaction confined to the tenant.
-    [since 710] fn fdb_tenant_create_transaction(own, out: *mut *mut FDBTransaction) -> fdb_error_t {
+    [since 710] fn fdb_tenant_create_transaction(own, out: *mut *mut FDBTransaction) -> fdb_error_t
+    where out = slot(out)
+    {
         out.write(handle::give(CTransaction::in_tenant(Transaction::new(&own.database))));
         0
     }

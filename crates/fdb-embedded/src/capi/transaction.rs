@@ -11,7 +11,7 @@ use foundationdb_sys::{
 use super::future::give;
 use super::handle::{self, forwarded};
 use super::tenant::{self, UnknownTenant};
-use super::{bytes, option_value, real, status, yielding};
+use super::{bytes, option_value, real, slot, status, yielding};
 use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
@@ -57,10 +57,12 @@ impl std::ops::Deref for CTransaction {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_transaction_destroy(transaction: *mut FDBTransaction) {
     // SAFETY: the caller's promise.
-    unsafe {
-        match handle::take::<CTransaction, _>(transaction) {
-            Some(own) => own.close(),
-            None => (real::library().transactions.fdb_transaction_destroy)(transaction),
+    match unsafe { handle::take::<CTransaction, _>(transaction) } {
+        Some(own) => own.close(),
+        None => {
+            let destroy = real::library().transactions.fdb_transaction_destroy;
+            // SAFETY: the handle is the real library's, and the caller's promise.
+            unsafe { destroy(transaction) }
         }
     }
 }
@@ -82,11 +84,11 @@ forwarded! {
     /// Sets an option.
     fn fdb_transaction_set_option(
         own, option: FDBTransactionOption, value: *const u8, value_length: c_int,
-    ) -> fdb_error_t {
+    ) -> fdb_error_t
+    where value = option_value(value, value_length)
+    {
         match c_int::try_from(option) {
-            Ok(code) => status(
-                option_value(value, value_length).and_then(|value| own.set_option(code, value)),
-            ),
+            Ok(code) => status(value.and_then(|value| own.set_option(code, value))),
             Err(_) => Code::INVALID_OPTION.raw(),
         }
     }
@@ -107,21 +109,27 @@ forwarded! {
     /// A value future.
     fn fdb_transaction_get(
         own, key: *const u8, key_length: c_int, snapshot: fdb_bool_t,
-    ) -> *mut FDBFuture {
-        own.read(|own| own.get(bytes(key, key_length), snapshot != 0))
+    ) -> *mut FDBFuture
+    where key = bytes(key, key_length)
+    {
+        own.read(|own| own.get(key, snapshot != 0))
     }
 
     /// A key future: the key that a selector names.
     fn fdb_transaction_get_key(
         own, key: *const u8, key_length: c_int, or_equal: fdb_bool_t, offset: c_int, snapshot: fdb_bool_t,
-    ) -> *mut FDBFuture {
-        let selector = Selector::new(bytes(key, key_length), or_equal != 0, offset);
+    ) -> *mut FDBFuture
+    where key = bytes(key, key_length)
+    {
+        let selector = Selector::new(key, or_equal != 0, offset);
         own.read(|own| own.get_key(&selector, snapshot != 0))
     }
 
     /// A string array future: the addresses of the servers that hold a key.
-    fn fdb_transaction_get_addresses_for_key(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
-        own.read(|own| own.get_addresses_for_key(bytes(key, key_length)))
+    fn fdb_transaction_get_addresses_for_key(own, key: *const u8, key_length: c_int) -> *mut FDBFuture
+    where key = bytes(key, key_length)
+    {
+        own.read(|own| own.get_addresses_for_key(key))
     }
 
     /// A rows future: the rows between two selectors.
@@ -131,10 +139,12 @@ forwarded! {
         end_key: *const u8, end_length: c_int, end_or_equal: fdb_bool_t, end_offset: c_int,
         limit: c_int, target_bytes: c_int, mode: FDBStreamingMode, iteration: c_int,
         snapshot: fdb_bool_t, reverse: fdb_bool_t,
-    ) -> *mut FDBFuture {
+    ) -> *mut FDBFuture
+    where begin_key = bytes(begin_key, begin_length), end_key = bytes(end_key, end_length)
+    {
         own.read(|own| own.get_range(&RangeArguments {
-            begin: Selector::new(bytes(begin_key, begin_length), begin_or_equal != 0, begin_offset),
-            end: Selector::new(bytes(end_key, end_length), end_or_equal != 0, end_offset),
+            begin: Selector::new(begin_key, begin_or_equal != 0, begin_offset),
+            end: Selector::new(end_key, end_or_equal != 0, end_offset),
             limit,
             target_bytes,
             mode,
@@ -152,10 +162,13 @@ forwarded! {
         mapper: *const u8, mapper_length: c_int,
         limit: c_int, target_bytes: c_int, mode: FDBStreamingMode, iteration: c_int,
         snapshot: fdb_bool_t, reverse: fdb_bool_t,
-    ) -> *mut FDBFuture {
+    ) -> *mut FDBFuture
+    where
+        begin_key = bytes(begin_key, begin_length), end_key = bytes(end_key, end_length), mapper = bytes(mapper, mapper_length)
+    {
         let arguments = RangeArguments {
-            begin: Selector::new(bytes(begin_key, begin_length), begin_or_equal != 0, begin_offset),
-            end: Selector::new(bytes(end_key, end_length), end_or_equal != 0, end_offset),
+            begin: Selector::new(begin_key, begin_or_equal != 0, begin_offset),
+            end: Selector::new(end_key, end_or_equal != 0, end_offset),
             limit,
             target_bytes,
             mode,
@@ -163,40 +176,50 @@ forwarded! {
             snapshot: snapshot != 0,
             reverse: reverse != 0,
         };
-        own.read(|own| own.get_mapped_range(&arguments, bytes(mapper, mapper_length)))
+        own.read(|own| own.get_mapped_range(&arguments, mapper))
     }
 
     /// Sets a key.
     fn fdb_transaction_set(
         own, key: *const u8, key_length: c_int, value: *const u8, value_length: c_int,
-    ) {
-        own.set(bytes(key, key_length), bytes(value, value_length));
+    )
+    where key = bytes(key, key_length), value = bytes(value, value_length)
+    {
+        own.set(key, value);
     }
 
     /// Applies an atomic operation.
     fn fdb_transaction_atomic_op(
         own, key: *const u8, key_length: c_int, operand: *const u8, operand_length: c_int,
         operation: FDBMutationType,
-    ) {
+    )
+    where key = bytes(key, key_length), operand = bytes(operand, operand_length)
+    {
         let code = c_int::try_from(operation).unwrap_or(-1);
-        own.atomic_op(bytes(key, key_length), bytes(operand, operand_length), code);
+        own.atomic_op(key, operand, code);
     }
 
     /// Clears a key.
-    fn fdb_transaction_clear(own, key: *const u8, key_length: c_int) {
-        own.clear(bytes(key, key_length));
+    fn fdb_transaction_clear(own, key: *const u8, key_length: c_int)
+    where key = bytes(key, key_length)
+    {
+        own.clear(key);
     }
 
     /// Clears a range.
     fn fdb_transaction_clear_range(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
-    ) {
-        own.clear_range(bytes(begin, begin_length), bytes(end, end_length));
+    )
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        own.clear_range(begin, end);
     }
 
     /// A void future: ready when the key changes.
-    fn fdb_transaction_watch(own, key: *const u8, key_length: c_int) -> *mut FDBFuture {
-        own.read(|own| own.watch(bytes(key, key_length)))
+    fn fdb_transaction_watch(own, key: *const u8, key_length: c_int) -> *mut FDBFuture
+    where key = bytes(key, key_length)
+    {
+        own.read(|own| own.watch(key))
     }
 
     /// A void future: ready when the commit is durable, or has failed.
@@ -208,7 +231,9 @@ forwarded! {
     }
 
     /// The version of the last commit; -1 if there is none.
-    fn fdb_transaction_get_committed_version(own, out: *mut i64) -> fdb_error_t {
+    fn fdb_transaction_get_committed_version(own, out: *mut i64) -> fdb_error_t
+    where out = slot(out)
+    {
         out.write(own.committed_version());
         0
     }
@@ -242,8 +267,9 @@ forwarded! {
     fn fdb_transaction_add_conflict_range(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
         kind: FDBConflictRangeType,
-    ) -> fdb_error_t {
-        let (begin, end) = (bytes(begin, begin_length), bytes(end, end_length));
+    ) -> fdb_error_t
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
         let kind = match kind {
             // An inverted range is the first thing to be seen.
             _ if begin > end => return Code::INVERTED_RANGE.raw(),
@@ -257,16 +283,18 @@ forwarded! {
     /// An int64 future: bytes in a range.
     [since 630] fn fdb_transaction_get_estimated_range_size_bytes(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
-    ) -> *mut FDBFuture {
-        own.read(|own| own.get_estimated_range_size(bytes(begin, begin_length), bytes(end, end_length)))
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        own.read(|own| own.get_estimated_range_size(begin, end))
     }
 
     /// A key array future: points that split a range into chunks.
     [since 700] fn fdb_transaction_get_range_split_points(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, chunk_size: i64,
-    ) -> *mut FDBFuture {
-        own.read(|own| {
-            own.get_range_split_points(bytes(begin, begin_length), bytes(end, end_length), chunk_size)
-        })
+    ) -> *mut FDBFuture
+    where begin = bytes(begin, begin_length), end = bytes(end, end_length)
+    {
+        own.read(|own| own.get_range_split_points(begin, end, chunk_size))
     }
 }
