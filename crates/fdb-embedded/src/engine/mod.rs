@@ -334,7 +334,7 @@ mod tests {
     fn answered(engine: &Engine) -> CommitResult {
         let (sender, receiver) = mpsc::channel();
         engine.commit(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
-        receiver.recv_timeout(Duration::from_secs(10)).unwrap()
+        receiver.recv_timeout(Duration::from_secs(60)).unwrap()
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         let before = watch();
         assert!(!before.is_ready());
         let _ = engine.health.lost("a test says so");
-        assert_eq!(engine.await_end(Duration::from_secs(10)), Some(End::Failed("a test says so".to_owned())));
+        assert_eq!(engine.await_end(Duration::from_secs(60)), Some(End::Failed("a test says so".to_owned())));
         let much_later = Instant::now() + Duration::from_secs(3600);
         let version = engine.read().version;
         assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");

@@ -10,7 +10,7 @@ use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 
 const COUNT: &[u8] = b"count";
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// Adds one to the count.
 fn add_one<V>() -> Commit<V> {

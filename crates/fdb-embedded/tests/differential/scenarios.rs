@@ -17,7 +17,7 @@ const SET_VERSIONSTAMPED_VALUE: u32 = 15;
 const NOT_COMMITTED: i32 = 1020;
 /// A page, of which costs are made, bytes.
 const PAGE: i64 = 4096;
-const DUE: Duration = Duration::from_secs(20);
+const DUE: Duration = Duration::from_secs(60);
 
 fn error(future: &Future) -> Option<i32> {
     match future.wait_for(DUE).expect("it is due") {

@@ -261,7 +261,7 @@ async fn on_error_retries_what_is_retryable_as_often_as_allowed() {
 
 /// The outcome of a watch that ends by itself.
 async fn soon(watch: impl Future<Output = Result<(), FdbError>>) -> Result<(), i32> {
-    let outcome = tokio::time::timeout(Duration::from_secs(5), watch).await;
+    let outcome = tokio::time::timeout(Duration::from_secs(60), watch).await;
     outcome.expect("the watch ends").map_err(FdbError::code)
 }
 

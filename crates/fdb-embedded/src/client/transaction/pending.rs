@@ -129,6 +129,9 @@ impl Transaction {
         let result = if suspended.future.is_ready() {
             // Cancelled: nobody wants it any more.
             Err(Code::OPERATION_CANCELLED)
+        } else if let Err(code) = state.check_alive() {
+            // Its time was over before what it missed arrived, and the timer comes late.
+            Err(code)
         } else {
             state.exchange(&mut suspended);
             let result = state.run(Some(suspended.since), |state| (suspended.read)(self, state));

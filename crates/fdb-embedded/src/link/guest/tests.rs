@@ -62,7 +62,7 @@ fn commit(guest: &Guest) -> mpsc::Receiver<Option<Code>> {
     receiver
 }
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn no_outcome_is_unknown_before_a_host_that_lives_has_ended_the_connection() {
