@@ -72,7 +72,8 @@ impl Engine {
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`. It fails with
     /// `TOO_MANY_WATCHES` when the watches of the database take too much memory.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
-        let armed = self.shared.watches.arm(key, baseline.clone(), Arc::clone(future));
+        let seen = baseline.clone();
+        let armed = self.shared.watches.arm(key, baseline, Arc::clone(future));
         let Ok(id) = armed else {
             future.fail(Code::TOO_MANY_WATCHES);
             return;
@@ -86,7 +87,7 @@ impl Engine {
         // Only now: what is published after this read, the committer compares with. The other watches of the key are
         // none of this one's business, and may be of newer states.
         if !self.shared.is_committer() {
-            self.shared.compare(key, baseline.as_ref(), future);
+            self.shared.compare(key, seen.as_ref(), future);
         } else if self.shared.compare_later(key, id).is_err() {
             future.fail(Code::TOO_MANY_WATCHES);
         }

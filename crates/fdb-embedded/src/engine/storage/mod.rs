@@ -15,6 +15,7 @@
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
+//! | `rewrite` | a file that writes again what a failed flush has not written |
 //! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
 //! A batch of commits is a record in the log and rows of a delta in memory when [`Storage::apply`] returns. A little later it goes to redb
@@ -34,6 +35,7 @@ mod outcome;
 mod overlay;
 mod pages;
 mod progress;
+mod rewrite;
 mod room;
 #[cfg(test)]
 mod sim;
@@ -64,6 +66,7 @@ use disk::Disk;
 use log::{BOUNDS, Bounds, Log};
 use pages::{Pages, failed};
 use progress::Progress;
+use rewrite::Rewriting;
 use superblock::{FORMAT, OLDEST};
 use tree::{Commit, Known, Tree, Writes};
 
@@ -217,7 +220,7 @@ impl Storage {
         room.find();
         let tree = Arc::new(Tree::open(pages, Arc::clone(&health), || ())?);
         let known = tree.known()?;
-        let disk = open_log(&known)?;
+        let disk = Box::new(Rewriting::new(open_log(&known)?));
         let known = catch_up(&tree, &room, &*disk, of_log, known)?;
         let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(of_log, &error))?;

@@ -21,6 +21,7 @@ use super::StorageError;
 use super::disk::Disk;
 use super::health::{Failure, Health};
 use super::layout::{PAGE, logical_len, physical_len, place, runs};
+use super::rewrite::Rewriting;
 use super::room::{Room, high_water};
 use super::sums::{Sum, Sums, sum};
 use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
@@ -60,7 +61,11 @@ pub struct Pages {
 impl Pages {
     /// A file that holds nothing yet.
     pub fn create(disk: Box<dyn Disk>, health: Arc<Health>) -> Pages {
-        let disk: Arc<dyn Disk> = Arc::from(disk);
+        Pages::on(Rewriting::new(disk), health)
+    }
+
+    fn on(disk: Rewriting, health: Arc<Health>) -> Pages {
+        let disk: Arc<dyn Disk> = Arc::new(disk);
         Pages {
             room: Arc::new(Room::new(Arc::clone(&disk), 0)),
             disk,
@@ -74,6 +79,7 @@ impl Pages {
 
     /// A file that was written before.
     pub fn open(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<Pages, StorageError> {
+        let disk = Rewriting::new(disk);
         let mut first: PageBytes = [0; PAGE_BYTES];
         let len = disk.len().map_err(|source| failed(&health, &health.refused("read", &source)))?;
         if len < PAGE {
@@ -90,11 +96,11 @@ impl Pages {
         })?;
         if superblock.is_in_flight() {
             // What was read may be in memory only, after a kill. The next header must not go over the last one that is on the disk.
-            disk.sync_data().map_err(|source| failed(&health, &health.refused("flush", &source)))?;
+            disk.flush_of_others().map_err(|source| failed(&health, &health.refused("flush", &source)))?;
         }
         let trust = Arc::new(Trust::new(superblock.is_in_flight()));
         superblock.durable(superblock.written());
-        let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::create(disk, health) };
+        let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::on(disk, health) };
         pages.len().map_err(|error| failed(&pages.health, &error))?;
         let least = pages.superblock.lock().least_len();
         if len < least {

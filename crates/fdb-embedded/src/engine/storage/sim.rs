@@ -2,7 +2,7 @@
 //! it: after a kill, when all writes so far are there, and after a power failure, when those to each file since that file's
 //! last flush are there in part.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,22 +28,106 @@ pub enum Atomic {
     Destroyed,
 }
 
+/// The number of "input/output error".
+const EIO: i32 = 5;
+
+/// What the system does with the pages that a failed flush was to write. Either way the next flush succeeds and does not write them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailedFlush {
+    /// It keeps them, as if they were on the disk.
+    KeepsPages,
+    /// It drops them: the file is as the last flush left it.
+    DropsPages,
+}
+
 #[derive(Debug, Clone)]
 enum Op {
     Write(u64, Vec<u8>),
     SetLen(u64),
     Sync,
+    FailedSync(FailedFlush),
+}
+
+impl Op {
+    /// Does it leave no page that is to be written?
+    fn ends_writes(&self) -> bool {
+        matches!(self, Op::Sync | Op::FailedSync(_))
+    }
+}
+
+/// A file: what the system has of it in memory, and what is on the disk.
+#[derive(Debug, Clone, Default)]
+struct Image {
+    cache: Vec<u8>,
+    disk: Vec<u8>,
+    /// The pages that the next flush writes.
+    dirty: BTreeSet<usize>,
+    /// A flush has failed: the disk may lack what is in memory and not to be written.
+    has_failed: bool,
+}
+
+impl Image {
+    fn new(bytes: &[u8]) -> Image {
+        Image { cache: bytes.to_vec(), disk: bytes.to_vec(), ..Image::default() }
+    }
+
+    fn run(&mut self, op: &Op) {
+        match op {
+            Op::Write(offset, data) => {
+                let start = usize::try_from(*offset).unwrap();
+                self.cache[start..start + data.len()].copy_from_slice(data);
+                self.dirty.extend(blocks(start..start + data.len()));
+            }
+            Op::SetLen(len) => {
+                let (before, after) = (self.cache.len(), usize::try_from(*len).unwrap());
+                self.cache.resize(after, 0);
+                self.dirty.extend(blocks(before.min(after)..before.max(after)));
+            }
+            Op::Sync => {
+                self.disk.resize(self.cache.len(), 0);
+                for block in std::mem::take(&mut self.dirty) {
+                    let range = range_of(block, self.cache.len());
+                    self.disk[range.clone()].copy_from_slice(&self.cache[range]);
+                }
+            }
+            Op::FailedSync(how) => {
+                self.has_failed = true;
+                // Lengths are in the file system's journal.
+                self.disk.resize(self.cache.len(), 0);
+                for block in std::mem::take(&mut self.dirty) {
+                    let range = range_of(block, self.cache.len());
+                    if *how == FailedFlush::DropsPages {
+                        self.cache[range.clone()].copy_from_slice(&self.disk[range]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The blocks that hold `bytes`.
+fn blocks(bytes: Range<usize>) -> Range<usize> {
+    bytes.start / BLOCK..bytes.end.div_ceil(BLOCK)
+}
+
+/// The bytes of a block, of a file of `len` bytes.
+fn range_of(block: usize, len: usize) -> Range<usize> {
+    (block * BLOCK).min(len)..((block + 1) * BLOCK).min(len)
 }
 
 #[derive(Debug, Default)]
 struct State {
     /// What the files hold, and what they held at first.
-    files: Vec<Vec<u8>>,
+    files: Vec<Image>,
     first: Vec<Vec<u8>>,
     /// What was done to which of them.
     ops: Vec<(usize, Op)>,
     /// Operations that still succeed.
     healthy: Option<usize>,
+    /// Then one fails with EIO, a flush in this way, and those after it succeed again.
+    fails_once: Option<FailedFlush>,
+    /// Reads that still succeed. Then one fails with EIO, and those after it succeed again.
+    healthy_reads: Option<usize>,
     /// Bytes that any file can have allocated; as many as wanted without it.
     space: Option<u64>,
 }
@@ -70,8 +154,8 @@ impl SimDisk {
 
     /// Files of one machine.
     pub fn several<const N: usize>(bytes: &[Vec<u8>; N]) -> [SimDisk; N] {
-        let files = bytes.to_vec();
-        let state = Arc::new(Mutex::new(State { first: files.clone(), files, ..State::default() }));
+        let files = bytes.iter().map(|bytes| Image::new(bytes)).collect();
+        let state = Arc::new(Mutex::new(State { first: bytes.to_vec(), files, ..State::default() }));
         std::array::from_fn(|file| SimDisk { state: Arc::clone(&state), file })
     }
 
@@ -85,9 +169,32 @@ impl SimDisk {
         self.state.lock().space = space;
     }
 
+    /// The write, resize or flush of any file after the next `operations` fails with EIO, and those after it succeed.
+    pub fn fail_once_after(&self, operations: usize, how: FailedFlush) {
+        let mut state = self.state.lock();
+        (state.healthy, state.fails_once) = (Some(operations), Some(how));
+    }
+
+    /// The read of any file after the next `reads` fails with EIO, and those after it succeed.
+    pub fn fail_read_after(&self, reads: usize) {
+        self.state.lock().healthy_reads = Some(reads);
+    }
+
+    /// From now on nothing fails. Was something still to fail?
+    pub fn heal(&self) -> bool {
+        let mut state = self.state.lock();
+        state.fails_once = None;
+        state.healthy.take().is_some() | state.healthy_reads.take().is_some()
+    }
+
     /// What it holds.
     pub fn bytes(&self) -> Vec<u8> {
-        self.state.lock().files[self.file].clone()
+        self.state.lock().files[self.file].cache.clone()
+    }
+
+    /// Has a flush of it failed?
+    pub fn has_failed_flush(&self) -> bool {
+        self.state.lock().files[self.file].has_failed
     }
 
     /// How many operations were done to all files.
@@ -98,9 +205,9 @@ impl SimDisk {
     /// What it held after `moment` operations.
     pub fn after_kill(&self, moment: usize) -> Vec<u8> {
         let state = self.state.lock();
-        let mut bytes = state.first[self.file].clone();
-        state.ops_of(self.file, moment).for_each(|op| apply(&mut bytes, op));
-        bytes
+        let mut image = Image::new(&state.first[self.file]);
+        state.ops_of(self.file, moment).for_each(|op| image.run(op));
+        image.cache
     }
 
     /// What may be left of it if the power failed after `moment` operations: any state of what was written since its last flush, as
@@ -108,22 +215,35 @@ impl SimDisk {
     pub fn after_power_failure(&self, moment: usize, atomic: Atomic, random: &mut SplitMix) -> Vec<u8> {
         let state = self.state.lock();
         let ops: Vec<_> = state.ops_of(self.file, moment).collect();
-        let flushed = ops.iter().rposition(|op| matches!(op, Op::Sync)).map_or(0, |at| at + 1);
-        let mut bytes = state.first[self.file].clone();
-        ops[..flushed].iter().for_each(|op| apply(&mut bytes, op));
+        let flushed = ops.iter().rposition(|op| op.ends_writes()).map_or(0, |at| at + 1);
+        let mut image = Image::new(&state.first[self.file]);
+        ops[..flushed].iter().for_each(|op| image.run(op));
+        let mut bytes = image.disk.clone();
         // Between "nothing since" and "nearly everything since".
         let mut lost = Lost { odds: random.unit(), atomic, random, blocks: BTreeMap::new() };
         let mut grows = true;
         for op in &ops[flushed..] {
+            image.run(op);
             match op {
-                Op::Write(offset, data) => lost.write(&mut bytes, *offset, data),
-                Op::SetLen(len) if *len > bytes.len() as u64 => {
-                    grows &= lost.happens();
-                    if grows {
-                        apply(&mut bytes, op);
+                Op::Write(offset, data) if image.has_failed => {
+                    // The page is written whole, and takes along what a failed flush left in it.
+                    let start = usize::try_from(*offset).unwrap();
+                    for block in blocks(start..start + data.len()) {
+                        let range = range_of(block, image.cache.len());
+                        lost.write(&mut bytes, range.start as u64, &image.cache[range]);
                     }
                 }
-                other => apply(&mut bytes, other),
+                Op::Write(offset, data) => lost.write(&mut bytes, *offset, data),
+                Op::SetLen(len) => {
+                    let len = usize::try_from(*len).unwrap();
+                    if len > bytes.len() {
+                        grows &= lost.happens();
+                    }
+                    if len <= bytes.len() || grows {
+                        bytes.resize(len, 0);
+                    }
+                }
+                Op::Sync | Op::FailedSync(_) => unreachable!("these come after the last one"),
             }
         }
         lost.destroy_blocks(&mut bytes);
@@ -132,19 +252,29 @@ impl SimDisk {
 
     fn run(&self, op: Op) -> io::Result<()> {
         let mut state = self.state.lock();
-        if let Some(healthy) = &mut state.healthy {
-            if *healthy == 0 {
-                return Err(io::ErrorKind::StorageFull.into());
+        match (state.healthy, state.fails_once) {
+            (None, _) => {}
+            (Some(0), None) => return Err(io::ErrorKind::StorageFull.into()),
+            (Some(0), Some(how)) => {
+                state.healthy = None;
+                if matches!(op, Op::Sync) {
+                    state.run(self.file, Op::FailedSync(how));
+                }
+                return Err(io::Error::from_raw_os_error(EIO));
             }
-            *healthy -= 1;
+            (Some(healthy), _) => state.healthy = Some(healthy - 1),
         }
-        apply(&mut state.files[self.file], &op);
-        state.ops.push((self.file, op));
+        state.run(self.file, op);
         Ok(())
     }
 }
 
 impl State {
+    fn run(&mut self, file: usize, op: Op) {
+        self.files[file].run(&op);
+        self.ops.push((file, op));
+    }
+
     fn ops_of(&self, file: usize, moment: usize) -> impl Iterator<Item = &Op> {
         self.ops[..moment].iter().filter(move |(of, _)| *of == file).map(|(_, op)| op)
     }
@@ -221,27 +351,24 @@ impl Lost<'_> {
     }
 }
 
-fn apply(bytes: &mut Vec<u8>, op: &Op) {
-    match op {
-        Op::Write(offset, data) => {
-            let start = usize::try_from(*offset).unwrap();
-            bytes[start..start + data.len()].copy_from_slice(data);
-        }
-        Op::SetLen(len) => bytes.resize(usize::try_from(*len).unwrap(), 0),
-        Op::Sync => {}
-    }
-}
-
 impl Disk for SimDisk {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.state.lock().files[self.file].len() as u64)
+        Ok(self.state.lock().files[self.file].cache.len() as u64)
     }
 
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        let state = self.state.lock();
+        let mut state = self.state.lock();
+        match state.healthy_reads {
+            None => {}
+            Some(0) => {
+                state.healthy_reads = None;
+                return Err(io::Error::from_raw_os_error(EIO));
+            }
+            Some(healthy) => state.healthy_reads = Some(healthy - 1),
+        }
         let start = usize::try_from(offset).unwrap();
         let found =
-            state.files[self.file].get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+            state.files[self.file].cache.get(start..start + out.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
         out.copy_from_slice(found);
         Ok(())
     }

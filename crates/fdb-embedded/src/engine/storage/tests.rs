@@ -4,6 +4,7 @@
 
 mod golden;
 mod log;
+mod once;
 mod pinned;
 
 use std::cell::Cell;
@@ -83,6 +84,10 @@ impl Files {
 
     fn moments(&self) -> usize {
         self.data.moments()
+    }
+
+    fn has_failed_flush(&self) -> bool {
+        self.data.has_failed_flush() || self.log.has_failed_flush()
     }
 
     fn after_kill(&self, moment: usize) -> Bytes {

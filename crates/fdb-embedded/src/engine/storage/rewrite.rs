@@ -1,0 +1,160 @@
+//! A file that writes again what a failed flush has not written.
+//!
+//! After a flush that failed, systems take the file's pages for written. The pages stay in memory, and the next flush succeeds
+//! without them. A process that then opened the file would read what the disk does not have, and build on it; a power
+//! failure would show that. So everything that was written since the last flush that succeeded is read and written once more:
+//! the next flush writes it too, or fails as well.
+
+use std::io;
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use super::disk::Disk;
+use crate::mutant::mutant;
+
+/// Pieces of the file that are remembered one by one. Of more, only the first and the last byte are.
+const MAX_SPANS: usize = 4_096;
+/// Bytes that are read and written at a time.
+const CHUNK: u64 = 1 << 20;
+
+/// A file that writes again what a failed flush has not written.
+#[derive(Debug)]
+pub struct Rewriting {
+    disk: Box<dyn Disk>,
+    /// What was written since the last flush that succeeded.
+    unflushed: Mutex<Vec<Range<u64>>>,
+}
+
+impl Rewriting {
+    pub fn new(disk: Box<dyn Disk>) -> Rewriting {
+        Rewriting { disk, unflushed: Mutex::default() }
+    }
+
+    /// Flushes a file that others may have written. If that fails, all of it is written again.
+    pub fn flush_of_others(&self) -> io::Result<()> {
+        let len = self.disk.len()?;
+        self.note(0, len);
+        self.sync_data()
+    }
+
+    fn note(&self, offset: u64, len: u64) {
+        let (begin, end) = (offset, offset + len);
+        let mut unflushed = self.unflushed.lock();
+        match unflushed.last_mut() {
+            Some(last) if begin <= last.end && last.start <= end => {
+                *last = last.start.min(begin)..last.end.max(end);
+            }
+            _ => unflushed.push(begin..end),
+        }
+        if unflushed.len() > MAX_SPANS {
+            let begin = unflushed.iter().map(|span| span.start).min().unwrap_or(0);
+            let end = unflushed.iter().map(|span| span.end).max().unwrap_or(0);
+            unflushed.clear();
+            unflushed.push(begin..end);
+        }
+    }
+
+    fn rewrite(&self, span: &Range<u64>) -> io::Result<()> {
+        let end = span.end.min(self.disk.len()?);
+        let mut at = span.start;
+        let mut bytes = Vec::new();
+        while at < end {
+            let chunk = CHUNK.min(end - at);
+            bytes.resize(usize::try_from(chunk).expect("a chunk fits"), 0);
+            self.disk.read_at(at, &mut bytes)?;
+            self.disk.write_at(at, &bytes)?;
+            at += chunk;
+        }
+        Ok(())
+    }
+}
+
+impl Disk for Rewriting {
+    fn len(&self) -> io::Result<u64> {
+        self.disk.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.disk.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.note(offset, data.len() as u64);
+        self.disk.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.disk.set_len(len)
+    }
+
+    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.disk.allocate(offset, len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let unflushed = std::mem::take(&mut *self.unflushed.lock());
+        let result = self.disk.sync_data();
+        if result.is_err() && !mutant("failed-flush-is-forgotten") {
+            // What cannot be read or written now is as unknown as before; the failure of the flush says so already.
+            for span in &unflushed {
+                let _ = self.rewrite(span);
+            }
+            self.unflushed.lock().extend(unflushed);
+        }
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sim::{Atomic, FailedFlush, SimDisk};
+    use super::*;
+    use crate::engine::faults::SplitMix;
+
+    #[test]
+    fn what_a_failed_flush_left_out_is_written_by_the_next_one() {
+        let file = SimDisk::default();
+        let disk = Rewriting::new(Box::new(file.clone()));
+        disk.set_len(5 * 4096).unwrap();
+        disk.sync_data().unwrap();
+        disk.write_at(4096, &[1; 4096]).unwrap();
+        disk.write_at(3 * 4096 + 100, &[2; 100]).unwrap();
+        file.fail_once_after(0, FailedFlush::KeepsPages);
+        disk.sync_data().unwrap_err();
+        drop(disk);
+        // Another process opens it, finds nothing to do, and flushes.
+        let next = Rewriting::new(Box::new(file.clone()));
+        next.sync_data().unwrap();
+        let left = file.after_power_failure(file.moments(), Atomic::Sector, &mut SplitMix(1));
+        assert_eq!(left, file.bytes());
+        assert_eq!((left[4096], left[3 * 4096 + 100]), (1, 2));
+    }
+
+    #[test]
+    fn a_failed_flush_of_what_others_wrote_writes_the_whole_file_again() {
+        let file = SimDisk::default();
+        Disk::set_len(&file, 3 * CHUNK).unwrap();
+        file.write_at(2 * CHUNK + 5, &[1]).unwrap();
+        let disk = Rewriting::new(Box::new(file.clone()));
+        file.fail_once_after(0, FailedFlush::KeepsPages);
+        disk.flush_of_others().unwrap_err();
+        Rewriting::new(Box::new(file.clone())).sync_data().unwrap();
+        let left = file.after_power_failure(file.moments(), Atomic::Sector, &mut SplitMix(1));
+        assert_eq!(left, file.bytes());
+    }
+
+    #[test]
+    fn many_pieces_are_remembered_as_one() {
+        let file = SimDisk::default();
+        let disk = Rewriting::new(Box::new(file));
+        disk.set_len(4 * CHUNK).unwrap();
+        for n in 0..=MAX_SPANS as u64 {
+            disk.write_at(n * 512, &[1; 100]).unwrap();
+        }
+        let all = 0..MAX_SPANS as u64 * 512 + 100;
+        assert!(disk.unflushed.lock().iter().eq(std::iter::once(&all)));
+        disk.write_at(50, &[1; 100]).unwrap();
+        assert_eq!(disk.unflushed.lock().len(), 1);
+    }
+}
