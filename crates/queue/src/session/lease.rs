@@ -136,6 +136,7 @@ impl Session {
                 Ok(Step::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
+                        let watch = watch.map(|watch| watch.paced(db));
                         return Ok(Leased { lease: None, watch, recovered: false, version: None, attempts });
                     }
                 },

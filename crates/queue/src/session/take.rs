@@ -20,6 +20,7 @@ use crate::watch::Watch;
 
 /// What a take came to: items, or a watch to wait on.
 #[derive(Debug)]
+#[must_use = "the items have left the queue: what is dropped is lost"]
 pub struct Taken {
     /// The items, in order. They have left the queue. There may be more than `k` where the session had asked to be served with more, by a
     /// take that then failed.
@@ -82,6 +83,7 @@ impl Session {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
                         self.unsettled.void();
                         let attempts = retry.attempts;
+                        let watch = watch.map(|watch| watch.paced(db));
                         return Ok(Taken { items: Vec::new(), watch, version: None, attempts });
                     }
                 },

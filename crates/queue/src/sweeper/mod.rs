@@ -259,7 +259,7 @@ impl Sweeper {
         self.failing.tick(seen.version);
         self.failing.pass_over(&mut seen);
         seen.known = sweep.known;
-        Ok((seen, watch))
+        Ok((seen, watch.paced(db)))
     }
 
     /// Does chores, as many as it can.

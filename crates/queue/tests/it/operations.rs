@@ -96,7 +96,7 @@ fn delete_leaves_no_key() {
         let q = t.queue("q");
         let mut session = t.session(&q);
         session.push(&t.db, &["a", "b"]).await.unwrap();
-        session.take(&t.db, k(1)).await.unwrap();
+        drop(session.take(&t.db, k(1)).await.unwrap());
         t.run(async |tr| {
             q.delete(tr);
             Ok(())

@@ -47,7 +47,7 @@ fn a_queue_exists_from_its_first_push_until_it_is_deleted() {
         assert!(session.take(&t.db, k(1)).await.unwrap().items.is_empty());
         assert!(found(t, &t.prefix).await.is_empty());
         session.push(&t.db, &["item"]).await.unwrap();
-        session.take(&t.db, k(1)).await.unwrap();
+        drop(session.take(&t.db, k(1)).await.unwrap());
         assert_eq!(found(t, &t.prefix).await, ["q"]);
         t.run(async |tr| {
             q.delete(tr);

@@ -60,9 +60,9 @@ fn a_session_has_one_slot_and_close_clears_it() {
         let (mut one, mut other) = (t.session(&q), t.session(&q));
         one.push(&t.db, &["a"]).await.unwrap();
         one.push(&t.db, &["b"]).await.unwrap();
-        one.take(&t.db, k(1)).await.unwrap();
+        drop(one.take(&t.db, k(1)).await.unwrap());
         assert_eq!(slots(t, &q).await, 1);
-        other.take(&t.db, k(1)).await.unwrap();
+        drop(other.take(&t.db, k(1)).await.unwrap());
         assert_eq!(slots(t, &q).await, 2);
         one.close(&t.db).await.unwrap();
         assert_eq!(slots(t, &q).await, 1);

@@ -67,7 +67,7 @@ fn the_key_is_taken_until_the_item_has_ended() {
             assert!(push(t, &q).await, "after it died");
             t.run(async |tr| q.pop(tr).await).await;
             assert!(push(t, &q).await, "after it was popped");
-            t.session(&q).take(&t.db, k(1)).await.unwrap();
+            drop(t.session(&q).take(&t.db, k(1)).await.unwrap());
             assert!(push(t, &q).await, "after it was taken at most once");
             let mut lease = t.lease(&q, 1).await.unwrap();
             t.settle(&mut lease, &again(Some(9_000))).await;

@@ -1,12 +1,15 @@
 //! Waiting for pushes: no wake-up is lost, and none comes for nothing.
 
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use futures::FutureExt;
-use kvqueue_queue::Watch;
+use foundationdb::options::DatabaseOption;
+use futures::{FutureExt, poll};
+use kvqueue_queue::{Approach, Take, Watch};
 
-use crate::common::{TestDb, k, on_database, payloads};
+use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
 
 /// Waits for a watch; a wake-up that does not come in this time is a lost one.
 async fn woken(watch: Watch) {
@@ -85,7 +88,7 @@ fn deleting_the_queue_wakes_too() {
         let q = t.queue("q");
         t.push(&q, &["a"]).await;
         let mut session = t.session(&q);
-        session.take(&t.db, k(1)).await.unwrap();
+        drop(session.take(&t.db, k(1)).await.unwrap());
         let watch = session.take(&t.db, k(1)).await.unwrap().watch.unwrap();
         t.run(async |tr| {
             q.delete(tr);
@@ -121,4 +124,30 @@ async fn rounds(t: &TestDb) {
         producer.push(&t.db, &["a", "b"]).await.unwrap();
         woken(watch).await;
     }
+}
+
+#[test]
+fn a_refused_watch_pauses_before_it_resolves() {
+    on_database(async |t| {
+        t.db.set_option(DatabaseOption::MaxWatches(1)).unwrap();
+        let q = t.queue("q");
+        let _only = t.session(&q).take(&t.db, k(1)).await.unwrap().watch.unwrap();
+        let Some(gate) = t.close_gate() else { return };
+        let taken = t.session(&q).take(&t.db, k(1)).await.unwrap().watch;
+        let mut take = Take { k: k(1), length: 1, approach: &mut Approach::Front, watch: true };
+        let leased = t.session(&q).lease(&t.db, &mut take).await.unwrap().watch;
+        let swept = t.sweep(&mut sweeper(&q), 1, &rules()).await.watch;
+        for watch in [taken.unwrap(), leased.unwrap(), swept] {
+            let (mut watch, mut pauses) = (pin!(watch), 0);
+            let end = loop {
+                match poll!(watch.as_mut()) {
+                    Poll::Ready(end) => break end,
+                    // Without the gate each would be twice as long as the one before.
+                    Poll::Pending => pauses += gate.backoffs().len(),
+                }
+                tokio::task::yield_now().await;
+            };
+            assert_eq!((end.unwrap_err().code(), pauses), (1032, 7));
+        }
+    });
 }
