@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{QueueError, sweep_tokens};
+use kvqueue_queue::{QueueError, TokenPlace, sweep_tokens};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -18,10 +18,11 @@ const GONE: u64 = 86_400_000_000;
 /// Sweeps the queue, again and again, until it is told to stop.
 pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
     let Swept { db, queue, history, gate, signals, .. } = swept;
+    let mut place = TokenPlace::default();
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
         // Before the clock is read: what is noted is a version that there was at that time. An error is told by the sweep.
         let _: Result<(), QueueError> = history.observe(db, EVERY).await;
-        match sweep_tokens(db, queue, history, now(), GONE, &POLICY).await {
+        match sweep_tokens(db, queue, history, &mut place, now(), GONE, &POLICY).await {
             Ok(swept) if swept.cleared == 0 => {}
             Ok(swept) => {
                 let name = queue.name().escape_ascii();

@@ -110,7 +110,7 @@ pub use ops::pop::Popped;
 pub use ops::push::Pusher;
 pub use ops::queues::{QueuePage, queues, queues_page};
 pub use ops::relocate::Movable;
-pub use ops::sweep_tokens::{SweptTokens, sweep_tokens};
+pub use ops::sweep_tokens::{SweptTokens, TokenPlace, sweep_tokens};
 pub use producer::{Driver, ProduceError, Producer};
 pub use pushed::{Placed, PushEffect, PushedItem};
 pub use queue::{Queue, all_queues};

@@ -308,7 +308,9 @@ mod tests {
     use std::num::NonZeroUsize;
 
     use super::*;
-    use crate::{NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, VersionHistory, sweep_tokens};
+    use crate::{
+        NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace, VersionHistory, sweep_tokens,
+    };
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]
@@ -316,7 +318,7 @@ mod tests {
         db: &Database,
         queue: &Queue,
         session: &mut Session,
-        (sweeper, history): (&mut Sweeper, &VersionHistory),
+        (sweeper, history, place): (&mut Sweeper, &VersionHistory, &mut TokenPlace),
     ) {
         fn is_send(_: impl Send) {}
         let policy = RetryPolicy::default();
@@ -327,7 +329,7 @@ mod tests {
         is_send(session.push(db, &[b"payload"]));
         is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
-        is_send(sweep_tokens(db, queue, history, 1, 1, &policy));
+        is_send(sweep_tokens(db, queue, history, place, 1, 1, &policy));
         is_send(queue.retry_all_dead(db, &policy));
         is_send(sweeper.sweep(db, 1, &SweepRules::default()));
     }

@@ -53,6 +53,11 @@ impl fmt::Debug for SessionId {
 
 /// A producer's or consumer's identity at one queue. It does one thing at a time: its methods want `&mut self`.
 ///
+/// # One session for many operations
+/// A session that pushes, or takes for good, has a token slot of about 60 bytes in the queue. [`Session::close`] clears it. A session that is only dropped
+/// leaves its slot for a day, until [`sweep_tokens`](crate::sweep_tokens) clears it. So do not make a session for each request:
+/// keep one and use it again, push through a [`Producer`](crate::Producer) that all requests share, or close each session.
+///
 /// # Dropping a future
 /// A push that is dropped before it is done may or may not have happened; the session forgets it. A take that is
 /// dropped is kept in mind: if it had removed items, the next take returns them, or [`Session::close`]. Items are

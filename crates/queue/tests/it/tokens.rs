@@ -3,7 +3,7 @@
 use fdb_embedded::{Fault, Faults};
 use std::time::Duration;
 
-use kvqueue_queue::{RetryPolicy, SweptTokens, VersionHistory, sweep_tokens};
+use kvqueue_queue::{Queue, RetryPolicy, SweptTokens, TokenPlace, VersionHistory, sweep_tokens};
 
 use crate::common::{TestDb, k, on_database, payloads};
 
@@ -29,8 +29,11 @@ fn only_old_slots_are_swept() {
             session.push(&t.db, &["a"]).await.unwrap();
         }
         let policy = RetryPolicy::default();
-        let sweep =
-            async |now, kept| sweep_tokens(&t.db, &q, &known(t).await, now, kept, &policy).await.unwrap();
+        let sweep = async |now, kept| {
+            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, kept, &policy)
+                .await
+                .unwrap()
+        };
         assert_eq!(sweep(7, DAY).await, SweptTokens { cleared: 0, kept: 3 });
         let noted = t.version().await;
         sessions[1].push(&t.db, &["b"]).await.unwrap();
@@ -59,10 +62,52 @@ fn a_slot_of_another_layout_is_kept() {
         })
         .await;
         for now in [0, 1] {
-            let swept =
-                sweep_tokens(&t.db, &q, &known(t).await, now, 0, &RetryPolicy::default()).await.unwrap();
+            let swept = sweep_tokens(
+                &t.db,
+                &q,
+                &known(t).await,
+                &mut TokenPlace::default(),
+                now,
+                0,
+                &RetryPolicy::default(),
+            )
+            .await
+            .unwrap();
             assert_eq!(swept, SweptTokens { cleared: 0, kept: 1 });
         }
+    });
+}
+
+/// Writes slots of sessions that pushed at version 1.
+async fn slots(t: &TestDb, q: &Queue, count: u16) {
+    for first in (0..count).step_by(500) {
+        t.run(async |tr| {
+            for i in first..first + 500 {
+                let base = q.range().0;
+                let mut slot = [&base[..base.len() - 1], b"\x01token\0\x30", &[0; 16]].concat();
+                let end = slot.len();
+                slot[end - 2..].copy_from_slice(&i.to_be_bytes());
+                tr.set(&slot, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
+            }
+            Ok(())
+        })
+        .await;
+    }
+}
+
+#[test]
+fn a_sweep_that_clears_little_looks_at_a_part_of_the_slots_and_the_next_one_goes_on() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        slots(t, &q, 23_000).await;
+        let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
+        let mut sweep =
+            async |now| sweep_tokens(&t.db, &q, &known(t).await, &mut place, now, 0, &policy).await.unwrap();
+        let first = sweep(5).await;
+        assert!((20_000..21_000).contains(&first.kept), "{first:?}");
+        // The first sweep has noted the time, so the slots are old now. The second one begins behind the first, and goes on to the end.
+        assert_eq!(sweep(5).await, SweptTokens { cleared: 23_000 - first.kept, kept: 0 });
+        assert_eq!(sweep(5).await, SweptTokens { cleared: first.kept, kept: 0 });
     });
 }
 
@@ -70,22 +115,13 @@ fn a_slot_of_another_layout_is_kept() {
 fn more_slots_than_one_transaction_looks_at() {
     on_database(async |t| {
         let q = t.queue("q");
-        for chunk in 0..5_u16 {
-            t.run(async |tr| {
-                for i in chunk * 500..(chunk + 1) * 500 {
-                    let base = q.range().0;
-                    let mut slot = [&base[..base.len() - 1], b"\x01token\0\x30", &[0; 16]].concat();
-                    let end = slot.len();
-                    slot[end - 2..].copy_from_slice(&i.to_be_bytes());
-                    // Written at version 1.
-                    tr.set(&slot, &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0]);
-                }
-                Ok(())
-            })
-            .await;
-        }
+        slots(t, &q, 2_500).await;
         let policy = RetryPolicy::default();
-        let sweep = async |now| sweep_tokens(&t.db, &q, &known(t).await, now, 0, &policy).await.unwrap();
+        let sweep = async |now| {
+            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, 0, &policy)
+                .await
+                .unwrap()
+        };
         assert_eq!(sweep(5).await, SweptTokens { cleared: 0, kept: 2_500 });
         assert_eq!(sweep(5).await, SweptTokens { cleared: 2_500, kept: 0 });
         assert_eq!(sweep(5).await, SweptTokens::default());
@@ -103,7 +139,9 @@ fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
             return;
         }
         session.take(&t.db, k(1)).await.unwrap_err();
-        sweep_tokens(&t.db, &q, &known(t).await, 0, DAY, &RetryPolicy::default()).await.unwrap();
+        sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), 0, DAY, &RetryPolicy::default())
+            .await
+            .unwrap();
         assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
     });
 }
@@ -120,7 +158,11 @@ fn a_jump_of_versions_makes_no_slot_old() {
         }
         session.take(&t.db, k(1)).await.unwrap_err();
         let policy = RetryPolicy::default();
-        let swept = async |now| sweep_tokens(&t.db, &q, &known(t).await, now, DAY, &policy).await.unwrap();
+        let swept = async |now| {
+            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, DAY, &policy)
+                .await
+                .unwrap()
+        };
         assert_eq!(swept(0).await.cleared, 0);
         t.jump(400 * DAY);
         // An hour later by the clock.
