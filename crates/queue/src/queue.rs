@@ -96,7 +96,8 @@ impl Queue {
         Ok(self.pop_k(tr, NonZeroUsize::MIN).await?.items.pop())
     }
 
-    /// Removes and returns the first `k` items, or as many as there are.
+    /// Removes and returns the first `k` items, or as many as there are, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of payloads and side
+    /// records are reached, but one at least if there is one. [`Popped::short`] tells whether the queue is empty now.
     ///
     /// The read conflicts with every other pop of the same items, and where fewer than `k` are found, with every
     /// push. Fails with 1036 after a push in the same transaction: those items have no stamp yet.
@@ -107,7 +108,7 @@ impl Queue {
         ops::pop::pop_k(&self.space, tr, k).await
     }
 
-    /// As [`Queue::pop_k`], with a watch where fewer than `k` were found. The watch works if `tr` commits.
+    /// As [`Queue::pop_k`], with a watch where there were fewer than `k`. The watch works if `tr` commits.
     pub async fn consume_k(
         &self,
         tr: &Transaction,
@@ -139,9 +140,10 @@ impl Queue {
         ops::counts::counts(&self.space, tr).await
     }
 
-    /// The first `k` items, left where they are. A snapshot read: it conflicts with nothing.
+    /// The first `k` items, left where they are; fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) are reached, and then
+    /// [`Queue::peek_after`] goes on behind the last. A snapshot read: it conflicts with nothing.
     pub async fn peek_k(&self, tr: &Transaction, k: NonZeroUsize) -> Result<Vec<Item>, QueueError> {
-        ops::list::peek_k(&self.space, tr, k).await
+        self.peek_after(tr, None, k).await
     }
 
     /// The items behind `after`, or the first: up to `k` of them, left where they are, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES)
@@ -167,7 +169,7 @@ impl Queue {
     }
 
     /// All items, left where they are. They are all held in memory, and a long queue does not fit into the five
-    /// seconds of a transaction: use [`Queue::peek_k`] where the length is unknown.
+    /// seconds of a transaction: use [`Queue::peek_after`] where the length is unknown.
     pub async fn list(&self, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
         ops::list::list(&self.space, tr).await
     }

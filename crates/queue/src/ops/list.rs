@@ -13,29 +13,16 @@ use crate::ops::scan::{self, Isolation, Window, first_metas, join_metas};
 
 /// All items.
 pub(crate) async fn list(space: &Space, tr: &Transaction) -> Result<Vec<Item>, QueueError> {
-    look(space, tr, None, Isolation::Serializable).await
-}
-
-/// The first `k` items, without a conflict with anyone who pops them.
-pub(crate) async fn peek_k(
-    space: &Space,
-    tr: &Transaction,
-    k: NonZeroUsize,
-) -> Result<Vec<Item>, QueueError> {
-    look(space, tr, Some(k), Isolation::Snapshot).await
+    look(space, tr, None).await
 }
 
 /// The first item. Conflicts with whatever changes which one that is.
 pub(crate) async fn first(space: &Space, tr: &Transaction) -> Result<Option<Item>, QueueError> {
-    Ok(look(space, tr, Some(NonZeroUsize::MIN), Isolation::Serializable).await?.pop())
+    Ok(look(space, tr, Some(NonZeroUsize::MIN)).await?.pop())
 }
 
-async fn look(
-    space: &Space,
-    tr: &Transaction,
-    limit: Option<NonZeroUsize>,
-    isolation: Isolation,
-) -> Result<Vec<Item>, QueueError> {
+async fn look(space: &Space, tr: &Transaction, limit: Option<NonZeroUsize>) -> Result<Vec<Item>, QueueError> {
+    let isolation = Isolation::Serializable;
     let window = Window { place: Place::default(), limit, max_bytes: usize::MAX, isolation };
     // A few side records tell whether there are any.
     let (mut rows, metas) =

@@ -19,6 +19,37 @@ async fn in_pages(t: &TestDb, queue: &Queue, n: usize) -> Vec<Vec<Item>> {
 }
 
 #[test]
+fn a_peek_and_a_pop_of_large_items_are_bounded_in_bytes() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let large = "x".repeat(64 << 10);
+        for _ in 0..5 {
+            t.push(&q, &[large.as_str(); 20]).await;
+        }
+        let bytes = |items: &[Item]| items.iter().map(|item| item.payload.len()).sum::<usize>();
+        let mut peeked = t.run(async |tr| q.peek_k(tr, k(100)).await).await;
+        assert!((500_000..=1_000_000).contains(&bytes(&peeked)), "{}", bytes(&peeked));
+        while let Some(last) = peeked.last().map(|item| item.id.clone()) {
+            let more = t.run(async |tr| q.peek_after(tr, Some(&last), k(100)).await).await;
+            if more.is_empty() {
+                break;
+            }
+            peeked.extend(more);
+        }
+        assert_eq!(peeked.len(), 100);
+        let mut left = 100;
+        while left > 0 {
+            let popped = t.run(async |tr| q.pop_k(tr, k(100)).await).await;
+            assert!((1..=1_000_000).contains(&bytes(&popped.items)));
+            left -= popped.items.len();
+            assert!(!popped.short || left == 0);
+        }
+        assert!(t.run(async |tr| q.pop_k(tr, k(100)).await).await.short);
+        assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
 fn pages_of_any_size_are_the_queue_in_its_order() {
     on_database(async |t| {
         for (number, kind) in KINDS.into_iter().enumerate() {
