@@ -73,6 +73,21 @@ pub enum QueueError {
         /// The kind that the queue was opened with.
         kind: Kind,
     },
+    /// The queue was opened as one of FoundationDB's recipes and has items of the other one. Nothing was written. No retry helps.
+    #[error(
+        "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}, such as {id}; open it with `kind` {there}, or \
+         use another name"
+    )]
+    OtherKind {
+        /// The queue's name, printable.
+        queue: String,
+        /// The kind that it was opened with.
+        kind: Kind,
+        /// The kind of its items.
+        there: &'static str,
+        /// One of them.
+        id: ItemId,
+    },
     /// What is stored of an item cannot be put together. No retry helps; a [`Session`](crate::Session)'s take makes it a dead letter.
     #[error(
         "item {id} cannot be read, what is at key {key} is damaged or missing; use the version that pushed it, or purge it as a dead letter"
@@ -133,6 +148,7 @@ impl QueueError {
             Self::ForeignKey { .. }
             | Self::ValueTooLarge { .. }
             | Self::WrongKind { .. }
+            | Self::OtherKind { .. }
             | Self::UnreadableItem { .. }
             | Self::VersionsWentBack { .. }
             | Self::Unreadable { .. }
@@ -146,6 +162,16 @@ impl QueueError {
         match self {
             Self::Frozen { pause, .. } => Some(pause),
             _ => None,
+        }
+    }
+
+    /// Sets a failure to read one record apart from a failure of the whole operation, which is the outer error.
+    pub(crate) fn if_readable<T>(read: Result<T, QueueError>) -> Result<Result<T, QueueError>, QueueError> {
+        match read {
+            Err(error @ (Self::Unreadable { .. } | Self::UnreadableItem { .. } | Self::WrongKind { .. })) => {
+                Ok(Err(error))
+            }
+            read => read.map(Ok),
         }
     }
 

@@ -69,6 +69,17 @@ impl Kind {
     }
 }
 
+impl Kind {
+    /// The other of the two recipes, if this is one of them and an id is laid out as the other's.
+    pub(crate) fn other_recipe(self, id: &ItemId) -> Option<&'static str> {
+        match self {
+            Kind::Fifo => None,
+            Kind::Recipe(_) => is_priority_id(id.as_bytes()).then_some("priority"),
+            Kind::Priority(..) => is_queue_id(id.as_bytes()).then_some("recipe"),
+        }
+    }
+}
+
 impl fmt::Display for Kind {
     /// As it is written in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -19,6 +19,7 @@ use crate::keys::{Space, after, chunks, items, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::cost;
+use crate::ops::place::check_recipe;
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +77,11 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
         && let Some(page) = pages.try_next().await?
     {
         let page = shared(space, &page)?;
+        if space.kind != Kind::Fifo
+            && let Some(row) = page.first()
+        {
+            check_recipe(space, &row.id)?;
+        }
         let cost = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
         bytes += page.iter().map(cost).sum::<usize>();
         found.extend(page);

@@ -1,8 +1,8 @@
 //! A queue opened with another kind than its items were pushed with: nothing is moved or cleared, and the error says so.
 
 use kvqueue_queue::{
-    DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError, RetryPolicy,
-    Settlement,
+    Approach, DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError,
+    RetryPolicy, Settlement, Take,
 };
 
 use crate::common::{KINDS, SHORT, TestDb, k, on_database, rules, sweeper};
@@ -19,8 +19,10 @@ fn item(payload: &str) -> NewItem {
 
 fn is_wrong_kind(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source()).any(|error| {
-        matches!(error.downcast_ref::<QueueError>(), Some(QueueError::WrongKind { .. }))
-            && error.to_string().contains("`kind`")
+        matches!(
+            error.downcast_ref::<QueueError>(),
+            Some(QueueError::WrongKind { .. } | QueueError::OtherKind { .. })
+        ) && error.to_string().contains("`kind`")
     })
 }
 
@@ -45,6 +47,46 @@ fn a_sweeper_of_the_wrong_kind_clears_no_side_records() {
             sweep_as_others(t, &q, 0).await;
             assert_eq!(t.list(&q).await.len(), 2);
         });
+    }
+}
+
+#[test]
+fn of_two_recipes_under_one_name_the_second_is_refused() {
+    let recipes = [Kind::Recipe(Packing::Raw), Kind::Priority(End::Min, Packing::Raw)];
+    for (kind, other) in [(recipes[0], recipes[1]), (recipes[1], recipes[0])] {
+        for state in ["ready", "later", "dead"] {
+            on_database(async |t| {
+                let (q, wrong) = (t.queue_of("q", kind), t.queue_of("q", other));
+                let due = (state == "later").then_some(5);
+                t.push_items(&q, &[NewItem { due, ..NewItem::new("first") }]).await;
+                if state == "dead" {
+                    let mut lease = t.lease(&q, 1).await.unwrap();
+                    t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+                }
+                let before = t.rows().await;
+                let mut session = t.session(&wrong);
+                let refused = session.push_items(&t.db, &[NewItem::new("x")], &PushOptions::default()).await;
+                let is_named = |error: &dyn std::error::Error| {
+                    let text = std::iter::successors(Some(error), |error| error.source())
+                        .map(ToString::to_string)
+                        .collect::<String>();
+                    text.contains(&format!("it has items of kind {kind}"))
+                };
+                assert!(is_named(&refused.unwrap_err()), "{kind} {state}");
+                let tr = t.db.create_trx().unwrap();
+                let mut pusher = wrong.pusher(&tr).seeded([1; 16]);
+                let refused = pusher.push_items(&[NewItem::new("x")], &PushOptions::default()).await;
+                assert!(is_named(&refused.unwrap_err()), "{kind} {state}");
+                if state == "ready" {
+                    assert!(is_named(&session.take(&t.db, k(1)).await.unwrap_err()));
+                    let mut take =
+                        Take { k: k(1), length: 1, approach: &mut Approach::default(), watch: false };
+                    assert!(is_named(&session.lease(&t.db, &mut take).await.unwrap_err()));
+                    assert!(is_named(&wrong.peek_k(&tr, k(1)).await.unwrap_err()));
+                }
+                assert_eq!(t.rows().await, before);
+            });
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use crate::keys::{Space, items};
 use crate::kind::Kind;
 use crate::mutant::mutant;
 use crate::ops::pause::check_unfrozen;
+use crate::ops::place::check_first_recipe;
 
 /// What a pusher has checked already; each check is made once in a transaction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,13 +43,21 @@ impl Pusher<'_> {
         };
         match (checked.unfrozen, items || operations) {
             (true, false) => {}
-            (false, false) => check_unfrozen(space, tr).await?,
+            (false, false) => check_queue(space, tr).await?,
             (true, true) => others.await?,
-            (false, true) => drop(try_join(check_unfrozen(space, tr), others).await?),
+            (false, true) => drop(try_join(check_queue(space, tr), others).await?),
         }
         self.checked = Checked { unfrozen: true, items: true, operations: checked.operations || operations };
         Ok(())
     }
+}
+
+/// Makes sure that the queue is not frozen, and that its items are of its kind.
+async fn check_queue(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    if space.kind == Kind::Fifo {
+        return check_unfrozen(space, tr).await;
+    }
+    try_join(check_unfrozen(space, tr), check_first_recipe(space, tr)).await.map(drop)
 }
 
 /// Makes sure that the transaction has not yet written number 0 of the records behind `before`, whose keys get the stamp of its commit.
