@@ -102,6 +102,9 @@ pub(crate) fn letter(letter: &DeadLetter) -> Value {
     if let Some(payload) = &letter.payload {
         insert_bytes(&mut object, "payload", payload);
     }
+    if let Some(why) = &letter.unreadable {
+        object.insert("unreadable".to_owned(), why.as_str().into());
+    }
     Value::Object(object)
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::ValueEnum;
 use kvqueue_queue::{Counts, DeadLetter, Delayed, End, Item, ItemId, Kind, Meta, Queue, State, StoredItem};
 use serde_json::json;
@@ -60,6 +60,7 @@ struct Written {
     ready: u64,
     later: u64,
     dead: u64,
+    unreadable: u64,
 }
 
 impl Args {
@@ -102,7 +103,12 @@ impl Args {
         if counts.leased > 0 && !globals.quiet {
             output::note(format_args!("kvqueue: items in hand, which are not exported: {}", counts.leased));
         }
-        Ok(Exit::Done)
+        match account.unreadable {
+            0 => Ok(Exit::Done),
+            unreadable => {
+                bail!("items not exported, since they cannot be read: {unreadable}; the others are exported")
+            }
+        }
     }
 }
 
@@ -190,10 +196,15 @@ impl Export<'_> {
                 (tr, page)
             })?;
             let Some(last) = page.last() else { return Ok(()) };
-            after = Some((last.due, last.item.id.clone()));
-            self.written.later += page.len() as u64;
-            for Delayed { due, item: Item { id, payload, meta, .. } } in page {
-                self.item(&id, payload, meta, State::Later(due))?;
+            after = Some((last.due, last.id.clone()));
+            for Delayed { due, id, item } in page {
+                match item {
+                    Ok(Item { payload, meta, .. }) => {
+                        self.written.later += 1;
+                        self.item(&id, payload, meta, State::Later(due))?;
+                    }
+                    Err(why) => self.pass_over("delayed item", &id, &why),
+                }
             }
             self.told();
         }
@@ -208,12 +219,21 @@ impl Export<'_> {
             })?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id.clone());
-            self.written.dead += page.len() as u64;
-            for DeadLetter { id, payload, meta, .. } in page {
+            for DeadLetter { id, payload, unreadable, meta, .. } in page {
+                if let Some(why) = unreadable {
+                    self.pass_over("dead letter", &id, &why);
+                    continue;
+                }
+                self.written.dead += 1;
                 self.item(&id, payload.unwrap_or_default(), Some(meta), State::Dead)?;
             }
             self.told();
         }
+    }
+
+    fn pass_over(&mut self, what: &str, id: &ItemId, why: &str) {
+        self.written.unreadable += 1;
+        output::note(format_args!("kvqueue: {what} {id} is not exported: {why}"));
     }
 
     fn item(

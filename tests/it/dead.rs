@@ -165,8 +165,30 @@ fn one_that_cannot_be_read_is_named_and_stops_no_others() {
     insta::assert_snapshot!(run(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters not retried, since they cannot be read: 1");
     insta::assert_snapshot!(run(&db, &["requeue", "q", "--dead"]).failed(1), @"kvqueue: items not requeued, since they cannot be read: 1");
     assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
+    let shown = run(&db, &["dead", "show", "q", &ids[0]]);
+    assert!(shown.stdout.contains(&ids[0]) && shown.stdout.contains("cannot be read"), "{}", shown.stdout);
+    let refused = without(&shown.failed(1), &ids);
+    assert!(refused.contains("kvqueue: cannot show the payload of dead letter [id 1]: "), "{refused}");
     run(&db, &["dead", "purge", "q", &ids[0], "--yes"]).ok();
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
+}
+
+#[test]
+fn an_export_passes_over_a_letter_that_cannot_be_read_and_fails() {
+    let (db, ids) = buried();
+    Background::start(helper(&db, "dead::helper_damage")).end().ok();
+    let ran = run(&db, &["export", "q"]);
+    let lines = objects(&ran.stdout);
+    // The first and the last line are those of the file itself.
+    assert_eq!(lines.len(), 2 + 2);
+    assert_eq!(lines[1]["id"].as_str().unwrap(), ids[1]);
+    let said = without(&ran.failed(1), &ids);
+    assert!(said.contains("kvqueue: dead letter [id 1] is not exported: "), "{said}");
+    assert!(
+        said.trim_end()
+            .ends_with("kvqueue: items not exported, since they cannot be read: 1; the others are exported"),
+        "{said}"
+    );
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::item::Item;
 use crate::keys::{after, range};
 use crate::marked::{Act, Marked};
 use crate::meta::Millis;
-use crate::ops::aside::{delayed, last_key, with_bodies};
-use crate::ops::{hasten, scan};
+use crate::ops::aside::{delayed, last_key, read_records};
+use crate::ops::hasten;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
@@ -23,8 +23,10 @@ use crate::session::SessionId;
 pub struct Delayed {
     /// When it becomes ready.
     pub due: Millis,
-    /// The item.
-    pub item: Item,
+    /// Which item it is.
+    pub id: ItemId,
+    /// The item; or why it cannot be read: something of it is missing or damaged.
+    pub item: Result<Item, String>,
 }
 
 /// What became of delayed items that were to be ready at once.
@@ -40,7 +42,7 @@ pub struct Hastened {
 
 impl Queue {
     /// Delayed items in the order of their times: those behind `after`, or the first; up to `k` of them, and fewer where
-    /// [`MAX_TAKE_BYTES`] of payloads and side records are reached, but one at least if there is one. A snapshot read: it conflicts with nothing.
+    /// [`MAX_TAKE_BYTES`] of payloads and side records are reached, but one at least if there is one. One that cannot be read is among them, and says why. A snapshot read: it conflicts with nothing.
     pub async fn later_after(
         &self,
         tr: &Transaction,
@@ -49,10 +51,13 @@ impl Queue {
     ) -> Result<Vec<Delayed>, QueueError> {
         let found = delayed(self.space(), tr, after, k).await?;
         let records: Vec<_> = found.iter().map(|(_, id, meta)| (id.clone(), meta.clone())).collect();
-        let rows = with_bodies(self.space(), tr, &records, MAX_TAKE_BYTES).await?;
-        let items = scan::items(self.space(), tr, &rows).await?;
-        let due = found.iter().map(|(due, ..)| *due);
-        Ok(due.zip(items).map(|(due, item)| Delayed { due, item }).collect())
+        let items = read_records(self.space(), tr, &records, MAX_TAKE_BYTES).await?;
+        let delayed = found.into_iter().zip(items).map(|((due, id, _), item)| Delayed {
+            due,
+            id,
+            item: item.map(|(_, item)| item).map_err(|error| error.to_string()),
+        });
+        Ok(delayed.collect())
     }
 
     /// Makes delayed items ready at once, each at its own place: those of `wanted`, or all that there are when it begins.

@@ -22,7 +22,8 @@ use crate::suspects::Ward;
 pub enum Settlement {
     /// It is finished, for ever.
     Done,
-    /// Its attempt failed; it becomes ready again at `due`, or at once.
+    /// Its attempt failed; it becomes ready again at `due`, or at once. At `due` a [`Sweeper`](crate::Sweeper) makes it ready. If none runs, it is
+    /// never taken again.
     Retry {
         /// When, in milliseconds since 1970; `None`: now.
         due: Option<Millis>,
@@ -39,7 +40,7 @@ pub enum Settlement {
 ///
 /// The right lasts until a sweeper finds the deadline past, which [`extend`](Lease::extend) moves on. The lease's key is the
 /// fencing token: whoever finds it gone has lost the lease, and cannot settle or extend any more. Dropping a lease leaves its items
-/// to run out.
+/// to run out. A [`Sweeper`](crate::Sweeper) then gives them back. If none runs, they stay away.
 #[derive(Debug)]
 pub struct Lease {
     space: Arc<Space>,
@@ -295,6 +296,7 @@ async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, 
 
 /// A settlement that a transaction is about to make.
 #[derive(Debug)]
+#[must_use = "tell the lease with `settled` once the transaction has committed"]
 pub struct Change(Header);
 
 /// What became of a settlement whose outcome was unknown.

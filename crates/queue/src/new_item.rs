@@ -39,7 +39,8 @@ pub struct NewItem {
     /// A key, of 1 to [`MAX_KEY`] bytes, that at most one item of the queue has while it waits, is delayed, or is being handled. With
     /// another there, the push of this one does nothing. It is free again when the item is finished or a dead letter.
     pub unique: Option<Vec<u8>>,
-    /// Not to be taken before this time, by the sweepers' clocks; `None`: at once.
+    /// Not to be taken before this time, by the sweepers' clocks; `None`: at once. A [`Sweeper`](crate::Sweeper) makes the item ready then. If
+    /// none runs, the item is never taken.
     pub due: Option<Millis>,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,

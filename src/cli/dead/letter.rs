@@ -32,7 +32,13 @@ pub(super) fn text(letter: &DeadLetter) -> Vec<u8> {
     lines.extend(meta.trace_parent.clone().map(|text| ("trace parent", text)));
     lines.extend(meta.unique.as_ref().map(|key| ("unique key", key.escape_ascii().to_string())));
     let payload = letter.payload.as_deref().unwrap_or_default();
-    lines.push(("payload", format!("{} bytes", payload.len())));
+    lines.push((
+        "payload",
+        match letter.unreadable {
+            None => format!("{} bytes", payload.len()),
+            Some(_) => "cannot be read".to_owned(),
+        },
+    ));
     let mut text: Vec<u8> =
         lines.iter().flat_map(|(name, value)| format!("{name:13}{value}\n").into_bytes()).collect();
     text.push(b'\n');

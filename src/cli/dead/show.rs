@@ -30,6 +30,9 @@ impl Args {
             bail!("queue {:?} has no dead letter {}", self.target.queue.display(), self.id)
         };
         output::line(globals.json, &letter::text(&found), &letter::object(&found))?;
-        Ok(Exit::Done)
+        match &found.unreadable {
+            None => Ok(Exit::Done),
+            Some(why) => bail!("cannot show the payload of dead letter {}: {why}", self.id),
+        }
     }
 }

@@ -31,7 +31,7 @@ pub enum Approach {
     /// Always the first items: the Erlang program's way. Strict order; takes of several processes conflict on them.
     Front,
     /// Each process a stretch of its own, as far apart as conflicts demand; staged where the queue is too short for that, and in a
-    /// priority queue, whose order means more than that of pushes.
+    /// priority queue, whose order means more than that of pushes. So it needs a [`Sweeper`](crate::Sweeper), as [`Staged`](Approach::Staged) does.
     Spread(Spread),
     /// From the front, one take for all that conflict: the high-contention dequeue of FoundationDB's queue recipe.
     ///

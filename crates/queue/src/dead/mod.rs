@@ -30,14 +30,16 @@ pub struct DeadLetter {
     pub reason: String,
     /// What else is known of it: its attempts, how they ended, its attributes.
     pub meta: Arc<Meta>,
-    /// What was pushed, whole; `None` where only the letters are listed.
+    /// What was pushed, whole; `None` where only the letters are listed, and where it cannot be read.
     pub payload: Option<Bytes>,
+    /// Why its payload was asked for and is not here: something of the letter is missing or damaged.
+    pub unreadable: Option<String>,
 }
 
 impl DeadLetter {
     pub(crate) fn new(id: ItemId, meta: Meta, payload: Option<Bytes>) -> DeadLetter {
         let (died_at, reason) = meta.death.as_ref().map_or((0, ""), |death| (death.at, &death.reason));
-        DeadLetter { id, died_at, reason: reason.to_owned(), payload, meta: Arc::new(meta) }
+        DeadLetter { id, died_at, reason: reason.to_owned(), payload, unreadable: None, meta: Arc::new(meta) }
     }
 }
 
@@ -54,7 +56,7 @@ impl Queue {
     }
 
     /// As [`Queue::dead_list`], with payloads, and fewer where [`MAX_TAKE_BYTES`](crate::MAX_TAKE_BYTES) of these and of side records are
-    /// reached, but one at least if there is one.
+    /// reached, but one at least if there is one. A letter that cannot be read is among them without a payload, and says why.
     pub async fn dead_after(
         &self,
         tr: &Transaction,
@@ -64,7 +66,7 @@ impl Queue {
         ops::dead::after(self.space(), tr, after, limit).await
     }
 
-    /// A dead letter with its payload; `None` if there is none of this id. A snapshot read.
+    /// A dead letter with its payload; `None` if there is none of this id. One that cannot be read is without a payload, and says why. A snapshot read.
     pub async fn dead_get(&self, tr: &Transaction, id: &ItemId) -> Result<Option<DeadLetter>, QueueError> {
         ops::dead::get(self.space(), tr, id).await
     }

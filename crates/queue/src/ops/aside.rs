@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{KeySelector, RangeOption, Transaction};
-use futures::future::try_join_all;
+use futures::future::join_all;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::item::Item;
 use crate::keys::{self, Space, later, range};
 use crate::meta::Millis;
 use crate::ops::place;
-use crate::ops::scan::{Row, decode_meta};
+use crate::ops::scan::{self, Row, decode_meta};
 
 /// So many values are read at once.
 const TOGETHER: usize = 32;
@@ -36,24 +37,42 @@ pub(crate) async fn delayed(
     rows.iter().map(|row| record(row.key(), row.value())).collect()
 }
 
-/// Records with their values: the first, as many as make up `max_bytes` with all parts of their payloads, but one at least.
-pub(crate) async fn with_bodies(
+/// Records as rows and items: the first, as many as make up `max_bytes` with all parts of their payloads, but one at least. In the place
+/// of one that cannot be read stands why.
+pub(crate) async fn read_records(
     space: &Space,
     tr: &Transaction,
     records: &[(ItemId, Bytes)],
     max_bytes: usize,
-) -> Result<Vec<Row>, QueueError> {
+) -> Result<Vec<Result<(Row, Item), QueueError>>, QueueError> {
+    let rows = with_bodies(space, tr, records, max_bytes).await?;
+    let whole = rows.into_iter().map(async |row| {
+        let row = row?;
+        let item = scan::items(space, tr, std::slice::from_ref(&row)).await?.pop();
+        Ok((row, item.expect("a row is an item")))
+    });
+    join_all(whole).await.into_iter().map(QueueError::if_readable).collect()
+}
+
+async fn with_bodies(
+    space: &Space,
+    tr: &Transaction,
+    records: &[(ItemId, Bytes)],
+    max_bytes: usize,
+) -> Result<Vec<Result<Row, QueueError>>, QueueError> {
     let (mut rows, mut bytes) = (Vec::new(), 0_u64);
     for group in records.chunks(TOGETHER) {
-        let values = try_join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await?;
+        let values = join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await;
         for ((id, meta), value) in group.iter().zip(values) {
-            place::check_kind(space, id)?;
-            let row = Row { id: id.clone(), value, meta: meta.clone() };
-            bytes = bytes.saturating_add(size(space, &row)?);
+            let row = place::check_kind(space, id).and(value).and_then(|value| {
+                let row = Row { id: id.clone(), value, meta: meta.clone() };
+                bytes = bytes.saturating_add(size(space, &row)?);
+                Ok(row)
+            });
             if bytes > max_bytes as u64 && !rows.is_empty() {
                 return Ok(rows);
             }
-            rows.push(row);
+            rows.push(QueueError::if_readable(row)?);
         }
     }
     Ok(rows)

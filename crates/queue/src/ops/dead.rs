@@ -15,8 +15,8 @@ use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{self, Space, counters, meta, range};
 use crate::meta::{Failure, Meta};
-use crate::ops::aside::with_bodies;
-use crate::ops::scan::{self, Row};
+use crate::ops::aside::read_records;
+use crate::ops::scan::Row;
 use crate::ops::{parts, place};
 
 /// A page of letters, without payloads. One whose record cannot be read is among them and says so, for people to decide about it.
@@ -26,15 +26,8 @@ pub(crate) async fn list(
     after: Option<&ItemId>,
     limit: NonZeroUsize,
 ) -> Result<Vec<DeadLetter>, QueueError> {
-    let mut letters = Vec::new();
-    for (id, record) in records(space, tr, after, limit).await? {
-        let meta = decode(space, &id, &record).unwrap_or_else(|error| Meta {
-            death: Some(Failure::new(0, 0, &error.to_string())),
-            ..meta::as_it_is(&record)
-        });
-        letters.push(DeadLetter::new(id, meta, None));
-    }
-    Ok(letters)
+    let records = records(space, tr, after, limit).await?;
+    Ok(records.iter().map(|(id, record)| without_payload(space, id, record)).collect())
 }
 
 /// The records of letters in the order of ids, from behind `after` on. Read without a conflict.
@@ -70,13 +63,33 @@ pub(crate) async fn after(
     limit: NonZeroUsize,
 ) -> Result<Vec<DeadLetter>, QueueError> {
     let records = records(space, tr, after, limit).await?;
-    let rows = with_bodies(space, tr, &records, MAX_TAKE_BYTES).await?;
-    let items = scan::items(space, tr, &rows).await?;
-    let letter = |item: Item| {
-        let meta = item.meta.map(Arc::unwrap_or_clone).unwrap_or_default();
-        DeadLetter::new(item.id, meta, Some(item.payload))
-    };
-    Ok(items.into_iter().map(letter).collect())
+    let found = read_records(space, tr, &records, MAX_TAKE_BYTES).await?;
+    Ok(records.iter().zip(found).map(|(record, found)| letter(space, record, found)).collect())
+}
+
+fn letter(
+    space: &Space,
+    (id, record): &(ItemId, Bytes),
+    found: Result<(Row, Item), QueueError>,
+) -> DeadLetter {
+    match found {
+        Ok((_, item)) => {
+            let meta = item.meta.map(Arc::unwrap_or_clone).unwrap_or_default();
+            DeadLetter::new(item.id, meta, Some(item.payload))
+        }
+        Err(error) => {
+            DeadLetter { unreadable: Some(error.to_string()), ..without_payload(space, id, record) }
+        }
+    }
+}
+
+/// A letter by its record alone.
+fn without_payload(space: &Space, id: &ItemId, record: &[u8]) -> DeadLetter {
+    let meta = decode(space, id, record).unwrap_or_else(|error| Meta {
+        death: Some(Failure::new(0, 0, &error.to_string())),
+        ..meta::as_it_is(record)
+    });
+    DeadLetter::new(id.clone(), meta, None)
 }
 
 /// A letter with its payload.
@@ -85,11 +98,10 @@ pub(crate) async fn get(
     tr: &Transaction,
     id: &ItemId,
 ) -> Result<Option<DeadLetter>, QueueError> {
-    let Some(meta) = tr.get(&space.dead_key(id), true).await? else { return Ok(None) };
-    let meta = Bytes::copy_from_slice(&meta);
-    let row = Row { id: id.clone(), value: place::body(space, tr, id).await?, meta: meta.clone() };
-    let item = scan::items(space, tr, &[row]).await?.pop();
-    Ok(Some(DeadLetter::new(id.clone(), decode(space, id, &meta)?, item.map(|item| item.payload))))
+    let Some(record) = tr.get(&space.dead_key(id), true).await? else { return Ok(None) };
+    let record = (id.clone(), Bytes::copy_from_slice(&record));
+    let found = read_records(space, tr, std::slice::from_ref(&record), MAX_TAKE_BYTES).await?.pop();
+    Ok(found.map(|found| letter(space, &record, found)))
 }
 
 /// Makes a letter an item again.

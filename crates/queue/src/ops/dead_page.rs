@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use bytes::Bytes;
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
-use futures::future::join_all;
+use futures::future::{join, join_all};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
@@ -168,15 +168,28 @@ async fn retry(
     letters: &[(ItemId, Bytes)],
     each: bool,
 ) -> Result<Page, QueueError> {
-    let (mut page, mut bytes) = (Page::default(), 0);
+    let (mut page, mut bytes, mut keys) = (Page::default(), 0, BTreeSet::new());
     for group in letters.chunks(TOGETHER) {
-        let values = join_all(group.iter().map(|(id, _)| place::body(space, tr, id))).await;
-        for ((id, record), value) in group.iter().zip(values) {
+        let reads = group.iter().map(|(id, record)| {
+            let meta = decode(space, id, record);
+            async move {
+                let holder = async {
+                    match &meta {
+                        Ok(meta) => unique_holder(space, tr, id, meta).await,
+                        Err(_) => Ok(None),
+                    }
+                };
+                let (value, holder) = join(place::body(space, tr, id), holder).await;
+                Ok::<_, QueueError>((value, holder?, meta))
+            }
+        });
+        for ((id, record), read) in group.iter().zip(join_all(reads).await) {
+            let (value, holder, meta) = read?;
             if bytes >= PAGE_BYTES {
                 break;
             }
             let read = place::check_kind(space, id).and(value);
-            let (value, meta) = match read.and_then(|value| Ok((value, decode(space, id, record)?))) {
+            let (value, meta) = match read.and_then(|value| Ok((value, meta?))) {
                 Err(QueueError::Unreadable { .. } | QueueError::WrongKind { .. }) if !each => {
                     page.unreadable += 1;
                     page.last = Some(id.clone());
@@ -185,8 +198,9 @@ async fn retry(
                 read => read?,
             };
             bytes += cost::moving(space, id, value.len(), record);
-            // One after the other: two letters may have had the same key, and then the first has it again.
-            if unique_holder(space, tr, id, &meta).await?.is_some() {
+            // Two letters may have had the same key. Then the first one has it again.
+            let is_new = meta.unique.as_ref().is_none_or(|key| keys.insert(key.clone()));
+            if holder.is_some() || !is_new {
                 page.refused += 1;
                 page.last = Some(id.clone());
                 continue;

@@ -1,7 +1,9 @@
 //! Leases in a transaction: taking one, looking for it, extending it.
 
 use bytes::Bytes;
-use foundationdb::Transaction;
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+use futures::TryStreamExt;
 
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, Held, LeaseId};
@@ -80,10 +82,24 @@ pub(crate) async fn body(
     header: &Header,
 ) -> Result<Vec<Held>, QueueError> {
     let mut body = header.inline.to_vec();
-    for piece in 0..header.pieces {
-        let key = leases::piece_key(&space.held, id, u64::from(piece));
-        let bytes = tr.get(&key, false).await?.ok_or_else(|| QueueError::unreadable(&key))?;
-        body.extend_from_slice(&bytes);
+    if header.pieces > 0 {
+        let mut piece = 0;
+        let range = RangeOption {
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from(leases::piece_range(&space.held, id))
+        };
+        let mut pages = tr.get_ranges(range, false);
+        while let Some(page) = pages.try_next().await? {
+            for row in &page {
+                if row.key() == leases::piece_key(&space.held, id, piece) {
+                    body.extend_from_slice(row.value());
+                    piece += 1;
+                }
+            }
+        }
+        if piece < u64::from(header.pieces) {
+            return Err(QueueError::unreadable(&leases::piece_key(&space.held, id, piece)));
+        }
     }
     leases::decode_body(Bytes::from(body))
         .filter(|items| items.len() == header.settled.count())

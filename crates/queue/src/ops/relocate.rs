@@ -12,7 +12,7 @@ use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{Space, counters, meta};
 use crate::meta::Meta;
-use crate::ops::aside::{fitting, with_bodies};
+use crate::ops::aside::{fitting, read_records};
 use crate::ops::scan::Row;
 use crate::ops::{claim, conflict, dead, scan};
 use crate::stored::{State, StoredItem};
@@ -94,14 +94,22 @@ async fn dead(space: &Space, tr: &Transaction, stretch: Stretch<'_>) -> Result<F
         }
         readable
     });
-    let rows = with_bodies(space, tr, &records, PAGE_BYTES).await?;
-    let whole = rows.len() == records.len();
-    let last = if whole { looked_at } else { rows.last().map(|row| row.id.clone()) };
-    let unreadable = unreadable.iter().filter(|id| Some(*id) <= last.as_ref()).count();
-    let items = scan::items(space, tr, &rows).await?;
+    let found = read_records(space, tr, &records, PAGE_BYTES).await?;
+    let read = &records[..found.len()];
+    let last = if read.len() == records.len() { looked_at } else { read.last().map(|(id, _)| id.clone()) };
+    unreadable.retain(|id| Some(id) <= last.as_ref());
+    let (mut rows, mut items) = (Vec::new(), Vec::new());
     let anew = |meta| Meta { attempts: 0, crashes: 0, death: None, ..meta };
-    let items = items.into_iter().map(|item| stored(item, anew)).collect();
-    Ok(Found { rows, items, unreadable, last })
+    for ((id, _), found) in read.iter().zip(found) {
+        match found {
+            Ok((row, item)) => {
+                rows.push(row);
+                items.push(stored(item, anew));
+            }
+            Err(_) => unreadable.push(id.clone()),
+        }
+    }
+    Ok(Found { rows, items, unreadable: unreadable.len(), last })
 }
 
 /// The same, to be pushed. Its priority is for the caller to say.

@@ -57,11 +57,11 @@ pub(crate) async fn stored(t: &TestDb, queue: &Queue, page: usize) -> Vec<(ItemI
     }
     let mut after: Option<Delayed> = None;
     loop {
-        let place = after.as_ref().map(|delayed| (delayed.due, &delayed.item.id));
+        let place = after.as_ref().map(|delayed| (delayed.due, &delayed.id));
         let found = t.run(async |tr| queue.later_after(tr, place, k(page)).await).await;
         let Some(last) = found.last().cloned() else { break };
         after = Some(last);
-        all.extend(found.into_iter().map(|found| of(found.item, State::Later(found.due))));
+        all.extend(found.into_iter().map(|found| of(found.item.unwrap(), State::Later(found.due))));
     }
     let mut after = None;
     loop {

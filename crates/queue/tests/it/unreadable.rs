@@ -3,10 +3,11 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, DeadFate, NewItem, Queue, QueueError, RetryPolicy, Session, Staged, SweepRules, Take, TakeError,
+    Approach, DeadFate, Failure, Movable, Mover, NewItem, Queue, QueueError, RetryPolicy, Session,
+    Settlement, Staged, SweepRules, Take, TakeError,
 };
 
-use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
+use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, session_id, sweeper};
 
 /// Takes up to three items, for good or on a lease.
 async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> Vec<String> {
@@ -253,7 +254,7 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
                     Ok(())
                 })
                 .await;
-                t.session(&q).take(&t.db, k(1)).await.unwrap();
+                drop(t.session(&q).take(&t.db, k(1)).await.unwrap());
                 assert_eq!(t.counter(&q, "ndead").await, 1);
             };
             garble().await;
@@ -273,5 +274,48 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
             assert_eq!(purged().await, 1);
             assert_eq!(t.push_items(&q, &[next]).await.items, 0);
         }
+    });
+}
+
+#[test]
+fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let dead = Settlement::Dead(Failure::new(1, 1, "no"));
+        t.push(&q, &["a", "b", "c"]).await;
+        let mut lease = t.lease(&q, 3).await.unwrap();
+        t.settle(&mut lease, &dead).await;
+        t.put_aside(&q, &[("a", 7), ("b", 8), ("c", 9)]).await;
+        let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
+        let delayed = t.run(async |tr| q.later_after(tr, None, k(9)).await).await;
+        t.run(async |tr| {
+            for id in [&letters[1].id, &delayed[1].id] {
+                tr.clear(&record(&q, "body", id.as_bytes()));
+            }
+            Ok(())
+        })
+        .await;
+        let found = t.run(async |tr| q.dead_after(tr, None, k(9)).await).await;
+        assert_eq!(
+            found.iter().map(|letter| letter.payload.is_some()).collect::<Vec<_>>(),
+            [true, false, true]
+        );
+        assert!(found[1].unreadable.as_ref().is_some_and(|why| why.contains("body")), "{found:?}");
+        assert_eq!((found[1].id.clone(), found[1].reason.as_str()), (letters[1].id.clone(), "no"));
+        let one = t.run(async |tr| q.dead_get(tr, &letters[1].id).await).await.unwrap();
+        assert_eq!(one, found[1]);
+        let found = t.run(async |tr| q.later_after(tr, None, k(9)).await).await;
+        assert_eq!(found.iter().map(|delayed| delayed.due).collect::<Vec<_>>(), [7, 8, 9]);
+        assert!(found[0].item.is_ok() && found[2].item.is_ok());
+        assert!(found[1].item.as_ref().is_err_and(|why| why.contains("body")), "{found:?}");
+        // The next page begins behind it.
+        let behind = t.run(async |tr| q.later_after(tr, Some((8, &found[1].id)), k(9)).await).await;
+        assert_eq!(behind, found[2..]);
+        // A move leaves it where it is.
+        let (to, policy) = (t.queue("to"), RetryPolicy::default());
+        let mut mover = Mover::new(q, to.clone(), Movable::Dead, session_id()).unwrap();
+        let moved = mover.page(&t.db, &policy, k(9)).await.unwrap().unwrap();
+        assert_eq!((moved.moved, moved.unreadable), (2, 1));
+        assert_eq!(t.list(&to).await, ["a", "c"]);
     });
 }
