@@ -7,7 +7,7 @@
 //! and smaller groups would take fewer transactions, and cost another attempt each.
 //!
 //! Groups alone do not help where the consumers of one process hold several leases: the process dies with all of them. So the sessions of a
-//! process share a [`Quarantine`]: of each queue they have one lease of suspects in hand at a time, and of all queues together one lease
+//! process share a [`Quarantine`]: of each queue they hold one lease of suspects at a time, and of all queues together one lease
 //! of an item that crashed more than once. Takes pass over other suspects meanwhile, and go on with the items behind them.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// After its first crash an item is taken together with so many times fewer items than others.
 const GROUPS: usize = 16;
 
-/// What the sessions of one process share, so that they have one lease of suspects of each queue in hand at a time.
+/// What the sessions of one process share, so that they hold one lease of suspects of each queue at a time.
 ///
 /// A [`Session`](crate::Session) has one of its own, unless it gets a common one by
 /// [`with_quarantine`](crate::Session::with_quarantine).
@@ -28,19 +28,19 @@ pub struct Quarantine(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     inside: Mutex<Inside>,
-    /// Called when a lease of suspects is no longer in hand.
+    /// Called when a lease of suspects ends.
     freed: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// The queues of which there is a lease of suspects in hand.
+    /// The queues of which the process holds a lease of suspects.
     queues: BTreeSet<Vec<u8>>,
     /// Whether one of these leases has an item that crashed more than once.
     often: bool,
 }
 
-/// A lease of suspects in hand. Dropped with the lease.
+/// A lease of suspects that the process holds. Dropped with the lease.
 #[derive(Debug)]
 pub(crate) struct Ward {
     quarantine: Quarantine,
@@ -96,7 +96,7 @@ impl Quarantine {
         }
     }
 
-    /// Enters a lease of suspects; `None` if there is already one in hand that excludes it.
+    /// Enters a lease of suspects; `None` if the process holds one that excludes it.
     pub(crate) fn enter(&self, queue: &[u8], suspicion: Suspicion) -> Option<Ward> {
         let often = suspicion == Suspicion::Often;
         let mut inside = self.lock();

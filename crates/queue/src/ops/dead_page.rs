@@ -48,9 +48,9 @@ pub(crate) struct Page {
     pub(crate) moved: usize,
     /// Those whose unique key another item has.
     pub(crate) refused: usize,
-    /// Those that cannot be read and stay.
+    /// Letters that cannot be read and stay.
     pub(crate) unreadable: usize,
-    /// Those that cannot be read and have to be purged one by one.
+    /// Letters that cannot be read and have to be purged one by one.
     pub(crate) one_by_one: Vec<ItemId>,
     /// The first of those moved.
     pub(crate) first: Option<ItemId>,

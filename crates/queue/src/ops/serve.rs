@@ -61,7 +61,7 @@ pub(crate) fn serve(
 
 /// Which rows each request gets: what a take of its own would have got, while there are rows and they fit into a transaction.
 ///
-/// No request gets an item that crashed more than once: who serves does not know what else the process of another has in hand.
+/// No request gets an item that crashed more than once: the server does not know which leases the process of another session holds.
 fn shares(
     space: &Space,
     rows: &[Row],

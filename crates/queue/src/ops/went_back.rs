@@ -36,7 +36,7 @@ pub(crate) async fn look(space: &Space, tr: &Transaction) -> Result<Option<WentB
     }
     let (_, end) = space.item_range();
     let key = tr.get_key(&KeySelector::last_less_than(end), true).await?;
-    // A key that is no item's is named by those who read it. With no items the key is another's.
+    // Reads of the items report a key that is not an item's. Without items this key is another queue's.
     let stamp = key.strip_prefix(space.ready.as_slice()).and_then(items::suffix_stamp);
     let Some(item) = stamp.map(|stamp| stamp.version()) else { return Ok(None) };
     let version = now(tr).await?;

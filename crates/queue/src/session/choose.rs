@@ -157,7 +157,7 @@ impl Session {
 
     /// Chooses the first items; or asks, where this take has lost against another, or others wait to be served.
     ///
-    /// Whoever serves it does not know what its process has in hand. So it does not ask while that are suspects, nor for an item that
+    /// The server of a request does not know which leases the process of this session holds. So the session does not ask while its process holds suspects, nor for an item that
     /// crashed more than once.
     async fn choose_or_ask(
         &mut self,

@@ -1,4 +1,4 @@
-//! Passing over suspects that a take may not have, because its process has others in hand.
+//! Passing over suspects that a take may not have, because its process holds other suspects.
 
 use std::num::NonZeroUsize;
 
