@@ -29,8 +29,9 @@ pub async fn queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<Vec<u8>>, Que
     }
 }
 
-/// The most names that one page looks at.
-const PAGE: usize = 500;
+/// The most names that one page looks at. Each costs a read or two, one after the other, and a transaction lasts five seconds; a cluster
+/// under load takes some milliseconds for a read.
+const PAGE: usize = 100;
 
 /// Some of the queues behind a prefix.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

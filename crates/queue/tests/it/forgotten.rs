@@ -113,10 +113,12 @@ fn a_jump_of_versions_makes_no_operation_old() {
             }
         }
         assert!(push().await);
+        if t.close_gate().is_none() {
+            // The versions of a cluster cannot be made to jump, so none is a day old.
+            return;
+        }
         // A day and a sixteenth later by the clock it is forgotten, so much later at the most.
         assert_eq!(t.sweep(&mut sweeper(&q), 86_400_000 * 17 / 16, &rules).await.moved.operations, 1);
-        if t.close_gate().is_some() {
-            assert!(!push().await);
-        }
+        assert!(!push().await);
     });
 }

@@ -159,7 +159,9 @@ fn pushes_make_no_take_conflict() {
             }
         };
         tokio::join!(produce, consume);
-        assert_eq!((taken, conflicts), (ITEMS, 0));
+        // A push of unknown outcome is repeated, and may then have happened twice.
+        assert!(taken >= ITEMS, "{taken} items");
+        assert_eq!(conflicts, 0);
     });
 }
 
