@@ -70,6 +70,7 @@ pub(crate) fn inside(module: &str, name: &str) -> bool {
     let possible = Command::new("unshare").args(["-rm", "true"]).stderr(Stdio::null()).status();
     if !possible.is_ok_and(|status| status.success()) {
         assert!(std::env::var_os(REQUIRED).is_none(), "unshare -rm does not work here");
+        eprintln!("skipped: unshare -rm does not work here, so no file system can be mounted");
         return false;
     }
     let mut again = Command::new("unshare");
@@ -100,7 +101,7 @@ fn acknowledged(stdout: &str) -> usize {
 /// Pushes until the disk is full; how many items were acknowledged.
 fn fill(db: &Database, bytes: usize, limit: &str) -> usize {
     let input = db.file("lines");
-    fs::write(&input, lines((200 << 20) / bytes, bytes)).unwrap();
+    fs::write(&input, lines((80 << 20) / bytes, bytes)).unwrap();
     let push = kvqueue(db, &["push", "q", "--json", "--lines", input.to_str().unwrap()])
         .env(MIN_FREE, limit)
         .stdin(Stdio::null())
@@ -117,6 +118,12 @@ fn count(db: &Database, limit: &str) -> usize {
     Ran::from(ran).ok().trim().parse().unwrap()
 }
 
+/// One of the numbers that `kvqueue len --json` prints.
+fn figure(db: &Database, name: &str) -> usize {
+    let object: Value = serde_json::from_str(&run(db, &["len", "q", "--json"]).ok()).unwrap();
+    usize::try_from(object[name].as_u64().unwrap_or_else(|| panic!("{object}"))).unwrap()
+}
+
 #[track_caller]
 fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + 3 * PATIENCE;
@@ -126,20 +133,33 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Fills the disk, lets a daemon empty the queue, and goes on. `mib` of tmpfs, items of `bytes` bytes.
-fn fill_drain_and_go_on(mib: u64, bytes: usize, limit: &str) {
+/// Fills the disk, lets a daemon empty the queue, and goes on, then on a disk with more space. `mib` of tmpfs, items of `bytes`
+/// bytes.
+fn fill_drain_and_go_on(mib: u64, bytes: usize, k: usize) {
+    eprintln!("{mib} MiB, items of {bytes} bytes");
     let small = Small::mount(mib);
     let db = small.database();
-    let pushed = fill(&db, bytes, limit);
-    assert_eq!(count(&db, limit), pushed, "what was refused is not there, and what was acknowledged is");
-    let daemon = start_daemon(&db, limit, 100);
-    wait_until("the queue is empty", || count(&db, limit) == 0);
+    let pushed = fill(&db, bytes, "0");
+    assert!(pushed * bytes > (mib << 20) as usize / 8, "only {pushed} items found space");
+    assert_eq!(count(&db, "0"), pushed, "what was refused is not there, and what was acknowledged is");
+    let daemon = start_daemon(&db, "0", k);
+    wait_until("all are finished", || figure(&db, "done") == pushed);
     // A queue that is empty has given its space back: pushes are accepted again by the daemon that hosts the database.
-    wait_until("a push is accepted again", || push_one(&db, limit).code == Some(0));
-    wait_until("it was handled", || count(&db, limit) == 0);
-    let handled = numbers(&end(daemon));
+    wait_until("a push is accepted again", || push_one(&db, "0").code == Some(0));
+    small.resize(2 * mib);
+    let input = db.file("more");
+    let more = lines(pushed, bytes).lines().fold(String::new(), |all, line| all + "more" + line + "\n");
+    fs::write(&input, more).unwrap();
+    let args = ["push", "q", "--json", "--lines", input.to_str().unwrap()];
+    let push: Ran = kvqueue(&db, &args).env(MIN_FREE, "0").stdin(Stdio::null()).output().unwrap().into();
+    assert_eq!(acknowledged(&push.ok()), pushed, "twice the space takes as many at least");
+    wait_until("all are finished", || figure(&db, "done") == 2 * pushed + 1);
+    let out = end(daemon);
+    let handled = numbers(out.lines());
+    let more = numbers(out.lines().filter_map(|line| line.strip_prefix("more")));
     let expected: BTreeMap<usize, usize> = (0..pushed).map(|number| (number, 1)).collect();
     assert!(handled == expected, "{} handled of {pushed}", handled.len());
+    assert!(more == expected, "{} handled of {pushed} that came later", more.len());
 }
 
 fn start_daemon(db: &Database, limit: &str, k: usize) -> Background {
@@ -159,9 +179,9 @@ fn end(daemon: Background) -> String {
 }
 
 /// How often each numbered line was printed.
-fn numbers(stdout: &str) -> BTreeMap<usize, usize> {
+fn numbers<'o>(lines: impl Iterator<Item = &'o str>) -> BTreeMap<usize, usize> {
     let mut counts = BTreeMap::new();
-    for number in stdout.lines().filter_map(|line| line.get(..8)?.parse().ok()) {
+    for number in lines.filter_map(|line| line.get(..8)?.parse().ok()) {
         *counts.entry(number).or_default() += 1;
     }
     counts
@@ -175,10 +195,89 @@ fn push_one(db: &Database, limit: &str) -> Ran {
 #[test]
 fn a_queue_that_filled_its_disk_is_drained_to_the_last_item() {
     if inside("full_disk", "a_queue_that_filled_its_disk_is_drained_to_the_last_item") {
-        for (mib, bytes) in [(24, 4_000), (48, 400)] {
-            fill_drain_and_go_on(mib, bytes, "0");
+        for (mib, bytes, k) in [(8, 400, 100), (8, 90_000, 10), (32, 4_000, 100)] {
+            fill_drain_and_go_on(mib, bytes, k);
         }
     }
+}
+
+#[test]
+fn a_larger_queue_that_filled_its_disk_is_drained_to_the_last_item() {
+    if inside("full_disk", "a_larger_queue_that_filled_its_disk_is_drained_to_the_last_item") {
+        for (mib, bytes, k) in [(32, 1_000, 100), (64, 20_000, 100)] {
+            fill_drain_and_go_on(mib, bytes, k);
+        }
+    }
+}
+
+/// Another program takes all the space there is.
+fn fill_up(small: &Small) {
+    small.run(&format!("cat /dev/zero > {}/filler 2>/dev/null || true", small.path().display()));
+    let left = rustix::fs::statvfs(small.path()).unwrap().f_bavail;
+    assert_eq!(left, 0, "blocks are left");
+}
+
+fn run(db: &Database, args: &[&str]) -> Ran {
+    kvqueue(db, args).env(MIN_FREE, "0").stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// A database whose host was killed while another program filled the disk can be read. With its reserve it can be drained too.
+fn with_no_byte_free(has_reserve: bool) {
+    let small = Small::mount(32);
+    let db = small.database();
+    let killed = idle_daemon(&db);
+    let input = db.file("lines");
+    fs::write(&input, lines(300, 2_000)).unwrap();
+    run(&db, &["push", "q", "--lines", input.to_str().unwrap()]).ok();
+    killed.signal(Signal::KILL);
+    drop(killed);
+    if !has_reserve {
+        fs::remove_file(small.path().join("db/reserve")).unwrap();
+        fs::write(small.path().join("db/lock"), "").unwrap();
+    }
+    fill_up(&small);
+    for command in [&["peek", "q"][..], &["list"], &["export", "q"]] {
+        run(&db, command).ok();
+    }
+    assert_eq!(count(&db, "0"), 300);
+    let daemon = idle_daemon(&db);
+    assert!(push_one(&db, "0").failed(1).contains("is full"));
+    assert_eq!(count(&db, "0"), 300);
+    let mut left = 300;
+    if has_reserve {
+        assert_eq!(run(&db, &["pop", "q", "-k", "200"]).ok().lines().count(), 200);
+        left -= 200;
+    }
+    fs::remove_file(small.path().join("filler")).unwrap();
+    wait_until("a push is accepted again", || push_one(&db, "0").code == Some(0));
+    assert_eq!(count(&db, "0"), left + 1);
+    assert_eq!(run(&db, &["pop", "q", "-k", "200"]).ok().lines().count(), 200.min(left + 1));
+    end(daemon);
+}
+
+#[test]
+fn a_database_on_a_disk_without_a_free_byte_is_read_and_drained() {
+    if inside("full_disk", "a_database_on_a_disk_without_a_free_byte_is_read_and_drained") {
+        with_no_byte_free(true);
+    }
+}
+
+#[test]
+fn a_database_without_its_reserve_is_read_on_a_disk_without_a_free_byte() {
+    if inside("full_disk", "a_database_without_its_reserve_is_read_on_a_disk_without_a_free_byte") {
+        with_no_byte_free(false);
+    }
+}
+
+/// It hosts the database, and does nothing with the queue.
+fn idle_daemon(db: &Database) -> Background {
+    let config = db.file("other.toml");
+    fs::write(&config, "[queues.other]\nhandler = \"stdout\"\n").unwrap();
+    let mut command = kvqueue(db, &["run", "--config", config.to_str().unwrap()]);
+    command.env(MIN_FREE, "0");
+    let mut daemon = Background::start(command);
+    daemon.wait_for("ready");
+    daemon
 }
 
 #[test]
@@ -188,17 +287,7 @@ fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
     }
     let small = Small::mount(32);
     let db = small.database();
-    // It hosts the database, and does nothing with the queue.
-    let other = |db: &Database| {
-        let config = db.file("other.toml");
-        fs::write(&config, "[queues.other]\nhandler = \"stdout\"\n").unwrap();
-        let mut command = kvqueue(db, &["run", "--config", config.to_str().unwrap()]);
-        command.env(MIN_FREE, "0");
-        let mut daemon = Background::start(command);
-        daemon.wait_for("ready");
-        daemon
-    };
-    let killed = other(&db);
+    let killed = idle_daemon(&db);
     let pushed = fill(&db, 2_000, "0");
     killed.signal(Signal::KILL);
     drop(killed);
@@ -207,11 +296,20 @@ fn a_full_disk_outlasts_a_kill_is_readable_and_ends_when_there_is_space() {
         let ran = kvqueue(&db, command).env(MIN_FREE, "0").stdin(Stdio::null()).output().unwrap();
         Ran::from(ran).ok();
     }
-    let daemon = other(&db);
-    assert!(push_one(&db, "0").failed(1).contains("is full"));
+    let daemon = idle_daemon(&db);
+    // What fits into the last pages is accepted.
+    let more = fill(&db, 2_000, "0");
+    assert!(more < pushed / 4, "{more} items more than {pushed}");
+    let mut all = pushed + more;
     small.resize(64);
-    wait_until("a push is accepted again", || push_one(&db, "0").code == Some(0));
-    assert_eq!(count(&db, "0"), pushed + 1);
+    let input = db.file("lines");
+    fs::write(&input, lines(5_000, 2_000)).unwrap();
+    wait_until("a push of 10 MB is accepted", || {
+        let push = run(&db, &["push", "q", "--json", "--lines", input.to_str().unwrap()]);
+        all += acknowledged(&push.stdout);
+        push.code == Some(0)
+    });
+    assert_eq!(count(&db, "0"), all);
     end(daemon);
 }
 

@@ -81,9 +81,7 @@ fn name(directory: &Path) -> PathBuf {
 impl Space {
     /// Looks at a directory's file system.
     pub fn of(directory: &Path) -> io::Result<Space> {
-        let found = statvfs(directory)?;
-        let total = found.f_blocks.saturating_mul(found.f_frsize);
-        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        let (free, total) = free_and_total(directory)?;
         let min_free = match std::env::var(VARIABLE).ok() {
             Some(text) => parse(&text),
             None => stored(directory)?,
@@ -105,6 +103,12 @@ impl Space {
     pub fn is_low(&self) -> bool {
         self.free.saturating_add(self.own) < self.min_free
     }
+}
+
+/// Bytes of a directory's file system that are free for this user, and all.
+pub(crate) fn free_and_total(directory: &Path) -> io::Result<(u64, u64)> {
+    let found = statvfs(directory)?;
+    Ok((found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize)))
 }
 
 /// The limit where none is set, for a file system of `total` bytes.

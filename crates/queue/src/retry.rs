@@ -114,7 +114,34 @@ where
     F: FnMut(Transaction) -> R,
     R: Future<Output = (Transaction, Result<T, QueueError>)>,
 {
-    let (mut retry, mut tr) = Retry::begin(db, policy)?;
+    let (retry, tr) = Retry::begin(db, policy)?;
+    run_begun(retry, tr, &mut body).await
+}
+
+/// The same, for a body that only adds data. Where the disk of an embedded database is full, it is given up after about a second
+/// ([`RetryError::is_out_of_space`]): repeating it makes no space.
+pub async fn run_adding<T, F, R>(
+    db: &Database,
+    policy: &RetryPolicy,
+    mut body: F,
+) -> Result<Done<T>, RetryError>
+where
+    F: FnMut(Transaction) -> R,
+    R: Future<Output = (Transaction, Result<T, QueueError>)>,
+{
+    let (retry, tr) = Retry::begin_adding(db, policy)?;
+    run_begun(retry, tr, &mut body).await
+}
+
+async fn run_begun<T, F, R>(
+    mut retry: Retry,
+    mut tr: Transaction,
+    body: &mut F,
+) -> Result<Done<T>, RetryError>
+where
+    F: FnMut(Transaction) -> R,
+    R: Future<Output = (Transaction, Result<T, QueueError>)>,
+{
     loop {
         let (used, outcome) = body(tr).await;
         tr = match outcome {
@@ -134,8 +161,9 @@ pub(crate) struct Retry {
     timeout: Option<Duration>,
     /// Grows patient with each wait.
     pacer: Option<Transaction>,
-    /// How often in a row the database refused to store more.
+    /// How often in a row the database refused to store more, and how often it may.
     refusals: u32,
+    max_refusals: Option<u32>,
     pub(crate) attempts: Attempts,
 }
 
@@ -147,11 +175,21 @@ impl Retry {
             timeout: policy.timeout,
             pacer: None,
             refusals: 0,
+            max_refusals: None,
             attempts: Attempts { begun: 1, ..Attempts::default() },
         };
         let tr = db.create_trx().map_err(|error| retry.give_up(error.into()))?;
         retry.limit(&tr)?;
         Ok((retry, tr))
+    }
+
+    /// The same for an operation that only adds data, which a full disk refuses until somebody does something about it.
+    pub(crate) fn begin_adding(
+        db: &Database,
+        policy: &RetryPolicy,
+    ) -> Result<(Retry, Transaction), RetryError> {
+        let (retry, tr) = Retry::begin(db, policy)?;
+        Ok((Retry { max_refusals: Some(MAX_REFUSALS), ..retry }, tr))
     }
 
     /// Bounds the time of a transaction's attempts.
@@ -263,7 +301,8 @@ impl Retry {
     }
 
     fn may_go_on(&self) -> bool {
-        self.refusals < MAX_REFUSALS && self.max_attempts.is_none_or(|max| self.attempts.begun < max)
+        self.max_refusals.is_none_or(|max| self.refusals < max)
+            && self.max_attempts.is_none_or(|max| self.attempts.begun < max)
     }
 
     fn count(&mut self, cause: FdbError) {
@@ -285,8 +324,8 @@ const MAX_WAIT_MILLIS: i32 = 100;
 /// `commit_proxy_memory_limit_exceeded`: a cluster cannot take more data at the moment, or the disk of an embedded database is full.
 const OUT_OF_SPACE: i32 = 1042;
 
-/// So often in a row the database may refuse to store more: with FoundationDB's back-off that takes a second. A cluster has
-/// recovered by then; a full disk stays full until somebody does something.
+/// So often in a row the database may refuse an operation that only adds data: with FoundationDB's back-off that takes a second. A
+/// cluster has recovered by then; a full disk stays full until somebody does something. What frees space goes on trying.
 const MAX_REFUSALS: u32 = 8;
 
 /// The transaction, a key or a value is above its limit of size.
@@ -311,6 +350,27 @@ mod tests {
     use crate::{
         NewItem, PushOptions, Queue, Session, SweepRules, Sweeper, TokenPlace, VersionHistory, sweep_tokens,
     };
+
+    #[test]
+    fn a_full_disk_ends_operations_that_only_add_data_and_no_others() {
+        let begun = |max_refusals| Retry {
+            max_attempts: None,
+            timeout: None,
+            pacer: None,
+            refusals: 0,
+            max_refusals,
+            attempts: Attempts::default(),
+        };
+        let (mut push, mut other) = (begun(Some(MAX_REFUSALS)), begun(None));
+        for refusals in 1..3 * MAX_REFUSALS {
+            for retry in [&mut push, &mut other] {
+                retry.count(FdbError::from_code(OUT_OF_SPACE));
+            }
+            assert_eq!((push.may_go_on(), other.may_go_on()), (refusals < MAX_REFUSALS, true));
+        }
+        push.count(FdbError::from_code(NOT_COMMITTED));
+        assert!(push.may_go_on(), "only refusals in a row count");
+    }
 
     /// Compiles only while operations can be spawned onto a multi-threaded runtime.
     #[expect(dead_code, reason = "it is compiled, not called")]

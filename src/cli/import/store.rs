@@ -26,7 +26,7 @@ pub(super) fn store(
 ) -> anyhow::Result<Stored> {
     let options = PushOptions { operation: Some(group.operation.clone()), max_payload };
     let policy = RetryPolicy::default();
-    let done = retry::run(client.db(), &policy, |tr| {
+    let done = retry::run_adding(client.db(), &policy, |tr| {
         let options = &options;
         async move {
             let mut pusher = queue.pusher(&tr).seeded(Uuid::now_v7().into_bytes());

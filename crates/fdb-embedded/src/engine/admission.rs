@@ -4,7 +4,8 @@
 //! |---|---|---|
 //! | plenty | | everything |
 //! | low | less than the directory's limit is free ([`crate::space`]) | transactions that clear or replace a row, or remove as much as they add; and single small writes |
-//! | full | the data file cannot be given its next piece, and lives on its reserve | transactions that remove about as much as they add |
+//! | full | the data file can take nothing of the disk but its reserve | transactions that remove about as much as they add |
+//! | none | the disk had no space to open the database | nothing: it can be read |
 //!
 //! What a transaction adds and removes is judged by its mutations and the rows that they meet, since nothing in
 //! FoundationDB's API says what a transaction is for. A push adds rows and removes none. A fetch moves rows. An acknowledgement
@@ -20,12 +21,19 @@ use std::time::{Duration, Instant};
 use super::atomic::AtomicOp;
 use super::mutation::Mutation;
 use super::storage::{Room, Storage, StorageError};
+use crate::limits::MAX_BATCH_BYTES;
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
-use crate::space::{Hosted, Space};
+use crate::space::{self, Hosted, Space};
 
 /// How often the file system is looked at.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// While less is left than this, bytes, the file system is looked at before each batch.
+const NEAR: u64 = 64 << 20;
+
+/// With so much free space, bytes, it is tried to open a database to be written that could only be read.
+const ENOUGH: u64 = 4 << 20;
 
 /// A transaction of one mutation of so many bytes is small: a pause, a request to be served.
 const SMALL: usize = 256;
@@ -64,6 +72,8 @@ enum Level {
         room: Room,
         is_low: bool,
     },
+    /// Nothing that is written reaches the disk.
+    None,
 }
 
 /// The committer's judgement of space.
@@ -71,8 +81,12 @@ enum Level {
 pub struct Admission {
     directory: PathBuf,
     looked: Option<Instant>,
-    /// Bytes by which less is free than should be.
-    missing: u64,
+    /// Bytes of the file system that were free then.
+    free: u64,
+    /// Bytes that should be.
+    min_free: u64,
+    /// So little is left that each batch has to look.
+    is_near: bool,
     level: Level,
     /// What was reported last.
     reported: &'static str,
@@ -83,20 +97,31 @@ pub struct Admission {
 impl Admission {
     /// For the database in this directory.
     pub fn new(directory: PathBuf) -> Admission {
-        let hosted = Hosted::begin(&directory);
-        Admission { directory, looked: None, missing: 0, level: Level::Plenty, reported: "", hosted }
+        let (free, min_free, is_near) = (u64::MAX, 0, false);
+        let (level, reported, hosted) = (Level::Plenty, "", Hosted::begin(&directory));
+        Admission { directory, looked: None, free, min_free, is_near, level, reported, hosted }
     }
 
     /// Takes note of how much space there is before commits of `bytes` bytes.
     pub fn begin(&mut self, storage: &Storage, bytes: usize, now: Instant) {
-        if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK) {
+        let is_time = self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK);
+        if is_time {
             self.looked = Some(now);
-            self.missing =
-                Space::of(&self.directory).map_or(0, |space| space.min_free.saturating_sub(space.free));
+            self.look();
+        } else if self.is_near
+            && let Ok((free, _)) = space::free_and_total(&self.directory)
+        {
+            self.free = free;
         }
-        let room = storage.make_room(bytes as u64);
+        if storage.is_view() {
+            self.level = Level::None;
+            self.hosted.set(0, true);
+            return;
+        }
+        let room = storage.make_room(bytes as u64, self.free, is_time);
+        self.is_near = room.left < NEAR;
         // What the file has free of its own is as good as free space of the disk.
-        let is_low = self.missing > room.own;
+        let is_low = self.min_free.saturating_sub(self.free) > room.own;
         self.level = match (room.is_short, is_low) {
             (true, is_low) => Level::Full { room, is_low },
             (false, true) => Level::Low,
@@ -105,13 +130,35 @@ impl Admission {
         let reported = match self.level {
             Level::Full { room, .. } if room.available < room.reserve => "its disk is full",
             Level::Low | Level::Full { is_low: true, .. } => "less than min-free-space is free on its disk",
-            Level::Plenty | Level::Full { .. } => "",
+            Level::Plenty | Level::Full { .. } | Level::None => "",
         };
         let is_full = matches!(self.level, Level::Full { room, .. } if room.available < room.reserve);
         self.hosted.set(room.own, is_full);
         if reported != std::mem::replace(&mut self.reported, reported) {
             self.report();
         }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        // A directory that was removed has no file system. The committer finds that out by itself.
+        if let Ok(Space { free, min_free, .. }) = Space::of(&self.directory) {
+            (self.free, self.min_free) = (free, min_free);
+        }
+    }
+
+    /// Bytes of transactions that may go into one batch: on a full disk a checkpoint has to come in between.
+    pub fn max_batch(&self) -> usize {
+        match self.level {
+            Level::Full { room, .. } => usize::try_from(room.available / 8).unwrap_or(MAX_BATCH_BYTES),
+            _ => MAX_BATCH_BYTES,
+        }
+        .min(MAX_BATCH_BYTES)
+    }
+
+    /// True for a database that was opened to be read because the disk had no space, when it has some.
+    pub fn may_open_again(&self) -> bool {
+        self.level == Level::None && self.free >= ENOUGH
     }
 
     /// True while the disk has no space for the data file.
@@ -140,11 +187,19 @@ impl Admission {
 
     #[cold]
     fn judge(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
+        if self.level == Level::None {
+            return Ok(false);
+        }
         let weight = storage.weigh(|state| weigh(state, mutations))?;
         let is_move = weight.net() == 0 || weight.clears || weight.replaces || weight.is_small;
         let Level::Full { room, is_low } = &mut self.level else { return Ok(is_move) };
         let cost = Storage::cost(mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64);
-        let frees = weight.net() == 0 || ((weight.clears || weight.replaces) && weight.net() <= SLACK);
+        // One that moves much needs room for it before the old rows make room.
+        let is_light = weight.added <= SLACK || weight.added <= room.available;
+        let frees = match weight.net() {
+            0 => is_light,
+            net => (weight.clears || weight.replaces) && net <= SLACK,
+        };
         let least = room.reserve / 2;
         let has_room = !*is_low && room.available >= room.reserve + cost;
         // What frees space is never refused for the estimate's sake: the estimate is low, and nothing else brings space back.

@@ -24,7 +24,7 @@ use super::views::WINDOW;
 use super::{NOT_TAKEN, Shared};
 use crate::capi::heap;
 use crate::error::Code;
-use crate::limits::{MAX_BATCH_BYTES, MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
+use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
 use crate::network;
 use crate::range_set::KeyRange;
 
@@ -156,12 +156,12 @@ impl Waiting {
     }
 
     /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
-    /// are done by the time that a flush would begin.
-    fn take(&mut self, quick_first: bool) -> (Vec<CommitRequest>, usize) {
+    /// are done by the time that a flush would begin. Says how many bytes they have, or more.
+    fn take(&mut self, quick_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
         let mut bytes = 0;
         let mut count = 0;
         for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
-            if bytes >= MAX_BATCH_BYTES {
+            if count > 0 && bytes >= max_bytes {
                 break;
             }
             bytes += request.len();
@@ -324,7 +324,7 @@ impl Committer {
         loop {
             if !waiting.requests.is_empty() || waiting.raise_ceiling {
                 waiting.raise_ceiling = false;
-                let (requests, bytes) = waiting.take(!self.was_quick);
+                let (requests, bytes) = waiting.take(!self.was_quick, self.admission.max_batch());
                 self.taken = bytes;
                 self.was_quick = requests.iter().all(CommitRequest::is_quick);
                 return Some(requests);
@@ -404,14 +404,14 @@ impl Committer {
             self.poison(failure);
         }
         if self.shared.is_poisoned() {
-            for request in requests {
-                request.answer.give(Err(NOT_TAKEN.into()));
-            }
-            return;
+            return refuse_all(requests);
         }
         let raise_only = requests.is_empty();
         let now = Instant::now();
         self.look_at_space(now);
+        if self.shared.is_poisoned() {
+            return refuse_all(requests);
+        }
         let (version, ceiling) = self.shared.views.lock().clock().begin_batch(now);
         self.resolver.begin(version);
         let batch = self.resolve(requests, version);
@@ -516,10 +516,17 @@ impl Committer {
     fn look_at_space(&mut self, now: Instant) {
         let was_full = self.admission.is_full();
         self.admission.begin(&self.storage, self.taken, now);
-        if self.admission.is_full() && self.storage.is_crowded() {
-            // Transactions that are refused would bring no checkpoint.
-            self.change(Storage::settle);
-            self.admission.begin(&self.storage, self.taken, now);
+        if self.admission.may_open_again() {
+            return self.poison(
+                &"its disk was full, so it could only be read; there is space now, so it is opened again",
+            );
+        }
+        for _ in 0..2 {
+            if self.admission.is_full() && self.storage.is_crowded() {
+                // Transactions that are refused would bring no checkpoint.
+                self.change(Storage::settle);
+                self.admission.begin(&self.storage, self.taken, now);
+            }
         }
         if was_full != self.admission.is_full() {
             self.shared.views.lock().save_space(!was_full);
@@ -583,6 +590,13 @@ impl Committer {
         for key in touched {
             self.shared.watches.recheck(&key, &view);
         }
+    }
+}
+
+/// Says that they were not looked at.
+fn refuse_all(requests: Vec<CommitRequest>) {
+    for request in requests {
+        request.answer.give(Err(NOT_TAKEN.into()));
     }
 }
 

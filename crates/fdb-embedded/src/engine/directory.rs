@@ -5,6 +5,7 @@
 //! | `data.redb` | the keys ([`super::storage`]) |
 //! | `data.new` | the same, while it is being made for the first time |
 //! | `log` | batches of commits that are not in `data.redb` yet |
+//! | `reserve` | space of the disk for when that is full |
 //! | `lock` | locked by the process that has the directory open; holds that process's id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -15,7 +16,7 @@ use std::sync::OnceLock;
 
 use super::custody::{Kept, Lost, NETWORK_VARIABLE, refused_network};
 use super::faults::BadFaults;
-use super::storage::{Storage, StorageError};
+use super::storage::{Keep, Storage, StorageError, is_full};
 use crate::fork::{Forked, Own};
 
 /// The file of the keys.
@@ -108,6 +109,8 @@ pub struct Directory {
     lost: OnceLock<Lost>,
 }
 
+type OpenStorage = fn(&Path, &Path, &Keep<'_>) -> Result<(Storage, i64), StorageError>;
+
 impl Directory {
     /// Creates the directory if need be, for this user alone, and takes its lock.
     pub fn hold(path: &Path) -> Result<Directory, OpenError> {
@@ -169,6 +172,15 @@ impl Directory {
 
     /// Opens the storage, and returns with it the version ceiling that it holds.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
+        self.open_with(Storage::open_kept)
+    }
+
+    /// Opens the storage to be read, where the disk has no space.
+    pub fn open_view(&self) -> Result<(Storage, i64), OpenError> {
+        self.open_with(Storage::open_view)
+    }
+
+    fn open_with(&self, open: OpenStorage) -> Result<(Storage, i64), OpenError> {
         let (file, log) = (self.data_file(), self.path.join(LOG_FILE));
         let is_there =
             |file: &Path| is_there(file).map_err(|source| OpenError::Io { path: file.into(), source });
@@ -184,13 +196,17 @@ impl Directory {
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
         let keep = |path: &Path, opened: &File| {
             let slot = if path == log { &self.log } else { &self.data };
+            if slot.get().is_some() {
+                // It is opened again, to be read.
+                return Ok(());
+            }
             match Kept::lock(path, opened) {
                 Ok(Some(kept)) => slot.set(kept).map_err(|_| StorageError::Held),
                 Ok(None) => Err(StorageError::Held),
                 Err(source) => Err(StorageError::Unopened(source)),
             }
         };
-        Storage::open_kept(&file, &log, &keep).map_err(|source| match source {
+        open(&file, &log, &keep).map_err(|source| match source {
             // By a process whose file "lock" was removed.
             StorageError::Held => OpenError::Held { path: self.path.clone(), pid: UNKNOWN.to_owned() },
             source => OpenError::Storage { path: file.clone(), source },
@@ -299,10 +315,15 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
 /// The process id of a holder that has not left it.
 const UNKNOWN: &str = "unknown";
 
+/// Over what an earlier holder wrote: on a full disk, a file that is cut off first may get no space again. One that says nothing is no
+/// reason not to open the directory.
 fn write_holder(mut lock: &File) -> std::io::Result<()> {
-    lock.set_len(0)?;
-    lock.rewind()?;
-    writeln!(lock, "{}", std::process::id())
+    let text = format!("{}\n", std::process::id());
+    let written = lock.rewind().and_then(|()| lock.write_all(text.as_bytes()));
+    match written.and_then(|()| lock.set_len(text.len() as u64)) {
+        Err(error) if is_full(&error) => lock.set_len(0),
+        other => other,
+    }
 }
 
 fn holder(mut lock: &File) -> String {

@@ -150,13 +150,16 @@ impl Engine {
     fn prepare(path: &Path) -> Result<(Engine, Committer), OpenError> {
         let faults = Faults::from_environment()?;
         let directory = Directory::hold(path)?;
-        let (storage, ceiling) = directory.open_storage()?;
-        let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
-        // The first versions of this process are durable before anybody sees them.
-        let (version, ceiling) = clock.begin_batch(Instant::now());
-        let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
-        let first = storage::Batch { version, ceiling, mutations: Vec::new() };
-        storage.apply(first, Durability::Flushed).map_err(unusable)?;
+        let opened = Engine::begin(&directory, directory.open_storage());
+        let (storage, mut clock, version, ceiling) = match opened {
+            Err(OpenError::Storage { source, .. }) if source.is_full() => {
+                crate::report(&format!(
+                    "{source}; until then the database can be read, and all commits are refused"
+                ));
+                Engine::begin(&directory, directory.open_view())?
+            }
+            opened => opened?,
+        };
         let state = storage.state();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
@@ -181,6 +184,20 @@ impl Engine {
         let resolver = Resolver::new(version);
         let committer = Committer::new(Arc::clone(&shared), storage, Arc::clone(&directory), resolver);
         Ok((Engine { shared, directory, health, committer: Mutex::default() }, committer))
+    }
+
+    /// Begins to use a storage: the first versions of this process are durable before anybody sees them.
+    fn begin(
+        directory: &Directory,
+        opened: Result<(storage::Storage, i64), OpenError>,
+    ) -> Result<(storage::Storage, Clock, i64, Option<i64>), OpenError> {
+        let (storage, ceiling) = opened?;
+        let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
+        let (version, ceiling) = clock.begin_batch(Instant::now());
+        let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
+        let first = storage::Batch { version, ceiling, mutations: Vec::new() };
+        storage.apply(first, Durability::Flushed).map_err(unusable)?;
+        Ok((storage, clock, version, ceiling))
     }
 
     /// A new read version and the view at it.

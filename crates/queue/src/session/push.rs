@@ -117,7 +117,7 @@ impl Session {
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
     ) -> Result<Pushed, RetryError> {
-        let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
+        let (mut retry, mut tr) = Retry::begin_adding(db, &self.policy)?;
         loop {
             let prepared = self.prepare_push(&tr, entries, operation).await;
             tr = match prepared {

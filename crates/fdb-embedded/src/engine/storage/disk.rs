@@ -4,12 +4,12 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::FileExt;
-
-use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::fork::Own;
+
+/// What the operating system counts the space of a file in, bytes.
+const BLOCK: u64 = 512;
 
 /// A file, or what behaves like one.
 pub trait Disk: Debug + Send + Sync + 'static {
@@ -25,12 +25,13 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Cuts it off, or makes it longer with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// Makes the file system set aside space for `len` bytes from `offset` on, which may lie beyond the end. Content and length stay.
-    /// Fails without a change where the disk is full, or where the file system cannot do it.
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
-
     /// What was written before outlasts a power failure once this returns.
     fn sync_data(&self) -> io::Result<()>;
+
+    /// Bytes of the disk that it takes: fewer than its length where nothing was written yet.
+    fn used(&self) -> io::Result<u64> {
+        self.len()
+    }
 }
 
 impl<D: Disk + AsFd> Disk for Own<D> {
@@ -50,12 +51,12 @@ impl<D: Disk + AsFd> Disk for Own<D> {
         Disk::set_len(&**self, len)
     }
 
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        (**self).allocate(offset, len)
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         Disk::sync_data(&**self)
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        (**self).used()
     }
 }
 
@@ -76,19 +77,11 @@ impl Disk for File {
         File::set_len(self, len)
     }
 
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        if len == 0 {
-            return Ok(());
-        }
-        loop {
-            match fallocate(self, FallocateFlags::KEEP_SIZE, offset, len) {
-                Err(Errno::INTR) => {}
-                other => return Ok(other?),
-            }
-        }
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         File::sync_data(self)
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.blocks() * BLOCK)
     }
 }

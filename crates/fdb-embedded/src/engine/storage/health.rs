@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use super::log::is_full;
 use crate::error::Code;
 
 /// What went wrong.
@@ -14,6 +15,8 @@ pub struct Failure {
     pub code: Code,
     /// What, and where in which file.
     pub message: String,
+    /// The disk had no space.
+    pub is_full: bool,
 }
 
 impl fmt::Display for Failure {
@@ -79,18 +82,19 @@ impl Health {
     /// The operating system refused an operation.
     pub fn refused(&self, operation: &str, source: &io::Error) -> io::Error {
         let path = self.path.display();
-        let hint = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-                "; free space on that disk, then restart"
-            }
-            _ => "",
-        };
-        self.fail(Code::IO_ERROR, format!("cannot {operation} {path}: {source}{hint}"))
+        let is_full = is_full(source);
+        let hint = if is_full { "; free space on that disk" } else { "" };
+        let message = format!("cannot {operation} {path}: {source}{hint}");
+        self.note(Failure { code: Code::IO_ERROR, message, is_full })
     }
 
     fn fail(&self, code: Code, message: String) -> io::Error {
-        let error = io::Error::other(message.clone());
-        if self.state.failure.set(Failure { code, message }).is_ok()
+        self.note(Failure { code, message, is_full: false })
+    }
+
+    fn note(&self, failure: Failure) -> io::Error {
+        let error = io::Error::other(failure.message.clone());
+        if self.state.failure.set(failure).is_ok()
             && let Some(hook) = self.state.hook.get()
         {
             hook();

@@ -11,7 +11,7 @@
 //! | `tree` | redb: tables of keys and of bookkeeping |
 //! | `pages` | the file under redb: a checksum for every page |
 //! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
-//! | `room` | space of the disk that the file has before it needs it |
+//! | `room` | space of the disk, and the reserve of it |
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
@@ -63,7 +63,9 @@ use crate::error::Code;
 use crate::fork::Own;
 use crate::mutant::mutant;
 use disk::Disk;
+pub use log::is_full;
 use log::{BOUNDS, Bounds, Log};
+use overlay::Overlay;
 use pages::{Pages, failed};
 use progress::Progress;
 use rewrite::Rewriting;
@@ -77,6 +79,9 @@ pub use state::State;
 
 /// Memory that redb may use for pages, bytes. The operating system's page cache stands behind it.
 const CACHE_BYTES: usize = 64 << 20;
+
+/// The file that holds space for when the disk is full.
+pub const RESERVE_FILE: &str = "reserve";
 
 /// Bytes that redb writes to its file between two durable commits, at most: what its memory has no room for. Together with
 /// that memory, half of [`CACHE_BYTES`], it is what such a commit has to flush while others wait.
@@ -118,6 +123,12 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// True if the disk had no space.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, StorageError::Failed(failure) if failure.is_full)
+    }
+
     /// What a client is told.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -166,7 +177,7 @@ pub struct Applied {
 }
 
 /// What makes a file, which it is given with its path, this process's alone.
-type Keep<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
+pub type Keep<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
 
 /// The storage of a directory.
 #[derive(Debug)]
@@ -175,6 +186,8 @@ pub struct Storage {
     health: Arc<Health>,
     /// A batch has failed: what redb has in memory is not what was acknowledged.
     has_failed: AtomicBool,
+    /// Nothing reaches the disk, which had no space for an opening.
+    is_view: bool,
 }
 
 impl Storage {
@@ -199,13 +212,33 @@ impl Storage {
         let health = Arc::new(Health::new(file));
         let disk = Own::open(|| private().open(file)).map_err(StorageError::Unopened)?;
         keep(file, &disk)?;
-        let pages = Pages::open(Box::new(disk), Arc::clone(&health))?;
+        let room = room::Room::open(Box::new(disk), &file.with_file_name(RESERVE_FILE));
+        let pages = Pages::open(Box::new(Arc::clone(&room)), Arc::clone(&health))?;
         let of_log = Arc::new(health.beside(log));
-        Storage::with(pages, health, &of_log, BOUNDS, |known| {
+        let (mut storage, ceiling) = Storage::with(pages, health, &of_log, BOUNDS, |known| {
             let disk = open_log(log, &of_log, known)?;
             keep(log, &disk)?;
             Ok(Box::new(disk))
-        })
+        })?;
+        storage.progress.get_mut().mind(room);
+        Ok((storage, ceiling))
+    }
+
+    /// Opens the same as a view, where the disk has not the space that an opening takes: what is written stays in memory.
+    pub fn open_view(file: &Path, log: &Path, keep: &Keep<'_>) -> Result<(Storage, i64), StorageError> {
+        let health = Arc::new(Health::new(file));
+        let of_log = Arc::new(health.beside(log));
+        let disk = Own::open(|| private().open(file)).map_err(StorageError::Unopened)?;
+        keep(file, &disk)?;
+        let unread = |source| refused(&health, "read", &source);
+        let pages = Pages::open(Box::new(Overlay::new(disk).map_err(unread)?), Arc::clone(&health))?;
+        let (mut storage, ceiling) = Storage::with(pages, Arc::clone(&health), &of_log, BOUNDS, |known| {
+            let disk = open_log(log, &of_log, known)?;
+            keep(log, &disk)?;
+            Ok(Box::new(Overlay::new(disk).map_err(unread)?))
+        })?;
+        storage.is_view = true;
+        Ok((storage, ceiling))
     }
 
     fn with(
@@ -215,17 +248,15 @@ impl Storage {
         bounds: Bounds,
         open_log: impl FnOnce(&Known) -> Result<Box<dyn Disk>, StorageError>,
     ) -> Result<(Storage, i64), StorageError> {
-        let (meter, room) = (pages.meter(), pages.room());
-        // Where the disk has nothing, the file's own free pages may do.
-        room.find();
+        let meter = pages.meter();
         let tree = Arc::new(Tree::open(pages, Arc::clone(&health), || ())?);
         let known = tree.known()?;
         let disk = Box::new(Rewriting::new(open_log(&known)?));
-        let known = catch_up(&tree, &room, &*disk, of_log, known)?;
+        let known = catch_up(&tree, &*disk, of_log, known)?;
         let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
         let log = log.map_err(|error| failed(of_log, &error))?;
-        let progress = Mutex::new(Progress::new(tree, log, meter, room, known.batch)?);
-        Ok((Storage { progress, health, has_failed: AtomicBool::new(false) }, known.ceiling))
+        let progress = Mutex::new(Progress::new(tree, log, meter, known.batch)?);
+        Ok((Storage { progress, health, has_failed: AtomicBool::new(false), is_view: false }, known.ceiling))
     }
 
     /// The state of the files.
@@ -233,14 +264,20 @@ impl Storage {
         &self.health
     }
 
+    /// True if nothing that is written to it reaches the disk: it is there to be read.
+    pub fn is_view(&self) -> bool {
+        self.is_view
+    }
+
     /// What is to be read.
     pub fn state(&self) -> Arc<State> {
         Arc::clone(self.progress.lock().state())
     }
 
-    /// Makes sure that commits of `bytes` bytes find space in the data file, as far as the disk has some.
-    pub fn make_room(&self, bytes: u64) -> Room {
-        self.progress.lock().make_room(Storage::cost(bytes))
+    /// Whether commits of `bytes` bytes find space in the data file, on a disk with `free` bytes. A disk that had none
+    /// for the reserve is asked again if `asks_again`.
+    pub fn make_room(&self, bytes: u64, free: u64, asks_again: bool) -> Room {
+        self.progress.lock().make_room(Storage::cost(bytes), free, asks_again)
     }
 
     /// True if only a checkpoint can make more space in the data file.
@@ -309,6 +346,9 @@ impl Storage {
 
     /// Makes everything durable in redb's file: until it is opened again it needs no log.
     fn close(&self) -> Result<(), StorageError> {
+        if self.is_view {
+            return Ok(());
+        }
         if self.has_failed.load(Ordering::Acquire) || self.health.failure().is_some() {
             self.flush_log();
             return Ok(());
@@ -346,17 +386,8 @@ fn missing(health: &Health) -> std::io::Error {
 }
 
 /// Applies what is in the log and not in redb's file, durably: a second attempt finds all of it done, or nothing.
-fn catch_up(
-    tree: &Tree,
-    room: &room::Room,
-    log: &dyn Disk,
-    health: &Health,
-    known: Known,
-) -> Result<Known, StorageError> {
+fn catch_up(tree: &Tree, log: &dyn Disk, health: &Health, known: Known) -> Result<Known, StorageError> {
     let Some((batch, number)) = left_in_log(log, health, &known)? else { return Ok(known) };
-    let bytes = batch.mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64;
-    // The disk gives what it has; the file may well have enough free pages of its own.
-    let _ = room.ensure(room.reserve() + Storage::cost(bytes));
     tree.apply(Writes::of(&batch.mutations), batch.ceiling, number, Commit::AndEnd)?;
     tree.known()
 }

@@ -105,10 +105,6 @@ impl<D: Disk> Disk for Overlay<D> {
         Ok(())
     }
 
-    fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-        Ok(())
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         Ok(())
     }

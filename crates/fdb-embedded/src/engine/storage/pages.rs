@@ -22,7 +22,6 @@ use super::disk::Disk;
 use super::health::{Failure, Health};
 use super::layout::{PAGE, logical_len, physical_len, place, runs};
 use super::rewrite::Rewriting;
-use super::room::{Room, high_water};
 use super::sums::{Sum, Sums, sum};
 use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
 use super::trust::Trust;
@@ -49,13 +48,12 @@ impl Meter {
 /// A file of pages, each with a checksum.
 #[derive(Debug)]
 pub struct Pages {
-    disk: Arc<dyn Disk>,
+    disk: Box<dyn Disk>,
     health: Arc<Health>,
     sums: Sums,
     superblock: Mutex<Superblock>,
     trust: Arc<Trust>,
     meter: Arc<Meter>,
-    room: Arc<Room>,
 }
 
 impl Pages {
@@ -65,9 +63,8 @@ impl Pages {
     }
 
     fn on(disk: Rewriting, health: Arc<Health>) -> Pages {
-        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let disk: Box<dyn Disk> = Box::new(disk);
         Pages {
-            room: Arc::new(Room::new(Arc::clone(&disk), 0)),
             disk,
             health,
             sums: Sums::default(),
@@ -107,9 +104,6 @@ impl Pages {
             let error = pages.health.damaged(&format!("it is {len} bytes long, and was at least {least}"));
             return Err(failed(&pages.health, &error));
         }
-        let high = high_water(&*pages.disk);
-        let high = high.map_err(|source| failed(&pages.health, &pages.health.refused("read", &source)))?;
-        pages.room.wrote(high);
         Ok(pages)
     }
 
@@ -121,11 +115,6 @@ impl Pages {
     /// What there is of it.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
-    }
-
-    /// Its space on the disk.
-    pub fn room(&self) -> Arc<Room> {
-        Arc::clone(&self.room)
     }
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
@@ -158,7 +147,6 @@ impl Pages {
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
         self.disk.write_at(place(pages.start), data)?;
-        self.room.wrote(place(pages.start) + data.len() as u64);
         self.meter.written.fetch_add(data.len() as u64, Ordering::Relaxed);
         self.sums.set(&*self.disk, pages.start, &sums_of(pages, data))
     }
@@ -208,11 +196,8 @@ impl Pages {
         if physical < self.disk.len()? {
             self.sums.cut(&*self.disk, len / PAGE)?;
             self.announce_len(physical)?;
-            self.disk.set_len(physical)?;
-            self.room.cut(physical);
-        } else {
-            self.disk.set_len(physical)?;
         }
+        self.disk.set_len(physical)?;
         self.meter.len.store(physical, Ordering::Relaxed);
         Ok(())
     }
@@ -225,7 +210,8 @@ fn sums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Sum> {
 
 /// The failure that `error` comes from.
 pub fn failed(health: &Health, error: &io::Error) -> StorageError {
-    let unknown = || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string() };
+    let unknown =
+        || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string(), is_full: false };
     StorageError::Failed(health.failure().cloned().unwrap_or_else(unknown))
 }
 

@@ -71,10 +71,17 @@ pub struct Room {
     pub is_short: bool,
     /// Bytes of the file's own that are free again. An estimate, on the low side.
     pub own: u64,
-    /// Bytes that can be written.
+    /// Bytes of the disk that are free, and not needed for what was committed.
+    pub left: u64,
+    /// Bytes that can be written, those of the reserve and of the file's own among them.
     pub available: u64,
-    /// Bytes that should be kept for transactions that free space.
+    /// Bytes of these that should be kept for transactions that free space.
     pub reserve: u64,
+}
+
+impl Room {
+    /// Where the disk has no end.
+    const PLENTY: Room = Room { is_short: false, own: 0, left: u64::MAX, available: u64::MAX, reserve: 0 };
 }
 
 /// A delta that the applier has.
@@ -92,16 +99,23 @@ pub struct Progress {
     applier: Applier,
     log: Log,
     meter: Arc<Meter>,
-    room: Arc<FileRoom>,
+    /// The disk's space, where it may end.
+    room: Option<Arc<FileRoom>>,
     /// Bytes of the file that what came since the last checkpoint may take: redb writes some of it only then.
     pending: u64,
+    /// The same of what a checkpoint has written since one that wrote nothing: until then redb keeps the pages that this freed.
+    unfreed: u64,
+    /// The number of the last batch at the last checkpoint.
+    committed: u64,
     /// The disk has no more space for the file.
     is_short: bool,
-    /// An estimate of what the file has free of pages that were written before, bytes. When redb goes to a page that was never
-    /// written it has none; from then on what rows are removed adds to it.
+    /// Bytes of the disk that are free or in the reserve, when that was last looked at.
+    ahead: u64,
+    /// An estimate of what the file has free of pages that were written before, bytes. When the file takes more of the disk it
+    /// has none; from then on what rows are removed adds to it.
     free: i64,
-    /// The end of the last page that was written, at the last checkpoint.
-    high: u64,
+    /// Bytes of the disk that the file took at the last checkpoint.
+    used: u64,
     /// Bytes that redb had written to its file when the log began anew.
     written_before: u64,
     /// The number of the last batch.
@@ -119,13 +133,7 @@ pub struct Progress {
 
 impl Progress {
     /// Goes on after batch `number`, which redb has.
-    pub fn new(
-        tree: Arc<Tree>,
-        log: Log,
-        meter: Arc<Meter>,
-        room: Arc<FileRoom>,
-        number: u64,
-    ) -> Result<Progress, StorageError> {
+    pub fn new(tree: Arc<Tree>, log: Log, meter: Arc<Meter>, number: u64) -> Result<Progress, StorageError> {
         let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
         let active = Arc::new(Delta::default());
         let snapshot = Arc::new(tree.snapshot()?);
@@ -137,11 +145,14 @@ impl Progress {
             applier,
             log,
             meter,
-            room,
+            room: None,
             pending: 0,
+            unfreed: 0,
+            committed: number,
             is_short: false,
+            ahead: 0,
             free: 0,
-            high: 0,
+            used: 0,
             written_before,
             number,
             version,
@@ -164,15 +175,28 @@ impl Progress {
         self.log.end()
     }
 
-    /// Sees to it that a batch which takes `cost` bytes of the data file finds them there. What is left, if the disk has no more.
-    pub fn make_room(&mut self, cost: u64) -> Room {
-        let (reserve, own) = (self.room.reserve(), self.own());
-        self.is_short = !self.room.ensure(reserve + self.pending + cost);
+    /// From now on the disk's space is looked after.
+    pub fn mind(&mut self, room: Arc<FileRoom>) {
+        self.used = room.used();
+        self.room = Some(room);
+    }
+
+    /// Whether a batch that takes `cost` bytes of the data file finds them, on a disk with `free` bytes. A disk that had no space
+    /// for the reserve is asked for it again if `asks_again`.
+    pub fn make_room(&mut self, cost: u64, free: u64, asks_again: bool) -> Room {
+        let Some(room) = &self.room else { return Room::PLENTY };
+        let (own, reserve) = (self.own(), room.wanted(self.used));
+        let may_refill = asks_again || !self.is_short;
+        let is_whole = room.held() >= reserve || (may_refill && room.refill(reserve));
+        // Where no space can be set aside, as much is left free.
+        let is_whole = is_whole || (room.is_unsupported() && free >= reserve + self.pending + cost);
+        self.is_short = !is_whole || free < self.pending + cost;
         if !self.is_short {
             self.pending += cost;
         }
-        let available = (self.room.ahead() + own).saturating_sub(self.pending);
-        Room { is_short: self.is_short, own, available, reserve }
+        self.ahead = free.saturating_add(room.held());
+        let available = self.ahead.saturating_add(own).saturating_sub(self.pending + self.unfreed);
+        Room { is_short: self.is_short, own, left: free.saturating_sub(self.pending), available, reserve }
     }
 
     /// Half of the estimate: pages are not free before the next checkpoint, and some are half full.
@@ -182,12 +206,13 @@ impl Progress {
 
     /// All that was written is on the disk: what does that say of the space in the file?
     fn estimate_free(&mut self) -> Result<(), StorageError> {
-        let high = self.room.high();
-        if high > self.high {
+        let Some(room) = &self.room else { return Ok(()) };
+        let used = room.used();
+        if used > self.used {
             self.free = 0;
         }
-        self.high = high;
-        self.free = self.free.clamp(0, high.cast_signed());
+        self.used = used;
+        self.free = self.free.clamp(0, used.cast_signed());
         let snapshot = self.state.snapshot().expect("it is the newest state");
         if self.is_short && snapshot.len()? <= FEW {
             let mut bytes = OVERHEAD;
@@ -195,7 +220,7 @@ impl Progress {
                 let (key, value) = row?;
                 bytes += 2 * (key.value().len() + value.value().len()) as u64;
             }
-            self.free = self.free.max(high.saturating_sub(bytes).cast_signed());
+            self.free = self.free.max(used.saturating_sub(bytes).cast_signed());
         }
         Ok(())
     }
@@ -205,9 +230,9 @@ impl Progress {
         self.pending += cost;
     }
 
-    /// On a full disk only a checkpoint lets redb use again what was freed.
+    /// On a full disk only a checkpoint lets redb use again what was freed, and another one what that freed.
     pub fn is_crowded(&self) -> bool {
-        self.is_short && self.pending > (self.room.ahead() + self.own()) / 8
+        self.is_short && self.pending + self.unfreed > (self.ahead + self.own()) / 8
     }
 
     /// Puts a batch into the log, and where readers find it. Where the log has no room for it, or redb has much that is not flushed, all goes
@@ -247,7 +272,8 @@ impl Progress {
 
     /// Leaves nothing in the log.
     pub fn settle(&mut self) -> Result<Changed, StorageError> {
-        if self.log.is_empty() { self.turn(true) } else { self.commit(Batch::default()) }
+        let is_done = self.log.is_empty() && !self.is_crowded();
+        if is_done { self.turn(true) } else { self.commit(Batch::default()) }
     }
 
     /// Makes everything durable in redb's file, which needs no log then.
@@ -261,6 +287,12 @@ impl Progress {
         let changed = self.give_all(batch, Commit::AndBegin(mark))?;
         self.log.begin(mark);
         self.written_before = self.meter.written();
+        let is_empty = std::mem::replace(&mut self.committed, self.number) == self.number;
+        self.unfreed = match (is_empty, self.is_short) {
+            (true, _) => 0,
+            (false, true) => self.unfreed + self.pending,
+            (false, false) => self.pending,
+        };
         self.pending = 0;
         self.estimate_free()?;
         Ok(changed)

@@ -88,10 +88,6 @@ impl Disk for Rewriting {
         self.disk.set_len(len)
     }
 
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        self.disk.allocate(offset, len)
-    }
-
     fn sync_data(&self) -> io::Result<()> {
         let unflushed = std::mem::take(&mut *self.unflushed.lock());
         let result = self.disk.sync_data();

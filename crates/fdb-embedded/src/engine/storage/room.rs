@@ -1,155 +1,174 @@
-//! Disk space that the data file owns before it needs it.
+//! Disk space for the data file, and a reserve that is used where there is none.
 //!
-//! redb takes any failed write for the end: the outcome of the write is unknown, so no further commit is accepted. A full
-//! disk must therefore be met before redb writes. The committer asks [`Room`] for space before each batch, and `Room`
-//! allocates it in steps, beyond the end of the pages that were written and, where necessary, beyond the end of the file.
-//! If the disk refuses, nothing has happened: the committer then refuses transactions that need more space, and the
-//! space that is already allocated, the reserve, is left to those that free some.
+//! redb takes any failed write for the end: the outcome of the write is unknown, so no further commit is accepted. It must
+//! therefore never meet a full disk. `DIR/reserve` is a file that holds allocated space and no data. When a write finds the
+//! disk full, [`Room`] cuts a piece off the reserve, so that the disk has this space, and writes again. Nobody but redb knows
+//! which page of its file comes next, so the space cannot be set aside inside that file.
+//!
+//! The committer refuses transactions that add data before the reserve is needed. The reserve is for those that free space,
+//! for a checkpoint, for an opening after a kill, and for the time when another program fills the disk.
 
+use std::fs::File;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::disk::Disk;
-use super::layout::{GROUP, PAGE, group_of, logical_len, place, sums_place};
 use super::log::is_full;
-use crate::engine::storage::sums::UNWRITTEN;
+use crate::engine::directory::private;
+use crate::fork::Own;
 
-/// The smallest reserve, bytes: that of an empty database.
-const LEAST: u64 = 1 << 20;
+/// The reserve of an empty database, bytes.
+const LEAST: u64 = 4 << 20;
 /// The largest reserve, bytes.
 const MOST: u64 = 16 << 20;
-/// Space is allocated in pieces of at least so many bytes, where the disk has them.
+/// The reserve grows with the data file, by so many bytes at a time.
 const STEP: u64 = 1 << 20;
-/// The largest of these pieces, bytes. It is an eighth of the file where that is less.
-const LARGEST_STEP: u64 = 32 << 20;
-/// A disk that was full is asked again after this time.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The least that is cut off the reserve, bytes.
+const PIECE: u64 = 256 << 10;
 
-/// How much of the file is allocated, and how much of that has been written.
+/// A data file, and the reserve beside it.
 #[derive(Debug)]
 pub struct Room {
-    disk: Arc<dyn Disk>,
-    /// The end of the last page that was written, bytes.
-    high: AtomicU64,
-    /// Up to here the file system has given space to the file, bytes.
-    allocated: AtomicU64,
+    data: Box<dyn Disk>,
+    reserve: Option<Own<File>>,
+    /// Bytes that the reserve holds. The lock is for changing it.
+    held: AtomicU64,
+    changing: Mutex<()>,
     /// The file system does not allocate space ahead of need.
     is_unsupported: AtomicBool,
-    /// When the disk last had no space.
-    full: Mutex<Option<Instant>>,
 }
 
 impl Room {
-    /// Of a file with pages up to `high`. What is allocated beyond is not known yet.
-    pub fn new(disk: Arc<dyn Disk>, high: u64) -> Room {
-        Room {
-            disk,
-            high: AtomicU64::new(high),
-            allocated: AtomicU64::new(0),
-            is_unsupported: AtomicBool::new(false),
-            full: Mutex::new(None),
+    /// For a data file, with the reserve at this path, which is made if it is not there. It holds as much then as the disk has.
+    pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<Room> {
+        // Without a reserve as much space of the disk is left free.
+        let reserve = Own::open(|| private().create(true).open(reserve)).ok();
+        let room = Room {
+            data,
+            is_unsupported: AtomicBool::new(reserve.is_none()),
+            reserve,
+            held: AtomicU64::new(0),
+            changing: Mutex::new(()),
+        };
+        room.find();
+        Arc::new(room)
+    }
+
+    /// What an earlier process left in it, and what the disk has.
+    fn find(&self) {
+        let Some(file) = &self.reserve else { return };
+        let left = file.used().and_then(|used| Ok(used.min(Disk::len(file)?))).unwrap_or(0).min(MOST);
+        if Disk::set_len(file, left).is_ok() {
+            self.held.store(left, Ordering::Relaxed);
+        }
+        let mut wanted = self.wanted(self.used());
+        while wanted > self.held() && !self.refill(wanted) {
+            wanted = wanted.midpoint(self.held()) / PIECE * PIECE;
         }
     }
 
-    /// A page that ends at byte `end` was written.
-    pub fn wrote(&self, end: u64) {
-        self.high.fetch_max(end, Ordering::Relaxed);
+    /// How much the reserve of a data file should hold that uses so many bytes of the disk.
+    pub fn wanted(&self, used: u64) -> u64 {
+        MOST.min(LEAST + used / 4 / STEP * STEP)
     }
 
-    /// The file was cut off at byte `len`, and its allocated space with it.
-    pub fn cut(&self, len: u64) {
-        self.high.fetch_min(len, Ordering::Relaxed);
-        self.allocated.fetch_min(len, Ordering::Relaxed);
+    /// Bytes of the disk that the data file uses.
+    pub fn used(&self) -> u64 {
+        self.data.used().unwrap_or(0)
     }
 
-    /// The end of the last page that was written, bytes.
-    pub fn high(&self) -> u64 {
-        self.high.load(Ordering::Relaxed)
+    /// Bytes that the reserve holds.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
     }
 
-    /// Bytes that can be written without asking the disk.
-    pub fn ahead(&self) -> u64 {
-        self.allocated.load(Ordering::Relaxed).saturating_sub(self.high.load(Ordering::Relaxed))
-    }
-
-    /// The space that is kept for a checkpoint, a recovery, and transactions that free space, bytes.
-    pub fn reserve(&self) -> u64 {
-        MOST.min(LEAST + self.high.load(Ordering::Relaxed) / 4)
-    }
-
-    /// True if space cannot be allocated ahead of need here. Then `ahead` means nothing.
+    /// True where space cannot be set aside.
     pub fn is_unsupported(&self) -> bool {
         self.is_unsupported.load(Ordering::Relaxed)
     }
 
-    /// Whether `wanted` bytes can be written without asking the disk. It is asked for them now if they are missing; a full
-    /// disk is not asked more than once a second.
-    pub fn ensure(&self, wanted: u64) -> bool {
-        self.ahead() >= wanted || self.is_unsupported() || self.extend(wanted)
+    /// Makes the reserve hold so many bytes. `false` if the disk has too few, or cannot set any aside.
+    pub fn refill(&self, wanted: u64) -> bool {
+        let _changing = self.changing.lock();
+        let Some(file) = self.reserve.as_ref().filter(|_| !self.is_unsupported()) else { return false };
+        let held = self.held();
+        if held >= wanted {
+            return true;
+        }
+        let allocated = loop {
+            match fallocate(file, FallocateFlags::empty(), 0, wanted) {
+                Err(Errno::INTR) => {}
+                other => break other.map_err(io::Error::from),
+            }
+        };
+        match allocated {
+            Ok(()) => self.held.store(wanted, Ordering::Relaxed),
+            Err(error) => {
+                if !is_full(&error) {
+                    self.is_unsupported.store(true, Ordering::Relaxed);
+                }
+                // Some file systems keep the part that they had.
+                let _ = Disk::set_len(file, held);
+                return false;
+            }
+        }
+        true
     }
 
-    #[cold]
-    fn extend(&self, wanted: u64) -> bool {
-        let mut full = self.full.lock();
-        if full.is_some_and(|since| since.elapsed() < PAUSE) {
+    /// Gives the disk so many bytes of the reserve, or what it has. `false` if it holds nothing.
+    fn spend(&self, bytes: u64) -> bool {
+        let _changing = self.changing.lock();
+        let Some(file) = &self.reserve else { return false };
+        let held = self.held();
+        let left = held.saturating_sub(bytes.max(PIECE)) / PIECE * PIECE;
+        if held == 0 || Disk::set_len(file, left).is_err() {
             return false;
         }
-        let high = self.high.load(Ordering::Relaxed);
-        let from = self.allocated.load(Ordering::Relaxed);
-        let step = LARGEST_STEP.min(high / 8).max(STEP);
-        let given = self.allocate(from, high + wanted + step) || self.allocate(from, high + wanted);
-        *full = (!given).then(Instant::now);
-        given
+        self.held.store(left, Ordering::Relaxed);
+        true
     }
 
-    /// At an opening it is not known what an earlier process has allocated. Allocates the reserve, as far as there is space.
-    pub fn find(&self) {
-        let high = self.high.load(Ordering::Relaxed);
-        let mut ahead = self.reserve();
-        // From the start, so that no page is missing below either.
-        while ahead >= PAGE && !self.is_unsupported() && !self.allocate(0, high + ahead) {
-            ahead /= 2;
-        }
-    }
-
-    fn allocate(&self, from: u64, end: u64) -> bool {
-        match self.disk.allocate(from, end.saturating_sub(from)) {
-            Ok(()) => {
-                self.allocated.fetch_max(end, Ordering::Relaxed);
-                true
-            }
-            Err(error) if is_full(&error) => false,
-            // A file system that cannot do it, or a disk that fails: a write will tell.
-            Err(_) => {
-                self.is_unsupported.store(true, Ordering::Relaxed);
-                true
+    /// Does what takes up to so many bytes of the disk; again, with space from the reserve, while the disk is full.
+    fn with_space(&self, bytes: u64, work: impl Fn() -> io::Result<()>) -> io::Result<()> {
+        loop {
+            match work() {
+                Err(error) if is_full(&error) && self.spend(bytes) => {}
+                other => return other,
             }
         }
     }
 }
 
-/// The end of the last page of a file that was ever written, by the checksums of its pages.
-pub fn high_water(disk: &dyn Disk) -> io::Result<u64> {
-    let Some(logical) = logical_len(disk.len()?) else { return Ok(0) };
-    if logical <= PAGE {
-        return Ok(logical);
+impl Disk for Arc<Room> {
+    fn len(&self) -> io::Result<u64> {
+        self.data.len()
     }
-    let pages = logical / PAGE;
-    let (last, _) = group_of(pages - 1);
-    let mut bytes = vec![0; usize::try_from(PAGE).expect("a page fits")];
-    for group in (0..=last).rev() {
-        disk.read_at(sums_place(group), &mut bytes)?;
-        let sums = bytes.as_chunks().0.iter().map(|sum| u64::from_le_bytes(*sum));
-        if let Some(index) = sums.collect::<Vec<_>>().iter().rposition(|sum| *sum != UNWRITTEN) {
-            let page = 1 + group as u64 * GROUP + index as u64;
-            return Ok(place(page.min(pages - 1)) + PAGE);
-        }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.data.read_at(offset, out)
     }
-    Ok(PAGE)
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.with_space(data.len() as u64, || self.data.write_at(offset, data))
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.with_space(PIECE, || self.data.set_len(len))
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.data.sync_data()
+    }
+
+    fn used(&self) -> io::Result<u64> {
+        self.data.used()
+    }
 }
 
 #[cfg(test)]
@@ -157,34 +176,85 @@ mod tests {
     use super::super::sim::SimDisk;
     use super::*;
 
-    #[test]
-    fn space_is_allocated_in_steps_and_a_full_disk_leaves_what_there_is() {
-        let disk = SimDisk::default();
-        disk.set_space(Some(10 << 20));
-        let room = Room::new(Arc::new(disk.clone()), 0);
-        room.find();
-        assert_eq!(room.ahead(), LEAST);
-        assert!(room.ensure(LEAST), "it is there already");
-        room.wrote(4 << 20);
-        assert!(room.ensure(LEAST) && room.ahead() >= LEAST + STEP, "a step more than was asked for");
-        room.wrote(9 << 20);
-        assert!(!room.ensure(3 << 20));
-        let left = room.ahead();
-        disk.set_space(None);
-        assert!(!room.ensure(3 << 20), "the disk is not asked again at once");
-        assert_eq!(room.ahead(), left);
-        *room.full.lock() = None;
-        assert!(room.ensure(3 << 20));
-        room.cut(2 << 20);
-        assert_eq!(room.ahead(), 0, "what was cut off is the disk's again");
+    /// A disk that has space for so many bytes more, and for those that the reserve gave back.
+    #[derive(Debug)]
+    struct Small {
+        file: SimDisk,
+        reserve: std::path::PathBuf,
+        space: u64,
+    }
+
+    impl Disk for Small {
+        fn len(&self) -> io::Result<u64> {
+            self.file.len()
+        }
+
+        fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.file.read_at(offset, out)
+        }
+
+        fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            let reserve = std::fs::metadata(&self.reserve)?.len();
+            if offset + data.len() as u64 + reserve > self.space {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.file.write_at(offset, data)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.file.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.file.sync_data()
+        }
+
+        fn used(&self) -> io::Result<u64> {
+            Ok(0)
+        }
     }
 
     #[test]
-    fn an_opening_finds_as_much_as_there_is() {
-        let disk = SimDisk::default();
-        disk.set_space(Some(700 << 10));
-        let room = Room::new(Arc::new(disk), 64 << 10);
-        room.find();
-        assert!(room.ahead() >= LEAST / 4 && room.ahead() <= LEAST, "{}", room.ahead());
+    fn a_write_that_finds_the_disk_full_gets_space_from_the_reserve() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = dir.path().join("reserve");
+        let file = SimDisk::new(vec![0; 3 * usize::try_from(LEAST).unwrap()]);
+        let small = Small { file: file.clone(), reserve: reserve.clone(), space: LEAST + 100 };
+        let room = Room::open(Box::new(small), &reserve);
+        if room.is_unsupported() {
+            eprintln!("skipped: the file system of {} cannot allocate space", dir.path().display());
+            return;
+        }
+        assert_eq!((room.held(), reserve.metadata().unwrap().len()), (LEAST, LEAST));
+        room.write_at(0, &[1; 100]).unwrap();
+        assert_eq!(room.held(), LEAST, "there was space");
+        room.write_at(100, &[2; 100]).unwrap();
+        assert_eq!(room.held(), LEAST - PIECE);
+        let large = vec![3; usize::try_from(LEAST - PIECE).unwrap()];
+        room.write_at(200, &large).unwrap();
+        assert_eq!(room.held(), 0);
+        assert!(room.write_at(200 + LEAST, &[4; 4096]).is_err(), "there is nothing left");
+        assert_eq!(file.bytes()[..200], [[1; 100], [2; 100]].concat());
+        assert!(room.refill(LEAST) && room.held() == LEAST);
+    }
+
+    #[test]
+    fn an_opening_finds_the_reserve_and_makes_it_as_large_as_it_should_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let reserve = dir.path().join("reserve");
+        for there in [0, PIECE, 3 * MOST] {
+            // Of a copy only the length may be left.
+            std::fs::write(&reserve, []).unwrap();
+            File::options().write(true).open(&reserve).unwrap().set_len(there).unwrap();
+            let data = SimDisk::new(vec![0; 9 << 20]);
+            let room = Room::open(Box::new(data), &reserve);
+            if room.is_unsupported() {
+                eprintln!("skipped: the file system of {} cannot allocate space", dir.path().display());
+                return;
+            }
+            assert_eq!(room.held(), LEAST + 2 * STEP);
+            let used = File::open(&reserve).unwrap().used().unwrap();
+            assert!(used >= room.held(), "{used}");
+        }
     }
 }

@@ -128,8 +128,6 @@ struct State {
     fails_once: Option<FailedFlush>,
     /// Reads that still succeed. Then one fails with EIO, and those after it succeed again.
     healthy_reads: Option<usize>,
-    /// Bytes that any file can have allocated; as many as wanted without it.
-    space: Option<u64>,
 }
 
 /// A file in memory; clones are the same file.
@@ -162,11 +160,6 @@ impl SimDisk {
     /// Every write, resize and flush of any file after the next `operations` fails, as on a full disk.
     pub fn fail_after(&self, operations: usize) {
         self.state.lock().healthy = Some(operations);
-    }
-
-    /// From now on no file can have more bytes allocated than this.
-    pub fn set_space(&self, space: Option<u64>) {
-        self.state.lock().space = space;
     }
 
     /// The write, resize or flush of any file after the next `operations` fails with EIO, and those after it succeed.
@@ -379,13 +372,6 @@ impl Disk for SimDisk {
 
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.run(Op::SetLen(len))
-    }
-
-    fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
-        match self.state.lock().space {
-            Some(space) if offset + len > space => Err(io::ErrorKind::StorageFull.into()),
-            _ => Ok(()),
-        }
     }
 
     fn sync_data(&self) -> io::Result<()> {

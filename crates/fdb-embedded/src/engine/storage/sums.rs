@@ -175,10 +175,6 @@ mod tests {
             self.1.set_len(len)
         }
 
-        fn allocate(&self, _offset: u64, _len: u64) -> io::Result<()> {
-            Ok(())
-        }
-
         fn sync_data(&self) -> io::Result<()> {
             self.1.sync_data()
         }

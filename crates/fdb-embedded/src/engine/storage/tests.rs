@@ -563,10 +563,6 @@ impl Disk for Asking {
         self.file.set_len(len)
     }
 
-    fn allocate(&self, _offset: u64, _len: u64) -> std::io::Result<()> {
-        Ok(())
-    }
-
     fn sync_data(&self) -> std::io::Result<()> {
         self.file.sync_data()
     }

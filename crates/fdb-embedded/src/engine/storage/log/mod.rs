@@ -225,7 +225,11 @@ impl Log {
         }
         match self.fill(len).and_then(|()| self.disk.sync_data()) {
             Ok(()) => self.len = len,
-            Err(source) if is_full(&source) => self.bounds.most = self.len,
+            Err(source) if is_full(&source) => {
+                self.bounds.most = self.len;
+                // The data file needs what there was.
+                let _ = self.disk.set_len(self.len);
+            }
             Err(source) => return Err(self.refused("write", &source)),
         }
         Ok(())

@@ -85,10 +85,6 @@ impl Disk for Failing {
         if len > self.most { Err(ErrorKind::StorageFull.into()) } else { self.file.set_len(len) }
     }
 
-    fn allocate(&self, _offset: u64, _len: u64) -> std::io::Result<()> {
-        Ok(())
-    }
-
     fn sync_data(&self) -> std::io::Result<()> {
         let left =
             self.flushes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
