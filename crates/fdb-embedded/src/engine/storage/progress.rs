@@ -220,7 +220,8 @@ impl Progress {
                 let (key, value) = row?;
                 bytes += 2 * (key.value().len() + value.value().len()) as u64;
             }
-            self.free = self.free.max(used.saturating_sub(bytes).cast_signed());
+            // It is nearly exact, so `own` need not count half of it.
+            self.free = self.free.max(2 * used.saturating_sub(bytes).cast_signed());
         }
         Ok(())
     }
