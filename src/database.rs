@@ -52,8 +52,8 @@ impl Store {
     }
 }
 
-/// A disk with less free space than this may be full, as far as a process can tell that does not host the database: space
-/// is allocated in pieces of up to 32 MiB.
+/// A disk with less free space than this may be full, as far as a process can tell that does not host the database: commits that wait
+/// for a checkpoint need some of it.
 const NEARLY_FULL: u64 = 64 << 20;
 
 /// Why a database has refused to store more, and what can be done.
