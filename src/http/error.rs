@@ -71,7 +71,9 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Unavailable(String),
     /// The database stores nothing more for want of disk space.
-    #[error("the database accepts no more data: its disk has too little free space, or too many commits wait for it")]
+    #[error(
+        "the database accepts no more data: its disk has too little free space, or too many commits wait for it"
+    )]
     NoSpace,
     /// The database has something that cannot be read.
     #[error("{0}")]
