@@ -78,6 +78,8 @@ impl History {
             Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
             Event::Revived(items) => format!("revived {}", self.names(items)),
             Event::Purged(items) => format!("purged {}", self.names(items)),
+            Event::Froze(true) => "froze the queue".to_owned(),
+            Event::Froze(false) => "let the queue go on".to_owned(),
         }
     }
 

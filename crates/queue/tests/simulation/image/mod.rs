@@ -31,6 +31,8 @@ pub(crate) struct Image {
     /// How often an item's effect was written, by handlers whose delivery is exactly-once.
     pub(crate) effects: BTreeMap<ItemId, u64>,
     pub(crate) counters: Counters,
+    /// Whether the queue is frozen.
+    pub(crate) frozen: bool,
 }
 
 /// An item as it is stored.
@@ -102,6 +104,7 @@ impl Image {
         part("operations", format!("{:?}", self.operations), format!("{:?}", other.operations));
         part("line", format!("{:?}", self.line), format!("{:?}", other.line));
         part("effects", format!("{:?}", self.effects), format!("{:?}", other.effects));
+        part("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         part("counters", format!("{:?}", self.counters), format!("{:?}", other.counters));
         lines.join("\n  ")
     }

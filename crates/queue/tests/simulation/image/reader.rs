@@ -106,6 +106,7 @@ impl Parts<'_> {
             }
             (b"oplog", _) => drop(self.logged.insert(value.to_vec())),
             (b"want", _) => drop(self.image.line.insert(split_stamp(rest)?.0, lease::want(value)?)),
+            (b"pause", []) => self.image.frozen = true,
             // What sessions and sweepers say to themselves.
             (b"token" | b"sweep" | b"times", _) => {}
             _ => return None,

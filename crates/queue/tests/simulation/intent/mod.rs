@@ -54,6 +54,8 @@ pub(crate) enum Intent {
     Revive(Option<ItemId>),
     /// Dead letters are to be deleted: this one, or all.
     Purge(Option<ItemId>),
+    /// The queue is to be frozen, or to go on.
+    Freeze(bool),
 }
 
 impl fmt::Display for Operation {
@@ -76,6 +78,8 @@ impl Intent {
             Intent::Sweep(_) => "sweep",
             Intent::Revive(_) => "revive",
             Intent::Purge(_) => "purge",
+            Intent::Freeze(true) => "freeze",
+            Intent::Freeze(false) => "resume",
         }
     }
 
@@ -116,6 +120,8 @@ impl Intent {
             }]),
             Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
+            Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),
+            Intent::Freeze(_) => Ok(vec![Event::Froze(after.frozen)]),
         }
     }
 }

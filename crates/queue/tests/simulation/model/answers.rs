@@ -6,6 +6,11 @@ use super::{Model, Place, Verdict, promise};
 use crate::image::{Stored, essence};
 
 impl Model {
+    /// Whether the queue is frozen.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.frozen.is_some()
+    }
+
     /// Whether a lease is held.
     pub(crate) fn is_held(&self, lease: LeaseId) -> bool {
         self.leases.contains_key(&lease)

@@ -52,6 +52,8 @@ pub(crate) enum Event {
     Revived(Vec<ItemId>),
     /// Dead letters were deleted.
     Purged(Vec<ItemId>),
+    /// The queue was frozen, or goes on.
+    Froze(bool),
 }
 
 impl Event {
@@ -81,6 +83,8 @@ impl Event {
             Event::Forgotten { .. } => "operations are forgotten",
             Event::Revived(_) => "dead letters are revived",
             Event::Purged(_) => "dead letters are purged",
+            Event::Froze(true) => "the queue is frozen",
+            Event::Froze(false) => "the queue goes on",
         }
     }
 }

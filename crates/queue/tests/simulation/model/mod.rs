@@ -71,6 +71,8 @@ pub(crate) struct Model {
     /// The last attempt of each session that took or asked.
     attempts: BTreeMap<SessionId, u64>,
     counters: Counters,
+    /// The version of the commit that froze the queue, while it is frozen.
+    frozen: Option<u64>,
     /// What takes saw after each commit, with its version.
     past: Vec<(u64, Seen)>,
     /// What the transaction took whose events are coming.
@@ -115,6 +117,7 @@ impl Model {
             line: BTreeMap::new(),
             attempts: BTreeMap::new(),
             counters: Counters::default(),
+            frozen: None,
             past: vec![(0, Seen::default())],
             taken: BTreeSet::new(),
             jumps: 0,
@@ -136,6 +139,10 @@ impl Model {
             Event::Pushed { items, operation } => self.pushed(items, operation.as_deref(), at),
             Event::Leased { lease, items, terms, served } => self.leased(*lease, items, *terms, *served, at),
             Event::Taken { items, terms, served } => self.taken_for_good(items, *terms, *served, at),
+            Event::Froze(frozen) => {
+                self.frozen = frozen.then(|| self.frozen.unwrap_or(at.commit));
+                Ok(())
+            }
             Event::Asked(stamp, want) => self.asked(*stamp, *want, at),
             Event::Left(stamp) => self.left(*stamp),
             Event::Overdue(stamp) => self.overdue(*stamp, at),
@@ -199,6 +206,7 @@ impl Model {
         let added = |(name, (_, items)): (&Vec<u8>, &(At, Vec<ItemId>))| (name.clone(), items.len() as u32);
         image.operations = self.operations.iter().map(added).collect();
         image.line = self.line.clone();
+        image.frozen = self.frozen.is_some();
         image
     }
 }

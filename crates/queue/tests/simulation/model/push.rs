@@ -6,6 +6,9 @@ use super::{At, Model, Verdict, promise};
 use crate::image::integers;
 use crate::model::life::{Item, Place};
 
+/// A session that has seen the queue unfrozen pushes on for so many versions.
+const FREEZE_KNOWN: u64 = 100_000;
+
 impl Model {
     pub(super) fn pushed(
         &mut self,
@@ -14,6 +17,13 @@ impl Model {
         at: At,
     ) -> Verdict {
         self.check_places(items, at)?;
+        let refused_from = self.frozen.map(|version| version + FREEZE_KNOWN);
+        promise!(
+            items.is_empty() || refused_from.is_none_or(|version| at.read < version),
+            "{items:?} were pushed to a queue that was frozen at {:?}, and the push read {}",
+            self.frozen,
+            at.read
+        );
         for (id, new) in items {
             promise!(!self.items.contains_key(id), "{id} was pushed twice");
             if let Some(key) = &new.unique {

@@ -2,16 +2,41 @@
 
 use std::rc::Rc;
 
-use kvqueue_queue::{DeadFate, ItemId};
+use kvqueue_queue::{DeadFate, ItemId, Pause, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
 use crate::desk::Desk;
 use crate::intent::Intent;
 
+/// Freezes the queue, or lets it go on.
+async fn freeze(desk: &Desk, frozen: bool) {
+    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let pause = Pause { at: 1, frozen: true, reason: "an operator says so".to_owned() };
+    let doing = retry::run(db, &policy, |tr| {
+        match frozen {
+            true => queue.pause(&tr, &pause),
+            false => queue.resume(&tr),
+        }
+        async move { (tr, Ok(())) }
+    });
+    let (operation, done) = desk.run(Intent::Freeze(frozen), doing).await;
+    match done {
+        Some(Ok(_)) => desk.told(&operation, &Claim::Done),
+        Some(Err(error)) => desk.told(&operation, &failed(&error)),
+        None => {}
+    }
+}
+
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
+        let is_frozen = desk.world.oracle.borrow().model.is_frozen();
+        if is_frozen || desk.chance(10) {
+            freeze(&desk, !is_frozen).await;
+            desk.pause().await;
+            continue;
+        }
         let dead: Vec<ItemId> = desk.world.oracle.borrow().model.dead().cloned().collect();
         if dead.is_empty() {
             desk.pause().await;

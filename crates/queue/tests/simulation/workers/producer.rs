@@ -2,7 +2,9 @@
 
 use std::rc::Rc;
 
-use kvqueue_queue::{Kind, NewItem, Placed, PushError, PushOptions, PushedItem, RetryError, Session};
+use kvqueue_queue::{
+    Kind, NewItem, Placed, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
+};
 
 use super::consumer::close;
 use crate::claims::Claim;
@@ -64,7 +66,10 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
 async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &PushOptions) -> Claim {
     match session.push_items(&desk.world.db, items, options).await {
         Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
-        Err(PushError::Retry(error)) => failed(&error),
+        Err(PushError::Retry(error)) => {
+            desk.world.count_if(error.error.frozen().is_some(), "a push is refused by a frozen queue");
+            failed(&error)
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -76,10 +81,24 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
     let placed: Placed = match placed {
         Ok(placed) => placed,
         Err(error) => {
-            assert!(error.database().is_some(), "{error}");
+            desk.world.count_if(error.frozen().is_some(), "a push is refused by a frozen queue");
+            assert!(error.database().is_some() || error.frozen().is_some(), "{error}");
             return Claim::Failed { perhaps: false };
         }
     };
+    if placed.added() > 0 && desk.world.queue.kind() == Kind::Fifo && desk.chance(15) {
+        let second = desk.world.queue.pusher(&tr).push_items(&[NewItem::new("second")], options).await;
+        match second {
+            Err(PushError::Queue(QueueError::SecondPusher { .. })) => {
+                desk.world.count("a second pusher is refused");
+                assert!(tr.commit().await.is_err(), "the transaction of two pushers commits");
+            }
+            // A fault of the database is in the way.
+            Err(error) => assert!(error.database().is_some(), "{error}"),
+            Ok(_) => panic!("two pushers have pushed in a transaction"),
+        }
+        return Claim::Failed { perhaps: false };
+    }
     let stamp = tr.get_versionstamp();
     match tr.commit().await {
         // There is none where nothing was written.
