@@ -261,7 +261,7 @@ mod tests {
     fn a_disk_without_space_says_what_follows() {
         let plenty = Space { free: 9 << 30, total: 10 << 30, min_free: 512 << 20, ..Space::default() };
         let why = "the disk of /data has too little free space".to_owned();
-        let low = Space { free: 1 << 20, reusable: 5 << 20, pushes_refused: Some(why), ..plenty.clone() };
+        let low = Space { free: 1 << 20, reusable: 5 << 20, pushes_refused: Some(why), ..plenty };
         let off = Space { min_free: 0, ..plenty.clone() };
         let lines = [plenty, low, off].iter().flat_map(disk).collect::<Vec<_>>();
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
