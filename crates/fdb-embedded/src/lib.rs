@@ -54,6 +54,7 @@ pub mod space;
 mod url;
 
 pub use backup::{BackupError, Copied, backup, is_database};
+#[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use capi::testing;
 pub use capi::{Network, client_version, embedded_directory, open_error};

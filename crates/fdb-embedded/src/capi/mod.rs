@@ -36,6 +36,7 @@ mod open;
 mod real;
 mod result;
 mod tenant;
+#[cfg(feature = "testing")]
 #[doc(hidden)]
 pub mod testing;
 mod transaction;

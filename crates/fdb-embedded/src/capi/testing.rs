@@ -1,7 +1,8 @@
 //! The C ABI as safe calls, for the tests that hold an embedded database against a cluster: both are driven through
 //! the same exported functions, so the ABI itself is tested with what is behind it.
 //!
-//! Not part of the crate's interface: it is public only because integration tests are crates of their own.
+//! Not part of the crate's interface: the cargo feature `testing` turns it on for the crate's integration tests, which are crates of
+//! their own.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::{null, null_mut};
