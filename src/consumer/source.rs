@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Queue, RetryRules};
+use kvqueue_queue::{Queue, RetryRules, VersionHistory};
 use tokio_util::task::TaskTracker;
 
 use super::{
@@ -35,6 +35,8 @@ pub(crate) struct Source {
     pub(crate) gate: Gate,
     pub(crate) idle: Idle,
     pub(crate) suspects: Arc<Suspects>,
+    /// By whose clock its leases are measured.
+    pub(crate) history: VersionHistory,
     pub(crate) signals: Arc<Signals>,
     /// Batches that are being handled or settled. They go on when their consumer panics.
     pub(crate) work: TaskTracker,

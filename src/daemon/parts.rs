@@ -100,6 +100,7 @@ impl Part {
             gate: shared.board.gate(&self.name),
             idle: Idle::new(self.name.clone(), slow_look, meters),
             suspects: shared.suspects.clone(),
+            history: shared.history.clone(),
             signals: shared.signals.clone(),
             work: shared.work.clone(),
         })

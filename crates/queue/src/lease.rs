@@ -16,6 +16,7 @@ use crate::ops::settle::{cost, part, settle};
 use crate::ops::version::now;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
 use crate::suspects::Ward;
+use crate::version_history::VersionHistory;
 
 /// What becomes of an item of a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +56,10 @@ pub struct Lease {
     held: Vec<Held>,
     /// Keeps other suspects out of the process, if these are suspects.
     ward: Option<Ward>,
+    /// The holder's clock.
+    history: Option<VersionHistory>,
+    /// A time by that clock, in microseconds: the last change that is known began after it. `None`: that is not known.
+    since: Option<u64>,
 }
 
 impl Lease {
@@ -67,7 +72,28 @@ impl Lease {
         ward: Option<Ward>,
     ) -> Lease {
         let &Header { deadline, length, ref settled, .. } = header;
-        Lease { space, id, deadline, length, settled: settled.clone(), unsure: None, items, held, ward }
+        Lease {
+            space,
+            id,
+            deadline,
+            length,
+            settled: settled.clone(),
+            unsure: None,
+            items,
+            held,
+            ward,
+            history: None,
+            since: None,
+        }
+    }
+
+    pub(crate) fn with_history(self, history: Option<&VersionHistory>) -> Lease {
+        Lease { history: history.cloned(), ..self }
+    }
+
+    /// A change of the lease has committed whose transaction began at this time.
+    pub(crate) fn changed_since(&mut self, began: Option<u64>) {
+        self.since = began.or(self.since);
     }
 
     /// Which lease it is.
@@ -205,12 +231,24 @@ impl Lease {
 
     /// Whether it was this holder who cleared the lease that is gone at this version.
     ///
-    /// Before its deadline nobody else does but a migration and a deletion of the queue, so then it was us, if all that was left may have been settled. A version before the lease's
-    /// last change is of another life of the database, in which its deadline says nothing.
+    /// Before its deadline nobody else does but a migration and a deletion of the queue, nor before the holder's own clock has measured the lease's
+    /// length. So then it was us, if all that was left may have been settled. A version before the lease's last change is of another life of the
+    /// database, in which neither says anything.
     fn was_ours(&self, version: u64) -> bool {
-        let lived = self.deadline.saturating_sub(self.length)..=self.deadline;
+        let is_this_life = version >= self.deadline.saturating_sub(self.length);
         let tried = |index| self.unsure.as_ref().is_some_and(|unsure| unsure.contains(index));
-        lived.contains(&version) && self.settled.open().all(tried)
+        is_this_life
+            && (version <= self.deadline || self.is_held_by_clock())
+            && self.settled.open().all(tried)
+    }
+
+    /// Whether less than the lease's length has passed since before its last change, by the holder's clock. Versions may have jumped.
+    fn is_held_by_clock(&self) -> bool {
+        let age = |history: &VersionHistory, since| history.now().saturating_sub(since);
+        self.history
+            .as_ref()
+            .zip(self.since)
+            .is_some_and(|(history, since)| age(history, since) < self.length)
     }
 
     /// Remembers what may have been settled, until it is known.
@@ -241,6 +279,7 @@ impl Lease {
         let refused = |error: RetryError| LeaseError::refused(error, settlements.len());
         let (mut retry, mut tr) = Retry::begin(db, policy)?;
         loop {
+            let began = self.history.as_ref().map(VersionHistory::now);
             let prepared = self.prepare(&tr, settlements).await;
             tr = match prepared {
                 Err(LeaseError::Queue(error)) => retry.after_body(tr, error).await.map_err(refused)?,
@@ -253,6 +292,7 @@ impl Lease {
                     match tr.commit().await {
                         Ok(_committed) => {
                             self.settled(change);
+                            self.changed_since(began);
                             return Ok(());
                         }
                         Err(error) => {

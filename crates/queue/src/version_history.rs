@@ -94,7 +94,8 @@ impl VersionHistory {
         (time > 0).then_some(Left { time, is_past: by_version == 0 })
     }
 
-    fn now(&self) -> u64 {
+    /// Microseconds by the process's monotonic clock.
+    pub(crate) fn now(&self) -> u64 {
         micros((self.clock)())
     }
 }

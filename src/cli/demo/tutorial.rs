@@ -91,6 +91,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         gate: shared.board.gate(&QUEUE.into()),
         idle: Idle::new(QUEUE.into(), PATIENCE, meters),
         suspects: Arc::default(),
+        history: shared.history.clone(),
         signals: shared.signals.clone(),
         work: shared.work.clone(),
     }

@@ -34,7 +34,10 @@ enum Found {
 /// An identity that no other session has, or has had.
 pub(super) fn session(source: &Source) -> Session {
     let id = SessionId(Uuid::now_v7().into_bytes());
-    Session::new(source.queue.clone(), id).with_policy(policy()).with_quarantine(&source.suspects.quarantine)
+    Session::new(source.queue.clone(), id)
+        .with_policy(policy())
+        .with_quarantine(&source.suspects.quarantine)
+        .with_history(&source.history)
 }
 
 fn policy() -> RetryPolicy {

@@ -19,6 +19,7 @@ use crate::ops::version::{committed_at, now};
 use crate::ops::{lease, scan};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::suspects::{Suspicion, Ward};
+use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
@@ -124,6 +125,7 @@ impl Session {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         let mut aside = Vec::new();
         loop {
+            let began = self.history.as_ref().map(VersionHistory::now);
             let prepared = self.prepare_lease(&tr, take).await;
             let attempts = retry.attempts;
             let leased = |lease, recovered, version| {
@@ -142,7 +144,7 @@ impl Session {
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Takes(lease, by)) => match tr.commit().await {
+                Ok(Step::Takes(mut lease, by)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
@@ -157,6 +159,7 @@ impl Session {
                         self.unsure.clear();
                         self.asked.clear();
                         take.won(lease.items(), by);
+                        lease.changed_since(began);
                         return Ok(leased(lease, false, committed_at(&committed)));
                     }
                 },
@@ -234,7 +237,7 @@ impl Session {
         }
         self.unsure.push_back(Unsure { id, items: items.clone(), held: held.clone() });
         let ward = self.ward.take().or_else(|| self.enter(&items));
-        Ok(Lease::new(space, id, header, items, held, ward))
+        Ok(Lease::new(space, id, header, items, held, ward).with_history(self.history.as_ref()))
     }
 
     /// Enters suspects that the session has got into the quarantine, if there are no others in it.
@@ -255,7 +258,8 @@ impl Session {
                 self.unsure.clear();
                 self.asked.clear();
                 let ward = self.enter(&items);
-                return Ok(Some(Lease::new(self.queue.space().clone(), id, &header, items, held, ward)));
+                let lease = Lease::new(self.queue.space().clone(), id, &header, items, held, ward);
+                return Ok(Some(lease.with_history(self.history.as_ref())));
             }
         }
         Ok(None)

@@ -31,6 +31,7 @@ use crate::queue::Queue;
 use crate::retry::RetryPolicy;
 use crate::rng::Rng;
 use crate::suspects::{Quarantine, Ward};
+use crate::version_history::VersionHistory;
 use lease::Unsure;
 use request::Asked;
 use suspects::Passed;
@@ -88,6 +89,8 @@ pub struct Session {
     ward: Option<Ward>,
     /// How far takes have passed over suspects.
     passed: Option<Passed>,
+    /// The clock that its leases are measured by.
+    history: Option<VersionHistory>,
     /// How long a row is that a take finds, key and value, on average. 0: not known yet.
     row_bytes: usize,
 }
@@ -110,6 +113,7 @@ impl Session {
             quarantine: Quarantine::default(),
             ward: None,
             passed: None,
+            history: None,
             row_bytes: 0,
         }
     }
@@ -123,6 +127,15 @@ impl Session {
     /// process die, all that the process holds on leases is lost with it.
     pub fn with_quarantine(self, quarantine: &Quarantine) -> Session {
         Session { quarantine: quarantine.clone(), ..self }
+    }
+
+    /// The same session with the history of its process, by whose clock it measures its leases.
+    ///
+    /// A cluster that recovers leaves the outcome of commits unknown, and its versions jump past the deadlines of all leases. With the clock a
+    /// holder still knows that nobody can have taken its lease away, so a settlement that is not there any more has happened. Without a
+    /// history such a settlement counts as a lost lease.
+    pub fn with_history(self, history: &VersionHistory) -> Session {
+        Session { history: Some(history.clone()), ..self }
     }
 
     /// The queue it pushes to and takes from.

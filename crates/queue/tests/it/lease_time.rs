@@ -1,14 +1,17 @@
 //! Leases and time: versions stand still, run fast and jump, and no lease ends before its holder's own clock says so.
 
 use std::pin::pin;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
+use std::time::Duration;
 
 use fdb_embedded::{Fault, Gate};
 use futures::poll;
-use kvqueue_queue::{RetryPolicy, SweepRules, Swept};
+use kvqueue_queue::{Approach, LeaseError, RetryPolicy, Settlement, SweepRules, Swept, Take, VersionHistory};
 
-use crate::common::{on_database, rules, sweeper_with_clock};
+use crate::common::gate::{to_the_end, until_sent};
+use crate::common::{k, on_database, rules, sweeper_with_clock};
 
 /// A second, in microseconds and in versions.
 const SECOND: u64 = 1_000_000;
@@ -50,6 +53,34 @@ fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
         drop(gate);
         assert_eq!((swept.moved.promoted, swept.moved.leases), (1, 0));
         lease.extend(&t.db, &RetryPolicy::default()).await.unwrap();
+    });
+}
+
+/// A settlement that commits, but whose client is told that the outcome is unknown; and versions that jump past the lease's deadline.
+#[test]
+fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        t.push(&q, &["a"]).await;
+        let time = Arc::new(AtomicU64::new(0));
+        let its = Arc::clone(&time);
+        let history = VersionHistory::new(move || Duration::from_micros(its.load(Relaxed)));
+        let mut session = t.session(&q).with_history(&history);
+        for (passed, lost) in [(LENGTH - 1, false), (LENGTH, true)] {
+            t.push(&q, &["b"]).await;
+            let mut approach = Approach::Front;
+            let mut take = Take { k: k(1), length: LENGTH, approach: &mut approach, watch: false };
+            let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+            let Some(gate) = t.close_gate() else { return };
+            let policy = RetryPolicy::default();
+            let mut settle = pin!(lease.settle(&t.db, &policy, &[(0, Settlement::Done)]));
+            let _told = until_sent(&gate, settle.as_mut()).await.pass(Fault::UnknownCommitted);
+            gate.advance(JUMP);
+            time.fetch_add(passed, Relaxed);
+            let settled = to_the_end(&gate, settle).await;
+            assert_eq!(matches!(settled, Err(LeaseError::Lost)), lost, "{settled:?} after {passed}");
+            assert_eq!(settled.is_ok(), !lost);
+        }
     });
 }
 

@@ -99,7 +99,9 @@ impl Desk {
 
     /// A session of its own.
     pub(crate) fn session(&self) -> Session {
-        Session::new(self.world.queue.clone(), self.id()).with_policy(self.policy())
+        Session::new(self.world.queue.clone(), self.id())
+            .with_policy(self.policy())
+            .with_history(&self.world.new_history())
     }
 
     /// How patient it is.
