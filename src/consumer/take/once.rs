@@ -26,7 +26,7 @@ enum Found {
     /// Nothing; and a watch, if one was asked for.
     Nothing(Option<Watch>),
     /// Items on a lease.
-    Leased(Leased),
+    Leased(Box<Leased>),
     /// Items that have left the queue.
     Taken(Vec<Item>),
 }
@@ -55,7 +55,7 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
     count(&source.meters, &taken, turn.took);
     match taken {
         Err(error) => refuse(asked, error),
-        Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, leased, attempts),
+        Ok((Found::Leased(leased), attempts)) => hand_out(source, asked, *leased, attempts),
         Ok((Found::Taken(items), attempts)) => give(source, asked, items, attempts),
         Ok((Found::Nothing(watch), _)) => match at_rest(source).await {
             Err(error) => refuse(asked, error),
@@ -114,7 +114,7 @@ async fn lease(
             // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
             let took_long = taken_at.elapsed() > source.lease / 3 * 2;
             let doubtful = leased.recovered || took_long;
-            Found::Leased(Leased { lease, taken_at, doubtful })
+            Found::Leased(Box::new(Leased { lease, taken_at, doubtful }))
         }
         None => Found::Nothing(leased.watch),
     };
