@@ -103,7 +103,8 @@ impl Arena {
         Process::log(&self.db.file(name))
     }
 
-    /// What daemons of this kind logged of leases that they lost.
+    /// What daemons of this kind logged of leases that the database took from them. A holder that its own clock tells first, because the
+    /// database did not answer for the whole lease, has not extended it in time.
     pub(super) fn lost_leases(&self, worker: Worker) -> Vec<String> {
         let start = format!("{worker:?}-").to_lowercase();
         let mut lost = Vec::new();
@@ -112,7 +113,7 @@ impl Arena {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if name.starts_with(&start) && name.ends_with(".log") {
                 let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-                let lines = text.lines().filter(|line| line.contains("lease lost"));
+                let lines = text.lines().filter(|line| line.contains("its items went to others"));
                 lost.extend(lines.map(|line| format!("{name}: {line}")));
             }
         }
