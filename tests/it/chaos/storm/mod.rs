@@ -188,7 +188,7 @@ impl<'a> Storm<'a> {
         match end {
             End::Killed if !slot.is_killed => self.faults.poisoned += 1,
             // It says so when a take-over cost it a lease while it drained.
-            End::Failed if slot.is_terminated && !slot.is_steady() => self.faults.torn += 1,
+            End::Failed if slot.is_terminated => self.faults.torn += 1,
             End::Failed => self.failed.push(actor.process().name.clone()),
             End::Done | End::Killed => {}
         }
