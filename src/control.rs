@@ -42,7 +42,7 @@ impl Order {
     /// Tells who gave it that it is not carried out.
     pub(crate) fn refuse(self, why: &str) {
         let refused = Err(Refused(why.to_owned()));
-        // Whoever asked may be gone.
+        // The caller may have stopped waiting.
         match self {
             Self::Reload(reply) => drop(reply.send(refused.map(|()| Reloaded::default()))),
             Self::PauseHere { reply, .. } => drop(reply.send(refused)),

@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// The queues whose consumers are not yet those that are wanted.
+    /// The queues where consumers of an earlier configuration still run.
     pub(crate) fn still_finishing(&self) -> watch::Receiver<BTreeSet<String>> {
         self.finishing.subscribe()
     }

@@ -18,7 +18,7 @@ pub(crate) async fn restarted<T>(task: &'static str, start: impl Fn() -> JoinHan
     let mut failures = 0;
     loop {
         let began = Instant::now();
-        // Its panic is logged by the hook; whoever aborts it drops this, too.
+        // The panic hook has logged its panic. If this task is aborted, it drops and aborts that one, too.
         if let Ok(ended) = AbortOnDropHandle::new(start()).await {
             return ended;
         }

@@ -68,7 +68,7 @@ impl Attendant {
             match order {
                 Order::Reload(reply) => self.reload(reply).await,
                 Order::PauseHere { queue, paused, reply } => {
-                    // Whoever asked may be gone.
+                    // The caller may have stopped waiting.
                     let _ = reply.send(self.live.pause_here(&queue, paused));
                 }
                 Order::Report => report(self.board()),

@@ -30,7 +30,7 @@ static NOTES: OnceLock<Writer> = OnceLock::new();
 /// Where messages go. Clones go to the same place.
 #[derive(Clone)]
 pub(super) enum Out {
-    /// To their destination: whoever logs waits for it, as in a command that ends soon.
+    /// To their destination: a thread that logs waits until the message is written, as in a command that ends soon.
     Direct(Arc<Mutex<Sink>>),
     /// To the thread that writes them.
     Queued(Writer),

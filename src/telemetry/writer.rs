@@ -1,6 +1,6 @@
 //! The thread that writes the log, and the bounded queue before it.
 //!
-//! Whoever logs only adds to the queue, so a reader of the log that stalls holds up nothing else: not the actors' thread, not a
+//! A thread that logs only adds to the queue, so a reader of the log that stalls holds up nothing else: not the actors' thread, not a
 //! handler, not the end of the process. When the queue is full, messages are dropped and counted.
 
 use std::{

@@ -34,7 +34,7 @@ extern "C" fn in_parent() {
     }
 }
 
-/// Takes no lock and no memory: what other threads of the parent had in hand stays as it was.
+/// Takes no lock and no memory: what other threads of the parent were changing stays as it was.
 extern "C" fn in_child() {
     // A child's child finds all done.
     if FORKED.swap(true, Ordering::Relaxed) {

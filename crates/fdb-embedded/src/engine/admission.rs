@@ -90,7 +90,7 @@ pub struct Admission {
     level: Level,
     /// What was reported last.
     reported: &'static str,
-    /// What this process says of the directory.
+    /// What this host publishes about the directory's free space.
     hosted: Arc<Hosted>,
 }
 

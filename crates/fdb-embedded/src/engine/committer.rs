@@ -291,7 +291,7 @@ impl Committer {
         self.close();
     }
 
-    /// Ends all reads, refuses all commits, and lets go of the directory.
+    /// Ends all reads, refuses all commits, and closes the directory.
     fn close(self) {
         let Committer { shared, storage, directory, .. } = self;
         let left = {
@@ -533,7 +533,7 @@ impl Committer {
         }
     }
 
-    /// Not asked of one that conflicts: that is told so. What cannot be read is the batch's to find out.
+    /// A commit that conflicts gets 1020 before this is asked. If a row cannot be read, applying the batch reports that.
     fn lack_of_space(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
         let admitted = self.admission.admits(&self.storage, &request.mutations);
         (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())

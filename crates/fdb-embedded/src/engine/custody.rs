@@ -1,6 +1,6 @@
 //! The files of a directory that a host works on: they are locked, and their names still lead to them.
 //!
-//! A lock belongs to a file and not to its name. Whoever removes `DIR/lock` and opens the directory locks another file of
+//! A lock belongs to a file and not to its name. A program that removes `DIR/lock` and opens the directory locks another file of
 //! the same name, so the files that are written are locked themselves. A file that has been removed or replaced goes on taking
 //! what is written, for nobody: a host has to look.
 
@@ -83,7 +83,7 @@ impl Kept {
         }
     }
 
-    /// Lets go of the lock at once, whoever else has the file open in this process.
+    /// Releases the lock at once, even if other descriptors of this process have the file open.
     pub fn unlock(&self) {
         // It fails for no file that was locked.
         let _ = self.file.unlock();

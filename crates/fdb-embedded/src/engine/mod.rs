@@ -86,7 +86,7 @@ pub enum End {
     Failed(String),
 }
 
-/// What is said of a commit that an engine, which ends, has not looked at: it did not happen, and may be tried again.
+/// The answer to a commit that an engine had not begun with when it ended. The commit did not happen and may be retried.
 const NOT_TAKEN: Code = Code::TRANSACTION_TOO_OLD;
 
 impl Shared {
@@ -294,7 +294,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Takes no more commits, and lets go of the directory when those that wait are answered; then calls `last`, on the committer's
+    /// Takes no more commits, and closes the directory when those that wait are answered; then calls `last`, on the committer's
     /// thread. Waits for that, unless it is called there. Whoever still has the engine finds nothing in it.
     pub fn close(&self, last: impl FnOnce() + Send + 'static) {
         {
