@@ -141,3 +141,28 @@ fn a_log_that_alone_fails_ends_commits_and_applies_none_twice() {
         }
     }
 }
+
+#[test]
+fn batches_that_redb_has_made_durable_by_itself_are_not_applied_again() {
+    let add = || Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1] };
+    let (files, storage) = create();
+    // The first batch goes to redb's file, and the log begins after it.
+    apply(&storage, &[add()], Some(1)).unwrap();
+    for _ in 0..2 {
+        apply(&storage, &[add()], None).unwrap();
+        // The applier gives the batch to redb, which keeps it in memory.
+        storage.rest().unwrap();
+    }
+    // The log alone has the last batch.
+    apply(&storage, &[add()], None).unwrap();
+    let log = files.log.bytes();
+    storage.give_up();
+    drop(storage);
+    assert_eq!(files.log.bytes(), log, "the log was left as it is");
+    let tree = Tree::open(Pages::open(Box::new(files.data.clone()), health()).unwrap(), health(), || ());
+    let known = tree.unwrap().known().unwrap();
+    let generation = known.mark.expect("the log is in use").generation;
+    assert_eq!((generation, known.batch), (1, 3), "redb's close made durable what it had in memory");
+    let found = rows(&open(&files).unwrap().0).unwrap();
+    assert_eq!(found, Model::from([(b"n".to_vec(), vec![4])]));
+}
