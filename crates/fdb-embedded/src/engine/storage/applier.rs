@@ -1,5 +1,6 @@
 //! The thread that puts groups of batches into redb while the committer goes on.
 
+use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -22,7 +23,26 @@ pub struct Job {
     pub number: u64,
 }
 
-/// The thread, and the ways to it and back. It has one job at a time.
+/// Applies a job to what redb has in memory.
+pub fn apply_job(tree: &Tree, job: Job) -> Result<Applied, StorageError> {
+    let Job { delta, batch, ceiling, number } = job;
+    let mutations = batch.as_ref().map_or(&[][..], |batch| &batch.mutations);
+    tree.apply(Writes { delta: Some(&delta), mutations }, ceiling, number, Commit::InMemory)
+}
+
+/// Puts groups of batches into redb. It has one job at a time.
+pub trait Apply: Debug + Send {
+    /// Begins to apply a group to what redb has in memory.
+    fn begin(&mut self, job: Job) -> Result<(), StorageError>;
+
+    /// What became of the group, if it is done.
+    fn poll(&mut self) -> Option<Result<Applied, StorageError>>;
+
+    /// What became of the group, when it is done.
+    fn wait(&mut self) -> Result<Applied, StorageError>;
+}
+
+/// The thread, and the ways to it and back.
 #[derive(Debug)]
 pub struct Applier {
     jobs: Option<SyncSender<Job>>,
@@ -37,10 +57,8 @@ impl Applier {
         let (answers, done) = sync_channel(1);
         let tree = Arc::clone(tree);
         let work = move || {
-            for Job { delta, batch, ceiling, number } in waiting {
-                let mutations = batch.as_ref().map_or(&[][..], |batch| &batch.mutations);
-                let writes = Writes { delta: Some(&delta), mutations };
-                if answers.send(tree.apply(writes, ceiling, number, Commit::InMemory)).is_err() {
+            for job in waiting {
+                if answers.send(apply_job(&tree, job)).is_err() {
                     return;
                 }
             }
@@ -48,16 +66,16 @@ impl Applier {
         let thread = thread::Builder::new().name("fdb-applier".to_owned()).spawn(work)?;
         Ok(Applier { jobs: Some(jobs), done, thread: Some(thread) })
     }
+}
 
-    /// Begins to apply a group to what redb has in memory.
-    pub fn begin(&self, job: Job) -> Result<(), StorageError> {
+impl Apply for Applier {
+    fn begin(&mut self, job: Job) -> Result<(), StorageError> {
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         // It ends early only if redb panics.
         if sent { Ok(()) } else { Err(StorageError::Panicked) }
     }
 
-    /// What became of the group, if it is done.
-    pub fn poll(&self) -> Option<Result<Applied, StorageError>> {
+    fn poll(&mut self) -> Option<Result<Applied, StorageError>> {
         use std::sync::mpsc::TryRecvError;
         match self.done.try_recv() {
             Ok(applied) => Some(applied),
@@ -66,8 +84,7 @@ impl Applier {
         }
     }
 
-    /// What became of the group, when it is done.
-    pub fn wait(&self) -> Result<Applied, StorageError> {
+    fn wait(&mut self) -> Result<Applied, StorageError> {
         self.done.recv().unwrap_or(Err(StorageError::Panicked))
     }
 }

@@ -15,6 +15,7 @@
 //! | `trust` | what a crash may have left unmatched |
 //! | `health` | the first failure, in words |
 //! | `disk` | what is asked of a file |
+//! | `env` | the clock, random numbers, and the applier that is used |
 //! | `rewrite` | a file that writes again what a failed flush has not written |
 //! | `examine`, `overlay` | looking at a whole file without changing it |
 //!
@@ -25,6 +26,7 @@
 
 mod applier;
 mod disk;
+mod env;
 pub mod examine;
 mod health;
 mod layout;
@@ -63,6 +65,7 @@ use crate::error::Code;
 use crate::fork::Own;
 use crate::mutant::mutant;
 use disk::Disk;
+use env::{Env, System};
 pub use log::is_full;
 use log::{BOUNDS, Bounds, Log};
 use overlay::Overlay;
@@ -215,11 +218,12 @@ impl Storage {
         let room = room::Room::open(Box::new(disk), &file.with_file_name(RESERVE_FILE));
         let pages = Pages::open(Box::new(Arc::clone(&room)), Arc::clone(&health))?;
         let of_log = Arc::new(health.beside(log));
-        let (mut storage, ceiling) = Storage::with(pages, health, &of_log, BOUNDS, |known| {
-            let disk = open_log(log, &of_log, known)?;
-            keep(log, &disk)?;
-            Ok(Box::new(disk))
-        })?;
+        let (mut storage, ceiling) =
+            Storage::with(pages, health, &of_log, BOUNDS, Box::new(System), |known| {
+                let disk = open_log(log, &of_log, known)?;
+                keep(log, &disk)?;
+                Ok(Box::new(disk))
+            })?;
         storage.progress.get_mut().mind(room);
         Ok((storage, ceiling))
     }
@@ -232,11 +236,12 @@ impl Storage {
         keep(file, &disk)?;
         let unread = |source| refused(&health, "read", &source);
         let pages = Pages::open(Box::new(Overlay::new(disk).map_err(unread)?), Arc::clone(&health))?;
-        let (mut storage, ceiling) = Storage::with(pages, Arc::clone(&health), &of_log, BOUNDS, |known| {
-            let disk = open_log(log, &of_log, known)?;
-            keep(log, &disk)?;
-            Ok(Box::new(Overlay::new(disk).map_err(unread)?))
-        })?;
+        let (mut storage, ceiling) =
+            Storage::with(pages, Arc::clone(&health), &of_log, BOUNDS, Box::new(System), |known| {
+                let disk = open_log(log, &of_log, known)?;
+                keep(log, &disk)?;
+                Ok(Box::new(Overlay::new(disk).map_err(unread)?))
+            })?;
         storage.is_view = true;
         Ok((storage, ceiling))
     }
@@ -246,6 +251,7 @@ impl Storage {
         health: Arc<Health>,
         of_log: &Arc<Health>,
         bounds: Bounds,
+        env: Box<dyn Env>,
         open_log: impl FnOnce(&Known) -> Result<Box<dyn Disk>, StorageError>,
     ) -> Result<(Storage, i64), StorageError> {
         let meter = pages.meter();
@@ -253,9 +259,9 @@ impl Storage {
         let known = tree.known()?;
         let disk = Box::new(Rewriting::new(open_log(&known)?));
         let known = catch_up(&tree, &*disk, of_log, known)?;
-        let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds);
+        let log = Log::new(disk, Arc::clone(of_log), known.log_len, bounds, env.random());
         let log = log.map_err(|error| failed(of_log, &error))?;
-        let progress = Mutex::new(Progress::new(tree, log, meter, known.batch)?);
+        let progress = Mutex::new(Progress::new(tree, log, meter, known.batch, env)?);
         Ok((Storage { progress, health, has_failed: AtomicBool::new(false), is_view: false }, known.ceiling))
     }
 

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use super::applier::{Applier, Job};
+use super::applier::{Apply, Job};
+use super::env::Env;
 use super::log::Log;
 use super::outcome::{self, is_listable};
 use super::pages::Meter;
@@ -96,7 +97,8 @@ struct Frozen {
 #[derive(Debug)]
 pub struct Progress {
     tree: Arc<Tree>,
-    applier: Applier,
+    env: Box<dyn Env>,
+    applier: Box<dyn Apply>,
     log: Log,
     meter: Arc<Meter>,
     /// The disk's space, where it may end.
@@ -133,8 +135,14 @@ pub struct Progress {
 
 impl Progress {
     /// Goes on after batch `number`, which redb has.
-    pub fn new(tree: Arc<Tree>, log: Log, meter: Arc<Meter>, number: u64) -> Result<Progress, StorageError> {
-        let applier = Applier::start(&tree).map_err(StorageError::NoThread)?;
+    pub fn new(
+        tree: Arc<Tree>,
+        log: Log,
+        meter: Arc<Meter>,
+        number: u64,
+        env: Box<dyn Env>,
+    ) -> Result<Progress, StorageError> {
+        let applier = env.start_applier(&tree).map_err(StorageError::NoThread)?;
         let active = Arc::new(Delta::default());
         let snapshot = Arc::new(tree.snapshot()?);
         let state = Arc::new(State::new(snapshot, vec![Arc::clone(&active)], 0, 0));
@@ -142,6 +150,7 @@ impl Progress {
         let (version, written_before) = (0, 0);
         Ok(Progress {
             tree,
+            env,
             applier,
             log,
             meter,
@@ -252,7 +261,7 @@ impl Progress {
         self.log.write(self.number, &batch)?;
         let Batch { version, mutations, .. } = batch;
         if !mutations.is_empty() {
-            self.began.get_or_insert_with(Instant::now);
+            self.began.get_or_insert_with(|| self.env.now());
         }
         let keys = self.state.below(|below| outcome::write(below, &self.active, version, mutations))?;
         self.log.flush_for(durability)?;
@@ -352,7 +361,7 @@ impl Progress {
         bytes >= MOST.bytes
             || writes >= MOST.writes
             || removals >= MOST.removals
-            || self.began.is_some_and(|began| began.elapsed() >= OLDEST)
+            || self.began.is_some_and(|began| self.env.now().duration_since(began) >= OLDEST)
     }
 
     fn collect(&mut self, wait: bool, changed: &mut Changed) -> Result<(), StorageError> {

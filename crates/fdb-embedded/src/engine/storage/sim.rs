@@ -3,6 +3,7 @@
 //! last flush are there in part.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub enum Atomic {
 const EIO: i32 = 5;
 
 /// What the system does with the pages that a failed flush was to write. Either way the next flush succeeds and does not write them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FailedFlush {
     /// It keeps them, as if they were on the disk.
     KeepsPages,
@@ -40,7 +41,7 @@ pub enum FailedFlush {
     DropsPages,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 enum Op {
     Write(u64, Vec<u8>),
     SetLen(u64),
@@ -193,6 +194,13 @@ impl SimDisk {
     /// How many operations were done to all files.
     pub fn moments(&self) -> usize {
         self.state.lock().ops.len()
+    }
+
+    /// A checksum of all operations that were done to all files, in order.
+    pub fn trace(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.state.lock().ops.hash(&mut hasher);
+        hasher.finish()
     }
 
     /// What it held after `moment` operations.

@@ -2,18 +2,20 @@
 //!
 //! `KVQUEUE_TEST_SEEDS=N` runs N seeds of the random ones.
 
+mod env;
 mod golden;
 mod log;
 mod once;
 mod pinned;
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::ops::ControlFlow;
 
 use std::sync::atomic::AtomicUsize;
 
+use self::env::{SimEnv, begin};
 use super::sim::{Atomic, SimDisk};
 use super::*;
 use crate::engine::atomic::AtomicOp;
@@ -58,6 +60,7 @@ fn seeds(test: impl Fn(u64)) {
     for _ in 0..count {
         let seed = first.unwrap_or_else(|| RandomState::new().build_hasher().finish());
         let named = Named(seed);
+        begin(seed);
         test(named.0);
     }
 }
@@ -134,7 +137,7 @@ fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
     let health = health();
     let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health))?;
     let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone())))
+    Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| Ok(Box::new(files.log.clone())))
 }
 
 fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changed, StorageError> {
@@ -579,8 +582,10 @@ fn reads_of_the_newest_state_do_not_wait_while_a_batch_reads_from_the_disk() {
     let disk = Asking { file: files.data.clone(), delta: Arc::clone(&delta), reads: Arc::clone(&reads) };
     let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
     let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    let (storage, _) =
-        Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(files.log.clone()))).unwrap();
+    let (storage, _) = Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| {
+        Ok(Box::new(files.log.clone()))
+    })
+    .unwrap();
     // The first goes to redb's file.
     apply(&storage, &[], None).unwrap();
     for n in 0..100_u8 {

@@ -15,7 +15,6 @@ mod block;
 pub mod record;
 pub mod scan;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::sync::Arc;
 
@@ -76,6 +75,8 @@ pub struct Log {
     disk: Box<dyn Disk>,
     health: Arc<Health>,
     bounds: Bounds,
+    /// Its id in each mark.
+    id: u64,
     /// Bytes that were written, and flushed, before.
     len: u64,
     /// What redb's file knows, while it is in use.
@@ -91,13 +92,20 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that is not in use, of which `len` bytes were flushed once.
-    pub fn new(disk: Box<dyn Disk>, health: Arc<Health>, len: u64, bounds: Bounds) -> io::Result<Log> {
+    /// A log that is not in use, of which `len` bytes were flushed once. `id` was drawn at random.
+    pub fn new(
+        disk: Box<dyn Disk>,
+        health: Arc<Health>,
+        len: u64,
+        bounds: Bounds,
+        id: u64,
+    ) -> io::Result<Log> {
         let there = disk.len().map_err(|source| health.refused("read", &source))?;
         Ok(Log {
             disk,
             health,
             bounds,
+            id,
             len: len.min(there),
             mark: None,
             end: 0,
@@ -181,20 +189,13 @@ impl Log {
     /// Makes ready to begin anew with batch `generation`, and says with what mark: that is to be made durable together with
     /// all batches so far.
     pub fn prepare(&mut self, generation: u64) -> Result<Mark, StorageError> {
-        let id = match self.mark {
-            Some(mark) => {
-                // One that is emptied often, as it is idle, stays short.
-                if self.end * 2 > self.len {
-                    self.grow()?;
-                }
-                mark.id
-            }
-            None => {
-                self.begin_use()?;
-                RandomState::new().build_hasher().finish()
-            }
-        };
-        Ok(Mark { id, generation, len: self.len })
+        if !self.is_used() {
+            self.begin_use()?;
+        } else if self.end * 2 > self.len {
+            // A log that is emptied often, because the engine is idle, stays short.
+            self.grow()?;
+        }
+        Ok(Mark { id: self.id, generation, len: self.len })
     }
 
     /// The mark is durable: the next batch goes to the start.

@@ -99,7 +99,8 @@ fn with_failing_log(most: u64, flushes: usize) -> (Files, Storage) {
     let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health)).unwrap();
     let log = Failing { file: files.log.clone(), most, flushes: AtomicUsize::new(flushes) };
     let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    let (storage, _) = Storage::with(pages, health, &of_log, SHORT, |_| Ok(Box::new(log))).unwrap();
+    let (storage, _) =
+        Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| Ok(Box::new(log))).unwrap();
     (files, storage)
 }
 
