@@ -56,29 +56,55 @@ impl Store {
 /// for a checkpoint need some of it.
 const NEARLY_FULL: u64 = 64 << 20;
 
-/// Why a database has refused to store more, and what can be done.
-pub(crate) fn no_space(url: &str) -> String {
-    let Some(directory) = fdb_embedded::embedded_directory(url) else {
-        return "the cluster accepts no more data; see `fdbcli --exec status`".to_owned();
-    };
-    match Space::known(&directory) {
-        Ok(space) => {
-            let is_full = space.is_full || space.free < NEARLY_FULL;
-            let refusal = refusal(&directory, &Space { is_full, ..space });
-            refusal.unwrap_or_else(|| {
-                format!(
-                    "{} accepts no more data at the moment ({}): too much waits to be written, or a quota is used up; try again",
-                    directory.display(),
-                    figures(&space),
-                )
-            })
+/// Why a database has refused to store more (error 1042), and what can be done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Its disk has too little space.
+    Space(String),
+    /// Too much waits to be written; that passes.
+    Busy(String),
+}
+
+impl Refused {
+    /// What the database at `url` has to say.
+    pub(crate) fn why(url: &str) -> Self {
+        let Some(directory) = fdb_embedded::embedded_directory(url) else {
+            let text =
+                "the cluster accepts no more data at the moment; try again, and see `fdbcli --exec status`";
+            return Self::Busy(text.to_owned());
+        };
+        match Space::known(&directory) {
+            Ok(space) => Self::judge(&directory, space),
+            Err(error) => Self::Space(format!(
+                "{} accepts no more data, and its free space is unknown: {error}; check that directory and its disk",
+                directory.display(),
+            )),
         }
-        Err(error) => format!(
-            "{} accepts no more data, and its free space is unknown: {error}; check that directory and its disk",
-            directory.display(),
-        ),
+    }
+
+    /// The host knows whether it refuses for want of space. Others go by what is free.
+    fn judge(directory: &Path, space: Space) -> Self {
+        let is_full = space.is_full || space.refuses.unwrap_or(space.free < NEARLY_FULL);
+        match refusal(directory, &Space { is_full, ..space }) {
+            Some(refusal) => Self::Space(refusal),
+            None => Self::Busy(format!(
+                "{} accepts no more data at the moment ({}): too much waits to be written, or a quota is used up; try again",
+                directory.display(),
+                figures(&space),
+            )),
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Space(text) | Self::Busy(text) => text,
+        }
     }
 }
+
+/// What makes space on the disk of a database.
+pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its queues (`kvqueue resume` for those that are paused), or delete \
+     dead letters (`kvqueue dead purge`)";
 
 /// Why pushes are refused for want of disk space, and what can be done; none if they are not.
 pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
@@ -88,9 +114,13 @@ pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
         (false, false) => return None,
     };
     let (directory, figures) = (directory.display(), figures(space));
-    Some(format!(
-        "the disk of {directory} {what} ({figures}); free some space, or let consumers empty its queues"
-    ))
+    if space.min_free > space.total {
+        let total = size(space.total);
+        return Some(format!(
+            "the disk of {directory} is smaller than its limit of free space ({figures}, the disk has {total}); lower min-free-space"
+        ));
+    }
+    Some(format!("the disk of {directory} {what} ({figures}); {MAKE_SPACE}"))
 }
 
 fn figures(&Space { free, min_free, own, .. }: &Space) -> String {
@@ -162,5 +192,43 @@ impl Patience {
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fdb_embedded::space::Origin;
+
+    use super::*;
+
+    /// A disk of 1 GiB.
+    fn space(free: u64, min_free: u64, refuses: Option<bool>) -> Space {
+        let (total, origin) = (1 << 30, Origin::File);
+        Space { free, total, min_free, origin, own: 0, is_full: false, refuses }
+    }
+
+    #[test]
+    fn a_refusal_is_for_want_of_space_only_where_space_is_short() {
+        let judge = |space| Refused::judge(Path::new("/d"), space);
+        // Its host refuses for want of space, or does not.
+        assert!(
+            matches!(judge(space(9 << 20, 0, Some(true))), Refused::Space(text) if text.contains("is full"))
+        );
+        assert!(matches!(judge(space(9 << 20, 0, Some(false))), Refused::Busy(_)));
+        // Another process hosts it.
+        assert!(matches!(judge(space(9 << 20, 0, None)), Refused::Space(_)));
+        assert!(matches!(judge(space(900 << 20, 0, None)), Refused::Busy(_)));
+        assert!(matches!(judge(space(500 << 20, 600 << 20, None)), Refused::Space(_)));
+        assert!(matches!(Refused::why("/etc/foundationdb/fdb.cluster"), Refused::Busy(_)));
+    }
+
+    #[test]
+    fn the_advice_names_paused_queues_and_dead_letters_and_a_limit_beyond_the_disk() {
+        let why = refusal(Path::new("/d"), &space(0, 600 << 20, None)).unwrap();
+        for part in ["free some space", "kvqueue resume", "kvqueue dead purge"] {
+            assert!(why.contains(part), "{why}");
+        }
+        let why = refusal(Path::new("/d"), &space(900 << 20, 2 << 30, None)).unwrap();
+        assert!(why.ends_with("the disk has 1.0 GiB); lower min-free-space"), "{why}");
     }
 }

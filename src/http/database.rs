@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use foundationdb::Transaction;
 use kvqueue_queue::{Queue, QueueError, RetryError, RetryPolicy, retry};
-use tokio::{sync::SemaphorePermit, time::timeout};
+use tokio::{sync::SemaphorePermit, task::spawn_blocking, time::timeout};
 
 use super::{call::Call, error::Failure, site::Site};
-use crate::config::QueueConfig;
+use crate::{config::QueueConfig, database::Refused};
 
 /// How long one operation may take, retries and all.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,6 +37,18 @@ impl Site {
         match done {
             Ok(done) => Ok(done?.value),
             Err(_) => Err(silent()),
+        }
+    }
+
+    /// A database that accepts no more data may have too much to do, and space enough.
+    pub(super) async fn explain(&self, failure: Failure) -> Failure {
+        if !matches!(failure, Failure::NoSpace) {
+            return failure;
+        }
+        let config = self.config();
+        match spawn_blocking(move || Refused::why(&config.database)).await {
+            Ok(Refused::Busy(text)) => Failure::Unavailable(text),
+            Ok(Refused::Space(_)) | Err(_) => Failure::NoSpace,
         }
     }
 

@@ -9,6 +9,7 @@ use actix_web::{
 use serde_json::json;
 
 use super::body::shortened;
+use crate::database::MAKE_SPACE;
 
 /// When a client that came at a busy time may come again, in seconds.
 const AGAIN: u64 = 1;
@@ -71,9 +72,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     Unavailable(String),
     /// The database stores nothing more for want of disk space.
-    #[error(
-        "the database accepts no more data: its disk has too little free space, or too many commits wait for it"
-    )]
+    #[error("the database accepts no more data: its disk is full, or has too little free space")]
     NoSpace,
     /// The database has something that cannot be read.
     #[error("{0}")]
@@ -143,7 +142,7 @@ impl Failure {
             Self::Slow(_) => "send it faster, or in parts".to_owned(),
             Self::Busy(_) | Self::Unavailable(_) => "try again in a moment".to_owned(),
             Self::NoSpace => {
-                "free some space, or let consumers empty the queues; GET /readyz has the figures".to_owned()
+                format!("{MAKE_SPACE}; GET /readyz has the figures")
             }
             Self::Unreadable(_) => "`kvqueue doctor` may tell more".to_owned(),
         }

@@ -37,7 +37,10 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Sit
     let found = find(method.as_str(), &path);
     let route = found.route();
     let answer = answer(request, payload, &site, found).await;
-    let mut response = answer.unwrap_or_else(|failure| failure.response());
+    let mut response = match answer {
+        Ok(response) => response,
+        Err(failure) => site.explain(failure).await.response(),
+    };
     headers::add(response.headers_mut());
     let pattern = route.map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();

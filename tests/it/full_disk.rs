@@ -23,22 +23,22 @@ const INSIDE: &str = "KVQUEUE_TEST_INSIDE";
 /// The variable that says that user namespaces have to work here.
 const REQUIRED: &str = "KVQUEUE_TEST_FULL_DISK";
 /// The limit of free space that a program is given.
-const MIN_FREE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
+pub(crate) const MIN_FREE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
 
 /// A file system of so many MiB, on a directory that the test's own mount namespace alone has.
-struct Small {
+pub(crate) struct Small {
     directory: tempfile::TempDir,
 }
 
 impl Small {
-    fn mount(mib: u64) -> Small {
+    pub(crate) fn mount(mib: u64) -> Small {
         let directory = tempfile::tempdir().unwrap();
         let small = Small { directory };
         small.run(&format!("mount -t tmpfs -o size={mib}m none {}", small.path().display()));
         small
     }
 
-    fn resize(&self, mib: u64) {
+    pub(crate) fn resize(&self, mib: u64) {
         self.run(&format!("mount -o remount,size={mib}m {}", self.path().display()));
     }
 
@@ -46,11 +46,11 @@ impl Small {
         assert!(Command::new("sh").args(["-c", command]).status().unwrap().success(), "{command}");
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    fn database(&self) -> Database {
+    pub(crate) fn database(&self) -> Database {
         Database::at(format!("embedded:{}/db", self.path().display()), String::new())
     }
 }
@@ -84,7 +84,7 @@ pub(crate) fn inside(module: &str, name: &str) -> bool {
 }
 
 /// Lines of `bytes` bytes, each with its number.
-fn lines(count: usize, bytes: usize) -> String {
+pub(crate) fn lines(count: usize, bytes: usize) -> String {
     let mut lines = String::with_capacity(count * (bytes + 1));
     for number in 0..count {
         writeln!(lines, "{number:08} {}", "x".repeat(bytes - 9)).unwrap();
@@ -99,7 +99,7 @@ fn acknowledged(stdout: &str) -> usize {
 }
 
 /// Pushes until the disk is full; how many items were acknowledged.
-fn fill(db: &Database, bytes: usize, limit: &str) -> usize {
+pub(crate) fn fill(db: &Database, bytes: usize, limit: &str) -> usize {
     let input = db.file("lines");
     fs::write(&input, lines((80 << 20) / bytes, bytes)).unwrap();
     let push = kvqueue(db, &["push", "q", "--json", "--lines", input.to_str().unwrap()])
@@ -113,7 +113,7 @@ fn fill(db: &Database, bytes: usize, limit: &str) -> usize {
     acknowledged(&push.stdout)
 }
 
-fn count(db: &Database, limit: &str) -> usize {
+pub(crate) fn count(db: &Database, limit: &str) -> usize {
     let ran = kvqueue(db, &["len", "q"]).env(MIN_FREE, limit).stdin(Stdio::null()).output().unwrap();
     Ran::from(ran).ok().trim().parse().unwrap()
 }
@@ -187,7 +187,7 @@ fn numbers<'o>(lines: impl Iterator<Item = &'o str>) -> BTreeMap<usize, usize> {
     counts
 }
 
-fn push_one(db: &Database, limit: &str) -> Ran {
+pub(crate) fn push_one(db: &Database, limit: &str) -> Ran {
     let push = kvqueue(db, &["push", "q", "one more"]).env(MIN_FREE, limit).stdin(Stdio::null()).output();
     push.unwrap().into()
 }
@@ -211,7 +211,7 @@ fn a_larger_queue_that_filled_its_disk_is_drained_to_the_last_item() {
 }
 
 /// Another program takes all the space there is.
-fn fill_up(small: &Small) {
+pub(crate) fn fill_up(small: &Small) {
     small.run(&format!("cat /dev/zero > {}/filler 2>/dev/null || true", small.path().display()));
     let left = rustix::fs::statvfs(small.path()).unwrap().f_bavail;
     assert_eq!(left, 0, "blocks are left");
@@ -458,7 +458,12 @@ fn is_refused_and_shown(limited: &Limited) {
         assert!(warnings[0].as_str().unwrap().contains(part), "{warnings:?}");
     }
     let error = limited.run(&["push", "q", "by command"]).failed(1);
-    for part in ["too little free space", "min-free-space is 48.0 MiB", "let consumers empty its queues"] {
+    for part in [
+        "too little free space",
+        "min-free-space is 48.0 MiB",
+        "let consumers empty its queues",
+        "kvqueue dead purge",
+    ] {
         assert!(error.contains(part), "{error}");
     }
     let refused = limited.post();

@@ -19,6 +19,7 @@ mod exactly_once;
 mod exec;
 mod faults;
 mod full_disk;
+mod full_target;
 mod guarantees;
 mod http;
 mod idle;

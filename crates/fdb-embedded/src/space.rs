@@ -9,6 +9,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -34,11 +35,46 @@ pub struct Space {
     pub total: u64,
     /// Bytes that must stay free; 0 if the limit is off.
     pub min_free: u64,
+    /// Where this process has that limit from.
+    pub origin: Origin,
     /// Bytes of the data file that are free again, which count as free space. An estimate of the host: 0 if another process hosts the
     /// directory.
     pub own: u64,
     /// The host has found the disk full. False if another process hosts the directory.
     pub is_full: bool,
+    /// Whether the host refuses transactions that only add data because it is short of space. `None` if another process hosts the
+    /// directory.
+    pub refuses: Option<bool>,
+}
+
+/// Where the limit of a directory comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The environment variable [`VARIABLE`].
+    Variable,
+    /// The file [`FILE`] in the directory.
+    File,
+    /// Neither is set.
+    Default,
+    /// The variable is set, and its value is no size: the default applies.
+    BadVariable,
+    /// The file is there, and its content is no size: the default applies.
+    BadFile,
+}
+
+impl Origin {
+    /// What is wrong with the variable or the file, and what to do; none if nothing is.
+    #[must_use]
+    pub fn problem(self, directory: &Path) -> Option<String> {
+        let (what, fix) = match self {
+            Origin::Variable | Origin::File | Origin::Default => return None,
+            Origin::BadVariable => (format!("the environment variable {VARIABLE}"), "set"),
+            Origin::BadFile => (directory.join(FILE).display().to_string(), "write"),
+        };
+        Some(format!(
+            "cannot read a size from {what}: the default limit of free space applies; {fix} one such as 512MiB there"
+        ))
+    }
 }
 
 /// What the host of a directory knows of space, beside the file system. The committer writes it.
@@ -46,6 +82,7 @@ pub struct Space {
 pub(crate) struct Hosted {
     own: AtomicU64,
     is_full: AtomicBool,
+    refuses: AtomicBool,
 }
 
 /// The directories that this process hosts, or has hosted.
@@ -61,10 +98,11 @@ impl Hosted {
         hosted
     }
 
-    /// Takes note of the file's free bytes, and of whether the disk is full.
-    pub(crate) fn set(&self, own: u64, is_full: bool) {
+    /// Takes note of the file's free bytes, of whether the disk is full, and of whether transactions are refused for want of space.
+    pub(crate) fn set(&self, own: u64, is_full: bool, refuses: bool) {
         self.own.store(own, Ordering::Relaxed);
         self.is_full.store(is_full, Ordering::Relaxed);
+        self.refuses.store(refuses, Ordering::Relaxed);
     }
 
     fn of(directory: &Path) -> Option<Arc<Hosted>> {
@@ -82,20 +120,24 @@ impl Space {
     /// Looks at a directory's file system.
     pub fn of(directory: &Path) -> io::Result<Space> {
         let (free, total) = free_and_total(directory)?;
-        let min_free = match std::env::var(VARIABLE).ok() {
-            Some(text) => parse(&text),
-            None => stored(directory)?,
+        let (min_free, origin) = match std::env::var(VARIABLE).ok() {
+            Some(text) => (parse(&text), (Origin::Variable, Origin::BadVariable)),
+            None => match stored(directory)? {
+                Some(found) => (found, (Origin::File, Origin::BadFile)),
+                None => (None, (Origin::Default, Origin::Default)),
+            },
         };
+        let origin = if min_free.is_some() { origin.0 } else { origin.1 };
         let min_free = min_free.unwrap_or_else(|| default_of(total));
-        Ok(Space { free, total, min_free, own: 0, is_full: false })
+        Ok(Space { free, total, min_free, origin, own: 0, is_full: false, refuses: None })
     }
 
     /// The same, with what this process knows if it hosts the directory.
     pub fn known(directory: &Path) -> io::Result<Space> {
         let space = Space::of(directory)?;
-        let hosted = Hosted::of(directory).unwrap_or_default();
+        let Some(hosted) = Hosted::of(directory) else { return Ok(space) };
         let (own, is_full) = (hosted.own.load(Ordering::Relaxed), hosted.is_full.load(Ordering::Relaxed));
-        Ok(Space { own, is_full, ..space })
+        Ok(Space { own, is_full, refuses: Some(hosted.refuses.load(Ordering::Relaxed)), ..space })
     }
 
     /// True if less is free than should be: transactions that only add data are refused.
@@ -116,9 +158,10 @@ fn default_of(total: u64) -> u64 {
     DEFAULT.min(total / 20)
 }
 
-fn stored(directory: &Path) -> io::Result<Option<u64>> {
-    match fs::read_to_string(directory.join(FILE)) {
-        Ok(text) => Ok(parse(&text)),
+/// What the directory's file says, if there is one; `Some(None)` if it says no size.
+fn stored(directory: &Path) -> io::Result<Option<Option<u64>>> {
+    match fs::read(directory.join(FILE)) {
+        Ok(text) => Ok(Some(std::str::from_utf8(&text).ok().and_then(parse))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
@@ -153,11 +196,16 @@ pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
             _ => Ok(()),
         };
     };
-    if stored(directory)? == Some(bytes) {
+    if stored(directory)? == Some(Some(bytes)) {
         return Ok(());
     }
     let new = directory.join(format!("{FILE}.new"));
-    let written = File::create(&new)
+    let written = File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
         .and_then(|mut file| writeln!(file, "{bytes}").and_then(|()| file.sync_all()))
         .and_then(|()| fs::rename(&new, &file));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
@@ -165,6 +213,8 @@ pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -183,7 +233,7 @@ mod tests {
         assert_eq!(stored(dir.path()).unwrap(), None);
         for bytes in [7 << 20, 0] {
             set_min_free(dir.path(), Some(bytes)).unwrap();
-            assert_eq!(stored(dir.path()).unwrap(), Some(bytes));
+            assert_eq!(stored(dir.path()).unwrap(), Some(Some(bytes)));
         }
         for _ in 0..2 {
             set_min_free(dir.path(), None).unwrap();
@@ -193,21 +243,41 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_s_file_is_private_and_one_that_says_no_size_is_a_problem() {
+        let dir = tempfile::tempdir().unwrap();
+        let origin = || Space::of(dir.path()).unwrap().origin;
+        assert_eq!(origin(), Origin::Default);
+        set_min_free(dir.path(), Some(7)).unwrap();
+        let file = dir.path().join(FILE);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!((origin(), origin().problem(dir.path())), (Origin::File, None));
+        for damaged in [&b"12 parsecs"[..], b"\xff\xfe", b""] {
+            fs::write(&file, damaged).unwrap();
+            assert_eq!(origin(), Origin::BadFile);
+            let problem = origin().problem(dir.path()).unwrap();
+            assert!(problem.contains(&file.display().to_string()), "{problem}");
+        }
+        // Whoever sets the limit mends that.
+        set_min_free(dir.path(), Some(8)).unwrap();
+        assert_eq!((origin(), Space::of(dir.path()).unwrap().min_free), (Origin::File, 8));
+    }
+
+    #[test]
     fn what_the_host_knows_counts_until_it_ends() {
         let dir = tempfile::tempdir().unwrap();
         let known = || Space::known(dir.path()).unwrap();
-        assert_eq!((known().own, known().is_full), (0, false));
+        assert_eq!((known().own, known().is_full, known().refuses), (0, false, None));
         let first = Hosted::begin(dir.path());
-        first.set(7, true);
-        assert_eq!((known().own, known().is_full), (7, true));
+        first.set(7, true, true);
+        assert_eq!((known().own, known().is_full, known().refuses), (7, true, Some(true)));
         // The directory is opened again before the first is gone.
         let second = Hosted::begin(&dir.path().join("."));
         drop(first);
-        second.set(9, false);
-        assert_eq!((known().own, known().is_full), (9, false));
+        second.set(9, false, false);
+        assert_eq!((known().own, known().is_full, known().refuses), (9, false, Some(false)));
         drop(second);
         assert_eq!(known().own, 0);
-        let space = Space { free: 5, total: 100, min_free: 12, own: 7, is_full: false };
+        let space = Space { free: 5, total: 100, min_free: 12, own: 7, ..known() };
         assert!(!space.is_low() && Space { own: 6, ..space }.is_low());
     }
 

@@ -9,6 +9,7 @@ use super::{error::MigrateError, moving::Moving};
 pub(super) async fn copy(moving: &Moving<'_>, mut record: Record) -> Result<Record, MigrateError> {
     let mut page = moving.source_page(&record.through).await?;
     while record.phase == Phase::Copying {
+        moving.ends.to.check_space()?;
         let after = after(&record, &page);
         let next = async {
             match after.phase {

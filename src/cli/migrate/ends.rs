@@ -2,11 +2,12 @@
 
 use std::{path::Path, sync::Arc};
 
+use fdb_embedded::space::Space;
 use foundationdb::{Database, Transaction};
 use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 
 use super::error::MigrateError;
-use crate::database::{OpenError, Patience, Store};
+use crate::database::{OpenError, Patience, Refused, Store, refusal};
 
 /// Both databases, open.
 pub(super) struct Ends {
@@ -41,7 +42,7 @@ impl Ends {
 }
 
 impl End {
-    /// Runs a transaction that may commit twice with the same result.
+    /// Runs a transaction that may commit twice with the same result. A disk that stays full ends it.
     pub(super) async fn transact<T>(
         &self,
         body: impl AsyncFn(&Transaction) -> Result<T, QueueError>,
@@ -51,8 +52,13 @@ impl End {
             let outcome = body(&tr).await;
             (tr, outcome)
         };
-        let done = self.patience.wait(retry::run(&self.db, &RetryPolicy::default(), attempt)).await??;
-        Ok(done.value)
+        match self.patience.wait(retry::run_adding(&self.db, &RetryPolicy::default(), attempt)).await? {
+            Ok(done) => Ok(done.value),
+            Err(error) if error.is_out_of_space() => {
+                Err(MigrateError::Refused(Refused::why(&self.url).text()))
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The names of all queues.
@@ -63,6 +69,20 @@ impl End {
     /// The version that it reads at now.
     pub(super) async fn version(&self) -> Result<i64, MigrateError> {
         self.transact(async |tr| Ok(tr.get_read_version().await?)).await
+    }
+
+    /// Refuses what a lack of space will end: the engine takes pages of rows even below the limit of free space, since each of them
+    /// also replaces the record of the migration.
+    pub(super) fn check_space(&self) -> Result<(), MigrateError> {
+        let Some(directory) = fdb_embedded::embedded_directory(&self.url) else { return Ok(()) };
+        match Space::known(&directory) {
+            Ok(space) if space.is_low() => match refusal(&directory, &space) {
+                Some(why) => Err(MigrateError::Refused(why)),
+                None => Ok(()),
+            },
+            // The transactions themselves tell what is wrong with the disk.
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn is_embedded(&self) -> bool {

@@ -55,6 +55,9 @@ pub(crate) enum MigrateError {
     StillWritten { queue: String, passes: u32 },
     #[error("queue {queue} is being moved by another kvqueue migrate at the same time; wait for that one")]
     Busy { queue: String },
+    /// A database accepts no more data, mostly because its disk is full.
+    #[error("{0}. Nothing is lost: what was copied stays, and the same command goes on where it stopped")]
+    Refused(String),
     #[error("the database refused")]
     Retry(#[from] RetryError),
     #[error(transparent)]

@@ -44,7 +44,7 @@ use super::{
     progress::{Progress, Size},
     target::Target,
 };
-use crate::{database::no_space, exit::Exit};
+use crate::{database::Refused, exit::Exit};
 
 /// Push items onto a queue
 #[derive(Debug, clap::Args)]
@@ -186,7 +186,7 @@ impl Push<'_> {
         match error {
             PushError::Retry(error) if error.is_out_of_space() => anyhow!(
                 "cannot push {items} items after the {done} acknowledged ones: {}",
-                no_space(&self.client.config().database),
+                Refused::why(&self.client.config().database).text(),
             ),
             PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
                 let context = match error.is_maybe_committed() {

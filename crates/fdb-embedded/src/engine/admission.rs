@@ -24,7 +24,7 @@ use super::storage::{Room, Storage, StorageError};
 use crate::limits::MAX_BATCH_BYTES;
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
-use crate::space::{self, Hosted, Space};
+use crate::space::{self, Hosted, Origin, Space};
 
 /// How often the file system is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -85,6 +85,8 @@ pub struct Admission {
     free: u64,
     /// Bytes that should be.
     min_free: u64,
+    /// Where that is from.
+    origin: Origin,
     /// So little is left that each batch has to look.
     is_near: bool,
     level: Level,
@@ -99,7 +101,17 @@ impl Admission {
     pub fn new(directory: PathBuf) -> Admission {
         let (free, min_free, is_near) = (u64::MAX, 0, false);
         let (level, reported, hosted) = (Level::Plenty, "", Hosted::begin(&directory));
-        Admission { directory, looked: None, free, min_free, is_near, level, reported, hosted }
+        Admission {
+            directory,
+            looked: None,
+            free,
+            min_free,
+            origin: Origin::Default,
+            is_near,
+            level,
+            reported,
+            hosted,
+        }
     }
 
     /// Takes note of how much space there is before commits of `bytes` bytes.
@@ -115,7 +127,7 @@ impl Admission {
         }
         if storage.is_view() {
             self.level = Level::None;
-            self.hosted.set(0, true);
+            self.hosted.set(0, true, true);
             return;
         }
         let room = storage.make_room(bytes as u64, self.free, is_time);
@@ -133,7 +145,7 @@ impl Admission {
             Level::Plenty | Level::Full { .. } | Level::None => "",
         };
         let is_full = matches!(self.level, Level::Full { room, .. } if room.available < room.reserve);
-        self.hosted.set(room.own, is_full);
+        self.hosted.set(room.own, is_full, self.level != Level::Plenty);
         if reported != std::mem::replace(&mut self.reported, reported) {
             self.report();
         }
@@ -142,8 +154,13 @@ impl Admission {
     #[cold]
     fn look(&mut self) {
         // A directory that was removed has no file system. The committer finds that out by itself.
-        if let Ok(Space { free, min_free, .. }) = Space::of(&self.directory) {
+        if let Ok(Space { free, min_free, origin, .. }) = Space::of(&self.directory) {
             (self.free, self.min_free) = (free, min_free);
+            if origin != std::mem::replace(&mut self.origin, origin)
+                && let Some(problem) = origin.problem(&self.directory)
+            {
+                crate::report(&problem);
+            }
         }
     }
 
