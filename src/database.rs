@@ -1,20 +1,25 @@
 //! Opening the database that a configuration names.
 
 use std::{
+    fs::File,
     path::Path,
     pin::pin,
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
     time::{Duration, Instant},
 };
 
-use fdb_embedded::space::Space;
-use foundationdb::{Database, FdbError};
+use fdb_embedded::{doctor, space::Space};
+use foundationdb::Database;
 use tokio::time::timeout;
 
 use crate::config::duration;
 
 /// How long an answer of the database may take before the log says so.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+
+/// This part of the limit is left for an answer, however long the opening took.
+const LEAST: u32 = 10;
 
 /// FoundationDB's `io_error`: an embedded database says it when its storage has failed and cannot be opened again for seconds, or at all.
 pub(crate) const STORAGE_FAILED: i32 = 1510;
@@ -41,15 +46,65 @@ impl Store {
         let error = |reason| OpenError { url: url.to_owned(), reason };
         let network = fdb_embedded::Network::start()
             .map_err(|problem| error(format!("the client network does not start: {problem}")))?;
-        let db = Database::from_path(url).map_err(|code| error(reason(code)))?;
-        Ok(Self { db: Arc::new(db), _network: network })
+        Ok(Self { db: Arc::new(database(url)?), _network: network })
     }
 
-    /// Opens another database on the same network. Its handle goes before this.
-    pub(crate) fn also(&self, url: &str) -> Result<Arc<Database>, OpenError> {
-        let error = |reason| OpenError { url: url.to_owned(), reason };
-        Database::from_path(url).map(Arc::new).map_err(|code| error(reason(code)))
+    /// The same, but waits no longer than this.
+    pub(crate) fn open_within(url: &str, patience: Patience) -> Result<Self, OpenError> {
+        let name = url.to_owned();
+        within(url, patience, move || Self::open(&name))
     }
+
+    /// Opens another database on the same network, and waits no longer than this. Its handle goes before this.
+    pub(crate) fn also(&self, url: &str, patience: Patience) -> Result<Arc<Database>, OpenError> {
+        let name = url.to_owned();
+        within(url, patience, move || database(&name).map(Arc::new))
+    }
+}
+
+fn database(url: &str) -> Result<Database, OpenError> {
+    let error = |reason| OpenError { url: url.to_owned(), reason };
+    if fdb_embedded::embedded_directory(url).is_none() {
+        // Without the file, the client library opens the database, and only its first answer is an error.
+        File::open(url).map_err(|problem| {
+            error(format!(
+                "cannot read this cluster file: {problem}; name an existing one, or embedded:DIRECTORY"
+            ))
+        })?;
+    }
+    // The engine knows better than the error code what is wrong.
+    Database::from_path(url)
+        .map_err(|code| error(fdb_embedded::open_error().unwrap_or_else(|| code.to_string())))
+}
+
+/// Opens on a thread of its own if there is a limit. An opening that lasts longer is left to the end of the process.
+fn within<T: Send + 'static>(
+    url: &str,
+    patience: Patience,
+    open: impl FnOnce() -> Result<T, OpenError> + Send + 'static,
+) -> Result<T, OpenError> {
+    let (Some(limit), Some(left)) = (patience.limit, patience.left()) else { return open() };
+    let error = |reason| OpenError { url: url.to_owned(), reason };
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::Builder::new().name("kvqueue-open".to_owned()).spawn(move || {
+        // It has no receiver when the limit has passed.
+        drop(sender.send(open()));
+    });
+    thread.map_err(|problem| error(format!("cannot start a thread: {problem}")))?;
+    let opened = receiver.recv_timeout(left);
+    opened.unwrap_or_else(|_| {
+        Err(error(format!(
+            "it has not answered within {} (--timeout); {}",
+            duration::format(limit),
+            mend(url)
+        )))
+    })
+}
+
+/// What can be done about a database that does not answer.
+fn mend(url: &str) -> String {
+    let holder = fdb_embedded::embedded_directory(url).and_then(|directory| doctor::holder(&directory));
+    holder.map_or_else(|| "check that it runs and can be reached".to_owned(), |holder| holder.mend())
 }
 
 /// A disk with less free space than this may be full, as far as a process can tell that does not host the database: commits that wait
@@ -147,42 +202,67 @@ pub(crate) fn storage_failure() -> String {
     reason.unwrap_or_else(|| "another process hosts it, and its log says why".to_owned())
 }
 
-/// The engine knows better than the error code what is wrong.
-fn reason(code: FdbError) -> String {
-    fdb_embedded::open_error().unwrap_or_else(|| code.to_string())
+/// The database has not answered in the time that `--timeout` allows.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("database {url:?} has not answered within {} (--timeout); {mend}", duration::format(*.limit))]
+pub struct NoAnswer {
+    url: String,
+    limit: Duration,
+    mend: String,
 }
 
-/// The database has not answered in the time that `--timeout` allows.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error(
-    "the database has not answered within {} (--timeout); check that it runs and can be reached",
-    duration::format(*.0)
-)]
-pub struct NoAnswer(Duration);
+impl NoAnswer {
+    /// The limit has passed just now.
+    pub(crate) fn new(url: &str, limit: Duration) -> Self {
+        Self { url: url.to_owned(), limit, mend: mend(url) }
+    }
+}
+
+/// Logs that the database does not answer.
+pub(crate) fn still_waiting() {
+    tracing::warn!(event = "database_silent", "the database does not answer; still waiting");
+}
 
 /// How long to wait for an answer of the database: for ever without a limit.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Patience(pub(crate) Option<Duration>);
+pub(crate) struct Patience {
+    limit: Option<Duration>,
+    spent: Duration,
+}
 
 impl Patience {
+    pub(crate) fn new(limit: Option<Duration>) -> Self {
+        Self { limit, spent: Duration::ZERO }
+    }
+
+    /// The limit, less what has been waited. One that comes late may still answer.
+    fn left(self) -> Option<Duration> {
+        self.limit.map(|limit| limit.saturating_sub(self.spent).max(limit / LEAST))
+    }
+
+    /// For an answer that has been waited for already, for so long: opening the database is a part of its first answer.
+    pub(crate) fn after(self, spent: Duration) -> Self {
+        Self { spent, ..self }
+    }
+
     /// Waits for an answer, and logs when it takes long: a cluster that cannot be reached gives none at all, not even
     /// an error.
     ///
     /// # Errors
     /// The limit has passed. What was asked for may still happen.
-    pub(crate) async fn wait<T>(self, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
+    pub(crate) async fn wait<T>(self, url: &str, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
         let mut answer = pin!(answer);
         let began = Instant::now();
+        let most = self.left();
         loop {
-            let left = self.0.map(|limit| limit.saturating_sub(began.elapsed()));
+            let left = most.map(|most| most.saturating_sub(began.elapsed()));
             match timeout(left.unwrap_or(SILENCE).min(SILENCE), &mut answer).await {
                 Ok(answer) => return Ok(answer),
-                Err(_) => match self.0 {
-                    Some(limit) if began.elapsed() >= limit => return Err(NoAnswer(limit)),
-                    _ => tracing::warn!(
-                        event = "database_silent",
-                        "the database does not answer; still waiting"
-                    ),
+                Err(_) => match (self.limit, most) {
+                    (Some(limit), Some(most)) if began.elapsed() >= most => {
+                        return Err(NoAnswer::new(url, limit));
+                    }
+                    _ => still_waiting(),
                 },
             }
         }

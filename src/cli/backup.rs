@@ -11,13 +11,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fdb_embedded::{BackupError, Copied};
+use fdb_embedded::{BackupError, Copied, Step};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::{UsageError, globals::Globals, output};
-use crate::exit::Exit;
+use crate::{
+    database::{NoAnswer, SILENCE, still_waiting},
+    exit::Exit,
+};
 
 /// A copy that takes less long shows nothing while it is made.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -45,7 +48,7 @@ impl Args {
             .into());
         };
         let started = Instant::now();
-        let copied = self.copy(&from, globals)?;
+        let copied = self.copy(&from, &config.database, globals)?;
         let Some(Copied { version, rows, bytes }) = copied else {
             output::note(format_args!("kvqueue: broken off; there is no copy"));
             return Ok(Exit::Failed);
@@ -66,20 +69,32 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    fn copy(&self, from: &Path, globals: &Globals) -> anyhow::Result<Option<Copied>> {
+    fn copy(&self, from: &Path, url: &str, globals: &Globals) -> anyhow::Result<Option<Copied>> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
-            // A second one ends the process: reading the copy through is not broken off.
+            // A second one ends the process at once.
             signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop))?;
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let mut progress = Progress::new(!globals.quiet && std::io::stderr().is_terminal());
-        let copied = fdb_embedded::backup(from, &self.to, &mut |copied| {
-            progress.show(copied);
-            if stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let mut silence = Silence { limit: globals.timeout(), since: None, told: Duration::ZERO };
+        let mut is_over = false;
+        let copied = fdb_embedded::backup(from, &self.to, &mut |step| {
+            if let Step::Copies(copied) = step {
+                progress.show(copied);
+            }
+            is_over |= silence.is_over(step);
+            if is_over || stop.load(Ordering::Relaxed) {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         progress.finish();
-        Ok(copied?)
+        match (copied?, globals.timeout()) {
+            (None, Some(limit)) if is_over => Err(NoAnswer::new(url, limit).into()),
+            (copied, _) => Ok(copied),
+        }
     }
 }
 
@@ -89,6 +104,33 @@ pub(super) fn exit(error: &BackupError) -> Exit {
         BackupError::Exists(_) | BackupError::NoName(_) => Exit::Usage,
         BackupError::NoDatabase(_) | BackupError::Open(_) => Exit::Unavailable,
         _ => Exit::Failed,
+    }
+}
+
+/// How long the database has not answered.
+struct Silence {
+    limit: Option<Duration>,
+    since: Option<Instant>,
+    told: Duration,
+}
+
+impl Silence {
+    /// Whether it has lasted for as long as `--timeout` allows. Without a limit, the log tells of it every few seconds.
+    fn is_over(&mut self, step: Step) -> bool {
+        if step != Step::Waits {
+            self.since = None;
+            return false;
+        }
+        // The first call comes when the wait has begun.
+        let lasted = self.since.get_or_insert_with(Instant::now).elapsed();
+        if lasted < self.told {
+            self.told = Duration::ZERO;
+        }
+        if lasted >= self.told + SILENCE {
+            self.told = lasted;
+            still_waiting();
+        }
+        self.limit.is_some_and(|limit| lasted >= limit)
     }
 }
 

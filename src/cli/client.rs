@@ -1,6 +1,10 @@
 //! What a command that does one thing to a queue needs.
 
-use std::future::Future;
+use std::{
+    cell::Cell,
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context;
 use foundationdb::{Database, Transaction};
@@ -20,13 +24,22 @@ pub(super) struct Client {
     runtime: runtime::Runtime,
     config: Config,
     patience: Patience,
+    /// How long opening has taken: the first answer has so much less time.
+    opening: Cell<Duration>,
 }
 
 impl Client {
     pub(super) fn open(globals: &Globals) -> anyhow::Result<Self> {
+        Self::open_after(globals, Duration::ZERO)
+    }
+
+    /// The same for a command that has spent some of `--timeout` already.
+    pub(super) fn open_after(globals: &Globals, spent: Duration) -> anyhow::Result<Self> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        Ok(Self { store: Store::open(&config.database)?, runtime, config, patience: globals.patience() })
+        let (patience, began) = (globals.patience(), Instant::now());
+        let store = Store::open_within(&config.database, patience.after(spent))?;
+        Ok(Self { store, runtime, config, patience, opening: Cell::new(spent + began.elapsed()) })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -48,7 +61,8 @@ impl Client {
 
     /// Waits for an answer of the database, as long as `--timeout` allows.
     pub(super) async fn answer<T>(&self, answer: impl Future<Output = T>) -> Result<T, NoAnswer> {
-        self.patience.wait(answer).await
+        let patience = self.patience.after(self.opening.take());
+        patience.wait(&self.config.database, answer).await
     }
 
     /// Waits for one answer of the database on this thread.
@@ -59,6 +73,16 @@ impl Client {
         self.wait(self.answer(answer))?.map_err(anyhow::Error::from)
     }
 
+    /// The same, for what was done only in part if it fails: the error begins with that.
+    pub(super) fn ask_partly<T, E>(&self, answer: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        const PARTLY: &str = "some of them may be done";
+        let answer = self.wait(self.answer(answer)).context(PARTLY)?;
+        answer.with_context(|| format!("the database refused; {PARTLY}"))
+    }
+
     /// Runs what asks the database more than once, each time with [`Self::answer`].
     pub(super) fn wait<T>(&self, future: impl Future<Output = T>) -> T {
         self.runtime.block_on(future)
@@ -67,7 +91,8 @@ impl Client {
     /// The names of all queues.
     pub(super) fn queues(&self) -> anyhow::Result<Vec<Vec<u8>>> {
         let policy = RetryPolicy::default();
-        self.ask(all_queues(self.db(), self.prefix(), &policy)).context("the database refused")
+        let names = self.wait(self.answer(all_queues(self.db(), self.prefix(), &policy)))?;
+        names.context("the database refused")
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.

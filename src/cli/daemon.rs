@@ -24,7 +24,7 @@ use crate::{
 const REACH: Duration = Duration::from_secs(5);
 
 /// How long an answer to a question may keep silent. The daemon waits six seconds for its database.
-const QUESTION: Duration = Duration::from_secs(15);
+pub(super) const QUESTION: Duration = Duration::from_secs(15);
 
 /// The longest answer, in bytes.
 const LONGEST: u64 = 16 << 20;
@@ -78,7 +78,7 @@ pub(super) enum AskError {
         error: io::Error,
     },
     /// Somebody is there, and says nothing.
-    #[error("the daemon at {at} has said nothing for {} s; its log may say why", silence.as_secs())]
+    #[error("the daemon at {at} has said nothing for {}; its log may say why", rough(*silence))]
     Silent { at: String, silence: Duration },
     /// It broke off, or is none of ours.
     #[error("what answers at {at} is no kvqueue, or was cut off: {problem}")]
@@ -120,6 +120,11 @@ impl Daemon {
     /// The daemon of a configuration that may not be valid.
     pub(super) fn of(http: &Http) -> anyhow::Result<Self> {
         Self::at(&http.listen, http)
+    }
+
+    /// Waits no longer than this for an answer.
+    pub(super) fn within(self, limit: Duration) -> Self {
+        Self { timeout: Some(limit), ..self }
     }
 
     fn at(listen: &Listen, http: &Http) -> anyhow::Result<Self> {
@@ -184,7 +189,7 @@ impl Daemon {
     fn exchange(&self, request: &[u8], patience: Duration) -> io::Result<Vec<u8>> {
         match &self.address {
             Address::Tcp(address) => {
-                let stream = TcpStream::connect_timeout(address, REACH)?;
+                let stream = TcpStream::connect_timeout(address, REACH.min(patience))?;
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;
                 exchange(stream, request)
@@ -240,6 +245,14 @@ impl Daemon {
         let text = |key: &str| body["error"][key].as_str().unwrap_or_default().to_owned();
         let (code, message, fix) = (text("code"), text("message"), text("fix"));
         Err(AskError::Refused { at: self.to_string(), code, message, fix })
+    }
+}
+
+/// A time for people: whole seconds, or less than one as it is.
+pub(super) fn rough(time: Duration) -> String {
+    match time.as_secs() {
+        0 => format!("{} ms", time.as_millis()),
+        seconds => format!("{seconds} s"),
     }
 }
 

@@ -42,7 +42,7 @@ impl Globals {
 
     /// How long `--timeout` lets a command wait for an answer.
     pub(super) fn patience(&self) -> Patience {
-        Patience(self.timeout)
+        Patience::new(self.timeout)
     }
 
     /// What `--timeout` says.

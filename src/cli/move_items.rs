@@ -16,7 +16,7 @@ use super::{
     progress::{Progress, Size},
     target::{Destination, Target},
 };
-use crate::exit::Exit;
+use crate::{database::NoAnswer, exit::Exit};
 
 /// Move items to another queue of the same database
 #[derive(Debug, clap::Args)]
@@ -76,7 +76,10 @@ impl Args {
         // Not an io::Error outside: whoever has closed the pipe does not know what was moved.
         let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
-        done.with_context(|| format!("{} items were moved, and then the database refused", account.moved))?;
+        done.map_err(|error| {
+            let what = if error.is::<NoAnswer>() { "" } else { ", and then the database refused" };
+            error.context(format!("{} items were moved{what}", account.moved))
+        })?;
         client.ask(mover.close(client.db(), &RetryPolicy::default())).context("moved, but a mark is left")?;
         told?;
         account.exit(&self.destination)

@@ -93,8 +93,7 @@ impl Args {
         }
         if self.dead {
             let policy = RetryPolicy::default();
-            let done = client.ask(queue.retry_all_dead(client.db(), &policy));
-            let done = done.context(REFUSED)?;
+            let done = client.ask_partly(queue.retry_all_dead(client.db(), &policy))?;
             account.requeued += done.moved;
             account.refused += done.refused;
             account.unreadable += done.unreadable;
@@ -146,7 +145,7 @@ fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTree
     let policy = RetryPolicy::default();
     let (mut fates, mut others) = (BTreeMap::new(), BTreeSet::new());
     for id in ids.iter().collect::<BTreeSet<_>>() {
-        let fate = client.ask(queue.retry_dead(client.db(), &policy, id)).context(REFUSED)?;
+        let fate = client.ask_partly(queue.retry_dead(client.db(), &policy, id))?;
         match fate {
             DeadFate::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
             DeadFate::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
@@ -178,7 +177,7 @@ fn hasten(
     wanted: Option<&BTreeSet<ItemId>>,
 ) -> anyhow::Result<kvqueue_queue::Hastened> {
     let policy = RetryPolicy::default();
-    client.ask(queue.hasten(client.db(), &policy, new_id(), wanted)).context(REFUSED)
+    client.ask_partly(queue.hasten(client.db(), &policy, new_id(), wanted))
 }
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.

@@ -113,7 +113,7 @@ impl Daemon {
     /// Ends the daemon if the database has not answered within this time of its start. Without a limit it waits.
     #[must_use]
     pub fn first_answer_within(mut self, limit: Option<Duration>) -> Self {
-        self.first_answer = Patience(limit);
+        self.first_answer = Patience::new(limit);
         self
     }
 
@@ -169,10 +169,12 @@ impl Daemon {
 
     /// Runs on the calling thread until a signal, an error, or the end of the items has it stop. HUP has it take up its configuration anew,
     /// USR1 has it log its state.
-    pub fn run(self) -> Result<(), DaemonError> {
+    pub fn run(mut self) -> Result<(), DaemonError> {
         let parts = self.parts()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
-        let store = Store::open(&self.config.database)?;
+        let began = Instant::now();
+        let store = Store::open_within(&self.config.database, self.first_answer)?;
+        self.first_answer = self.first_answer.after(began.elapsed());
         let board = Board::new(&self.config.database);
         let listen = self.listen();
         let ended = self.run_parts(parts, &store.db, board, signals.received(), || signals.told(), listen);
@@ -337,7 +339,7 @@ async fn first_look(
     queues: &[Part],
     patience: Patience,
 ) -> Result<(Duration, Followers), DaemonError> {
-    let took = patience.wait(first_read(db, &live.config().prefix)).await??;
+    let took = patience.wait(&live.config().database, first_read(db, &live.config().prefix)).await??;
     Ok((took, live.follow(queues).await))
 }
 

@@ -272,3 +272,23 @@ fn the_daemon_that_runs_is_asked() {
     let [("note", refused), ("note", "paused: q")] = notes[..] else { panic!("{told:?}") };
     assert!(refused.starts_with("it has not taken up its configuration: "), "{refused}");
 }
+
+#[test]
+fn a_stopped_host_is_a_problem_that_says_how_to_continue_it() {
+    let db = pushed();
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("\"ready\"");
+    host.suspend();
+    let began = Instant::now();
+    let ran = run(&db, &["doctor", "--json", "--timeout", "1s"]);
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let host_finding = finding(&ran, "host");
+    assert_eq!(host_finding["verdict"], "problem");
+    let advice = host_finding["advice"].as_str().unwrap();
+    assert!(advice.contains(&format!("kill -CONT {}", host.pid())), "{advice}");
+    host.signal(Signal::CONT);
+    host.signal(Signal::TERM);
+    host.end();
+    assert_eq!(run(&db, &["doctor"]).code, Some(0));
+}

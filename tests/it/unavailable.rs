@@ -1,7 +1,7 @@
 //! A database that cannot be used: exit code 69, and what to do.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufRead, BufReader, Write},
     process::{Child, ChildStdin, Stdio},
     sync::mpsc,
@@ -86,12 +86,22 @@ fn a_timeout_has_to_be_a_time() {
 
 #[test]
 fn without_the_client_library() {
-    let db = Database::at("/nowhere/fdb.cluster".to_owned(), String::new());
-    let mut command = kvqueue(&db, &["len", "q"]);
-    let ran: Ran = command.env("FDB_CLIENT_LIB", "/nowhere/libfdb_c.so").output().unwrap().into();
-    let error = ran.failed(69);
-    for part in ["/nowhere/libfdb_c.so", "embedded:", "/nowhere/fdb.cluster"] {
+    let file = Database::embedded().file("fdb.cluster");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "a:a@127.0.0.1:1\n").unwrap();
+    let file = file.display().to_string();
+    let db = Database::at(file.clone(), String::new());
+    let ran = |args: &[&str]| -> Ran {
+        kvqueue(&db, args).env("FDB_CLIENT_LIB", "/nowhere/libfdb_c.so").output().unwrap().into()
+    };
+    let error = ran(&["len", "q"]).failed(69);
+    let doctor = ran(&["doctor", "--json"]);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    let findings = doctor.stdout.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let problem = findings.into_iter().find(|found| found["verdict"] == "problem").unwrap();
+    for part in ["/nowhere/libfdb_c.so", "embedded:", &file] {
         assert!(error.contains(part), "{part} is not in: {error}");
+        assert!(problem["text"].as_str().unwrap().contains(part), "{part} is not in: {problem}");
     }
 }
 
@@ -114,4 +124,87 @@ fn a_directory_that_cannot_be_made() {
     let db = Database::at("embedded:/proc/nowhere".to_owned(), String::new());
     let error = run(&db, &["len", "q"]).failed(69);
     assert!(error.contains("/proc/nowhere"), "{error}");
+}
+
+/// A database whose host is stopped, and the process that hosts it.
+fn stopped() -> (Database, Background) {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "kept"]).ok();
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("\"ready\"");
+    host.suspend();
+    (db, host)
+}
+
+#[test]
+fn every_command_names_the_stopped_host_within_its_timeout() {
+    let (db, host) = stopped();
+    let url = format!("embedded:{}", db.file("data").display());
+    let copy = db.file("copy").display().to_string();
+    let other = format!("embedded:{}", db.file("other").display());
+    let all: &[&[&str]] = &[
+        &["len", "q"],
+        &["list"],
+        &["push", "q", "one"],
+        &["pause", "q"],
+        &["dead", "list", "q"],
+        &["dead", "purge", "q", "--all", "--yes"],
+        &["status"],
+        &["backup", "--to", &copy],
+        &["migrate", "--to", &other],
+        // The host takes a second to be known as stopped.
+        &["len", "q", "--timeout", "300ms"],
+    ];
+    for args in all {
+        let timeout: &[&str] = if args.contains(&"--timeout") { &[] } else { &["--timeout", "1500ms"] };
+        let began = Instant::now();
+        let error = run(&db, &[args, timeout].concat()).failed(69);
+        assert!(began.elapsed() < PATIENCE, "{args:?}: {:?}", began.elapsed());
+        let mend = format!(
+            "process {pid} hosts it and is stopped: continue it with kill -CONT {pid}",
+            pid = host.pid()
+        );
+        for part in [&*url, "has not answered within ", "(--timeout)", &mend] {
+            assert!(error.contains(part), "{args:?}: {part} is not in: {error}");
+        }
+        assert!(!error.contains("refused: "), "{args:?}: {error}");
+    }
+    assert!(!db.file("copy").exists());
+    host.signal(Signal::CONT);
+    assert_eq!(run(&db, &["len", "q"]).code, Some(0));
+}
+
+#[test]
+fn a_backup_that_waits_for_a_stopped_host_ends_at_the_first_signal() {
+    let (db, host) = stopped();
+    for signal in [Signal::TERM, Signal::INT] {
+        let copy = db.file("copy").display().to_string();
+        let mut backup = Background::start(kvqueue(&db, &["backup", "--to", &copy]));
+        backup.wait_for("still waiting");
+        backup.signal(signal);
+        let ran = backup.end();
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("there is no copy"), "{ran:?}");
+        assert!(!db.file("copy").exists());
+    }
+    host.signal(Signal::CONT);
+}
+
+#[test]
+fn a_cluster_file_that_is_missing_is_named() {
+    let db = Database::embedded();
+    let missing = db.file("fdb.cluster");
+    let db = Database::at(missing.display().to_string(), String::new());
+    for args in [&["len", "q"][..], &["run", "--queue", "q", "--handler", "log"]] {
+        let error = run(&db, args).failed(69);
+        for part in [missing.to_str().unwrap(), "No such file", "cluster file"] {
+            assert!(error.contains(part), "{args:?}: {part} is not in: {error}");
+        }
+    }
+    let doctor = run(&db, &["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    assert!(
+        doctor.stdout.contains("cluster   PROBLEM") && doctor.stdout.contains("No such file"),
+        "{doctor:?}"
+    );
 }

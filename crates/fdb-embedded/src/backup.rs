@@ -14,7 +14,9 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use crate::doctor::{self, Verdict};
 use crate::engine::mutation::Mutation;
@@ -42,6 +44,23 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// What a copy is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// It waits for the process that hosts the database, or opens the database itself.
+    Waits,
+    /// So much has been copied.
+    Copies(Copied),
+    /// All has been copied, and the copy is read through.
+    Checks,
+}
+
+/// What is called with each step; when it breaks, the copy ends.
+type Progress<'p> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
+
+/// A step that takes longer than this is told of again.
+const BEAT: Duration = Duration::from_millis(100);
+
 /// Why there is no copy.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
@@ -60,6 +79,9 @@ pub enum BackupError {
     /// The copy's directory cannot be made.
     #[error("{0}")]
     Place(OpenError),
+    /// The system lets this process start no thread.
+    #[error("cannot start a thread")]
+    NoThread(#[source] io::Error),
     /// So many copies are being made already.
     #[error("{MAX_PINNED} copies of this database are being made; wait for one of them")]
     Busy,
@@ -97,6 +119,19 @@ pub enum BackupError {
     },
 }
 
+/// Why a copy ends early.
+enum Ended {
+    /// `progress` has broken it off.
+    BrokenOff,
+    Failed(BackupError),
+}
+
+impl From<BackupError> for Ended {
+    fn from(error: BackupError) -> Ended {
+        Ended::Failed(error)
+    }
+}
+
 /// Whether there is a database in a directory: not whether it is sound. Opening one that is not there makes it.
 #[must_use]
 pub fn is_database(directory: &Path) -> bool {
@@ -106,32 +141,85 @@ pub fn is_database(directory: &Path) -> bool {
 
 /// Copies the database in the directory `from` to the new directory `to`, and reads the copy through.
 ///
-/// `progress` is called now and then with what has been copied; when it breaks, the copy ends and is removed, and the
-/// result is `None`.
+/// `progress` is called several times a second, also while the copy waits for another process; when it breaks, the copy
+/// ends and is removed, and the result is `None`.
 pub fn backup(
     from: &Path,
     to: &Path,
-    progress: &mut dyn FnMut(Copied) -> ControlFlow<()>,
+    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
 ) -> Result<Option<Copied>, BackupError> {
+    match copy_to(from, to, progress) {
+        Ok(copied) => Ok(Some(copied)),
+        Err(Ended::BrokenOff) => Ok(None),
+        Err(Ended::Failed(error)) => Err(error),
+    }
+}
+
+fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, Ended> {
     if !is_database(from) {
-        return Err(BackupError::NoDatabase(from.to_path_buf()));
+        return Err(BackupError::NoDatabase(from.to_path_buf()).into());
     }
     let partial = partial(to)?;
-    let link = Link::open(from).map_err(BackupError::Open)?;
-    let view = pin(&link)?;
+    let directory = from.to_path_buf();
+    let link = aside(move || Link::open(&directory), Step::Waits, progress)?;
+    let link = link.map_err(BackupError::Open)?;
+    let view = pin(&link, progress)?;
     let copy = Copy::begin(&partial)?;
-    let Some(copied) = copy_rows(&view, &copy, progress)? else {
-        copy.remove()?;
-        return Ok(None);
+    let copied = match copy_rows(&view, &copy, progress) {
+        Err(Ended::BrokenOff) => {
+            copy.remove()?;
+            return Err(Ended::BrokenOff);
+        }
+        copied => copied?,
     };
-    // Whoever hosts it need not keep the version while the copy is read.
+    // The host need not keep the version while the copy is read.
     drop(view);
     drop(copy);
-    check(&partial, copied.rows)?;
+    let place = partial.clone();
+    match aside(move || check(&place, copied.rows), Step::Checks, progress) {
+        Err(Ended::BrokenOff) => {
+            fs::remove_dir_all(&partial).map_err(|source| io_at(&partial, source))?;
+            return Err(Ended::BrokenOff);
+        }
+        checked => checked??,
+    }
     fs::rename(&partial, to).map_err(|source| io_at(to, source))?;
     let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(above).and_then(|above| above.sync_all()).map_err(|source| io_at(above, source))?;
-    Ok(Some(copied))
+    Ok(copied)
+}
+
+/// Does work on a thread of its own, so that it can be broken off. Then it goes on until it or the process ends.
+fn aside<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+    step: Step,
+    progress: Progress<'_>,
+) -> Result<T, Ended> {
+    let (sender, receiver) = mpsc::channel();
+    let thread = thread::Builder::new().name("fdb-backup".to_owned()).spawn(move || {
+        // It has no receiver after it was broken off.
+        drop(sender.send(work()));
+    });
+    thread.map_err(BackupError::NoThread)?;
+    match wait(&receiver, step, progress)? {
+        Some(done) => Ok(done),
+        None => Err(BackupError::Unreadable(Code::INTERNAL_ERROR).into()),
+    }
+}
+
+/// Waits until something is sent, or the sender is dropped.
+fn wait<T>(receiver: &Receiver<T>, step: Step, progress: Progress<'_>) -> Result<Option<T>, Ended> {
+    loop {
+        match receiver.recv_timeout(BEAT) {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) => {
+                if progress(step).is_break() {
+                    return Err(Ended::BrokenOff);
+                }
+            }
+        }
+    }
 }
 
 /// The directory that a copy is made in.
@@ -149,21 +237,26 @@ fn partial(to: &Path) -> Result<PathBuf, BackupError> {
 }
 
 /// A version that can be read until it is dropped.
-fn pin(link: &Arc<Link>) -> Result<View, BackupError> {
+fn pin(link: &Link, progress: Progress<'_>) -> Result<View, Ended> {
     loop {
-        let pinned = link.pin().and_then(|view| match view.version() {
-            Err(Code::MISSING) => fetch(&view).and_then(|()| view.version()).map(|_| view),
-            other => other.map(|_| view),
-        });
+        let pinned = match link.pin() {
+            Ok(view) => {
+                if matches!(view.version(), Err(Code::MISSING)) {
+                    fetch(&view, progress)?;
+                }
+                view.version().map(|_| view)
+            }
+            Err(code) => Err(code),
+        };
         match pinned {
             // There is no host at the moment.
             Err(Code::MISSING) => {
                 let (sender, receiver) = mpsc::channel::<()>();
                 link.when_settled(Box::new(move || drop(sender)));
                 // It is dropped when there is one.
-                let _ = receiver.recv();
+                wait(&receiver, Step::Waits, progress)?;
             }
-            pinned => return pinned.map_err(refused),
+            pinned => return pinned.map_err(|code| refused(code).into()),
         }
     }
 }
@@ -177,13 +270,12 @@ fn refused(code: Code) -> BackupError {
 }
 
 /// Waits for what the last read has missed.
-fn fetch(view: &View) -> Result<(), Code> {
-    let missing = view.missing().ok_or(Code::INTERNAL_ERROR)?;
+fn fetch(view: &View, progress: Progress<'_>) -> Result<(), Ended> {
+    let missing = view.missing().ok_or(BackupError::Unreadable(Code::INTERNAL_ERROR))?;
     let (sender, receiver) = mpsc::channel::<()>();
     missing.fetch(Box::new(move || drop(sender)));
     // It is dropped when everything has come, or never will.
-    let _ = receiver.recv();
-    Ok(())
+    wait(&receiver, Step::Waits, progress).map(drop)
 }
 
 /// A database that is being made.
@@ -222,32 +314,27 @@ impl Copy {
     }
 }
 
-/// `None` if it was broken off.
-fn copy_rows(
-    view: &View,
-    copy: &Copy,
-    progress: &mut dyn FnMut(Copied) -> ControlFlow<()>,
-) -> Result<Option<Copied>, BackupError> {
+fn copy_rows(view: &View, copy: &Copy, progress: Progress<'_>) -> Result<Copied, Ended> {
     let mut copied = Copied { version: view.version().map_err(refused)?, ..Copied::default() };
     let mut next = Vec::new();
     loop {
-        let rows = page(view, &next).map_err(refused)?;
+        let rows = page(view, &next, progress)?;
         let Some(Mutation::Set { key, .. }) = rows.last() else { break };
         next = key_after(key);
         copied.rows += rows.len() as u64;
         copied.bytes += rows.iter().map(|row| row.payload_len() as u64).sum::<u64>();
         copy.add(copied.version, rows)?;
-        if progress(copied).is_break() {
-            return Ok(None);
+        if progress(Step::Copies(copied)).is_break() {
+            return Err(Ended::BrokenOff);
         }
     }
     // Of a database without rows, too, the version is kept.
     copy.add(copied.version, Vec::new())?;
-    Ok(Some(copied))
+    Ok(copied)
 }
 
 /// The rows from `begin` on, as many as are a page; none if there are none.
-fn page(view: &View, begin: &[u8]) -> Result<Vec<Mutation>, Code> {
+fn page(view: &View, begin: &[u8], progress: Progress<'_>) -> Result<Vec<Mutation>, Ended> {
     loop {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         let outcome = view.scan(begin, END, Direction::Forward, (PAGE, None), &mut |key, value| {
@@ -266,8 +353,8 @@ fn page(view: &View, begin: &[u8]) -> Result<Vec<Mutation>, Code> {
                 drop(view.missing());
                 return Ok(rows);
             }
-            Err(Code::MISSING) => fetch(view)?,
-            Err(code) => return Err(code),
+            Err(Code::MISSING) => fetch(view, progress)?,
+            Err(code) => return Err(refused(code).into()),
         }
     }
 }

@@ -3,13 +3,16 @@
 //! A directory that a process holds is looked at from outside only; one that nobody holds is read through: every page's
 //! checksum, what is in the log, redb's structure, every row. Nobody can open it meanwhile.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::engine::examine::{self, Contents, Sweep};
 use crate::engine::{DATA_FILE, Holding, LOG_FILE, StorageError, is_there, look};
+use crate::link;
 
 /// How bad a finding is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,15 +38,66 @@ impl fmt::Display for Verdict {
 /// One thing that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What: `directory`, `lock`, `file`, `pages`, `log`, `structure`, `rows`, `versions`, `space`.
+    /// What: `directory`, `lock`, `host`, `file`, `pages`, `log`, `structure`, `rows`, `versions`, `space`.
     pub about: &'static str,
     /// How it is.
     pub verdict: Verdict,
     /// What was found.
     pub text: String,
     /// What to do about it.
-    pub advice: Option<&'static str>,
+    pub advice: Option<Cow<'static, str>>,
 }
+
+/// The process that holds a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number; none if it has not written one into the file "lock".
+    pub pid: Option<u32>,
+    /// It is stopped, by a signal or a debugger, and does nothing until it is continued.
+    pub is_stopped: bool,
+}
+
+impl Holder {
+    fn of(pid: &str) -> Holder {
+        let pid = pid.parse().ok();
+        Holder { pid, is_stopped: pid.is_some_and(is_stopped) }
+    }
+
+    /// What an operator can do about a holder that does not answer.
+    #[must_use]
+    pub fn mend(&self) -> String {
+        match self {
+            Holder { pid: Some(pid), is_stopped: true } => {
+                format!("process {pid} hosts it and is stopped: continue it with kill -CONT {pid}")
+            }
+            Holder { pid: Some(pid), .. } => {
+                format!("process {pid} hosts it: look at its log and its load, and restart it if it is stuck")
+            }
+            Holder { pid: None, .. } => {
+                "another process hosts it: check whether that is stopped or stuck".to_owned()
+            }
+        }
+    }
+}
+
+/// The process that holds a directory, if any does.
+#[must_use]
+pub fn holder(path: &Path) -> Option<Holder> {
+    match look(path) {
+        Ok(Holding::Process(pid)) => Some(Holder::of(&pid)),
+        _ => None,
+    }
+}
+
+/// Whether the system says that a process is stopped, or that a debugger has stopped it.
+fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name before it may have any character.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 't']))
+}
+
+/// How long [`check`] waits for the process that hosts the directory.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All that was found, in the order in which it was looked at.
 #[derive(Debug, Clone, Default)]
@@ -71,6 +125,7 @@ impl Report {
         text: impl Into<String>,
         advice: Option<&'static str>,
     ) {
+        let advice = advice.map(Cow::Borrowed);
         self.findings.push(Finding { about, verdict, text: text.into(), advice });
     }
 
@@ -90,9 +145,18 @@ impl Report {
 /// Checks the directory of an `embedded:` database.
 #[must_use]
 pub fn check(path: &Path) -> Report {
+    check_within(path, PATIENCE)
+}
+
+/// Checks the directory of an `embedded:` database, and waits for so long until the process that hosts it answers.
+#[must_use]
+pub fn check_within(path: &Path, patience: Duration) -> Report {
     let mut report = Report::default();
     let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
     if let Some(holding) = holding {
+        if let Holding::Process(pid) = &holding {
+            check_host(path, pid, patience, &mut report);
+        }
         let data = path.join(DATA_FILE);
         if let Some(file) = check_file(&data, &holding, &mut report) {
             match holding {
@@ -148,6 +212,16 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<Holding> {
             report.problem("lock", error.to_string(), "check whether this user may read the file \"lock\"");
             None
         }
+    }
+}
+
+/// Whether the process that holds the directory answers. One that does not listen may be about to.
+fn check_host(path: &Path, pid: &str, patience: Duration, report: &mut Report) {
+    let is_silent = Holder::of(pid).is_stopped || link::is_silent(path, patience);
+    if is_silent {
+        let text = format!("the process with pid {pid} hosts the database and does not answer");
+        let advice = Some(Holder::of(pid).mend().into());
+        report.findings.push(Finding { about: "host", verdict: Verdict::Problem, text, advice });
     }
 }
 
@@ -357,7 +431,10 @@ mod tests {
         fs::remove_file(dir.path().join(DATA_FILE)).unwrap();
         let report = check(dir.path());
         let finding = report.findings.last().unwrap();
-        assert_eq!((finding.about, finding.verdict, finding.advice), ("file", Verdict::Problem, Some(SAVE)));
+        assert_eq!(
+            (finding.about, finding.verdict, finding.advice.as_deref()),
+            ("file", Verdict::Problem, Some(SAVE))
+        );
         fs::write(dir.path().join("data.new"), b"").unwrap();
         assert!(check(dir.path()).is_healthy(), "a process that is about to make a file has none yet");
     }

@@ -53,7 +53,7 @@ mod rows;
 pub mod space;
 mod url;
 
-pub use backup::{BackupError, Copied, backup, is_database};
+pub use backup::{BackupError, Copied, Step, backup, is_database};
 #[cfg(feature = "testing")]
 #[doc(hidden)]
 pub use capi::testing;

@@ -124,24 +124,24 @@ fn unprinted(decision: Decision, letters: impl Display, error: &io::Error) -> an
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
     let (db, policy) = (client.db(), RetryPolicy::default());
-    let fate = client.ask(async {
+    let fate = client.answer(async {
         match decision {
             Decision::Retry => queue.retry_dead(db, &policy, id).await,
             Decision::Purge => queue.purge_dead(db, &policy, id).await,
         }
     });
-    fate.context("the database refused")
+    client.wait(fate)?.context("the database refused")
 }
 
 fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
     let (db, policy) = (client.db(), RetryPolicy::default());
-    let all = client.ask(async {
+    let all = client.ask_partly(async {
         match decision {
             Decision::Retry => queue.retry_all_dead(db, &policy).await,
             Decision::Purge => queue.purge_all_dead(db, &policy).await,
         }
     });
-    let all = all.context("the database refused; some of them may be done")?;
+    let all = all?;
     let mut object = output::about(queue.name(), decision.past(), all.moved);
     object["refused"] = json!(all.refused);
     object["unreadable"] = json!(all.unreadable);

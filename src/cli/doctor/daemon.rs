@@ -1,9 +1,9 @@
 //! The daemon that runs, if one does: what it says over HTTP, at the address that the configuration has.
 
-use super::findings::Findings;
+use super::{Deadline, findings::Findings};
 use crate::{
     cli::{
-        daemon::{AskError, Daemon},
+        daemon::{AskError, Daemon, QUESTION, rough},
         status::{self, Figures, QueueFigures, fitting},
     },
     config::{Config, Listen},
@@ -23,13 +23,13 @@ const NAMED: usize = 5;
 const START: &str = "start it if it should run, as with systemctl start kvqueue";
 
 /// Asks it. Whether one should run is not known here, so that none is worth a note.
-pub(super) fn look(config: &Config, findings: &mut Findings) {
+pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) {
     let http = &config.http;
     if http.listen == Listen::Off {
         return findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
     }
     let daemon = match Daemon::of(http) {
-        Ok(daemon) => daemon,
+        Ok(daemon) => daemon.within(deadline.left(QUESTION)),
         Err(error) => {
             return findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
         }
@@ -48,7 +48,7 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
         }
         Some(AskError::Silent { silence, .. }) => findings.note(
             ABOUT,
-            format!("the one at {at} has said nothing for {} s", silence.as_secs()),
+            format!("the one at {at} has said nothing for {}", rough(*silence)),
             "its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue",
         ),
         Some(AskError::Garbled { problem, .. }) => findings.note(

@@ -1,6 +1,6 @@
 //! The directory, or the cluster and its client library.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, io, path::Path, time::Duration};
 
 use fdb_embedded::{doctor, space::Space};
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
@@ -9,12 +9,14 @@ use serde_json::Value;
 use tokio::{runtime, time::timeout};
 
 use super::{
+    Deadline,
     clock::{self, Moment},
-    findings::Findings,
+    findings::{Findings, Found},
 };
 use crate::{
+    cli::daemon::rough,
     config::Config,
-    database::{Store, limit, refusal, size},
+    database::{Patience, Store, limit, refusal, size},
 };
 
 /// How long a cluster may take to answer.
@@ -38,11 +40,11 @@ struct Cluster {
 }
 
 /// Looks at the database that a configuration names.
-pub(super) fn look(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
+pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {
     let Some(directory) = fdb_embedded::embedded_directory(&config.database) else {
-        return cluster(config, findings);
+        return cluster(config, deadline, findings);
     };
-    for finding in doctor::check(&directory).findings {
+    for finding in doctor::check_within(&directory, deadline.left(PATIENCE)).findings {
         findings.add(finding.into());
     }
     clock::directory(&directory, findings);
@@ -68,10 +70,17 @@ fn space(directory: &Path, findings: &mut Findings) {
     }
 }
 
-fn cluster(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
-    let store = Store::open(&config.database)?;
+fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {
+    let patience = deadline.left(PATIENCE);
+    let store = match Store::open_within(&config.database, Patience::new(Some(patience))) {
+        Ok(store) => store,
+        Err(error) => {
+            findings.add(Found::unopened(&error));
+            return Ok(());
+        }
+    };
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    let answer = runtime.block_on(async { timeout(PATIENCE, ask(&store.db)).await });
+    let answer = runtime.block_on(async { timeout(deadline.left(patience), ask(&store.db)).await });
     let library = fdb_embedded::client_version();
     match answer {
         Ok(Ok(Cluster { version, software, moments })) => {
@@ -80,8 +89,9 @@ fn cluster(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
             findings.fine("cluster", format!("it answers: read version {version}{runs}"));
             judge_library(library.as_deref(), software.as_deref(), findings);
             clock::cluster(&moments, version, findings);
-            let queues =
-                runtime.block_on(async { timeout(PATIENCE, check_versions(&store.db, config)).await });
+            let queues = runtime.block_on(async {
+                timeout(deadline.left(PATIENCE), check_versions(&store.db, config)).await
+            });
             if let Ok(Err(error)) = queues {
                 findings.problem("versions", error.to_string(), RESTORED);
             }
@@ -92,7 +102,7 @@ fn cluster(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
             judge_library(library.as_deref(), None, findings);
         }
         Err(_) => {
-            let text = format!("no answer within {} seconds", PATIENCE.as_secs());
+            let text = format!("no answer within {}", rough(patience));
             let advice = "check the addresses in the cluster file, whether fdbserver runs there, and whether the client \
                           library is of its version";
             findings.problem("cluster", text, advice);

@@ -5,7 +5,7 @@ use std::io;
 use fdb_embedded::doctor::{Finding, Verdict};
 use serde_json::{Value, json};
 
-use crate::cli::output;
+use crate::{cli::output, database::OpenError};
 
 /// One thing that was looked at.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub(super) struct Findings {
 impl From<Finding> for Found {
     fn from(finding: Finding) -> Self {
         let Finding { about, verdict, text, advice } = finding;
-        Self { about, verdict, text, advice: advice.map(str::to_owned) }
+        Self { about, verdict, text, advice: advice.map(Into::into) }
     }
 }
 
@@ -77,6 +77,11 @@ impl Findings {
 }
 
 impl Found {
+    /// A database that cannot be opened. The error says what to do.
+    pub(super) fn unopened(error: &OpenError) -> Self {
+        Self { about: "cluster", verdict: Verdict::Problem, text: error.to_string(), advice: None }
+    }
+
     fn line(&self) -> String {
         let Self { about, verdict, text, advice } = self;
         let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();

@@ -18,9 +18,26 @@ mod database;
 mod findings;
 mod unit;
 
+use std::time::{Duration, Instant};
+
 use super::globals::Globals;
 use crate::{config::ConfigError, daemon::Daemon, exit::Exit, telemetry};
 use findings::Findings;
+
+/// However little of `--timeout` is left, each party gets this long to answer.
+const LEAST: Duration = Duration::from_millis(250);
+
+/// How long the parties that are asked may take together.
+#[derive(Clone, Copy)]
+struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// How long the next answer may take: not longer than `most`.
+    fn left(self, most: Duration) -> Duration {
+        let left = self.0.map(|end| end.saturating_duration_since(Instant::now()).max(LEAST));
+        left.map_or(most, |left| left.min(most))
+    }
+}
 
 /// Check configuration, database, clock, daemon and unit, and say what was found; nothing is changed
 ///
@@ -41,6 +58,7 @@ impl Args {
         globals: &Globals,
         register: impl FnOnce(Daemon) -> Daemon,
     ) -> anyhow::Result<Exit> {
+        let deadline = Deadline(globals.timeout().map(|limit| Instant::now() + limit));
         let config = globals.load()?;
         let mut findings = Findings::default();
         let wrong = config.validate().and_then(|()| register(Daemon::new(config.clone())).check()).err();
@@ -51,9 +69,9 @@ impl Args {
             access::look(globals.config(), &config, &mut findings);
             // What takes long comes when the rest has been printed.
             findings.print(globals.json)?;
-            database::look(&config, &mut findings)?;
+            database::look(&config, deadline, &mut findings)?;
         }
-        daemon::look(&config, &mut findings);
+        daemon::look(&config, deadline, &mut findings);
         unit::look(self.unit.as_deref(), globals.config(), config.grace, &mut findings);
         findings.print(globals.json)?;
         Ok(if findings.are_healthy() { Exit::Done } else { Exit::Failed })

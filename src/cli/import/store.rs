@@ -1,12 +1,15 @@
 //! Storing a group, and what came of all.
 
-use anyhow::Context;
+use anyhow::anyhow;
 use kvqueue_queue::{PushError, PushOptions, Queue, RetryPolicy, retry};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::group::Group;
-use crate::cli::{client::Client, frozen, output};
+use crate::{
+    cli::{client::Client, frozen, output},
+    database::Refused,
+};
 
 /// What a transaction did with a group.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +42,13 @@ pub(super) fn store(
             (tr, placed)
         }
     });
-    let done = client.ask(done).context("the database refused")?;
+    let done = client.wait(client.answer(done))?.map_err(|error| match error.is_out_of_space() {
+        true => anyhow!(
+            "this group and those after it were not imported: {}",
+            Refused::why(&client.config().database).text()
+        ),
+        false => anyhow::Error::new(error).context("the database refused"),
+    })?;
     let refused = |error: PushError| match error.frozen() {
         Some(pause) => frozen::refused(queue, pause, "this group and those after it were not imported"),
         None => error.into(),

@@ -1,13 +1,18 @@
 //! The two databases that a queue is moved between, and transactions in them.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    cell::Cell,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use fdb_embedded::space::Space;
 use foundationdb::{Database, Transaction};
 use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 
 use super::error::MigrateError;
-use crate::database::{OpenError, Patience, Refused, Store, refusal};
+use crate::database::{Patience, Refused, Store, refusal};
 
 /// Both databases, open.
 pub(super) struct Ends {
@@ -22,6 +27,8 @@ pub(super) struct End {
     pub(super) url: String,
     db: Arc<Database>,
     patience: Patience,
+    /// How long opening has taken: the first answer has so much less time.
+    opening: Cell<Duration>,
 }
 
 impl Ends {
@@ -34,10 +41,13 @@ impl Ends {
         {
             return Err(MigrateError::NoSource(from.to_owned()).into());
         }
-        let store = Store::open(from)?;
-        let target: Result<_, OpenError> = store.also(to);
-        let end = |url: &str, db| End { url: url.to_owned(), db, patience };
-        Ok(Ends { from: end(from, Arc::clone(&store.db)), to: end(to, target?), _store: store })
+        let began = Instant::now();
+        let store = Store::open_within(from, patience)?;
+        let source = began.elapsed();
+        let target = store.also(to, patience)?;
+        let end = |url: &str, db, took| End { url: url.to_owned(), db, patience, opening: Cell::new(took) };
+        let from = end(from, Arc::clone(&store.db), source);
+        Ok(Ends { from, to: end(to, target, began.elapsed() - source), _store: store })
     }
 }
 
@@ -52,7 +62,8 @@ impl End {
             let outcome = body(&tr).await;
             (tr, outcome)
         };
-        match self.patience.wait(retry::run_adding(&self.db, &RetryPolicy::default(), attempt)).await? {
+        let policy = RetryPolicy::default();
+        match self.patience().wait(&self.url, retry::run_adding(&self.db, &policy, attempt)).await? {
             Ok(done) => Ok(done.value),
             Err(error) if error.is_out_of_space() => {
                 Err(MigrateError::Refused(Refused::why(&self.url).text()))
@@ -63,7 +74,8 @@ impl End {
 
     /// The names of all queues.
     pub(super) async fn queues(&self, prefix: &[u8]) -> Result<Vec<Vec<u8>>, MigrateError> {
-        Ok(self.patience.wait(all_queues(&self.db, prefix, &RetryPolicy::default())).await??)
+        let policy = RetryPolicy::default();
+        Ok(self.patience().wait(&self.url, all_queues(&self.db, prefix, &policy)).await??)
     }
 
     /// The version that it reads at now.
@@ -83,6 +95,10 @@ impl End {
             // The transactions themselves tell what is wrong with the disk.
             _ => Ok(()),
         }
+    }
+
+    fn patience(&self) -> Patience {
+        self.patience.after(self.opening.take())
     }
 
     pub(super) fn is_embedded(&self) -> bool {

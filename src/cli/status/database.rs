@@ -1,5 +1,7 @@
 //! What the database has, where no daemon tells.
 
+use std::time::Duration;
+
 use kvqueue_queue::{Counts, Queue};
 use serde_json::{Value, json};
 
@@ -13,8 +15,9 @@ use crate::{
 const MOST: usize = 1_000;
 
 /// Prints the counts of the configured queues, and of those that were pushed to; and why there is no more to be said.
-pub(super) fn show(globals: &Globals, why: &str) -> anyhow::Result<()> {
-    let client = Client::open(globals)?;
+/// `spent` is how long the daemon has been waited for, which counts for `--timeout`.
+pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Result<()> {
+    let client = Client::open_after(globals, spent)?;
     let names = names(&client)?;
     let mut found = Vec::with_capacity(names.len());
     for name in &names {

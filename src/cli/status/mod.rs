@@ -11,7 +11,10 @@ mod figures;
 mod text;
 mod words;
 
-use std::io::{self, IsTerminal, Write};
+use std::{
+    io::{self, IsTerminal, Write},
+    time::Instant,
+};
 
 use anyhow::Context;
 use serde_json::Value;
@@ -48,11 +51,12 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
+        let began = Instant::now();
         match ask(globals, &self.at) {
             Ok(answer) => show(globals.json, &answer),
             Err(error) if self.at.is_given() => Err(error),
             Err(error) => {
-                database::show(globals, &format!("{error:#}"))?;
+                database::show(globals, began.elapsed(), &format!("{error:#}"))?;
                 Ok(Exit::Unavailable)
             }
         }

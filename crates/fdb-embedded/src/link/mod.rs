@@ -50,7 +50,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
-use guest::Guest;
+use guest::{ConnectError, Guest};
 use host::Host;
 use message::At;
 use takeover::{Hope, Place, Refused, Setbacks};
@@ -347,6 +347,17 @@ impl Drop for Link {
 impl std::fmt::Debug for Link {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Link({})", self.directory.display())
+    }
+}
+
+/// Whether the process that hosts a directory takes connections and does not answer one within this time.
+pub fn is_silent(directory: &Path, patience: Duration) -> bool {
+    match Guest::connect(directory, patience) {
+        Ok(guest) => {
+            guest.close();
+            false
+        }
+        Err(error) => matches!(error, ConnectError::Silent),
     }
 }
 

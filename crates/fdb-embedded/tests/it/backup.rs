@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fdb_embedded::{BackupError, Copied, backup, doctor};
+use fdb_embedded::{BackupError, Copied, Step, backup, doctor};
 use foundationdb::{Database, RangeOption};
 use futures::executor::block_on;
 use tempfile::TempDir;
@@ -144,8 +144,10 @@ fn a_host_that_goes_away_ends_the_copy_and_the_next_one_begins_anew() {
     set(&db, b"round", &1_u64.to_le_bytes()).unwrap();
     let place = tempfile::tempdir().unwrap();
     let to = place.path().join("copy");
-    let lost = backup(dir.path(), &to, &mut |_| {
-        host.kill();
+    let lost = backup(dir.path(), &to, &mut |step| {
+        if matches!(step, Step::Copies(_)) {
+            host.kill();
+        }
         ControlFlow::Continue(())
     });
     assert!(matches!(lost, Err(BackupError::Lost)), "{lost:?}");
@@ -172,8 +174,8 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_left() {
     }
     assert!(refused(dir.path(), "..".into()).contains(".."));
     let mut pages = 0;
-    let broken_off = backup(dir.path(), &place.path().join("to"), &mut |_| {
-        pages += 1;
+    let broken_off = backup(dir.path(), &place.path().join("to"), &mut |step| {
+        pages += usize::from(matches!(step, Step::Copies(_)));
         if pages == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(broken_off.unwrap(), None);
@@ -189,8 +191,8 @@ fn no_more_copies_at_once_than_there_may_be() {
     let deeper = |depth: usize| place.path().join(format!("copy {depth}"));
     fn nested(from: &Path, deeper: &dyn Fn(usize) -> PathBuf, depth: usize) -> usize {
         let mut most = depth;
-        let copied = backup(from, &deeper(depth), &mut |_| {
-            if most == depth {
+        let copied = backup(from, &deeper(depth), &mut |step| {
+            if most == depth && matches!(step, Step::Copies(_)) {
                 most = nested(from, deeper, depth + 1);
             }
             ControlFlow::Continue(())
