@@ -3,19 +3,21 @@
 #![expect(unsafe_code, reason = "to fork")]
 #![expect(clippy::unwrap_used, reason = "tests")]
 
-use std::io::{BufRead, BufReader, Lines, Read, Write};
+#[expect(dead_code, reason = "the tests in tests/it use all of it")]
+#[path = "it/helper.rs"]
+mod helper;
+
+use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fdb_embedded::Network;
 use foundationdb::options::TransactionOption;
 use foundationdb::{Database, FdbError, Transaction};
 use futures::executor::block_on;
+use helper::Helper;
 
-/// Tells the helper which directory to host.
-const DIRECTORY: &str = "FDB_EMBEDDED_FORK_DIRECTORY";
 /// What an embedded database answers in a forked child.
 const IO_ERROR: i32 = 1510;
 
@@ -44,48 +46,17 @@ fn set(db: &Database, key: &[u8], value: &[u8]) -> Result<(), FdbError> {
     block_on(tr.commit()).map(drop).map_err(FdbError::from)
 }
 
-/// A process that works on the directory, and forks when it is told.
-struct Forker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    lines: Lines<BufReader<ChildStdout>>,
+/// Starts a process that works on the directory.
+fn start_forker(directory: &Path) -> Helper {
+    Helper::start("helper_forks", directory)
 }
 
-impl Forker {
-    fn start(directory: &Path) -> Forker {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "helper_forks"])
-            .env(DIRECTORY, directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let stdin = child.stdin.take();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut forker = Forker { child, stdin, lines };
-        forker.wait_for("ready");
-        forker
-    }
-
-    fn wait_for(&mut self, word: &str) -> String {
-        let mut lines = self.lines.by_ref().map_while(Result::ok);
-        let found = lines.find_map(|line| line.strip_prefix(word).map(|rest| rest.trim().to_owned()));
-        found.expect("the helper ended early")
-    }
-
-    /// Has it fork; what its child finds.
-    fn fork(&mut self) -> String {
-        self.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
-        self.wait_for("found")
-    }
-}
-
-impl Drop for Forker {
-    fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Makes the process fork, and returns what its child found.
+fn fork_in(forker: &mut Helper) -> String {
+    forker.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    let mut lines = forker.lines.by_ref().map_while(Result::ok);
+    let found = lines.find_map(|line| line.strip_prefix("found ").map(str::to_owned));
+    found.expect("the helper ended early")
 }
 
 /// What the child finds: every use of the database says at once that it cannot be used.
@@ -117,8 +88,8 @@ fn use_after_fork(directory: &Path, db: Database, old: Transaction) -> Result<()
 #[test]
 #[ignore = "a process that another test starts"]
 fn helper_forks() {
-    let Some(directory) = std::env::var_os(DIRECTORY) else { return };
-    let directory = Path::new(&directory);
+    let Some(directory) = Helper::directory() else { return };
+    let directory = directory.as_path();
     let network = Network::start().unwrap();
     let db = open(directory).unwrap();
     if get(&db, b"k").unwrap().is_none() {
@@ -172,20 +143,20 @@ fn insist<T>(within: Duration, what: impl Fn() -> Result<T, FdbError>) -> T {
 fn a_child_keeps_neither_a_dead_host_nor_its_guests_and_cannot_use_the_database() {
     let _network = Network::start().unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mut host = Forker::start(dir.path());
+    let mut host = start_forker(dir.path());
     // The connection of this guest is there when its host forks, so the child has a copy of it.
     let db = open(dir.path()).unwrap();
     assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
-    let found = host.fork();
-    host.child.kill().unwrap();
-    host.child.wait().unwrap();
+    let found = fork_in(&mut host);
+    host.kill();
     insist(SOON, || set(&db, b"taken over", b""));
     assert_eq!(found, "errors at once");
     assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
     assert_eq!(get(&db, b"parent").unwrap().as_deref(), Some(&b"goes on"[..]));
 
     // Now this process hosts, and the one that forks is its guest.
-    let mut guest = Forker::start(dir.path());
-    assert_eq!(guest.fork(), "errors at once");
+    let mut guest = start_forker(dir.path());
+    assert_eq!(fork_in(&mut guest), "errors at once");
+    guest.kill();
     assert_eq!(get(&db, b"k").unwrap().as_deref(), Some(&b"of the host"[..]));
 }

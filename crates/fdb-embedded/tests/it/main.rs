@@ -17,6 +17,7 @@
 //! | `gate` | commits that wait for a test's word |
 //! | `hostile` | what a host's socket may be sent, and what a guest may ask for |
 //! | `storage` | damaged files, old versions, faults of reads |
+//! | `helper` | another process that a test starts |
 //! | `common` | a database per test, embedded or, with `KVQUEUE_TEST_CLUSTER_FILE`, on a cluster |
 
 #![expect(clippy::unwrap_used, reason = "tests")]
@@ -25,6 +26,7 @@ mod backup;
 mod common;
 mod crash;
 mod gate;
+mod helper;
 mod hostile;
 mod mapped;
 mod options;

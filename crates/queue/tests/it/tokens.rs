@@ -3,7 +3,7 @@
 use fdb_embedded::{Fault, Faults};
 use std::time::Duration;
 
-use kvqueue_queue::{Queue, RetryPolicy, SweptTokens, TokenPlace, VersionHistory, sweep_tokens};
+use kvqueue_queue::{Queue, RetryPolicy, Session, SweptTokens, TokenPlace, VersionHistory, sweep_tokens};
 
 use crate::common::{TestDb, k, on_database, payloads};
 
@@ -20,6 +20,24 @@ async fn known(t: &TestDb) -> VersionHistory {
     history
 }
 
+/// Sweeps a queue's slots at `now` (ms), from the first one on. Slots that are at most `kept` versions old are kept.
+async fn sweep(t: &TestDb, q: &Queue, now: u64, kept: u64) -> SweptTokens {
+    let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
+    sweep_tokens(&t.db, q, &known(t).await, &mut place, now, kept, &policy).await.unwrap()
+}
+
+/// A session that has taken item "a" and does not know it; `None` where faults cannot be installed.
+async fn after_unknown_take(t: &TestDb, q: &Queue) -> Option<Session> {
+    t.push(q, &["a"]).await;
+    let mut session =
+        t.session(q).with_policy(RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() });
+    if !t.install(Faults::script([Fault::UnknownCommitted])) {
+        return None;
+    }
+    session.take(&t.db, k(1)).await.unwrap_err();
+    Some(session)
+}
+
 #[test]
 fn only_old_slots_are_swept() {
     on_database(async |t| {
@@ -28,12 +46,7 @@ fn only_old_slots_are_swept() {
         for session in &mut sessions {
             session.push(&t.db, &["a"]).await.unwrap();
         }
-        let policy = RetryPolicy::default();
-        let sweep = async |now, kept| {
-            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, kept, &policy)
-                .await
-                .unwrap()
-        };
+        let sweep = async |now, kept| sweep(t, &q, now, kept).await;
         assert_eq!(sweep(7, DAY).await, SweptTokens { cleared: 0, kept: 3 });
         let noted = t.version().await;
         sessions[1].push(&t.db, &["b"]).await.unwrap();
@@ -62,18 +75,7 @@ fn a_slot_of_another_layout_is_kept() {
         })
         .await;
         for now in [0, 1] {
-            let swept = sweep_tokens(
-                &t.db,
-                &q,
-                &known(t).await,
-                &mut TokenPlace::default(),
-                now,
-                0,
-                &RetryPolicy::default(),
-            )
-            .await
-            .unwrap();
-            assert_eq!(swept, SweptTokens { cleared: 0, kept: 1 });
+            assert_eq!(sweep(t, &q, now, 0).await, SweptTokens { cleared: 0, kept: 1 });
         }
     });
 }
@@ -116,12 +118,7 @@ fn more_slots_than_one_transaction_looks_at() {
     on_database(async |t| {
         let q = t.queue("q");
         slots(t, &q, 2_500).await;
-        let policy = RetryPolicy::default();
-        let sweep = async |now| {
-            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, 0, &policy)
-                .await
-                .unwrap()
-        };
+        let sweep = async |now| sweep(t, &q, now, 0).await;
         assert_eq!(sweep(5).await, SweptTokens { cleared: 0, kept: 2_500 });
         assert_eq!(sweep(5).await, SweptTokens { cleared: 2_500, kept: 0 });
         assert_eq!(sweep(5).await, SweptTokens::default());
@@ -132,16 +129,8 @@ fn more_slots_than_one_transaction_looks_at() {
 fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
     on_database(async |t| {
         let q = t.queue("q");
-        t.push(&q, &["a"]).await;
-        let mut session =
-            t.session(&q).with_policy(RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() });
-        if !t.install(Faults::script([Fault::UnknownCommitted])) {
-            return;
-        }
-        session.take(&t.db, k(1)).await.unwrap_err();
-        sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), 0, DAY, &RetryPolicy::default())
-            .await
-            .unwrap();
+        let Some(mut session) = after_unknown_take(t, &q).await else { return };
+        sweep(t, &q, 0, DAY).await;
         assert_eq!(payloads(&session.take(&t.db, k(1)).await.unwrap().items), ["a"]);
     });
 }
@@ -150,19 +139,8 @@ fn a_day_old_threshold_leaves_unsettled_sessions_alone() {
 fn a_jump_of_versions_makes_no_slot_old() {
     on_database(async |t| {
         let q = t.queue("q");
-        t.push(&q, &["a"]).await;
-        let mut session =
-            t.session(&q).with_policy(RetryPolicy { max_attempts: Some(1), ..RetryPolicy::default() });
-        if !t.install(Faults::script([Fault::UnknownCommitted])) {
-            return;
-        }
-        session.take(&t.db, k(1)).await.unwrap_err();
-        let policy = RetryPolicy::default();
-        let swept = async |now| {
-            sweep_tokens(&t.db, &q, &known(t).await, &mut TokenPlace::default(), now, DAY, &policy)
-                .await
-                .unwrap()
-        };
+        let Some(mut session) = after_unknown_take(t, &q).await else { return };
+        let swept = async |now| sweep(t, &q, now, DAY).await;
         assert_eq!(swept(0).await.cleared, 0);
         t.jump(400 * DAY);
         // An hour later by the clock.

@@ -105,63 +105,54 @@ fn a_disk_that_fails_once_loses_nothing_acknowledged_also_if_the_power_fails_lat
     });
 }
 
+/// Opens what a crash left, once for every operation that an opening does, with a disk on which that operation fails; `fail` sees to it, and names
+/// it. Then the disk is well, the files are opened again, and `go_on` gets them.
+fn fail_every_opening(
+    random: &mut SplitMix,
+    fail: impl Fn(&Files, usize) -> String,
+    go_on: impl Fn(&Files, Storage, Acknowledged, &mut SplitMix, &str),
+) {
+    let (files, storage, history) = history(12, random);
+    let crashed = files.bytes();
+    drop(storage);
+    let mut failures = 0;
+    for healthy in 0.. {
+        let files = Files::new(&crashed);
+        let what = fail(&files, healthy);
+        let opened = open(&files).and_then(|(storage, _)| rows(&storage));
+        let is_over = files.data.heal();
+        match opened {
+            // What failed was not needed, or it was the close.
+            Ok(found) => assert!(history.last().unwrap().model == found, "{what}: other rows"),
+            Err(error) => {
+                assert_eq!(error.code(), Code::IO_ERROR, "{what}: {error}");
+                failures += 1;
+            }
+        }
+        if is_over {
+            break;
+        }
+        let (storage, found) = open_again(&files, &history, true, &what);
+        go_on(&files, storage, found, random, &what);
+    }
+    assert!(failures > 3, "too few to be a test: {failures}");
+}
+
 #[test]
 fn a_disk_that_fails_once_at_an_opening_is_opened_by_the_next_attempt() {
-    seeds(|seed| {
-        let mut random = SplitMix(seed);
-        let (files, storage, history) = history(12, &mut random);
-        let crashed = files.bytes();
-        drop(storage);
-        let mut failures = 0;
-        for healthy in 0.. {
-            let how = HOW[healthy % 2];
-            let what = format!("{how:?} after {healthy} operations");
-            let files = Files::new(&crashed);
-            files.data.fail_once_after(healthy, how);
-            match open(&files) {
-                Ok(storage) => {
-                    drop(storage);
-                    if files.data.heal() {
-                        break;
-                    }
-                }
-                Err(error) => assert_eq!(error.code(), Code::IO_ERROR, "{what}: {error}"),
-            }
-            failures += 1;
-            let (storage, found) = open_again(&files, &history, true, &what);
-            go_on_and_crash(&files, storage, found, &mut random, &what);
-        }
-        assert!(failures > 3, "too few to be a test: {failures}");
-    });
+    let fail = |files: &Files, healthy| {
+        let how = HOW[healthy % 2];
+        files.data.fail_once_after(healthy, how);
+        format!("{how:?} after {healthy} operations")
+    };
+    seeds(|seed| fail_every_opening(&mut SplitMix(seed), fail, go_on_and_crash));
 }
 
 #[test]
 fn a_read_that_fails_at_an_opening_is_not_taken_for_the_end_of_the_log_or_for_damage() {
-    seeds(|seed| {
-        let mut random = SplitMix(seed);
-        let (files, storage, history) = history(12, &mut random);
-        let crashed = files.bytes();
-        drop(storage);
-        let mut failures = 0;
-        for healthy in 0.. {
-            let what = format!("after {healthy} reads");
-            let files = Files::new(&crashed);
-            files.data.fail_read_after(healthy);
-            let opened = open(&files).and_then(|(storage, _)| rows(&storage));
-            let is_over = files.data.heal();
-            match opened {
-                // A read that was not needed may fail.
-                Ok(found) => assert!(history.last().unwrap().model == found, "{what}: other rows"),
-                Err(error) => {
-                    assert_eq!(error.code(), Code::IO_ERROR, "{what}: {error}");
-                    failures += 1;
-                }
-            }
-            if is_over {
-                break;
-            }
-            drop(open_again(&files, &history, true, &what));
-        }
-        assert!(failures > 3, "too few to be a test: {failures}");
-    });
+    let fail = |files: &Files, healthy| {
+        files.data.fail_read_after(healthy);
+        format!("after {healthy} reads")
+    };
+    seeds(|seed| fail_every_opening(&mut SplitMix(seed), fail, |_, storage, _, _, _| drop(storage)));
 }
