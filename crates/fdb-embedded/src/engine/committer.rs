@@ -6,7 +6,10 @@
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
 //! flush. Commits that ask not to wait for one are written to the log, published and answered; the next flush is theirs too.
 
-use std::collections::VecDeque;
+mod request;
+mod resolve;
+mod waiting;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,183 +19,21 @@ use parking_lot::MutexGuard;
 use super::admission::Admission;
 use super::clock::Clock;
 use super::directory::Directory;
-use super::faults::Fault;
-use super::mutation::{Mutation, Stamp};
-use super::resolver::{Resolver, Verdict};
+use super::mutation::Mutation;
+use super::resolver::Resolver;
 use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
 use super::views::WINDOW;
 use super::{NOT_TAKEN, Shared};
 use crate::capi::heap;
 use crate::error::Code;
-use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
 use crate::network;
-use crate::range_set::KeyRange;
 
-/// A commit that took place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Committed {
-    /// Its version.
-    pub version: i64,
-    /// Its place among the transactions of that version.
-    pub order: u16,
-}
-
-impl Committed {
-    /// The versionstamp of the commit.
-    #[must_use]
-    pub fn stamp(self) -> Stamp {
-        Stamp::new(self.version, self.order)
-    }
-}
-
-/// A commit that did not, or may not have.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommitFailure {
-    /// Why.
-    pub code: Code,
-    /// The read ranges that were written by others since, when `code` is `NOT_COMMITTED`.
-    pub conflicting: Vec<KeyRange>,
-}
-
-impl From<Code> for CommitFailure {
-    fn from(code: Code) -> Self {
-        CommitFailure { code, conflicting: Vec::new() }
-    }
-}
-
-/// The answer to a commit.
-pub type CommitResult = Result<Committed, CommitFailure>;
-
-/// Who waits for the answer. One that is dropped unanswered says `COMMIT_UNKNOWN_RESULT`: nobody waits for ever,
-/// even if the committer dies.
-pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
-
-impl Answer {
-    /// `waiting` is called once: on the committer's thread, or on that of whoever commits when no commits are taken any more.
-    pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
-        Answer(Some(Box::new(waiting)))
-    }
-
-    /// Gives the answer.
-    pub(crate) fn give(mut self, result: CommitResult) {
-        if let Some(waiting) = self.0.take() {
-            waiting(result);
-        }
-    }
-}
-
-impl Drop for Answer {
-    fn drop(&mut self) {
-        if let Some(waiting) = self.0.take() {
-            waiting(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
-        }
-    }
-}
-
-/// A transaction that wants to commit.
-pub struct CommitRequest {
-    /// Writes after this version to what it read make it conflict.
-    pub read_version: i64,
-    /// What it read: disjoint, in key order.
-    pub reads: Vec<KeyRange>,
-    /// Say which of the reads conflict, not only that one does.
-    pub report_conflicts: bool,
-    /// What it writes, as others' reads see it; the final keys of stamped mutations are added on commit.
-    pub writes: Vec<KeyRange>,
-    /// Its changes in order.
-    pub mutations: Vec<Mutation>,
-    /// What it waits for before it is answered, at least.
-    pub durability: Durability,
-    /// What is to happen to it, where a test has decided that; else the installed plan says so.
-    pub fault: Option<Fault>,
-    /// Gets the outcome.
-    pub answer: Answer,
-}
-
-impl CommitRequest {
-    /// Does it not wait for a flush?
-    fn is_quick(&self) -> bool {
-        self.durability == Durability::Written
-    }
-
-    /// Bytes of keys and values, those of conflict ranges included.
-    fn len(&self) -> usize {
-        let ranges = self.reads.iter().chain(&self.writes);
-        let ranges: usize = ranges.map(|(begin, end)| begin.len() + end.len()).sum();
-        ranges + self.mutations.iter().map(Mutation::payload_len).sum::<usize>()
-    }
-}
+pub use request::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
+pub(super) use waiting::Waiting;
 
 /// How long the committer looks out for the next commit before it sleeps: a client that commits one after the other is
 /// back by then, and waking a thread takes as long. Meanwhile it yields to any other thread.
 const LINGER: Duration = Duration::from_micros(60);
-
-/// The commits that wait for the next batch.
-#[derive(Default)]
-pub(super) struct Waiting {
-    pub(super) requests: VecDeque<CommitRequest>,
-    /// Bytes of the requests.
-    pub(super) bytes: usize,
-    /// An empty batch is wanted, to raise the version ceiling.
-    pub(super) raise_ceiling: bool,
-    /// The committer is to end when no commit waits any more.
-    pub(super) closing: bool,
-    /// The committer has ended.
-    pub(super) closed: bool,
-    /// What the committer calls last, when the directory is free.
-    pub(super) last: Vec<Box<dyn FnOnce() + Send>>,
-}
-
-impl Waiting {
-    /// Adds a request, unless too much waits already.
-    pub(super) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
-        let bytes = self.bytes + request.len();
-        if bytes > MAX_WAITING_BYTES && !self.requests.is_empty() {
-            return Err(request);
-        }
-        self.bytes = bytes;
-        self.requests.push_back(request);
-        Ok(())
-    }
-
-    /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
-    /// are done by the time that a flush would begin. Says how many bytes they have, or more.
-    fn take(&mut self, quick_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
-        let mut bytes = 0;
-        let mut count = 0;
-        for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
-            if count > 0 && bytes >= max_bytes {
-                break;
-            }
-            bytes += request.len();
-            count += 1;
-        }
-        let next = self.requests.drain(..count);
-        if !quick_first {
-            self.bytes = self.bytes.saturating_sub(bytes);
-            return (next.collect(), bytes);
-        }
-        let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
-        if quick.is_empty() {
-            self.bytes = self.bytes.saturating_sub(bytes);
-            return (others, bytes);
-        }
-        self.bytes = self.bytes.saturating_sub(quick.iter().map(CommitRequest::len).sum());
-        others.into_iter().rev().for_each(|request| self.requests.push_front(request));
-        (quick, bytes)
-    }
-
-    fn is_idle(&self) -> bool {
-        self.requests.is_empty() && !self.raise_ceiling && !self.closing
-    }
-}
-
-/// An accepted transaction, to be answered when its batch is durable.
-struct Accepted {
-    committed: Committed,
-    unknown: bool,
-    answer: Answer,
-}
 
 /// How long what was only written waits for a batch that is flushed anyway, and what redb does not have for others.
 const UNFLUSHED: Duration = Duration::from_millis(2);
@@ -233,24 +74,6 @@ enum Rest {
     Settled,
     /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
     Forgotten,
-}
-
-/// A batch between its resolution and its answers.
-#[derive(Default)]
-struct Batch {
-    /// A fault is to fail it.
-    fails: bool,
-    /// A fault is to fail its flush: it is written, and nobody knows what of it is on the disk.
-    flush_fails: bool,
-    /// A fault is to hold it up.
-    delay: Duration,
-    /// Somebody waits for a flush.
-    is_flushed: bool,
-    mutations: Vec<Mutation>,
-    /// Versions are to go on from here.
-    advance: Option<i64>,
-    accepted: Vec<Accepted>,
-    refused: Vec<(CommitFailure, Answer)>,
 }
 
 impl Committer {
@@ -458,61 +281,6 @@ impl Committer {
         });
     }
 
-    /// Decides each transaction in order and stamps the mutations of those that commit.
-    fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
-        let mut batch = Batch::default();
-        for request in requests {
-            let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
-            let refusal = self.refusal(&request, fault).or_else(|| self.lack_of_space(&request));
-            if let Some(failure) = refusal {
-                batch.refused.push((failure, request.answer));
-                continue;
-            }
-            batch.fails |= fault == Fault::DiskFailure;
-            batch.flush_fails |= fault == Fault::FlushFailure;
-            batch.is_flushed |= request.durability == Durability::Flushed;
-            if let Fault::Slow(delay) = fault {
-                batch.delay = batch.delay.max(delay);
-            }
-            let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
-            let committed = Committed { version, order };
-            self.resolver.admit(request.writes);
-            for mutation in request.mutations {
-                let is_stamped_key = matches!(mutation, Mutation::StampedKey { .. });
-                let mutation = mutation.stamped(committed.stamp());
-                if is_stamped_key {
-                    self.resolver.admit([mutation.write_range()]);
-                }
-                batch.advance = batch.advance.max(mutation.min_commit_version());
-                batch.mutations.push(mutation);
-            }
-            let unknown = fault == Fault::UnknownCommitted;
-            batch.accepted.push(Accepted { committed, unknown, answer: request.answer });
-        }
-        batch
-    }
-
-    fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
-        match fault {
-            Fault::None
-            | Fault::UnknownCommitted
-            | Fault::Slow(_)
-            | Fault::DiskFailure
-            | Fault::FlushFailure => {}
-            Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
-            Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
-            Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
-        }
-        match self.resolver.check(request.read_version, &request.reads, request.report_conflicts) {
-            Verdict::Commit => None,
-            Verdict::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
-            Verdict::Conflict(indices) => {
-                let conflicting = indices.iter().map(|i| request.reads[*i].clone()).collect();
-                Some(CommitFailure { code: Code::NOT_COMMITTED, conflicting })
-            }
-        }
-    }
-
     fn look_at_space(&mut self, now: Instant) {
         let was_full = self.admission.is_full();
         self.admission.begin(&self.storage, self.taken, now);
@@ -531,12 +299,6 @@ impl Committer {
         if was_full != self.admission.is_full() {
             self.shared.views.lock().save_space(!was_full);
         }
-    }
-
-    /// A commit that conflicts gets 1020 before this is asked. If a row cannot be read, applying the batch reports that.
-    fn lack_of_space(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
-        let admitted = self.admission.admits(&self.storage, &request.mutations);
-        (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())
     }
 
     fn is_flush_due(&self) -> bool {

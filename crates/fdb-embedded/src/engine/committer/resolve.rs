@@ -1,0 +1,98 @@
+//! What becomes of each transaction of a batch.
+
+use std::time::Duration;
+
+use super::{Answer, CommitFailure, CommitRequest, Committed, Committer};
+use crate::engine::faults::Fault;
+use crate::engine::mutation::Mutation;
+use crate::engine::resolver::Verdict;
+use crate::engine::storage::Durability;
+use crate::error::Code;
+
+/// An accepted transaction, to be answered when its batch is durable.
+pub(super) struct Accepted {
+    pub(super) committed: Committed,
+    pub(super) unknown: bool,
+    pub(super) answer: Answer,
+}
+
+/// A batch between its resolution and its answers.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// A fault is to fail it.
+    pub(super) fails: bool,
+    /// A fault is to fail its flush: it is written, and nobody knows what of it is on the disk.
+    pub(super) flush_fails: bool,
+    /// A fault is to hold it up.
+    pub(super) delay: Duration,
+    /// Somebody waits for a flush.
+    pub(super) is_flushed: bool,
+    pub(super) mutations: Vec<Mutation>,
+    /// Versions are to go on from here.
+    pub(super) advance: Option<i64>,
+    pub(super) accepted: Vec<Accepted>,
+    pub(super) refused: Vec<(CommitFailure, Answer)>,
+}
+
+impl Committer {
+    /// Decides each transaction in order and stamps the mutations of those that commit.
+    pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
+        let mut batch = Batch::default();
+        for request in requests {
+            let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
+            let refusal = self.refusal(&request, fault).or_else(|| self.lack_of_space(&request));
+            if let Some(failure) = refusal {
+                batch.refused.push((failure, request.answer));
+                continue;
+            }
+            batch.fails |= fault == Fault::DiskFailure;
+            batch.flush_fails |= fault == Fault::FlushFailure;
+            batch.is_flushed |= request.durability == Durability::Flushed;
+            if let Fault::Slow(delay) = fault {
+                batch.delay = batch.delay.max(delay);
+            }
+            let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
+            let committed = Committed { version, order };
+            self.resolver.admit(request.writes);
+            for mutation in request.mutations {
+                let is_stamped_key = matches!(mutation, Mutation::StampedKey { .. });
+                let mutation = mutation.stamped(committed.stamp());
+                if is_stamped_key {
+                    self.resolver.admit([mutation.write_range()]);
+                }
+                batch.advance = batch.advance.max(mutation.min_commit_version());
+                batch.mutations.push(mutation);
+            }
+            let unknown = fault == Fault::UnknownCommitted;
+            batch.accepted.push(Accepted { committed, unknown, answer: request.answer });
+        }
+        batch
+    }
+
+    fn refusal(&self, request: &CommitRequest, fault: Fault) -> Option<CommitFailure> {
+        match fault {
+            Fault::None
+            | Fault::UnknownCommitted
+            | Fault::Slow(_)
+            | Fault::DiskFailure
+            | Fault::FlushFailure => {}
+            Fault::UnknownNotCommitted => return Some(Code::COMMIT_UNKNOWN_RESULT.into()),
+            Fault::Conflict => return Some(Code::NOT_COMMITTED.into()),
+            Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
+        }
+        match self.resolver.check(request.read_version, &request.reads, request.report_conflicts) {
+            Verdict::Commit => None,
+            Verdict::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
+            Verdict::Conflict(indices) => {
+                let conflicting = indices.iter().map(|i| request.reads[*i].clone()).collect();
+                Some(CommitFailure { code: Code::NOT_COMMITTED, conflicting })
+            }
+        }
+    }
+
+    /// A commit that conflicts gets 1020 before this is asked. If a row cannot be read, applying the batch reports that.
+    fn lack_of_space(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
+        let admitted = self.admission.admits(&self.storage, &request.mutations);
+        (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())
+    }
+}

@@ -1,0 +1,66 @@
+//! The commits that wait for the next batch.
+
+use std::collections::VecDeque;
+
+use super::CommitRequest;
+use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
+
+/// The commits that wait for the next batch.
+#[derive(Default)]
+pub(in crate::engine) struct Waiting {
+    pub(in crate::engine) requests: VecDeque<CommitRequest>,
+    /// Bytes of the requests.
+    pub(in crate::engine) bytes: usize,
+    /// An empty batch is wanted, to raise the version ceiling.
+    pub(in crate::engine) raise_ceiling: bool,
+    /// The committer is to end when no commit waits any more.
+    pub(in crate::engine) closing: bool,
+    /// The committer has ended.
+    pub(in crate::engine) closed: bool,
+    /// What the committer calls last, when the directory is free.
+    pub(in crate::engine) last: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Waiting {
+    /// Adds a request, unless too much waits already.
+    pub(in crate::engine) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
+        let bytes = self.bytes + request.len();
+        if bytes > MAX_WAITING_BYTES && !self.requests.is_empty() {
+            return Err(request);
+        }
+        self.bytes = bytes;
+        self.requests.push_back(request);
+        Ok(())
+    }
+
+    /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
+    /// are done by the time that a flush would begin. Says how many bytes they have, or more.
+    pub(super) fn take(&mut self, quick_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
+        let mut bytes = 0;
+        let mut count = 0;
+        for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
+            if count > 0 && bytes >= max_bytes {
+                break;
+            }
+            bytes += request.len();
+            count += 1;
+        }
+        let next = self.requests.drain(..count);
+        if !quick_first {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            return (next.collect(), bytes);
+        }
+        let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
+        if quick.is_empty() {
+            self.bytes = self.bytes.saturating_sub(bytes);
+            return (others, bytes);
+        }
+        self.bytes = self.bytes.saturating_sub(quick.iter().map(CommitRequest::len).sum());
+        others.into_iter().rev().for_each(|request| self.requests.push_front(request));
+        (quick, bytes)
+    }
+
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.is_empty() && !self.raise_ceiling && !self.closing
+    }
+}
