@@ -1,5 +1,7 @@
 //! The log: damaged, exchanged for another, and failing alone.
 
+use std::sync::atomic::AtomicUsize;
+
 use super::*;
 
 #[test]

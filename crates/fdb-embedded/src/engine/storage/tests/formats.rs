@@ -1,0 +1,65 @@
+//! Files of older formats, and files that are no database.
+
+use super::*;
+
+#[test]
+fn other_files_are_refused_with_what_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("data.redb");
+    let error = |bytes: &[u8]| {
+        std::fs::write(&file, bytes).unwrap();
+        Storage::open(&file, &dir.path().join("log")).unwrap_err().to_string()
+    };
+    assert!(error(&b"not a database, but long enough to look at".repeat(400)).contains("another directory"));
+    let old = dir.path().join("old.redb");
+    drop(redb::Database::create(&old).unwrap());
+    let plain = error(&std::fs::read(&old).unwrap());
+    assert!(plain.contains("format 1") && plain.contains("version that wrote it"), "{plain}");
+    assert!(error(b"").contains("0 bytes long"), "an emptied file is not a new database");
+    assert!(!dir.path().join("log").exists(), "nothing was made beside it");
+}
+
+#[test]
+fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
+    let disk = SimDisk::default();
+    let health = health();
+    let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&health)), health, || ()).unwrap();
+    tree.create_like_format_2(&[(b"k", b"v")], 12);
+    drop(tree);
+    let mut old = disk.bytes();
+    superblock::set_format(&mut old, 2);
+    let files = Files::new(&[old.clone(), Vec::new()]);
+    let (storage, ceiling) = open(&files).unwrap();
+    apply(&storage, &[set(b"l", b"w")], Some(13)).unwrap();
+    apply(&storage, &[set(b"m", b"x")], Some(14)).unwrap();
+    drop(storage);
+    assert_eq!(ceiling, 12);
+    let mut random = SplitMix(2);
+    for moment in 0..=files.moments() {
+        let lost = [files.after_kill(moment), files.after_power_failure(moment, &mut random)];
+        for (bytes, what) in lost.into_iter().zip(["kill", "power failure"]) {
+            let format = bytes[0][8];
+            let (storage, _) =
+                open(&Files::new(&bytes)).unwrap_or_else(|e| panic!("{what} at {moment}: {e}"));
+            let found = rows(&storage).unwrap();
+            assert_eq!(found.get(&b"k"[..]).map(Vec::as_slice), Some(&b"v"[..]), "{what} at {moment}");
+            assert!(
+                found.len() == 1 || u32::from(format) == FORMAT,
+                "{what} at {moment}: an older version would lose commits"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_file_of_format_3_is_read_with_what_is_in_its_log_and_brought_up_to_date() {
+    let (files, storage) = create();
+    apply(&storage, &[set(b"k", b"v")], Some(1)).unwrap();
+    apply(&storage, &[set(b"l", b"w")], Some(2)).unwrap();
+    let [mut data, log] = files.bytes();
+    superblock::set_format(&mut data, 3);
+    let files = Files::new(&[data, log]);
+    let (storage, ceiling) = open(&files).unwrap();
+    let format = u32::from(files.data.bytes()[8]);
+    assert_eq!((ceiling, rows(&storage).unwrap().len(), format), (2, 2, FORMAT));
+}

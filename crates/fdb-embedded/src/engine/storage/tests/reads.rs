@@ -1,0 +1,66 @@
+//! Reads while a batch is applied.
+
+use std::sync::atomic::AtomicUsize;
+
+use super::*;
+use crate::engine::delta::Delta;
+
+/// A disk that asks before each read whether others could read the newest delta, once it is told which that is.
+#[derive(Debug)]
+struct Asking {
+    file: SimDisk,
+    delta: Arc<Mutex<Option<Arc<Delta>>>>,
+    reads: Arc<AtomicUsize>,
+}
+
+impl Disk for Asking {
+    fn len(&self) -> std::io::Result<u64> {
+        self.file.len()
+    }
+
+    fn read_at(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
+        if let Some(delta) = &*self.delta.lock() {
+            assert!(delta.is_readable(), "a read of the newest state would wait for the disk");
+            self.reads.fetch_add(1, Ordering::Relaxed);
+        }
+        self.file.read_at(offset, out)
+    }
+
+    fn write_at(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
+        self.file.write_at(offset, data)
+    }
+
+    fn set_len(&self, len: u64) -> std::io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    fn sync_data(&self) -> std::io::Result<()> {
+        self.file.sync_data()
+    }
+}
+
+#[test]
+fn reads_of_the_newest_state_do_not_wait_while_a_batch_reads_from_the_disk() {
+    let (files, storage) = create();
+    for n in 0..100_u8 {
+        apply(&storage, &[set(&[n], &[n; 3_000])], None).unwrap();
+    }
+    drop(storage);
+    let (health, delta, reads) = (health(), Arc::new(Mutex::new(None)), Arc::new(AtomicUsize::new(0)));
+    let disk = Asking { file: files.data.clone(), delta: Arc::clone(&delta), reads: Arc::clone(&reads) };
+    let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
+    let of_log = Arc::new(health.beside(Path::new("sim-log")));
+    let (storage, _) = Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| {
+        Ok(Box::new(files.log.clone()))
+    })
+    .unwrap();
+    // The first goes to redb's file.
+    apply(&storage, &[], None).unwrap();
+    for n in 0..100_u8 {
+        *delta.lock() = Some(storage.state().newest_delta());
+        let add = Mutation::Atomic { op: AtomicOp::Add, key: vec![n], operand: vec![1] };
+        apply(&storage, &[set(b"k", b"v"), add], None).unwrap();
+        *delta.lock() = None;
+    }
+    assert!(reads.load(Ordering::Relaxed) > 10, "too few went to the disk for this to be a test");
+}
