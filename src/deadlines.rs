@@ -1,4 +1,4 @@
-//! Deadlines that nest: what waits for something waits longer than that may take, so that nobody is told of a failure that has not
+//! Deadlines that nest: what waits for something waits longer than that may take, so that no caller gets an error for a failure that has not
 //! happened.
 //!
 //! | who | waits for | at most |

@@ -52,7 +52,7 @@ impl<S: Clone + Eq + Hash> Slots<S> {
                 None => leave.push(member.id),
             }
         }
-        // Of several that are alike the first are those that stay.
+        // Of several equal specs the first ones stay.
         let begins = |spec: &S| match kept.get_mut(spec).filter(|kept| **kept > 0) {
             Some(kept) => {
                 *kept -= 1;

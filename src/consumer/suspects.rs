@@ -1,7 +1,7 @@
 //! What the queues of this process share about suspects: items whose lease once expired, so that a worker may have died of them.
 //!
-//! A fetch passes over suspects while this process has others in hand. If there is nothing else, its consumer becomes idle, and no push
-//! wakes it when the suspects in hand are done. So the end of each lease of suspects wakes an idle consumer of every queue
+//! A fetch passes over suspects while this process has others. If there is nothing else, its consumer becomes idle, and no push
+//! wakes it when those suspects are done. So the end of each lease of suspects wakes an idle consumer of every queue
 //! that found nothing meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

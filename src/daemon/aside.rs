@@ -1,4 +1,4 @@
-//! Tasks beside the consumers: a panic in one of them is logged, and ends neither the daemon nor the task for good.
+//! Tasks that are not consumers. A panic in one of them is logged, and ends neither the daemon nor the task for good.
 
 use std::{
     future::Future,

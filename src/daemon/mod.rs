@@ -8,7 +8,7 @@
 //! | `loader` | where another configuration comes from |
 //! | `attend` | orders and signals while it runs |
 //! | `report` | the whole state in the log |
-//! | `aside` | tasks that go on beside the consumers, whatever happens in them |
+//! | `aside` | tasks that are not consumers; a panic does not end them |
 
 pub(crate) mod aside;
 mod attend;

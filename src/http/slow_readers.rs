@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections(Arc<Mutex<Vec<Connection>>>);
 
-/// Keeps a connection among those that are looked at. It goes with the connection.
+/// Keeps a connection in the list that is checked. It ends with the connection.
 #[derive(Debug)]
 pub(super) struct Watched {
     _stream: Arc<OwnedFd>,

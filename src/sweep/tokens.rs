@@ -20,7 +20,7 @@ pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
     let Swept { db, queue, history, gate, signals, .. } = swept;
     let mut place = TokenPlace::default();
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
-        // Before the clock is read: what is noted is a version that there was at that time. An error is told by the sweep.
+        // Before the clock is read: the noted version existed at that time. The sweep reports an error.
         let _: Result<(), QueueError> = history.observe(db, EVERY).await;
         match sweep_tokens(db, queue, history, &mut place, now(), GONE, &POLICY).await {
             Ok(swept) if swept.cleared == 0 => {}

@@ -3,7 +3,7 @@
 /// A list is cut before it gets longer, in bytes. journald splits lines of more than 48 KiB.
 const LONGEST: usize = 4 << 10;
 
-/// Names with commas between them. Of a long list the first ones, and how many there are beside.
+/// Names with commas between them. A long list is cut: the first ones, and how many more there are.
 pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     let mut text = String::new();
     for (at, name) in names.iter().map(AsRef::as_ref).enumerate() {

@@ -24,7 +24,7 @@ const ONE_PIECE: usize = 4_096;
 /// The process's log, if a thread writes it.
 static LOG: OnceLock<Writer> = OnceLock::new();
 
-/// What is said on stderr beside the log, if a thread writes the log.
+/// Messages on stderr that are not part of the log, if a thread writes the log.
 static NOTES: OnceLock<Writer> = OnceLock::new();
 
 /// Where messages go. Clones go to the same place.

@@ -100,7 +100,7 @@ fn an_unread_log_stops_neither_items_nor_the_end() {
         assert_eq!(daemon.at.get("/readyz").status, 200);
         let (code, took) = daemon.stop();
         assert_eq!(code, Some(0), "{format}");
-        // Nothing is in hand. One second is for the log.
+        // The daemon has no items. One second is for the log.
         assert!(took < Duration::from_secs(4), "{format}: {took:?}");
     }
 }

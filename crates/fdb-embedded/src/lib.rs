@@ -67,7 +67,7 @@ pub use url::SCHEME;
 /// Where [`report`] goes.
 static REPORT: std::sync::OnceLock<fn(&str)> = std::sync::OnceLock::new();
 
-/// Has `report` called with each failure that no caller can be told of, instead of writing a line to standard error. It is called on the
+/// Calls `report` with each failure that no call returns, instead of writing a line to standard error. `report` runs on the
 /// engine's threads, so it must not block. The first call counts.
 pub fn report_to(report: fn(&str)) {
     let _ = REPORT.set(report);
@@ -88,7 +88,7 @@ fn keep_failure(message: String) {
     *FAILURE.lock() = Some(message);
 }
 
-/// Tells of a failure that no caller can be told of.
+/// Reports a failure that no call returns.
 fn report(message: &str) {
     use std::io::Write;
     match REPORT.get() {

@@ -77,7 +77,7 @@ impl Origin {
     }
 }
 
-/// What the host of a directory knows of space, beside the file system. The committer writes it.
+/// What the host of a directory knows of space, in addition to the file system. The committer writes it.
 #[derive(Debug, Default)]
 pub(crate) struct Hosted {
     own: AtomicU64,

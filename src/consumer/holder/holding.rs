@@ -48,7 +48,7 @@ pub(super) enum Asked {
     Begin(oneshot::Sender<Transaction>),
     /// A handler is done with its transaction.
     Commit(Commit),
-    /// The consumer goes on without these items, by their indexes in the lease. What becomes of them is said later.
+    /// The consumer goes on without these items, by their indexes in the lease. Their outcomes follow later.
     Leave(Range<usize>),
 }
 

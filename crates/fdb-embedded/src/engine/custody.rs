@@ -139,7 +139,7 @@ pub fn identity_of(path: &Path) -> io::Result<Identity> {
     std::fs::metadata(path).map(|file| identity(&file))
 }
 
-/// Network file systems, and those that several machines share: by the number with which Linux tells them.
+/// Network and cluster file systems, by the number that Linux gives to each kind.
 const NETWORK: &[(u32, &str)] = &[
     (0x0000_6969, "NFS"),
     (0x0000_517B, "SMB"),

@@ -297,7 +297,7 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) if name == "lock" => return Err(error),
-            // Why it cannot be read is found out when it is.
+            // The read of its contents reports the reason.
             Err(_) => continue,
         };
         match file.try_lock() {

@@ -255,7 +255,7 @@ impl Engine {
         ended.clone()
     }
 
-    /// Looks whether the directory and its files are still those that their names lead to. If they are not, the engine fails, and
+    /// Checks that the names of the directory and its files still lead to the open ones. If they are not, the engine fails, and
     /// acknowledges nothing more from now on.
     pub fn check_files(&self) {
         if let Err(lost) = self.directory.check() {
@@ -294,8 +294,8 @@ impl Engine {
 }
 
 impl Engine {
-    /// Takes no more commits, and closes the directory when those that wait are answered; then calls `last`, on the committer's
-    /// thread. Waits for that, unless it is called there. Whoever still has the engine finds nothing in it.
+    /// Takes no more commits, and closes the directory when the waiting commits are answered; then calls `last`, on the committer's
+    /// thread. Waits for that, unless it is called there. Callers that still have the engine find it empty.
     pub fn close(&self, last: impl FnOnce() + Send + 'static) {
         {
             let mut waiting = self.shared.waiting.lock();

@@ -123,7 +123,7 @@ pub struct Views {
     replaced: VecDeque<(i64, Weak<State>)>,
     /// States that are read for as long as somebody does.
     pinned: Vec<Weak<State>>,
-    /// Bytes written after which a snapshot is let go, although somebody reads from it.
+    /// The engine drops a snapshot after so many written bytes, although a transaction reads from it.
     max_pinned: u64,
 }
 

@@ -25,7 +25,7 @@ struct Armed {
     future: Arc<Future>,
 }
 
-/// What a watch takes beside its key and its baseline, bytes, about.
+/// What a watch takes in addition to its key and its baseline, bytes, about.
 const OVERHEAD: usize = 256;
 
 impl Armed {

@@ -39,7 +39,7 @@ fn identity(socket: &Path) -> io::Result<Identity> {
     fs::symlink_metadata(socket).map(|file| (file.dev(), file.ino()))
 }
 
-/// Connects to whoever listens in the directory. `WouldBlock` if so many wait there that it would have to wait for its turn.
+/// Connects to the process that listens in the directory. `WouldBlock` if its queue of connections is full.
 pub fn connect(directory: &Path) -> io::Result<Own<UnixStream>> {
     let connect = |path: PathBuf| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

@@ -103,7 +103,7 @@ pub struct Link {
     /// Which data file this link has worked on: another one in its place is another database.
     database: OnceLock<Identity>,
     setbacks: Mutex<Setbacks>,
-    /// It has failed for good: whoever opens the directory gets another link.
+    /// It has failed for good: the next opening of the directory makes another link.
     is_over: AtomicBool,
 }
 

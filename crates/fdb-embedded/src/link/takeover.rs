@@ -35,7 +35,7 @@ const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_SETBACK: Duration = Duration::from_millis(20);
 /// But never longer.
 const LONGEST_SETBACK: Duration = Duration::from_secs(5);
-/// With so many failures in a row, some five seconds, those who wait are told. The directory is tried on.
+/// After so many failures in a row, about five seconds, waiting transactions fail. The process goes on trying.
 const MAX_SETBACKS: u32 = 8;
 /// A storage that has worked for so long has recovered.
 const RECOVERED: Duration = Duration::from_secs(60);
@@ -220,7 +220,7 @@ impl Link {
         Link::seek(&Arc::downgrade(self), None);
     }
 
-    /// Tries to become the host or a guest of it, until it is settled which, or there is no hope. Waits before for as long as is said.
+    /// Tries to become the host or a guest of it, until one of them succeeds or neither can. Waits for `wait` first.
     pub(super) fn seek(link: &Weak<Link>, wait: Option<Duration>) {
         wait.into_iter().for_each(thread::sleep);
         let (mut pause, mut is_reported) = (PAUSE, false);

@@ -40,7 +40,7 @@ fn look_after(link: &Weak<Link>, engine: &Arc<Engine>) {
 }
 
 impl Link {
-    /// Lets go of the directory, whose engine has failed. Then this process tries to open it again, as all others do.
+    /// Gives up the directory, whose engine has failed. Then this process tries to open it again, as all others do.
     fn step_down(self: Arc<Self>, engine: &Arc<Engine>) {
         let host = {
             let mut role = self.role.write();

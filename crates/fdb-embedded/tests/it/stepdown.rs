@@ -90,7 +90,7 @@ fn a_host_whose_directory_is_taken_away_ends_within_a_second_also_when_it_is_idl
             }
             await_the_end(&db, since, GRACE);
             assert_eq!(get(&db, b"k").unwrap_err().code(), IO_ERROR, "{name}: reads end as well");
-            // Whoever opens what is there now works on that.
+            // A new opening uses the directory that has the name now.
             let again = open(&dir);
             set(&again, b"new", b"v").unwrap();
             assert_eq!(get(&db, b"new").unwrap_err().code(), IO_ERROR, "{name}");
@@ -181,7 +181,7 @@ fn after_a_failure_of_the_disk_host_guests_and_newcomers_go_on() {
     let watch = watching.watch(b"watched");
     block_on(watching.commit()).unwrap();
     Faults::script([Fault::DiskFailure]).install(&url(dir.path())).unwrap();
-    // The fault meets whoever commits next, and all commits that come with that.
+    // The fault fails the next commit, and all commits of its batch.
     let failed = Instant::now();
     insist(|| set(&db, b"own", b"v"));
     let count = || insist(|| get(&db, b"count")).map(|count| u64::from_le_bytes(count.try_into().unwrap()));

@@ -2,7 +2,7 @@
 //! [`Spread`] of each process.
 //!
 //! In every round each process looks at the same state of the queue and takes by its own place; then they commit one after the other,
-//! and of those that chose the same item only the first one does.
+//! and of the processes that chose the same item only the first one succeeds.
 
 use super::{Extent, Place, Spread};
 use crate::id::ItemId;

@@ -21,9 +21,9 @@ const PREFACE: usize = 40;
 /// What became of the items of a lease.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Expired {
-    /// Those that have another attempt, now or after a pause.
+    /// Items that have another attempt, now or after a pause.
     pub(crate) returned: usize,
-    /// Those of them that have to wait for it.
+    /// The returned items that have to wait for it.
     later: usize,
     /// Those that had no attempt left.
     pub(crate) dead: usize,

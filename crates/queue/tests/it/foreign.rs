@@ -49,7 +49,7 @@ async fn beside<F: Future<Output = Taken>>(
     }
 }
 
-/// How many of so many items a consumer gets that takes `n` at once beside such a program.
+/// How many of so many items a consumer gets that takes `n` at once while such a program runs.
 fn share(items: usize, n: usize) -> Option<usize> {
     let mut share = None;
     on_database(async |t| {

@@ -56,7 +56,7 @@ fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
     });
 }
 
-/// A settlement that commits, but whose client is told that the outcome is unknown; and versions that jump past the lease's deadline.
+/// A settlement that commits, but whose client gets an unknown outcome; and versions that jump past the lease's deadline.
 #[test]
 fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
     on_database(async |t| {
@@ -203,7 +203,7 @@ fn among_more_leases_than_a_look_reads_the_expired_ones_are_found_in_time() {
             found += t.sweep(&mut sweeper, 0, &rules).await.moved.leases;
         }
         assert_eq!(found, expired, "after {} s", time / SECOND);
-        // Whoever looks at everything in one sweep finds the others in one.
+        // A sweep that looks at all leases finds the others at once.
         clock.store(200 * LENGTH, Relaxed);
         t.jump(200 * LENGTH);
         let rules = SweepRules { lease: 0, ..rules };

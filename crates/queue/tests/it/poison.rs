@@ -161,7 +161,7 @@ fn of_all_queues_of_a_process_one_item_that_crashed_twice_is_in_hand() {
     });
 }
 
-/// A process dies of an item, again and again, with all that it has in hand.
+/// A process dies of an item, again and again, with all items that it has taken.
 #[test]
 fn poison_takes_no_innocent_items_along_to_the_dead_letters() {
     // With one lease for each item, with one for all, and in between; three attempts are enough for the innocent.
@@ -200,7 +200,7 @@ const BATCH: usize = 16;
 const ROUNDS: usize = 12;
 const STEPS: usize = 40;
 
-/// A process that takes and finishes items; and has suspects in hand, where there are any.
+/// A process that takes and finishes items, and keeps a lease of suspects if there are any.
 struct Worker<'t> {
     t: &'t TestDb,
     session: Session,
@@ -225,7 +225,7 @@ impl Worker<'_> {
         began.elapsed().as_secs_f64()
     }
 
-    /// Is done with the suspects in hand.
+    /// Finishes the suspects that it has taken.
     async fn finish_suspects(&mut self) {
         if let Some(mut lease) = self.suspects.take() {
             self.t.settle(&mut lease, &Settlement::Done).await;

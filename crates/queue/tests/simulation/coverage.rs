@@ -15,7 +15,7 @@ const WANTED: &[(&str, u64)] = &[
     ("items are leased", 6_000),
     ("items are taken for good", 900),
     ("items are passed over", 150),
-    ("a process with suspects in hand takes others", 12),
+    ("a process that has suspects takes other items", 12),
     ("an item is finished", 4_000),
     ("an item is released", 150),
     ("an item is retried at once", 200),

@@ -46,7 +46,7 @@ pub type CommitResult = Result<Committed, CommitFailure>;
 pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
 impl Answer {
-    /// `waiting` is called once: on the committer's thread, or on that of whoever commits when no commits are taken any more.
+    /// `waiting` is called once: on the committer's thread, or on the caller's thread when the engine takes no more commits.
     pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
         Answer(Some(Box::new(waiting)))
     }

@@ -35,7 +35,7 @@ pub(super) struct Batch {
 }
 
 impl Committer {
-    /// Decides each transaction in order and stamps the mutations of those that commit.
+    /// Decides each transaction in order and stamps the mutations of the ones that commit.
     pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
         let mut batch = Batch::default();
         for request in requests {

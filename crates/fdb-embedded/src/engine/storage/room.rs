@@ -5,7 +5,7 @@
 //! disk full, [`Room`] cuts a piece off the reserve, so that the disk has this space, and writes again. Nobody but redb knows
 //! which page of its file comes next, so the space cannot be set aside inside that file.
 //!
-//! The committer refuses transactions that add data before the reserve is needed. The reserve is for those that free space,
+//! The committer refuses transactions that add data before the reserve is needed. The reserve is for transactions that free space,
 //! for a checkpoint, for an opening after a kill, and for the time when another program fills the disk.
 
 use std::fs::File;
@@ -32,7 +32,7 @@ const STEP: u64 = 1 << 20;
 /// The least that is cut off the reserve, bytes.
 const PIECE: u64 = 256 << 10;
 
-/// A data file, and the reserve beside it.
+/// A data file, and the reserve next to it.
 #[derive(Debug)]
 pub struct Room {
     data: Box<dyn Disk>,
@@ -176,7 +176,7 @@ mod tests {
     use super::super::sim::SimDisk;
     use super::*;
 
-    /// A disk that has space for so many bytes more, and for those that the reserve gave back.
+    /// A disk that has space for so many bytes more, and for the bytes that the reserve gave back.
     #[derive(Debug)]
     struct Small {
         file: SimDisk,

@@ -207,7 +207,7 @@ impl Superblock {
         write(((slot * SECTOR) as u64, &sector))
     }
 
-    /// The number of the last write of the header: what [`Superblock::durable`] and [`Superblock::flushed`] are to be told after a
+    /// The number of the last write of the header: what [`Superblock::durable`] and [`Superblock::flushed`] take after a
     /// flush.
     pub fn written(&self) -> u64 {
         self.written

@@ -26,7 +26,7 @@ impl Model {
         self.beliefs.get(&lease).copied().unwrap_or(0)
     }
 
-    /// The holder of a lease was told that it has it, or that a change of it succeeded, which began at this time.
+    /// The holder of a lease learned that it has the lease, or that a change of it succeeded, which began at this time.
     pub(crate) fn believes(&mut self, lease: LeaseId, since: u64) {
         if let Some(held) = self.leases.get(&lease) {
             let until = self.beliefs.entry(lease).or_default();

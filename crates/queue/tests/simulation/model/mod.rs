@@ -62,7 +62,7 @@ pub(crate) struct Model {
     lost: BTreeMap<LeaseId, Vec<bool>>,
     /// Which item there is under a unique key.
     unique: BTreeMap<Vec<u8>, ItemId>,
-    /// Until when, in true time, the holder of a lease goes by its own clock and by what it was told.
+    /// Until when, in true time, the holder of a lease may rely on it, by its own clock and the answers that it got.
     beliefs: BTreeMap<LeaseId, u64>,
     /// Operations that are remembered, and when they were committed.
     operations: BTreeMap<Vec<u8>, (At, Vec<ItemId>)>,

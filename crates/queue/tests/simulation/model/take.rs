@@ -71,7 +71,7 @@ impl Model {
         Ok(())
     }
 
-    /// Items are taken in order, among those that are equally suspect: what a take has is what was ready when it looked, and nothing has
+    /// Equally suspect items are taken in order: a take has what was ready when it looked, and nothing has
     /// changed there when it commits.
     fn check_order(&mut self, items: &[ItemId], terms: Terms, at: At) -> Verdict {
         promise!(!items.is_empty(), "a take wrote, and took nothing");
@@ -81,7 +81,7 @@ impl Model {
         let Some(skipped) = skipped else {
             return Err(format!("{} was taken, which was not ready", items[0]));
         };
-        // With suspects in hand a take begins behind those that it has passed over before. What came back there meanwhile waits a little.
+        // While the process has suspects, a take begins behind the items that it passed over before. Items that came back there wait a little.
         let remembers = terms.crashes == 0 && !matches!(self.kind, Kind::Priority(..));
         let begin = if terms.front && !remembers { 0 } else { skipped };
         let expected = picked(&then[begin..], terms);

@@ -32,7 +32,7 @@ pub(super) async fn work(desk: Rc<Desk>, with_effects: bool) {
     close(&desk, session).await;
 }
 
-/// A process with several leases in hand at a time, and a session in common: if it dies, it loses them all.
+/// A process that has several leases at a time, and one session for all: if it dies, it loses them all.
 pub(super) async fn work_on_several(desk: Rc<Desk>) {
     let mut session = desk.session();
     let mut approach = approach(&desk);
@@ -41,7 +41,7 @@ pub(super) async fn work_on_several(desk: Rc<Desk>) {
         for _ in 0..1 + desk.below(4) {
             let crashes = if leases.iter().any(Lease::is_in_quarantine) { 0 } else { u32::MAX };
             if crashes == 0 {
-                desk.world.count("a process with suspects in hand takes others");
+                desk.world.count("a process that has suspects takes other items");
             }
             leases.extend(lease(&desk, &mut session, &mut approach, crashes).await);
             desk.pause().await;

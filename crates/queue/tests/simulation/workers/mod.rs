@@ -21,7 +21,7 @@ pub(crate) enum Role {
     Consumer,
     /// Takes on leases, and settles together with what its handler writes.
     ConsumerOnce,
-    /// Has several leases in hand at a time.
+    /// Has several leases at a time.
     Process,
     /// Takes for good.
     Taker,

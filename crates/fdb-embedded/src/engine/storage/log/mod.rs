@@ -53,11 +53,11 @@ pub struct Bounds {
     pub most: u64,
 }
 
-/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little beside the
+/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little compared with the
 /// commits that went into the log: at least 8,192, each in a block of its own.
 pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
 
-/// Bytes of records that a log takes at most before it begins anew, so that they are applied again in a fraction of a
+/// Bytes of records that a log takes at most before it starts from its beginning, so that they are applied in a fraction of a
 /// second.
 const MAX_RECORDS: u64 = 8 << 20;
 

@@ -105,8 +105,9 @@ fn a_disk_that_fails_once_loses_nothing_acknowledged_also_if_the_power_fails_lat
     });
 }
 
-/// Opens what a crash left, once for every operation that an opening does, with a disk on which that operation fails; `fail` sees to it, and names
-/// it. Then the disk is well, the files are opened again, and `go_on` gets them.
+/// Opens what a crash left, once for each operation that an opening does. `fail` makes that operation
+/// fail and returns its name for messages. Then the disk is well again, the files are opened once more,
+/// and `go_on` gets them.
 fn fail_every_opening(
     random: &mut SplitMix,
     fail: impl Fn(&Files, usize) -> String,
@@ -122,7 +123,7 @@ fn fail_every_opening(
         let opened = open(&files).and_then(|(storage, _)| rows(&storage));
         let is_over = files.data.heal();
         match opened {
-            // What failed was not needed, or it was the close.
+            // The failed operation was not needed, or it belonged to the close.
             Ok(found) => assert!(history.last().unwrap().model == found, "{what}: other rows"),
             Err(error) => {
                 assert_eq!(error.code(), Code::IO_ERROR, "{what}: {error}");
