@@ -1,4 +1,4 @@
-//! FoundationDB's error codes. Here each has words for who reads the code; what clients are given is FoundationDB's own text
+//! FoundationDB's error codes. The words here are for readers of the code; clients get FoundationDB's own text
 //! ([`texts`]).
 //!
 //! Source of the numbers: the FoundationDB documentation, "Error codes".

@@ -106,7 +106,7 @@ struct Room {
     /// Whose turn it is to enter; the others wait in order.
     door: Mutex<()>,
     taken: std::sync::Mutex<Taken>,
-    /// Wakes who waits at the door.
+    /// Wakes the callers that wait at the door.
     freed: AtomicWaker,
 }
 

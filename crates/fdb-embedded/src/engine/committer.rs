@@ -355,7 +355,7 @@ impl Committer {
     }
 }
 
-/// Says that they were not looked at.
+/// Answers requests that the committer has not looked at.
 fn refuse_all(requests: Vec<CommitRequest>) {
     for request in requests {
         request.answer.give(Err(NOT_TAKEN.into()));

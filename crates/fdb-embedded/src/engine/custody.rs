@@ -117,7 +117,7 @@ impl Kept {
         self.lost().map_or(Ok(()), |how| Err(lost(how)))
     }
 
-    /// Says that it has no name any more.
+    /// The report that it has no name any more.
     pub fn unlinked(&self) -> Lost {
         Lost { path: self.path.clone(), how: self.lost().unwrap_or(How::Removed), is_final: true }
     }

@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// Ends the engine's work, for the committer: no commit is taken, no version is handed out that no ceiling on the disk covers, and
-    /// nothing can be read. Watches stay armed; who opens the directory next arms them there.
+    /// nothing can be read. Watches stay armed; the next opening of the directory arms them there.
     fn poison(&self, error: &dyn std::fmt::Display) {
         crate::keep_failure(error.to_string());
         self.poisoned.store(true, Ordering::Release);

@@ -64,7 +64,7 @@ impl Resolver {
         }
     }
 
-    /// No batch is formed, and the time is that of `version`: what has left the window takes no memory any more.
+    /// No batch is formed, and the time is that of `version`: ranges that have left the window take no memory any more.
     pub fn rest(&mut self, version: i64) {
         self.begin(version);
         self.window.shrink_to_fit();

@@ -267,8 +267,8 @@ impl Link {
         Err(OpenError::from(Lost { path, how, is_final: true }).into())
     }
 
-    /// The storage has failed once more. Says how long to wait until it is opened again. If that has happened often, who waits for it is
-    /// told.
+    /// The storage has failed once more. Returns how long to wait until the next opening. After many
+    /// failures, waiting transactions fail.
     pub(super) fn set_back(&self) -> Duration {
         let (pause, is_often) = {
             let mut setbacks = self.setbacks.lock();

@@ -66,7 +66,7 @@ impl Queue {
         ops::dead::after(self.space(), tr, after, limit).await
     }
 
-    /// A dead letter with its payload; `None` if there is none of this id. One that cannot be read is without a payload, and says why. A snapshot read.
+    /// A dead letter with its payload; `None` if no dead letter has this id. A dead letter that cannot be read has no payload, but the reason. A snapshot read.
     pub async fn dead_get(&self, tr: &Transaction, id: &ItemId) -> Result<Option<DeadLetter>, QueueError> {
         ops::dead::get(self.space(), tr, id).await
     }

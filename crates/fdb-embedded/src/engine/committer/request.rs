@@ -41,8 +41,8 @@ impl From<Code> for CommitFailure {
 /// The answer to a commit.
 pub type CommitResult = Result<Committed, CommitFailure>;
 
-/// Who waits for the answer. One that is dropped unanswered says `COMMIT_UNKNOWN_RESULT`: nobody waits for ever,
-/// even if the committer dies.
+/// The callback that gets the answer. If it is dropped unanswered, the client gets
+/// `COMMIT_UNKNOWN_RESULT`: no client waits for ever, even if the committer dies.
 pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
 impl Answer {
@@ -81,7 +81,7 @@ pub struct CommitRequest {
     pub mutations: Vec<Mutation>,
     /// What it waits for before it is answered, at least.
     pub durability: Durability,
-    /// What is to happen to it, where a test has decided that; else the installed plan says so.
+    /// What is to happen to it, if a test has decided that; else the installed plan decides.
     pub fault: Option<Fault>,
     /// Gets the outcome.
     pub answer: Answer,

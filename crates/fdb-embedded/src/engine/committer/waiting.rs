@@ -33,8 +33,9 @@ impl Waiting {
         Ok(())
     }
 
-    /// Takes the requests of the next batch. With `quick_first` those that do not wait for a flush go by themselves, before the others: they
-    /// are done by the time that a flush would begin. Says how many bytes they have, or more.
+    /// Takes the requests of the next batch. With `quick_first` the requests that do not wait for a flush
+    /// are a batch of their own, before the others: they are done before a flush would begin. Also
+    /// returns their bytes, or more.
     pub(super) fn take(&mut self, quick_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
         let mut bytes = 0;
         let mut count = 0;

@@ -114,7 +114,7 @@ pub struct Progress {
     /// Bytes of the disk that are free or in the reserve, when that was last looked at.
     ahead: u64,
     /// An estimate of what the file has free of pages that were written before, bytes. When the file takes more of the disk it
-    /// has none; from then on what rows are removed adds to it.
+    /// has none; from then on each removed row adds to it.
     free: i64,
     /// Bytes of the disk that the file took at the last checkpoint.
     used: u64,

@@ -5,7 +5,7 @@ use super::*;
 
 const HOW: [FailedFlush; 2] = [FailedFlush::KeepsPages, FailedFlush::DropsPages];
 
-/// Commits until the disk fails, and says how. Of what was acknowledged, all is flushed.
+/// Commits until the disk fails, and returns the error. All acknowledged batches are flushed.
 fn until_it_fails(
     files: &Files,
     storage: &Storage,

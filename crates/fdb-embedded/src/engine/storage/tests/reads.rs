@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use super::*;
 use crate::engine::delta::Delta;
 
-/// A disk that asks before each read whether others could read the newest delta, once it is told which that is.
+/// A disk that asks before each read whether others could read the newest delta, once it knows that delta.
 #[derive(Debug)]
 struct Asking {
     file: SimDisk,
