@@ -169,6 +169,11 @@ pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
         (false, false) => return None,
     };
     let (directory, figures) = (directory.display(), figures(space));
+    if space.is_read_only {
+        return Some(format!(
+            "the disk of {directory} is full ({figures}) and the database has no reserve, so it can only be read; free some space"
+        ));
+    }
     if space.min_free > space.total {
         let total = size(space.total);
         return Some(format!(
@@ -284,7 +289,7 @@ mod tests {
     /// A disk of 1 GiB.
     fn space(free: u64, min_free: u64, refuses: Option<bool>) -> Space {
         let (total, origin) = (1 << 30, Origin::File);
-        Space { free, total, min_free, origin, own: 0, is_full: false, refuses }
+        Space { free, total, min_free, origin, own: 0, is_full: false, refuses, is_read_only: false }
     }
 
     #[test]

@@ -241,7 +241,16 @@ fn with_no_byte_free(has_reserve: bool) {
     }
     assert_eq!(count(&db, "0"), 300);
     let daemon = idle_daemon(&db);
-    assert!(push_one(&db, "0").failed(1).contains("is full"));
+    let refused = push_one(&db, "0").failed(1);
+    assert!(refused.contains("is full"), "{refused}");
+    if !has_reserve {
+        let doctor = run(&db, &["doctor"]);
+        assert_eq!(doctor.code, Some(1), "{doctor:?}");
+        for said in [&refused, &doctor.stdout] {
+            assert!(said.contains("has no reserve, so it can only be read; free some space"), "{said}");
+            assert!(!said.contains("let consumers"), "{said}");
+        }
+    }
     assert_eq!(count(&db, "0"), 300);
     let mut left = 300;
     if has_reserve {
@@ -464,6 +473,12 @@ fn is_refused_and_shown(limited: &Limited) {
         "let consumers empty its queues",
         "kvqueue dead purge",
     ] {
+        assert!(error.contains(part), "{error}");
+    }
+    let export = limited.db.file("export").display().to_string();
+    fs::write(&export, limited.run(&["export", "q"]).ok()).unwrap();
+    let error = limited.run(&["import", "imported", "-i", &export]).failed(1);
+    for part in ["were not imported", "too little free space", "min-free-space is 48.0 MiB"] {
         assert!(error.contains(part), "{error}");
     }
     let refused = limited.post();

@@ -37,6 +37,11 @@ fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() 
         let ran = served.daemon.end();
         assert_eq!(ran.code, Some(1), "{name}: {ran:?}");
         assert!(ran.stderr.contains("storage failed"), "{name}: {ran:?}");
+        assert!(
+            ran.stderr.contains("put the directory back, or restore it from a backup"),
+            "{name}: {ran:?}"
+        );
+        assert!(!ran.stderr.contains("start this one again"), "{name}: {ran:?}");
     }
 }
 
@@ -51,4 +56,35 @@ fn http_says_of_no_item_that_it_is_pushed_when_the_directory_is_removed() {
     assert_eq!(served.daemon.end().code, Some(1));
     // A new one has an empty database.
     assert_eq!(run(&db, &["len", "later"]).ok(), "0\n");
+}
+
+#[test]
+fn a_command_and_doctor_give_one_order_for_a_missing_data_file() {
+    let db = Database::embedded();
+    run(&db, &["push", "q", "one"]).ok();
+    std::fs::remove_file(db.file("data").join("data.redb")).unwrap();
+    let error = run(&db, &["len", "q"]).failed(69);
+    let doctor = run(&db, &["doctor"]);
+    assert_eq!(doctor.code, Some(1), "{doctor:?}");
+    for said in [&error, &doctor.stdout] {
+        assert!(
+            said.contains("data.redb is missing, and its log is there; put data.redb back, or restore"),
+            "{said}"
+        );
+    }
+    assert!(!doctor.stdout.contains("is damaged"), "{doctor:?}");
+}
+
+#[test]
+fn a_host_whose_lock_file_is_removed_opens_the_database_again_and_reports_no_failure() {
+    let db = Database::embedded();
+    let mut served = serve(&db, "[queues.q]\nhandler = 'log'\n");
+    std::fs::remove_file(db.file("data").join("lock")).unwrap();
+    served.daemon.wait_for("opening the embedded database again: ");
+    let item = json!({"items": [{"payload": "item"}]});
+    served.at.post("/api/v1/queues/later/items", &item).is(201);
+    served.daemon.signal(rustix::process::Signal::TERM);
+    let ran = served.daemon.end();
+    assert_eq!(ran.code, Some(0), "{ran:?}");
+    assert!(!ran.stderr.contains("database has failed"), "{ran:?}");
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::engine::examine::{self, Contents, Sweep};
-use crate::engine::{DATA_FILE, Holding, LOG_FILE, StorageError, is_there, look};
+use crate::engine::{DATA_FILE, Holding, LOG_FILE, MEND_ONLY_LOG, StorageError, is_there, look};
 use crate::link;
 
 /// How bad a finding is.
@@ -234,8 +234,8 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
             Holding::Nobody(_) if matches!(is_there(&data.with_file_name(LOG_FILE)), Ok(true)) => {
                 report.problem(
                     "file",
-                    format!("there is no {DATA_FILE}, but its {LOG_FILE} is there"),
-                    RESTORE,
+                    format!("{} is missing, and its {LOG_FILE} is there", data.display()),
+                    MEND_ONLY_LOG,
                 );
             }
             Holding::Process(_) if !is_being_made => {

@@ -17,6 +17,8 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
+use crate::engine::{DATA_FILE, RESERVE_FILE};
+
 /// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
 pub const VARIABLE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
 
@@ -45,6 +47,9 @@ pub struct Space {
     /// Whether the host refuses transactions that only add data because it is short of space. `None` if another process hosts the
     /// directory.
     pub refuses: Option<bool>,
+    /// The disk is full, and the database has no reserve: nothing can be committed, not even what removes data. If another process hosts
+    /// the directory, this is concluded from the disk and the reserve's file.
+    pub is_read_only: bool,
 }
 
 /// Where the limit of a directory comes from.
@@ -83,6 +88,7 @@ pub(crate) struct Hosted {
     own: AtomicU64,
     is_full: AtomicBool,
     refuses: AtomicBool,
+    is_read_only: AtomicBool,
 }
 
 /// The directories that this process hosts, or has hosted.
@@ -103,6 +109,12 @@ impl Hosted {
         self.own.store(own, Ordering::Relaxed);
         self.is_full.store(is_full, Ordering::Relaxed);
         self.refuses.store(refuses, Ordering::Relaxed);
+    }
+
+    /// Takes note that the database was opened without space to write, and can only be read.
+    pub(crate) fn set_read_only(&self) {
+        self.set(0, true, true);
+        self.is_read_only.store(true, Ordering::Relaxed);
     }
 
     fn of(directory: &Path) -> Option<Arc<Hosted>> {
@@ -129,21 +141,51 @@ impl Space {
         };
         let origin = if min_free.is_some() { origin.0 } else { origin.1 };
         let min_free = min_free.unwrap_or_else(|| default_of(total));
-        Ok(Space { free, total, min_free, origin, own: 0, is_full: false, refuses: None })
+        Ok(Space {
+            free,
+            total,
+            min_free,
+            origin,
+            own: 0,
+            is_full: false,
+            refuses: None,
+            is_read_only: false,
+        })
     }
 
     /// The same, with what this process knows if it hosts the directory.
     pub fn known(directory: &Path) -> io::Result<Space> {
         let space = Space::of(directory)?;
-        let Some(hosted) = Hosted::of(directory) else { return Ok(space) };
+        let Some(hosted) = Hosted::of(directory) else {
+            let is_read_only = space.free < LEAST && !has_reserve(directory);
+            return Ok(Space { is_full: is_read_only, is_read_only, ..space });
+        };
         let (own, is_full) = (hosted.own.load(Ordering::Relaxed), hosted.is_full.load(Ordering::Relaxed));
-        Ok(Space { own, is_full, refuses: Some(hosted.refuses.load(Ordering::Relaxed)), ..space })
+        Ok(Space {
+            own,
+            is_full,
+            refuses: Some(hosted.refuses.load(Ordering::Relaxed)),
+            is_read_only: hosted.is_read_only.load(Ordering::Relaxed),
+            ..space
+        })
     }
 
     /// True if less is free than should be: transactions that only add data are refused.
     #[must_use]
     pub fn is_low(&self) -> bool {
         self.free.saturating_add(self.own) < self.min_free
+    }
+}
+
+/// A disk with less free space does not let a database without a reserve be opened to be written, bytes.
+const LEAST: u64 = 64 << 10;
+
+/// Whether space is set aside for the directory's database. One that is yet to be made needs none.
+fn has_reserve(directory: &Path) -> bool {
+    let len = |file| fs::metadata(directory.join(file)).map(|found| found.len());
+    match len(RESERVE_FILE) {
+        Ok(len) => len > 0,
+        Err(_) => len(DATA_FILE).is_err(),
     }
 }
 

@@ -88,7 +88,13 @@ fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
         let text = format!("it refuses pushes: {}", fitting(why, TEXT));
         findings.note(ABOUT, text, "it accepts them again by itself when there is space");
     }
-    if let Some(names) = paused(&figures.queues, |it| it.paused.is_some()) {
+    for it in figures.queues.iter().filter(|it| it.is_frozen()).take(NAMED) {
+        let text = format!("frozen: {}: {}", fitting(&it.queue, NAME), fitting(it.pause_reason(), TEXT));
+        let advice = "use the queue in the database that it was moved to, and set `database` to that for daemons and producers; while it is \
+                      being moved, wait";
+        findings.note(ABOUT, text, advice);
+    }
+    if let Some(names) = paused(&figures.queues, |it| it.paused.is_some() && !it.is_frozen()) {
         findings.note(
             ABOUT,
             format!("paused: {names}"),
@@ -149,6 +155,21 @@ mod tests {
         daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
         daemon    note     paused for this daemon alone: b; kvqueue resume --here QUEUE has it take a queue's items again
         ");
+    }
+
+    #[test]
+    fn a_frozen_queue_is_used_where_it_was_moved_to() {
+        let moved = json!({ "reason": "kvqueue migrate moved it to embedded:/new", "frozen": true });
+        let figures = json!({
+            "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" },
+            "queues": [{ "queue": "a", "paused": moved }, { "queue": "b" }],
+        });
+        let judged = judged(&figures);
+        assert!(
+            judged.contains("frozen: a: kvqueue migrate moved it to embedded:/new; use the queue"),
+            "{judged}"
+        );
+        assert!(!judged.contains("resume"), "{judged}");
     }
 
     #[test]

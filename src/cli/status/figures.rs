@@ -77,6 +77,16 @@ pub(in crate::cli) struct Paused {
 }
 
 impl QueueFigures {
+    /// Whether nothing may change in it: it is moved to another database, or was.
+    pub(in crate::cli) fn is_frozen(&self) -> bool {
+        self.paused.as_ref().is_some_and(|paused| paused.frozen)
+    }
+
+    /// Why it is paused, if it is.
+    pub(in crate::cli) fn pause_reason(&self) -> &str {
+        self.paused.as_ref().map_or("", |paused| &paused.reason)
+    }
+
     /// Of what the database alone has.
     pub(super) fn of(name: &[u8], counts: kvqueue_queue::Counts) -> Self {
         let kvqueue_queue::Counts { ready, leased, later, dead, done } = counts;

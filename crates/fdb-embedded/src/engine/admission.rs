@@ -127,7 +127,7 @@ impl Admission {
         }
         if storage.is_view() {
             self.level = Level::None;
-            self.hosted.set(0, true, true);
+            self.hosted.set_read_only();
             return;
         }
         let room = storage.make_room(bytes as u64, self.free, is_time);

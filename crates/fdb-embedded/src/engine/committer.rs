@@ -12,6 +12,7 @@ mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
@@ -285,9 +286,8 @@ impl Committer {
         let was_full = self.admission.is_full();
         self.admission.begin(&self.storage, self.taken, now);
         if self.admission.may_open_again() {
-            return self.poison(
-                &"its disk was full, so it could only be read; there is space now, so it is opened again",
-            );
+            self.shared.is_reopening.store(true, Ordering::Release);
+            return self.poison(&"its disk was full, so it could only be read; there is space now");
         }
         for _ in 0..2 {
             if self.admission.is_full() && self.storage.is_crowded() {

@@ -60,7 +60,8 @@ impl How {
 impl Lost {
     fn fix(&self) -> &'static str {
         if self.is_final {
-            "; stop all programs that use a database before you remove, move or restore its directory, and start this one again now"
+            "; put the directory back, or restore it from a backup, before a program uses it again: a program that finds no directory makes an \
+             empty database"
         } else {
             "; it is made again, but nobody should remove it"
         }

@@ -77,7 +77,7 @@ pub enum OpenError {
     Faults(#[from] BadFaults),
     /// There is a log without the file that it belongs to.
     #[error(
-        "{path} is missing, and its log is there: put it back, or remove {LOG_FILE} as well to begin an empty database",
+        "{path} is missing, and its log is there; {MEND_ONLY_LOG}",
         path = path.display()
     )]
     OnlyLog {
@@ -311,6 +311,10 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
     }
     Ok(Holding::Nobody(locked))
 }
+
+/// What to do about a log without its data file.
+pub const MEND_ONLY_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
+                                 next program begins an empty database";
 
 /// The process id of a holder that has not left it.
 const UNKNOWN: &str = "unknown";

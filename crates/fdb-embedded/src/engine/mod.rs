@@ -57,8 +57,9 @@ use crate::future::Future;
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub(crate) use custody::{How, Identity, Lost, identity_of};
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Directory, Holding, LOG_FILE, is_there, look};
+pub(crate) use directory::{DATA_FILE, Directory, Holding, LOG_FILE, MEND_ONLY_LOG, is_there, look};
 pub use storage::Durability;
+pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};
 pub use views::View;
 
@@ -73,6 +74,8 @@ struct Shared {
     faults: Arc<faults::Switch>,
     gate: faults::Queued,
     poisoned: AtomicBool,
+    /// The engine ends so that it can be opened again at once: nothing is wrong with its storage.
+    is_reopening: AtomicBool,
     ended: Mutex<Option<End>>,
     has_ended: Condvar,
 }
@@ -97,14 +100,22 @@ impl Shared {
     /// Ends the engine's work, for the committer: no commit is taken, no version is handed out that no ceiling on the disk covers, and
     /// nothing can be read. Watches stay armed; the next opening of the directory arms them there.
     fn poison(&self, error: &dyn std::fmt::Display) {
-        crate::keep_failure(error.to_string());
+        let is_reopening = self.is_reopening.load(Ordering::Acquire);
+        if !is_reopening {
+            crate::keep_failure(error.to_string());
+        }
         self.poisoned.store(true, Ordering::Release);
         {
             let mut views = self.views.lock();
             views.clock().stop();
             views.close();
         }
-        crate::report(&format!("the embedded database has failed: {error}"));
+        let what = if is_reopening {
+            "opening the embedded database again"
+        } else {
+            "the embedded database has failed"
+        };
+        crate::report(&format!("{what}: {error}"));
         self.end(End::Failed(error.to_string()));
     }
 
@@ -171,6 +182,7 @@ impl Engine {
             faults: Arc::default(),
             gate: faults::Queued::default(),
             poisoned: AtomicBool::new(false),
+            is_reopening: AtomicBool::new(false),
             ended: Mutex::default(),
             has_ended: Condvar::new(),
         });
@@ -259,6 +271,7 @@ impl Engine {
     /// acknowledges nothing more from now on.
     pub fn check_files(&self) {
         if let Err(lost) = self.directory.check() {
+            self.shared.is_reopening.store(!lost.is_final, Ordering::Release);
             // The committer hears of it, and ends what it does.
             let _ = self.health.lost(&lost.to_string());
         }

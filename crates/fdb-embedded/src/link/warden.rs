@@ -56,7 +56,7 @@ impl Link {
         host.end();
         if engine.is_lost() {
             crate::report(&format!(
-                "this process has given up the database at {}; open it again to use what is there now",
+                "this process has given up the database at {}; a program that opens it from now on uses what is there then",
                 self.directory.display()
             ));
             return self.fail_for_good(Code::IO_ERROR);
