@@ -34,7 +34,7 @@ pub(super) use waiting::Waiting;
 
 /// How long the committer looks out for the next commit before it sleeps: a client that commits one after the other is
 /// back by then, and waking a thread takes as long. Meanwhile it yields to any other thread.
-const LINGER: Duration = Duration::from_micros(60);
+const LINGER: Duration = Duration::from_micros(150);
 
 /// How long what was only written waits for a batch that is flushed anyway, and what redb does not have for others.
 const UNFLUSHED: Duration = Duration::from_millis(2);
