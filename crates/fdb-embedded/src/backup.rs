@@ -93,11 +93,9 @@ pub enum BackupError {
         "the process that hosts the database went away, and with it the version that was being copied; copy it again"
     )]
     Lost,
-    /// The copy cannot be written.
-    #[error("cannot write {path}", path = path.display())]
+    /// The copy cannot be written. The reason names the file.
+    #[error("cannot write the copy, which is removed")]
     Storage {
-        /// The file or directory.
-        path: PathBuf,
         /// What is wrong.
         source: StorageError,
     },
@@ -169,6 +167,11 @@ fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, End
         Err(Ended::BrokenOff) => {
             copy.remove()?;
             return Err(Ended::BrokenOff);
+        }
+        Err(Ended::Failed(error @ BackupError::Storage { .. })) => {
+            // It may be what fills the disk. That it cannot be removed says nothing more than the error.
+            let _ = copy.remove();
+            return Err(Ended::Failed(error));
         }
         copied => copied?,
     };
@@ -304,7 +307,7 @@ impl Copy {
     fn add(&self, version: i64, mutations: Vec<Mutation>) -> Result<(), BackupError> {
         let batch = storage::Batch { version, ceiling: Some(version), mutations };
         let applied = self.storage.apply(batch, storage::Durability::Flushed);
-        applied.map(drop).map_err(|source| BackupError::Storage { path: self.directory.data_file(), source })
+        applied.map(drop).map_err(|source| BackupError::Storage { source })
     }
 
     fn remove(self) -> Result<(), BackupError> {
