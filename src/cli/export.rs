@@ -10,7 +10,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use kvqueue_queue::{Counts, DeadLetter, Delayed, End, Item, ItemId, Kind, Meta, Queue, State, StoredItem};
+use kvqueue_queue::{
+    Counts, DeadLetter, Delayed, End, Item, ItemId, Kind, Meta, Queue, QueueError, State, StoredItem,
+};
 use serde_json::json;
 
 use super::{
@@ -172,11 +174,30 @@ impl Export<'_> {
 
     fn ready(&mut self) -> anyhow::Result<()> {
         let mut after: Option<ItemId> = None;
+        let mut most = PAGE;
         loop {
             let page = self.client.transact(|tr| async {
-                let page = self.queue.peek_after(&tr, after.as_ref(), PAGE).await;
+                let page = match self.queue.peek_after(&tr, after.as_ref(), most).await {
+                    Err(QueueError::UnreadableItem { id, key }) => {
+                        Ok(Err((id.clone(), QueueError::UnreadableItem { id, key })))
+                    }
+                    page => page.map(Ok),
+                };
                 (tr, page)
             })?;
+            let page = match page {
+                Ok(page) => page,
+                // The items in front of it are in smaller pages.
+                Err(_) if most > NonZeroUsize::MIN => {
+                    most = NonZeroUsize::new(most.get() / 2).unwrap_or(NonZeroUsize::MIN);
+                    continue;
+                }
+                Err((id, why)) => {
+                    self.pass_over("item", &id, &why.to_string());
+                    (after, most) = (Some(id), PAGE);
+                    continue;
+                }
+            };
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.id.clone());
             self.written.ready += page.len() as u64;

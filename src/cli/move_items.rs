@@ -78,7 +78,7 @@ impl Args {
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
         done.map_err(|error| {
             let what = if error.is::<NoAnswer>() { "" } else { ", and then the database refused" };
-            error.context(format!("{} items were moved{what}", account.moved))
+            error.context(format!("moved {}{what}", output::items_of(account.moved)))
         })?;
         client.ask(mover.close(client.db(), &RetryPolicy::default())).context("moved, but a mark is left")?;
         told?;

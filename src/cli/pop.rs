@@ -57,6 +57,7 @@ impl Args {
 
 fn print(json: bool, items: &[Item]) -> anyhow::Result<()> {
     // Not an io::Error outside: that a closed pipe took items with it is worth a message.
-    output::items(json, items)
-        .map_err(|error| anyhow!("{} items were popped and not all printed: {error}", items.len()))
+    output::items(json, items).map_err(|error| {
+        anyhow!("popped {}, which could not all be printed: {error}", output::items_of(items.len()))
+    })
 }

@@ -38,16 +38,26 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
 #[test]
 #[ignore = "a helper, run by other tests"]
 fn helper_damage() {
+    damage(b"\x01q\0\x01dead\0", 0);
+}
+
+/// Makes the side record of the second ready item of `q` one that nobody can read.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_damage_ready() {
+    damage(b"\x01q\0\x01meta\0", 1);
+}
+
+fn damage(records: &[u8], number: usize) {
     let Some((database, prefix)) = database_of_helper() else { return };
     let store = kvqueue::database::Store::open(&database).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
         let tr = store.db.create_trx().unwrap();
-        let [begin, end] =
-            [b"\0", b"\xff"].map(|end| [prefix.as_bytes(), b"\x01q\0\x01dead\0", end].concat());
-        let option = foundationdb::RangeOption { limit: Some(1), ..(begin, end).into() };
-        let first = tr.get_range(&option, 1, false).await.unwrap();
-        tr.set(first[0].key(), b"\x01garbage");
+        let [begin, end] = [b"\0", b"\xff"].map(|end| [prefix.as_bytes(), records, end].concat());
+        let option = foundationdb::RangeOption { limit: Some(number + 1), ..(begin, end).into() };
+        let rows = tr.get_range(&option, 1, false).await.unwrap();
+        tr.set(rows[number].key(), b"\x01garbage");
         tr.commit().await.unwrap();
     });
     std::process::exit(0);
@@ -189,6 +199,32 @@ fn an_export_passes_over_a_letter_that_cannot_be_read_and_fails() {
             .ends_with("kvqueue: items not exported, since they cannot be read: 1; the others are exported"),
         "{said}"
     );
+}
+
+#[test]
+fn an_export_passes_over_a_ready_item_that_cannot_be_read_and_fails() {
+    let db = Database::new();
+    for payload in ["first", "second", "third", "fourth"] {
+        run(&db, &["push", "q", payload, "--attr", "a=b"]).ok();
+    }
+    Background::start(helper(&db, "dead::helper_damage_ready")).end().ok();
+    let ran = run(&db, &["export", "q"]);
+    let lines = objects(&ran.stdout);
+    let payloads: Vec<_> = lines.iter().filter_map(|line| line["payload"].as_str()).collect();
+    assert_eq!(payloads, ["first", "third", "fourth"], "{}", ran.stdout);
+    let said = ran.failed(1);
+    assert!(said.starts_with("kvqueue: item ") && said.contains(" is not exported: "), "{said}");
+    assert!(said.trim_end().ends_with("cannot be read: 1; the others are exported"), "{said}");
+}
+
+#[test]
+fn a_list_of_a_queue_that_does_not_exist_says_so() {
+    let db = Database::new();
+    run(&db, &["push", "q", "x"]).ok();
+    assert_eq!(run(&db, &["dead", "list", "q"]).stderr, "");
+    let ran = run(&db, &["dead", "list", "nosuch"]);
+    insta::assert_snapshot!(ran.stderr, @r#"kvqueue: there is no queue "nosuch"; `kvqueue list` shows which there are"#);
+    assert_eq!(ran.ok(), "");
 }
 
 #[test]

@@ -92,7 +92,7 @@ fn each_command_that_changes_something_says_what_it_did_though_its_reader_went()
     insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters retried: 0, which could not be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: dead letters purged: 0, which could not be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["push", "q", "a"]).failed(1), @"kvqueue: 1 acknowledged, which could not be printed: Broken pipe (os error 32)");
-    insta::assert_snapshot!(unread(&db, &["pop", "q"]).failed(1), @"kvqueue: 1 items were popped and not all printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["pop", "q"]).failed(1), @"kvqueue: popped 1 item, which could not all be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["delete", "q", "--yes", "--json"]).failed(1), @"kvqueue: the queue is deleted, which could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["list"]).ok(), "");
 }
@@ -123,7 +123,7 @@ fn colours_are_for_terminals_whose_user_wants_them() {
 #[test]
 fn pop_says_what_it_took() {
     let (_, ran) = first_line_only(&pushed(), &["pop", "q", "-k", "6"]);
-    insta::assert_snapshot!(ran.failed(1), @"kvqueue: 6 items were popped and not all printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: popped 6 items, which could not all be printed: Broken pipe (os error 32)");
 }
 
 #[test]

@@ -13,6 +13,8 @@ use crate::{
 
 /// Make dead letters items again, each at its own place, with all its attempts before it
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "kvqueue dead retry [OPTIONS] <QUEUE> <ID>...\n       \
+    kvqueue dead retry [OPTIONS] <QUEUE> --all")]
 pub(in crate::cli) struct Retry {
     #[command(flatten)]
     which: Which,
@@ -20,6 +22,8 @@ pub(in crate::cli) struct Retry {
 
 /// Delete dead letters for good
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "kvqueue dead purge [OPTIONS] --yes <QUEUE> <ID>...\n       \
+    kvqueue dead purge [OPTIONS] --yes <QUEUE> --all")]
 pub(in crate::cli) struct Purge {
     #[command(flatten)]
     which: Which,

@@ -101,6 +101,9 @@ impl Account {
 
     pub(super) fn failure(&self, error: anyhow::Error) -> anyhow::Error {
         let done = self.imported + self.before;
-        error.context(format!("the import failed behind {done} items; repeat it, and it goes on from there"))
+        error.context(format!(
+            "the import failed behind {}; repeat it, and it goes on from there",
+            output::items_of(done)
+        ))
     }
 }

@@ -91,7 +91,7 @@ async fn fence(moving: &Moving<'_>, expected: &Marks) -> Result<bool, MigrateErr
 
 async fn try_fence(moving: &Moving<'_>, expected: &Marks) -> Result<Fenced, MigrateError> {
     let queue = &moving.queue;
-    let pause = paused(moving, "has moved it");
+    let pause = paused(moving, "moved it");
     let fenced = moving.ends.from.transact(async |tr| {
         let record = migration::record(queue, tr).await?.filter(|record| record.run == moving.run);
         match record {

@@ -173,5 +173,7 @@ fn described(tally: &Tally) -> String {
         .collect();
     let states = if states.is_empty() { String::new() } else { format!(" ({})", states.join(", ")) };
     let Tally { rows, bytes, .. } = *tally;
-    format!("{} items{states} in {} rows, {}", HumanCount(tally.items()), HumanCount(rows), HumanBytes(bytes))
+    let items = output::items_of(HumanCount(tally.items()));
+    let plural = if rows == 1 { "" } else { "s" };
+    format!("{items}{states} in {} row{plural}, {}", HumanCount(rows), HumanBytes(bytes))
 }

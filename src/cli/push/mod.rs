@@ -166,12 +166,17 @@ impl Push<'_> {
         Ok(())
     }
 
+    /// So many items, and what was pushed before them.
+    fn behind(&self, items: usize) -> String {
+        match self.account.acknowledged {
+            0 => output::items_of(items),
+            done => format!("{} after the {done} acknowledged before", output::items_of(items)),
+        }
+    }
+
     /// A push of so many items ended without an answer.
     fn unsure(&self, items: usize) -> String {
-        let done = self.account.acknowledged;
-        format!(
-            "the push of {items} items after the {done} acknowledged ones failed; these may be in the queue all the same"
-        )
+        format!("the push of {} failed; these may be in the queue all the same", self.behind(items))
     }
 
     fn failure(&self, error: PushError, items: usize) -> anyhow::Error {
@@ -185,13 +190,14 @@ impl Push<'_> {
         }
         match error {
             PushError::Retry(error) if error.is_out_of_space() => anyhow!(
-                "cannot push {items} items after the {done} acknowledged ones: {}",
+                "cannot push {}: {}",
+                self.behind(items),
                 Refused::why(&self.client.config().database).text(),
             ),
             PushError::Retry(_) | PushError::Queue(_) | PushError::TransactionTooLarge { .. } => {
                 let context = match error.is_maybe_committed() {
                     true => self.unsure(items),
-                    false => format!("the push of {items} items after the {done} acknowledged ones failed"),
+                    false => format!("the push of {} failed", self.behind(items)),
                 };
                 anyhow::Error::new(error).context(context)
             }
