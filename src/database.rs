@@ -9,11 +9,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fdb_embedded::{doctor, space::Space};
+use fdb_embedded::{
+    doctor,
+    space::{Origin, Space},
+};
 use foundationdb::Database;
 use tokio::time::timeout;
 
-use crate::config::duration;
+use crate::config::{Config, MinFreeSpace, duration};
 
 /// How long an answer of the database may take before the log says so.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
@@ -196,6 +199,37 @@ pub(crate) fn limit(min_free: u64) -> String {
     }
 }
 
+/// Where the limit of free space of a database is from, for people.
+pub(crate) fn origin(space: &Space, config: &Config) -> &'static str {
+    match space.origin {
+        Origin::Variable => "from FDB_EMBEDDED_MIN_FREE_SPACE",
+        Origin::File if config.min_free_space == MinFreeSpace::Bytes(space.min_free) => {
+            "from the configuration"
+        }
+        Origin::File => "from the file min-free-space in the database's directory",
+        Origin::Default => "the default",
+        Origin::BadVariable => "the default, since FDB_EMBEDDED_MIN_FREE_SPACE is no size",
+        Origin::BadFile => {
+            "the default, since the file min-free-space in the database's directory is damaged"
+        }
+    }
+}
+
+/// Why the limit of free space in a configuration would refuse all pushes; none if it would not.
+pub(crate) fn limit_beyond_disk(config: &Config) -> Option<String> {
+    let MinFreeSpace::Bytes(limit) = config.min_free_space else { return None };
+    let directory = std::path::absolute(fdb_embedded::embedded_directory(&config.database)?).ok()?;
+    // A directory that is not there yet will be made on the file system of the one above it.
+    let total = directory.ancestors().find_map(|above| Space::of(above).ok())?.total;
+    (limit > total).then(|| {
+        let (limit, total) = (size(limit), size(total));
+        format!(
+            "min-free-space is {limit}, and the disk of {} has {total}: all pushes would be refused; lower it, or leave the key out",
+            directory.display()
+        )
+    })
+}
+
 /// Bytes for people.
 pub(crate) fn size(bytes: u64) -> String {
     bytesize::ByteSize(bytes).display().iec().to_string()
@@ -282,8 +316,6 @@ impl std::fmt::Debug for Store {
 
 #[cfg(test)]
 mod tests {
-    use fdb_embedded::space::Origin;
-
     use super::*;
 
     /// A disk of 1 GiB.
@@ -305,6 +337,18 @@ mod tests {
         assert!(matches!(judge(space(900 << 20, 0, None)), Refused::Busy(_)));
         assert!(matches!(judge(space(500 << 20, 600 << 20, None)), Refused::Space(_)));
         assert!(matches!(Refused::why("/etc/foundationdb/fdb.cluster"), Refused::Busy(_)));
+    }
+
+    #[test]
+    fn a_configured_limit_beyond_the_disk_is_found_before_the_directory_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let database = format!("embedded:{}/not/made", directory.path().display());
+        let problem = |min_free_space| {
+            limit_beyond_disk(&Config { database: database.clone(), min_free_space, ..Config::default() })
+        };
+        assert_eq!([MinFreeSpace::Auto, MinFreeSpace::Bytes(1)].map(problem), [None, None]);
+        let text = problem(MinFreeSpace::Bytes(u64::MAX)).unwrap();
+        assert!(text.contains("all pushes would be refused; lower it"), "{text}");
     }
 
     #[test]

@@ -56,6 +56,8 @@ pub(crate) struct SpaceView {
     pub(crate) total: u64,
     /// So much must be free, or pushes are refused; 0 if there is no limit.
     pub(crate) min_free: u64,
+    /// Where that limit is from, in words.
+    pub(crate) limit_from: &'static str,
     /// What is free in the database's file, which counts as free space. 0 if another process hosts the database.
     pub(crate) reusable: u64,
     /// Why pushes are refused, if they are.

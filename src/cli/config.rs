@@ -6,6 +6,7 @@ use super::{globals::Globals, output};
 use crate::{
     config::{Config, MinFreeSpace},
     daemon::Daemon,
+    database::limit_beyond_disk,
     exit::Exit,
 };
 
@@ -31,7 +32,9 @@ impl Command {
             Self::Check => {
                 let text = format!("configuration is valid, queues: {}", config.queues.len());
                 let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
-                if let Some(note) = unused_limit(&config) {
+                if let Some(note) =
+                    unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config))
+                {
                     object["notes"] = serde_json::json!([note]);
                     output::note(format_args!("kvqueue: {note}"));
                 }

@@ -216,6 +216,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::disk_min_free),
     },
     Metric {
+        name: "kvqueue_disk_reusable_bytes",
+        kind: Gauge,
+        labels: &[],
+        help: "Free space in the file of an embedded database, which counts as free for min-free-space; 0 if another process hosts it",
+        figures: Other(other::disk_reusable),
+    },
+    Metric {
         name: "kvqueue_pushes_refused",
         kind: Gauge,
         labels: &[],

@@ -102,6 +102,10 @@ pub(super) fn disk_min_free(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     scrape.snapshot.database.space.iter().for_each(|space| samples.add(&[], space.min_free));
 }
 
+pub(super) fn disk_reusable(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    scrape.snapshot.database.space.iter().for_each(|space| samples.add(&[], space.reusable));
+}
+
 pub(super) fn pushes_refused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     let space = scrape.snapshot.database.space.iter();
     space.for_each(|space| samples.add(&[], u8::from(space.pushes_refused.is_some())));

@@ -12,7 +12,7 @@ use tokio::{
 use crate::{
     board::{Board, SpaceView},
     config::{Config, MinFreeSpace},
-    database::refusal,
+    database::{origin, refusal},
 };
 
 /// How often it is looked at.
@@ -93,14 +93,28 @@ impl Watch {
         let was_refused = self.board.refuses_pushes().is_some();
         match &pushes_refused {
             Some(reason) if !was_refused => {
-                tracing::warn!(event = "pushes_refused", free, min_free, reason, "pushes are refused");
+                tracing::warn!(
+                    event = "pushes_refused",
+                    free,
+                    reusable = own,
+                    min_free,
+                    reason,
+                    "pushes are refused"
+                );
             }
             None if was_refused => {
-                tracing::info!(event = "pushes_accepted", free, min_free, "pushes are accepted again");
+                tracing::info!(
+                    event = "pushes_accepted",
+                    free,
+                    reusable = own,
+                    min_free,
+                    "pushes are accepted again"
+                );
             }
             _ => {}
         }
-        self.board.space(SpaceView { free, total, min_free, reusable: own, pushes_refused });
+        let limit_from = origin(&space, &self.config.borrow());
+        self.board.space(SpaceView { free, total, min_free, limit_from, reusable: own, pushes_refused });
     }
 }
 

@@ -426,7 +426,11 @@ fn a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there
         (0, 48 << 20)
     );
     assert!(limited.metric("kvqueue_disk_free_bytes") > 48 << 20);
-    assert!(limited.status().contains("min-free-space 48.0 MiB\n"), "{}", limited.status());
+    assert!(
+        limited.status().contains("min-free-space 48.0 MiB (from the configuration)\n"),
+        "{}",
+        limited.status()
+    );
 
     fs::write(limited.ballast(), vec![0; 60 << 20]).unwrap();
     is_refused_and_shown(&limited);
@@ -453,7 +457,9 @@ fn a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there
     let ran = limited.served.daemon.end();
     assert_eq!(numbers(ran.stdout.lines()), (0..100).map(|number| (number, 1)).collect());
     for event in ["pushes_refused", "pushes_accepted"] {
-        assert!(ran.stderr.contains(&format!("\"event\":\"{event}\"")), "{event}: {}", ran.stderr);
+        let event = format!("\"event\":\"{event}\"");
+        let line = ran.stderr.lines().find(|line| line.contains(&event));
+        assert!(line.is_some_and(|line| line.contains("\"reusable\":")), "{event}: {}", ran.stderr);
     }
 }
 
@@ -489,7 +495,13 @@ fn is_refused_and_shown(limited: &Limited) {
     assert!(limited.status().contains("\npushes are refused: the disk of "), "{}", limited.status());
     let status = limited.served.at.get("/api/v1/status").is(200);
     assert!(status["database"]["space"]["pushes_refused"].is_string(), "{status}");
-    let doctor = limited.run(&["doctor"]);
-    assert_eq!(doctor.code, Some(1), "{doctor:?}");
-    assert!(doctor.stdout.contains("pushes may be refused: the disk of "), "{}", doctor.stdout);
+    // The daemon knows it for certain.
+    for (listen, says) in [("off", "pushes may be refused"), (limited.served.at.tcp(), "pushes are refused")]
+    {
+        let mut doctor = kvqueue(&limited.db, &["doctor", "--config", limited.config.to_str().unwrap()]);
+        doctor.env_remove(MIN_FREE).env("KVQUEUE_HTTP__LISTEN", listen);
+        let doctor = Ran::from(doctor.stdin(Stdio::null()).output().unwrap());
+        assert_eq!(doctor.code, Some(1), "{doctor:?}");
+        assert!(doctor.stdout.contains(&format!("{says}: the disk of ")), "{}", doctor.stdout);
+    }
 }

@@ -79,3 +79,60 @@ fn a_queue_that_filled_its_disk_is_migrated_to_another() {
     migrate(&from, &to, "0").ok();
     assert_eq!(count(&to, "0"), pushed);
 }
+
+#[test]
+fn a_limit_of_free_space_that_is_damaged_or_beyond_the_disk_is_shown() {
+    let db = Database::new();
+    let directory = std::path::PathBuf::from(db.url.strip_prefix("embedded:").unwrap());
+    let config = db.file("beyond.toml");
+    fs::write(&config, "min-free-space = \"4096TiB\"\n[http]\nlisten = \"off\"\n").unwrap();
+    let run = |args: &[&str]| {
+        let mut command = kvqueue(&db, args);
+        command.env_remove(MIN_FREE);
+        ended(command)
+    };
+    run(&["push", "q", "x"]).ok();
+    let status = run(&["status"]);
+    assert!(status.stdout.contains("(the default)"), "{status:?}");
+    fs::write(directory.join("min-free-space"), "1B\n").unwrap();
+    let status = run(&["status"]);
+    assert!(status.stdout.contains("(from the file min-free-space"), "{status:?}");
+    fs::write(directory.join("min-free-space"), "12 parsecs\n").unwrap();
+    let status = run(&["status"]);
+    assert!(status.stdout.contains("min-free-space in the database's directory is damaged)"), "{status:?}");
+    let doctor = run(&["doctor"]);
+    assert!(doctor.stdout.contains("disk      PROBLEM  cannot read a size from "), "{doctor:?}");
+    assert_eq!(doctor.code, Some(1));
+    let config = config.to_str().unwrap();
+    let check = run(&["config", "check", "--config", config]);
+    assert!(
+        check.stderr.contains("min-free-space is 4.0 PiB")
+            && check.stderr.contains("all pushes would be refused"),
+        "{check:?}"
+    );
+    check.ok();
+    let doctor = run(&["doctor", "--config", config]);
+    assert!(doctor.stdout.contains("disk      PROBLEM  min-free-space is 4.0 PiB"), "{doctor:?}");
+}
+
+#[test]
+fn a_backup_that_fills_its_disk_gives_the_space_back_and_names_the_file_once() {
+    if !inside("full_target", "a_backup_that_fills_its_disk_gives_the_space_back_and_names_the_file_once") {
+        return;
+    }
+    let (source, target) = (Small::mount(64), Small::mount(8));
+    let from = source.database();
+    push(&from, 3_000, 4_000);
+    let to = target.path().join("copy");
+    let command = || {
+        let mut command = kvqueue(&from, &["backup", "--to", to.to_str().unwrap()]);
+        command.env(MIN_FREE, "0");
+        command
+    };
+    let refused = ended(command()).failed(1);
+    assert!(refused.contains("cannot write the copy, which is removed: "), "{refused}");
+    assert_eq!(refused.matches("copy.partial").count(), 1, "{refused}");
+    assert_eq!(fs::read_dir(target.path()).unwrap().count(), 0);
+    target.resize(64);
+    ended(command()).ok();
+}

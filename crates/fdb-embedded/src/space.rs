@@ -132,14 +132,7 @@ impl Space {
     /// Looks at a directory's file system.
     pub fn of(directory: &Path) -> io::Result<Space> {
         let (free, total) = free_and_total(directory)?;
-        let (min_free, origin) = match std::env::var(VARIABLE).ok() {
-            Some(text) => (parse(&text), (Origin::Variable, Origin::BadVariable)),
-            None => match stored(directory)? {
-                Some(found) => (found, (Origin::File, Origin::BadFile)),
-                None => (None, (Origin::Default, Origin::Default)),
-            },
-        };
-        let origin = if min_free.is_some() { origin.0 } else { origin.1 };
+        let (min_free, origin) = limit(std::env::var(VARIABLE).ok(), directory)?;
         let min_free = min_free.unwrap_or_else(|| default_of(total));
         Ok(Space {
             free,
@@ -187,6 +180,18 @@ fn has_reserve(directory: &Path) -> bool {
         Ok(len) => len > 0,
         Err(_) => len(DATA_FILE).is_err(),
     }
+}
+
+/// The limit that the variable or the directory's file sets, if one does.
+fn limit(variable: Option<String>, directory: &Path) -> io::Result<(Option<u64>, Origin)> {
+    let (found, (good, bad)) = match variable {
+        Some(text) => (parse(&text), (Origin::Variable, Origin::BadVariable)),
+        None => match stored(directory)? {
+            Some(found) => (found, (Origin::File, Origin::BadFile)),
+            None => (None, (Origin::Default, Origin::Default)),
+        },
+    };
+    Ok((found, if found.is_some() { good } else { bad }))
 }
 
 /// Bytes of a directory's file system that are free for this user, and all.
@@ -287,7 +292,8 @@ mod tests {
     #[test]
     fn a_limit_s_file_is_private_and_one_that_says_no_size_is_a_problem() {
         let dir = tempfile::tempdir().unwrap();
-        let origin = || Space::of(dir.path()).unwrap().origin;
+        // Without the variable, which the tests' environment may set.
+        let origin = || limit(None, dir.path()).unwrap().1;
         assert_eq!(origin(), Origin::Default);
         set_min_free(dir.path(), Some(7)).unwrap();
         let file = dir.path().join(FILE);
@@ -301,7 +307,9 @@ mod tests {
         }
         // Whoever sets the limit mends that.
         set_min_free(dir.path(), Some(8)).unwrap();
-        assert_eq!((origin(), Space::of(dir.path()).unwrap().min_free), (Origin::File, 8));
+        assert_eq!(limit(None, dir.path()).unwrap(), (Some(8), Origin::File));
+        assert_eq!(limit(Some("9B".to_owned()), dir.path()).unwrap(), (Some(9), Origin::Variable));
+        assert_eq!(limit(Some("9X".to_owned()), dir.path()).unwrap(), (None, Origin::BadVariable));
     }
 
     #[test]

@@ -22,21 +22,29 @@ const NAMED: usize = 5;
 
 const START: &str = "start it if it should run, as with systemctl start kvqueue";
 
-/// Asks it. Whether one should run is not known here, so that none is worth a note.
-pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) {
+/// Asks it, and returns what it has answered. Whether one should run is not known here, so that none is worth a note.
+pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) -> Option<Figures> {
     let http = &config.http;
     if http.listen == Listen::Off {
-        return findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
+        findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
+        return None;
     }
     let daemon = match Daemon::of(http) {
         Ok(daemon) => daemon.within(deadline.left(QUESTION)),
         Err(error) => {
-            return findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
+            findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
+            return None;
         }
     };
     match status::figures_of(&daemon).and_then(|answer| status::read(&answer)) {
-        Ok(figures) => judge(&figures, &daemon.to_string(), &config.database, findings),
-        Err(error) => silent(&error, &daemon.to_string(), findings),
+        Ok(figures) => {
+            judge(&figures, &daemon.to_string(), &config.database, findings);
+            Some(figures)
+        }
+        Err(error) => {
+            silent(&error, &daemon.to_string(), findings);
+            None
+        }
     }
 }
 
@@ -83,10 +91,6 @@ fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
     if let Some(refused) = &figures.config.refused {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
         findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
-    }
-    if let Some(why) = figures.database.space.as_ref().and_then(|space| space.pushes_refused.as_ref()) {
-        let text = format!("it refuses pushes: {}", fitting(why, TEXT));
-        findings.note(ABOUT, text, "it accepts them again by itself when there is space");
     }
     for it in figures.queues.iter().filter(|it| it.is_frozen()).take(NAMED) {
         let text = format!("frozen: {}: {}", fitting(&it.queue, NAME), fitting(it.pause_reason(), TEXT));

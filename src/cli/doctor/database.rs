@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path, time::Duration};
 
-use fdb_embedded::{doctor, space::Space};
+use fdb_embedded::doctor;
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
 use kvqueue_queue::{Queue, QueueError};
 use serde_json::Value;
@@ -16,7 +16,7 @@ use super::{
 use crate::{
     cli::daemon::rough,
     config::Config,
-    database::{Patience, Store, limit, refusal, size},
+    database::{Patience, Store},
 };
 
 /// How long a cluster may take to answer.
@@ -48,26 +48,7 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
         findings.add(finding.into());
     }
     clock::directory(&directory, findings);
-    space(&directory, findings);
     Ok(())
-}
-
-/// Free space on the directory's disk. A process that does not host the database does not know what is reusable in its file.
-fn space(directory: &Path, findings: &mut Findings) {
-    let advice = "see docs/CONFIG.md, \"Free disk space\"";
-    match Space::known(directory) {
-        Ok(space) => match refusal(directory, &space) {
-            Some(why) => findings.problem("disk", format!("pushes may be refused: {why}"), advice),
-            None => {
-                let (free, total) = (size(space.free), size(space.total));
-                findings.fine("disk", format!("{free} free of {total}, {}", limit(space.min_free)));
-            }
-        },
-        Err(error) => {
-            let text = format!("cannot look at free space of {}: {error}", directory.display());
-            findings.note("disk", text, "check the directory and its disk");
-        }
-    }
 }
 
 fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {

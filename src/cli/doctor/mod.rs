@@ -8,6 +8,7 @@
 //! | `clock` | this machine's clock beside the database's |
 //! | `unit` | systemd's unit: `files` finds it, `span` reads its times |
 //! | `daemon` | the daemon that runs, if one does |
+//! | `disk` | free space on the directory's disk, and its limit |
 //! | `findings` | what was found, and how it is printed |
 
 mod access;
@@ -15,6 +16,7 @@ mod clock;
 mod configuration;
 mod daemon;
 mod database;
+mod disk;
 mod findings;
 mod unit;
 
@@ -71,7 +73,10 @@ impl Args {
             findings.print(globals.json)?;
             database::look(&config, deadline, &mut findings)?;
         }
-        daemon::look(&config, deadline, &mut findings);
+        let told = daemon::look(&config, deadline, &mut findings);
+        if config.validate_database().is_ok() {
+            disk::look(&config, told, &mut findings);
+        }
         unit::look(self.unit.as_deref(), globals.config(), config.grace, &mut findings);
         findings.print(globals.json)?;
         Ok(if findings.are_healthy() { Exit::Done } else { Exit::Failed })

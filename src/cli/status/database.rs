@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Line, Mood, QueueFigures, figures::Space, print, table, text::disk};
 use crate::{
     cli::{client::Client, globals::Globals, output},
-    database::refusal,
+    database::{origin, refusal},
 };
 
 /// So many queues are looked at; a database may have any number.
@@ -27,9 +27,10 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
         let queues: Vec<_> = found.iter().map(|(name, counts)| object(name, *counts)).collect();
         // As a daemon says it, as far as anything can be said.
         let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues });
-        if let Some(Space { free, total, min_free, reusable, pushes_refused }) = space(&client) {
+        if let Some(Space { free, total, min_free, limit_from, reusable, pushes_refused }) = space(&client) {
             let space = json!({
-                "free": free, "total": total, "min_free": min_free, "reusable": reusable, "pushes_refused": pushes_refused
+                "free": free, "total": total, "min_free": min_free, "limit_from": limit_from, "reusable": reusable,
+                "pushes_refused": pushes_refused
             });
             object["database"] = json!({ "url": client.config().database, "space": space });
         }
@@ -53,7 +54,8 @@ fn space(client: &Client) -> Option<Space> {
     let found = fdb_embedded::space::Space::known(&directory).ok()?;
     let pushes_refused = refusal(&directory, &found);
     let (free, total, min_free, reusable) = (found.free, found.total, found.min_free, found.own);
-    Some(Space { free, total, min_free, reusable, pushes_refused })
+    let limit_from = origin(&found, client.config()).to_owned();
+    Some(Space { free, total, min_free, limit_from, reusable, pushes_refused })
 }
 
 fn names(client: &Client) -> anyhow::Result<Vec<Vec<u8>>> {

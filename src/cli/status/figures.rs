@@ -32,6 +32,7 @@ pub(in crate::cli) struct Space {
     pub(super) free: u64,
     pub(super) total: u64,
     pub(super) min_free: u64,
+    pub(super) limit_from: String,
     pub(super) reusable: u64,
     pub(in crate::cli) pushes_refused: Option<String>,
 }

@@ -27,7 +27,7 @@ use super::{
 use crate::{consumer::ambient, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
-pub(super) use text::{Line, Mood, about, table};
+pub(super) use text::{Line, Mood, about, disk_figures, table};
 pub(super) use words::fitting;
 
 /// The path of a daemon's figures.

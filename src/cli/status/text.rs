@@ -102,16 +102,22 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
 
 /// How much space the disk has, and what follows from that.
 pub(super) fn disk(space: &Space) -> Vec<Line> {
-    let Space { free, total, min_free, reusable, pushes_refused } = space;
+    let refused = space.pushes_refused.iter();
+    let refused =
+        refused.map(|why| Line::new(format!("pushes are refused: {}", fitting(why, 400)), Mood::Bad));
+    let figures = Line::new(format!("disk {}", disk_figures(space)), Mood::Plain);
+    [figures].into_iter().chain(refused).collect()
+}
+
+/// How much space the disk has, and how much has to be free.
+pub(in crate::cli) fn disk_figures(space: &Space) -> String {
+    let Space { free, total, min_free, limit_from, reusable, .. } = space;
     let own = match reusable {
         0 => String::new(),
         bytes => format!(", {} reusable in the database", size(*bytes)),
     };
-    let text = format!("disk {} free of {}{own}, {}", size(*free), size(*total), limit(*min_free));
-    let refused = pushes_refused.iter();
-    let refused =
-        refused.map(|why| Line::new(format!("pushes are refused: {}", fitting(why, 400)), Mood::Bad));
-    [Line::new(text, Mood::Plain)].into_iter().chain(refused).collect()
+    let from = if limit_from.is_empty() { String::new() } else { format!(" ({})", fitting(limit_from, 100)) };
+    format!("{} free of {}{own}, {}{from}", size(*free), size(*total), limit(*min_free))
 }
 
 /// How many consumers are at what.
@@ -261,12 +267,19 @@ mod tests {
     fn a_disk_without_space_says_what_follows() {
         let plenty = Space { free: 9 << 30, total: 10 << 30, min_free: 512 << 20, ..Space::default() };
         let why = "the disk of /data has too little free space".to_owned();
-        let low = Space { free: 1 << 20, reusable: 5 << 20, pushes_refused: Some(why), ..plenty };
+        let file = || "from the configuration".to_owned();
+        let low = Space {
+            free: 1 << 20,
+            limit_from: file(),
+            reusable: 5 << 20,
+            pushes_refused: Some(why),
+            ..plenty
+        };
         let off = Space { min_free: 0, ..plenty.clone() };
         let lines = [plenty, low, off].iter().flat_map(disk).collect::<Vec<_>>();
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
         disk 9.0 GiB free of 10.0 GiB, min-free-space 512.0 MiB
-        disk 1.0 MiB free of 10.0 GiB, 5.0 MiB reusable in the database, min-free-space 512.0 MiB
+        disk 1.0 MiB free of 10.0 GiB, 5.0 MiB reusable in the database, min-free-space 512.0 MiB (from the configuration)
         pushes are refused: the disk of /data has too little free space
         disk 9.0 GiB free of 10.0 GiB, no min-free-space
         ");

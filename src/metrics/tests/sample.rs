@@ -26,6 +26,7 @@ pub(super) fn board() -> Arc<Board> {
         free: 1 << 20,
         total: 1 << 30,
         min_free: 2 << 20,
+        limit_from: "the default",
         reusable: 0,
         pushes_refused: refused,
     });
