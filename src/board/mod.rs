@@ -251,7 +251,7 @@ impl Board {
     /// All of it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
-        let consumers: Vec<_> = inner.consumers.values().map(|pulse| consumer(pulse)).collect();
+        let consumers: Vec<_> = inner.consumers.values().map(|pulse| consumer(pulse, &inner.gates)).collect();
         let mut crews = HashMap::<&str, usize>::new();
         consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
         let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
@@ -292,8 +292,14 @@ fn not_ready(inner: &Inner) -> Vec<String> {
     phase.into_iter().chain(database).collect()
 }
 
-fn consumer(pulse: &Pulse) -> ConsumerView {
+/// An idle consumer learns of a pause only when it is woken, and a queue that is paused wakes nobody. So the gate decides what is shown of it.
+fn consumer(pulse: &Pulse, gates: &BTreeMap<Arc<str>, Gate>) -> ConsumerView {
     let (stage, lasted) = pulse.stage();
+    let closed_for = gates.get(&pulse.queue).and_then(Gate::closed_for);
+    let (stage, lasted) = match closed_for {
+        Some(closed_for) if stage == Stage::Idle => (Stage::Paused, lasted.min(closed_for)),
+        _ => (stage, lasted),
+    };
     ConsumerView {
         id: pulse.id,
         queue: pulse.queue.to_string(),

@@ -1,6 +1,9 @@
 //! Whether takes of a queue may begin: a queue can be paused, for all daemons or for this one.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use kvqueue_queue::Pause;
 use tokio::sync::watch;
@@ -17,6 +20,8 @@ struct State {
     here: bool,
     /// Whether there is a hold could not be read yet.
     unknown: bool,
+    /// When the gate closed, if it is closed.
+    closed_at: Option<Instant>,
 }
 
 impl State {
@@ -27,12 +32,22 @@ impl State {
     fn is_frozen(&self) -> bool {
         self.unknown || self.hold.as_ref().is_some_and(|hold| hold.frozen)
     }
+
+    /// Notes when the gate closed. Called after each change.
+    fn note_closed(&mut self) {
+        self.closed_at = (!self.is_open()).then(|| self.closed_at.unwrap_or_else(Instant::now));
+    }
 }
 
 impl Gate {
     /// Whether takes may begin.
     pub(crate) fn is_open(&self) -> bool {
         self.state.borrow().is_open()
+    }
+
+    /// How long the gate has been closed; none if it is open.
+    pub(crate) fn closed_for(&self) -> Option<Duration> {
+        self.state.borrow().closed_at.map(|at| at.elapsed())
     }
 
     /// Waits until they may.
@@ -67,13 +82,17 @@ impl Gate {
             let known = !std::mem::take(&mut state.unknown);
             let same = known && state.hold == hold;
             state.hold = hold;
+            state.note_closed();
             !same
         })
     }
 
     /// The database does not say. Until it does, nothing is taken: whoever paused the queue may rely on it.
     pub(crate) fn doubt(&self) {
-        self.state.send_modify(|state| state.unknown = true);
+        self.state.send_modify(|state| {
+            state.unknown = true;
+            state.note_closed();
+        });
     }
 
     /// What this daemon was told. Returns whether it was told something else before.
@@ -81,6 +100,7 @@ impl Gate {
         self.state.send_if_modified(|state| {
             state.here != here && {
                 state.here = here;
+                state.note_closed();
                 true
             }
         })
@@ -100,8 +120,12 @@ mod tests {
         assert!(gate.is_open());
         assert!(gate.set_hold(Some(hold.clone())) && !gate.set_hold(Some(hold)));
         assert!(gate.hold_here(true));
+        let closed_at = gate.state.borrow().closed_at;
+        assert!(closed_at.is_some());
         assert!(gate.set_hold(None) && gate.opened().now_or_never().is_none());
+        assert_eq!(gate.state.borrow().closed_at, closed_at, "it has been closed since the first of them");
         assert!(gate.hold_here(false) && gate.opened().now_or_never().is_some());
+        assert_eq!(gate.closed_for(), None);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Orders to a running daemon, over HTTP and by the commands that speak it.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    thread,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 
 use super::LOG;
-use crate::support::{Address, Database, kvqueue, run, serve_with};
+use crate::support::{Address, Database, PATIENCE, kvqueue, run, serve_with};
 
 /// A configuration file, and the command that runs a daemon by it.
 fn configured(db: &Database, text: &str) -> (std::path::PathBuf, std::process::Command) {
@@ -71,6 +76,42 @@ fn a_pause_here_is_one_daemon_s() {
     let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
     assert!(pause("pause", "none").failed(1).contains("does not work off a queue \"none\""));
     assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--here"));
+}
+
+#[test]
+fn idle_consumers_show_a_pause_that_begins_and_ends() {
+    let db = Database::new();
+    let (_, command) = configured(
+        &db,
+        "[queues.q]\nhandler = 'log'\nconsumers = [{ count = 4 }]\n[queues.other]\nhandler = 'log'\n",
+    );
+    let served = serve_with(command, false);
+    let stages = || -> Vec<Value> {
+        let consumers = served.at.get("/api/v1/consumers").is(200)["consumers"].clone();
+        let of_q = consumers.as_array().unwrap().iter().filter(|it| it["queue"] == "q");
+        of_q.map(|it| it["stage"].clone()).collect()
+    };
+    let until_all_are = |stage: &str| {
+        let deadline = Instant::now() + PATIENCE;
+        while stages() != vec![json!(stage); 4] {
+            assert!(Instant::now() < deadline, "never all {stage}: {:?}", stages());
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let scraped = |sample: &str| {
+        let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
+        assert!(metrics.contains(sample), "{sample} is not in {metrics}");
+    };
+    for here in [&[][..], &["--here", "--at", at(&served.at)]] {
+        until_all_are("idle");
+        run(&db, &[&["pause", "q"], here].concat()).ok();
+        until_all_are("paused");
+        scraped("kvqueue_consumers{queue=\"q\",stage=\"paused\"} 4\n");
+        scraped("kvqueue_consumers{queue=\"other\",stage=\"paused\"} 0\n");
+        run(&db, &[&["resume", "q"], here].concat()).ok();
+        until_all_are("idle");
+    }
+    scraped("kvqueue_consumers{queue=\"q\",stage=\"idle\"} 4\n");
 }
 
 #[test]
