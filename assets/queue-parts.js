@@ -15,6 +15,10 @@ export function badges(queue) {
     all.push([queue.paused.frozen ? "Frozen" : "Paused", "warn", `For all daemons, since ${since(queue.paused.since)}${why}`]);
   }
   if (queue.paused_here) all.push(["Paused here", "warn", "For this daemon alone, until it is resumed or restarted"]);
+  if (queue.unavailable) {
+    const { reason, since: began } = queue.unavailable;
+    all.push(["Handler cannot work", "bad", `In this daemon, since ${since(began)}: ${visible(reason)}`]);
+  }
   if (queue.ready === undefined) all.push(["Not read yet", "", "The database has not said what is in it"]);
   return all;
 }
@@ -26,5 +30,6 @@ export const STAGES = {
   idle: ["Idle", "It waits for pushes"],
   handling: ["Handling", "Its handler has items, or what it said of them is being settled"],
   backoff: ["Backing off", "It rests after a take that failed"],
+  unavailable: ["Handler unavailable", "It waits until its handler can work again"],
   closing: ["Closing", "It settles what is left, and ends"],
 };

@@ -28,11 +28,12 @@ export function queuePage(name, part, server) {
   const kind = h("p", { class: "muted" });
   const pausing = h("div", { class: "buttons" });
   const paused = h("p", { class: "notice warn", hidden: true });
+  const broken = h("p", { class: "notice bad", hidden: true });
   const tiles = TILES.map(([title, hint]) => tile(title, hint));
   const charts = hour();
   const panel = h("section", { class: "part" });
   const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not work off a queue of this name.");
-  const body = h("div", null, paused,
+  const body = h("div", null, broken, paused,
     h("dl", { class: "tiles" }, tiles.map((it) => it.node)), charts.element);
   const parts = tabs("Of this queue", [["items", "Ready items"], ["dead", "Dead letters"], ["consumers", "Consumers"]], part,
     (chosen) => location.replace(queueHref(name, chosen)));
@@ -65,6 +66,8 @@ export function queuePage(name, part, server) {
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
     paused.hidden = !it.paused && !it.paused_here;
     text(paused, whyPaused(it));
+    broken.hidden = !it.unavailable;
+    text(broken, it.unavailable ? whyBroken(it.unavailable) : "");
     const now = `${it.paused !== null} ${it.paused_here} ${server.read_only}`;
     if (now !== state) pausing.replaceChildren(...(server.read_only ? [] : pauseButtons(name, it)));
     state = now;
@@ -107,6 +110,10 @@ function whyPaused({ paused, paused_here: here }) {
   }
   if (here) parts.push("Paused for this daemon alone, until it is resumed or the daemon restarts.");
   return parts.join(" ");
+}
+
+function whyBroken({ since: began, reason, tries }) {
+  return `The handler cannot work in this daemon since ${moment(began)} (${since(began)}): ${visible(reason)}. Items go back without an attempt; one at a time is tried until it can (tries so far: ${compact(tries)}).`;
 }
 
 function pauseButtons(name, { paused, paused_here: here }) {

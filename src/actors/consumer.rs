@@ -321,6 +321,7 @@ impl Actor for Consumer {
 /// One that panics has not begun with what it has taken ahead.
 impl Drop for Consumer {
     fn drop(&mut self) {
+        self.spec.source.breaker.leave(self.pulse.id);
         self.give_back();
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use view::{ConfigView, ConsumerView, DatabaseView, Phase, QueueView, 
 use self::{queue::Entry, verdict::Verdict};
 use crate::{
     config::Config,
-    consumer::{ambient, gate::Gate},
+    consumer::{ambient, breaker::Breaker, gate::Gate},
     metrics::Metrics,
 };
 
@@ -74,6 +74,7 @@ struct Inner {
     database: DatabaseView,
     config: ConfigView,
     gates: BTreeMap<Arc<str>, Gate>,
+    breakers: BTreeMap<Arc<str>, Arc<Breaker>>,
     queues: BTreeMap<Arc<str>, Entry>,
     consumers: BTreeMap<u64, Arc<Pulse>>,
 }
@@ -90,6 +91,7 @@ impl Board {
             database,
             config: ConfigView::default(),
             gates: BTreeMap::new(),
+            breakers: BTreeMap::new(),
             queues: BTreeMap::new(),
             consumers: BTreeMap::new(),
         };
@@ -158,8 +160,9 @@ impl Board {
                     continue;
                 }
                 let gate = inner.gates.entry(name.clone()).or_default().clone();
+                let breaker = breaker(&mut inner.breakers, &name);
                 let meters = self.metrics.queue(&name);
-                inner.queues.insert(name, Entry::new(queue, gate, meters));
+                inner.queues.insert(name, Entry::new(queue, gate, breaker, meters));
             }
         });
     }
@@ -167,6 +170,11 @@ impl Board {
     /// The gate of a queue, made when it is first asked for. It stays when the queue goes.
     pub(crate) fn gate(&self, queue: &Arc<str>) -> Gate {
         self.lock().gates.entry(queue.clone()).or_default().clone()
+    }
+
+    /// The circuit breaker of a queue, made when it is first asked for. It stays when the queue goes.
+    pub(crate) fn breaker(&self, queue: &Arc<str>) -> Arc<Breaker> {
+        breaker(&mut self.lock().breakers, queue)
     }
 
     /// A configuration was refused, for this reason.
@@ -228,6 +236,17 @@ impl Board {
         self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
+    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let refused = self.refuses_pushes().map(|why| format!("pushes are refused: {why}"));
+        let inner = self.lock();
+        let outage = |(name, entry): (&Arc<str>, &Entry)| {
+            let reason = entry.outage()?.reason;
+            Some(format!("the handler of queue {name:?} cannot work: {reason}"))
+        };
+        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).collect()
+    }
+
     /// Something changed that is not on the board itself, such as a gate.
     pub(crate) fn touch(&self) {
         self.changes.send_modify(|changes| *changes += 1);
@@ -277,6 +296,11 @@ impl Board {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("nothing panics while it holds the lock")
     }
+}
+
+fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) -> Arc<Breaker> {
+    let breaker = breakers.entry(queue.clone());
+    breaker.or_insert_with(|| Arc::new(Breaker::new(queue.clone()))).clone()
 }
 
 fn not_ready(inner: &Inner) -> Vec<String> {

@@ -24,14 +24,23 @@ pub(crate) enum Stage {
     Handling,
     /// It rests after a take that failed.
     Backoff,
+    /// It waits until its handler can work again.
+    Unavailable,
     /// It settles what is left, and ends.
     Closing,
 }
 
 impl Stage {
     /// All of them.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Taking, Self::Paused, Self::Idle, Self::Handling, Self::Backoff, Self::Closing];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Taking,
+        Self::Paused,
+        Self::Idle,
+        Self::Handling,
+        Self::Backoff,
+        Self::Unavailable,
+        Self::Closing,
+    ];
 }
 
 /// A consumer as others see it. Written by the consumer and by those that work for it.

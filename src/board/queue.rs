@@ -9,11 +9,15 @@ use kvqueue_queue::Pause;
 
 use super::{
     history::History,
-    view::{PauseView, QueueView, SurveyView},
+    view::{OutageView, PauseView, QueueView, SurveyView},
 };
 use crate::{
     config::QueueConfig,
-    consumer::{ambient, gate::Gate},
+    consumer::{
+        ambient,
+        breaker::{Breaker, Outage},
+        gate::Gate,
+    },
     metrics::QueueMeters,
 };
 
@@ -39,18 +43,25 @@ pub(super) struct Entry {
     delivery: String,
     handler: String,
     gate: Gate,
+    breaker: Arc<Breaker>,
     meters: Arc<QueueMeters>,
     survey: Option<(Survey, Instant)>,
     pub(super) history: History,
 }
 
 impl Entry {
-    pub(super) fn new(config: &QueueConfig, gate: Gate, meters: Arc<QueueMeters>) -> Self {
+    pub(super) fn new(
+        config: &QueueConfig,
+        gate: Gate,
+        breaker: Arc<Breaker>,
+        meters: Arc<QueueMeters>,
+    ) -> Self {
         Self {
             kind: text(&config.kind),
             delivery: text(&config.delivery),
             handler: config.handler.clone(),
             gate,
+            breaker,
             meters,
             survey: None,
             history: History::default(),
@@ -71,6 +82,11 @@ impl Entry {
         self.history.add(now, ambient::now(), &survey, finished);
     }
 
+    /// Since when and why the handler cannot work, if it cannot.
+    pub(super) fn outage(&self) -> Option<Outage> {
+        self.breaker.outage()
+    }
+
     pub(super) fn view(&self, name: &str, consumers: usize) -> QueueView {
         QueueView {
             queue: name.to_owned(),
@@ -83,6 +99,11 @@ impl Entry {
                 frozen,
             }),
             paused_here: self.gate.is_held_here(),
+            unavailable: self.outage().map(|Outage { since, reason, tries }| OutageView {
+                since,
+                reason,
+                tries,
+            }),
             survey: self.survey.map(|(survey, at)| self.survey_view(&survey, at)),
             in_flight: self.meters.in_flight.get(),
             finished: self.meters.finished(),

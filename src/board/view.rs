@@ -87,6 +87,8 @@ pub(crate) struct QueueView {
     pub(crate) paused: Option<PauseView>,
     /// For this daemon alone.
     pub(crate) paused_here: bool,
+    /// The handler cannot work in this daemon.
+    pub(crate) unavailable: Option<OutageView>,
     /// What the database has of it; none before the first look.
     #[serde(flatten)]
     pub(crate) survey: Option<SurveyView>,
@@ -104,6 +106,15 @@ pub(crate) struct PauseView {
     pub(crate) reason: String,
     /// Sweepers leave the queue alone too.
     pub(crate) frozen: bool,
+}
+
+/// Since when and why a handler cannot work.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct OutageView {
+    pub(crate) since: u64,
+    pub(crate) reason: String,
+    /// Tries in a row in which it could not.
+    pub(crate) tries: u32,
 }
 
 /// What the database has of a queue.

@@ -12,6 +12,7 @@
 //! | `gate` | whether takes may begin |
 //! | `suspects` | what the queues of a process share about items that may kill it |
 //! | `signals` | what all that works on items is told, and tells |
+//! | `breaker` | holds takes back while the handler cannot work |
 //! | `backoff` | pauses between failed takes |
 //! | `contention` | how often takes lose against those of other processes |
 //! | `ambient` | the clock on the wall, the monotonic clock, and chance |
@@ -21,6 +22,7 @@
 pub(crate) mod ambient;
 pub(crate) mod backoff;
 pub(crate) mod batch;
+pub(crate) mod breaker;
 pub(crate) mod contention;
 pub(crate) mod dispatch;
 pub(crate) mod gate;

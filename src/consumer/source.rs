@@ -7,7 +7,8 @@ use kvqueue_queue::{Queue, RetryRules, VersionHistory};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    contention::Contention, gate::Gate, idle::Idle, signals::Signals, suspects::Suspects, take::Taker,
+    breaker::Breaker, contention::Contention, gate::Gate, idle::Idle, signals::Signals, suspects::Suspects,
+    take::Taker,
 };
 use crate::{config::Delivery, handlers::Handling, metrics::QueueMeters};
 
@@ -33,6 +34,8 @@ pub(crate) struct Source {
     pub(crate) meters: Arc<QueueMeters>,
     /// Whether takes may begin.
     pub(crate) gate: Gate,
+    /// Holds takes back while the handler cannot work.
+    pub(crate) breaker: Arc<Breaker>,
     pub(crate) idle: Idle,
     pub(crate) suspects: Arc<Suspects>,
     /// By whose clock its leases are measured.

@@ -83,6 +83,8 @@ impl Part {
         let config = &self.config;
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
         let meters = shared.board.metrics.queue(&self.name);
+        let breaker = shared.board.breaker(&self.name);
+        breaker.reset();
         Arc::new(Source {
             name: self.name.clone(),
             queue: self.queue.clone(),
@@ -98,6 +100,7 @@ impl Part {
             contention: shared.contention.clone(),
             meters: meters.clone(),
             gate: shared.board.gate(&self.name),
+            breaker,
             idle: Idle::new(self.name.clone(), slow_look, meters),
             suspects: shared.suspects.clone(),
             history: shared.history.clone(),

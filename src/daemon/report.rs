@@ -41,6 +41,7 @@ fn queue(view: &QueueView) {
         paused = view.paused.is_some(),
         reason = view.paused.as_ref().map(|pause| pause.reason.as_str()),
         paused_here = view.paused_here,
+        unavailable = view.unavailable.as_ref().map(|outage| outage.reason.as_str()),
         ready = survey.map(|survey| survey.ready),
         leased = survey.map(|survey| survey.leased),
         later = survey.map(|survey| survey.later),

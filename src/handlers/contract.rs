@@ -10,6 +10,8 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
+use crate::consumer::breaker::Breaker;
+
 /// Something that handles items one by one.
 ///
 /// Called on a multi-threaded runtime; work that blocks a thread for long belongs in `tokio::task::spawn_blocking`. When
@@ -65,12 +67,25 @@ pub enum Outcome {
     Dead(String),
     /// Not handled, and not for a reason of its own: it goes back to its place in the queue, and no attempt is spent.
     Release,
+    /// Not handled, because the handler cannot work now, with this item or any other: its program is missing, the machine has no
+    /// memory, the service behind it is down. The reason is for people: a fragment for the log, `/readyz` and the page.
+    ///
+    /// The item goes back to its place in the queue, and no attempt is spent, however often this happens. The queue slows down in this daemon: all that
+    /// its consumers have not begun goes back too, and one of them tries one item at a time, after 100 ms, 200 ms and so on, at most
+    /// 10 s. Any other outcome ends that, and [`Context::works`] does so before there is an outcome. With at-most-once delivery the item has left the queue: its
+    /// consumer keeps it and tries it again.
+    Unavailable(String),
 }
 
 impl Outcome {
     /// A failure for this reason, to be retried.
     pub fn retry(reason: impl std::fmt::Display) -> Self {
         Self::Retry(reason.to_string())
+    }
+
+    /// The handler cannot work now, for this reason.
+    pub fn unavailable(reason: impl std::fmt::Display) -> Self {
+        Self::Unavailable(reason.to_string())
     }
 
     /// A failure for this reason that no retry helps.
@@ -93,6 +108,8 @@ pub struct Context {
     /// The transaction that finishes the item, with exactly-once delivery.
     pub(crate) transaction: Option<Arc<Transaction>>,
     pub(crate) stop: StopRequest,
+    /// The queue's; none in a test of a handler.
+    pub(crate) breaker: Option<Arc<Breaker>>,
 }
 
 impl Context {
@@ -103,6 +120,14 @@ impl Context {
     /// It has FoundationDB's limits: 5 seconds from its first read, 10 MB. So do what takes long before the first read.
     pub fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_deref()
+    }
+
+    /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A
+    /// handler whose calls take long should call it as soon as it knows. It costs nothing otherwise.
+    pub fn works(&self) {
+        if let Some(breaker) = &self.breaker {
+            breaker.works(self.consumer);
+        }
     }
 
     /// Asks the daemon to drain and exit with an error, because no further item can be handled (say, the output is

@@ -19,9 +19,7 @@ pub(super) async fn live(call: Call) -> Answer {
 pub(super) async fn ready(call: Call) -> Answer {
     let reasons = call.site.door.board.not_ready();
     let ready = reasons.is_empty();
-    // Consumers can still empty the queues.
-    let refused = call.site.door.board.refuses_pushes();
-    let warnings: Vec<_> = refused.iter().map(|why| format!("pushes are refused: {why}")).collect();
+    let warnings = call.site.door.board.warnings();
     let mut response = if ready { HttpResponse::Ok() } else { HttpResponse::ServiceUnavailable() };
     Ok(response.json(json!({ "ready": ready, "reasons": reasons, "warnings": warnings })))
 }

@@ -54,6 +54,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::paused),
     },
     Metric {
+        name: "kvqueue_handler_unavailable",
+        kind: Gauge,
+        labels: &["queue"],
+        help: "1 while the handler cannot work in this daemon, as when its program is missing: items go back without an attempt, and one at a time is tried",
+        figures: Other(other::unavailable),
+    },
+    Metric {
         name: "kvqueue_items_in_flight",
         kind: Gauge,
         labels: &["queue"],
@@ -144,7 +151,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_consumers",
         kind: Gauge,
         labels: &["queue", "stage"],
-        help: "Consumers, by what they do: stage is taking, paused, idle, handling, backoff or closing",
+        help: "Consumers, by what they do: stage is taking, paused, idle, handling, backoff, unavailable (its handler cannot work) or closing",
         figures: Other(other::consumers),
     },
     Metric {

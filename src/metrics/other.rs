@@ -51,6 +51,12 @@ pub(super) fn paused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn unavailable(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        samples.add(&[&queue.queue], u8::from(queue.unavailable.is_some()));
+    }
+}
+
 pub(super) fn in_flight(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for (name, meters) in scrape.metrics.queues() {
         samples.add(&[&name], meters.in_flight.get());

@@ -2,8 +2,8 @@
 //!
 //! | stage | goes on |
 //! |---|---|
-//! | taking | while takes of its queue end, with whatever result, and not too many of them before it has its turn; or while the queue is paused |
-//! | paused | always |
+//! | taking | while takes of its queue end, with whatever result, and not too many of them before it has its turn; or while the queue is paused or its handler cannot work |
+//! | paused, unavailable | always |
 //! | idle | while somebody looks into its queue as often as the slow look says; or while the queue is paused |
 //! | handling | while the handler has items, however long that takes, if the lease is held or known to be lost; but no longer after its call's time limit than it takes to drop the handler; then, until what it said is settled, as long as a lease lasts |
 //! | backoff | as long as the longest pause lasts |
@@ -76,7 +76,7 @@ pub(super) fn stuck(signs: &Signs, patience: Duration) -> Option<&'static str> {
         return Some(SILENT);
     }
     match signs.stage {
-        Stage::Paused => None,
+        Stage::Paused | Stage::Unavailable => None,
         Stage::Taking => taking(signs, patience),
         Stage::Idle => idle(signs, patience),
         Stage::Handling => handling(signs, patience),

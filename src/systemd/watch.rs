@@ -53,7 +53,7 @@ impl Watch {
         let ids: HashSet<_> = present.iter().map(|one| one.pulse.id).collect();
         self.stages.retain(|id, _| ids.contains(id));
         self.paused.retain(|queue, _| consumers.contains_key(queue));
-        for one in present.iter().filter(|one| !one.source.gate.is_open()) {
+        for one in present.iter().filter(|one| !one.source.gate.is_open() || one.source.breaker.is_open()) {
             self.paused.insert(one.source.name.clone(), now);
         }
         let stuck = present.iter().find_map(|one| {

@@ -155,6 +155,7 @@ impl Kit {
             cancelled: self.cancelled.child_token(),
             transaction,
             stop: self.stop.clone(),
+            breaker: None,
         };
         let ended = call(&self.handling, items.clone(), context, self.timeout).await;
         ended.outcomes(items.len(), &Outcome::Release)

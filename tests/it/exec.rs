@@ -84,16 +84,3 @@ fn a_command_that_takes_too_long_is_killed_with_what_it_started() {
     let state = std::fs::read_to_string(sleeper).unwrap_or_default();
     assert!(state.is_empty() || state.contains(") Z "), "still alive: {state}");
 }
-
-#[test]
-fn a_command_that_does_not_exist_is_a_failed_item() {
-    let db = Database::new();
-    run(&db, &["push", "q", "one"]).ok();
-    let config = db.file("kvqueue.toml");
-    let text =
-        "[queues.q]\nhandler = 'exec'\nretry.max-attempts = 1\nhandler-config = { command = ['./nowhere'] }";
-    std::fs::write(&config, text).unwrap();
-    let ran = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]);
-    assert!(ran.stderr.contains("cannot start ./nowhere"), "{ran:?}");
-    ran.ok();
-}

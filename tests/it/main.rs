@@ -28,6 +28,7 @@ mod leases;
 mod logging;
 mod messages;
 mod migrate;
+mod missing_program;
 mod network;
 mod output;
 mod packages;

@@ -89,6 +89,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         contention: shared.contention.clone(),
         meters: meters.clone(),
         gate: shared.board.gate(&QUEUE.into()),
+        breaker: shared.board.breaker(&QUEUE.into()),
         idle: Idle::new(QUEUE.into(), PATIENCE, meters),
         suspects: Arc::default(),
         history: shared.history.clone(),

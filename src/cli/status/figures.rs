@@ -58,6 +58,7 @@ pub(in crate::cli) struct QueueFigures {
     pub(in crate::cli) queue: String,
     pub(in crate::cli) paused: Option<Paused>,
     pub(in crate::cli) paused_here: bool,
+    pub(in crate::cli) unavailable: Option<Unavailable>,
     pub(in crate::cli) ready: Option<i64>,
     pub(super) leased: Option<u64>,
     pub(super) later: Option<i64>,
@@ -75,6 +76,13 @@ pub(in crate::cli) struct QueueFigures {
 pub(in crate::cli) struct Paused {
     pub(super) reason: String,
     pub(super) frozen: bool,
+}
+
+/// Why a handler cannot work.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(in crate::cli) struct Unavailable {
+    pub(in crate::cli) reason: String,
 }
 
 impl QueueFigures {

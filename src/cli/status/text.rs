@@ -202,6 +202,9 @@ fn remark(queue: &QueueFigures) -> Option<String> {
     if queue.paused_here {
         remarks.push("paused here".to_owned());
     }
+    if let Some(unavailable) = &queue.unavailable {
+        remarks.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
+    }
     if queue.versions_went_back {
         remarks.push("the database's versions went back: run kvqueue doctor".to_owned());
     }

@@ -43,15 +43,17 @@ enum Run {
 }
 
 impl Dispatcher {
-    /// Handles the items for as long as the lease is held. Those that are not begun when the consumer is to stop are given back.
+    /// Handles the items for as long as the lease is held. Those that are not begun when the consumer is to stop, or the handler cannot
+    /// work, are given back.
     pub(crate) async fn leased(self, items: Vec<Item>, holding: Holding) {
         let holding = Arc::new(holding);
+        let _trial = self.trial();
         let mut released = false;
         for range in self.calls(items.len()) {
             if holding.is_lost() {
                 return;
             }
-            if self.stop.is_cancelled() {
+            if self.stop.is_cancelled() || self.source.breaker.holds_back(self.pulse.id) {
                 (range.start..items.len()).for_each(|index| holding.settle(index, Settlement::Release));
                 tracing::debug!(queue = %self.source.name, items = items.len() - range.start, "given back");
                 return;

@@ -24,9 +24,12 @@ use tokio_util::sync::CancellationToken;
 use super::source::Source;
 use crate::{
     board::Pulse,
-    handlers::{Context, Ended, Handling, call},
+    handlers::{Context, Cut, Ended, Handling, Outcome, call},
     telemetry::span,
 };
+
+/// Where the daemon ends with its queues, it ends with an error after so many tries in a row in which a handler could not work: 6 s.
+const MOST_TRIES: u32 = 7;
 
 /// Who dispatches.
 #[derive(Clone, Debug)]
@@ -48,6 +51,11 @@ impl Dispatcher {
         (0..items).step_by(size).map(move |first| first..first + size)
     }
 
+    /// Ends this consumer's trial of a handler that could not work, when it is dropped.
+    fn trial(&self) -> Trial<'_> {
+        Trial(self)
+    }
+
     /// Calls the handler once.
     async fn call(
         &self,
@@ -63,13 +71,34 @@ impl Dispatcher {
             cancelled: cancelled.child_token(),
             transaction,
             stop: self.source.signals.stop.clone(),
+            breaker: Some(self.source.breaker.clone()),
         };
         let meters = &self.source.meters;
         let _in_flight = meters.in_flight.hold(items.len());
         let began = Instant::now();
         let ended = call(&self.source.handling, items.into(), context, self.source.timeout).await;
         meters.handle_seconds.observe(began.elapsed());
+        self.judge(&ended);
         ended
+    }
+
+    /// Whether the handler can work, from how a call ended.
+    fn judge(&self, ended: &Ended) {
+        let (breaker, consumer) = (&self.source.breaker, self.pulse.id);
+        match (&ended.cut, ended.said.iter().find_map(unavailable)) {
+            (None, Some(reason)) => {
+                let tries = breaker.fails(consumer, reason);
+                if self.source.until_empty && tries.is_some_and(|tries| tries >= MOST_TRIES) {
+                    let queue = &self.source.name;
+                    let fix = "the queue keeps its items; fix that, then run this again";
+                    let text = format!("the handler of queue {queue:?} cannot work: {reason}; {fix}");
+                    self.source.signals.stop.request(text);
+                }
+            }
+            // That says nothing of the handler.
+            (Some(Cut::Cancelled), _) => {}
+            _ => breaker.works(consumer),
+        }
     }
 
     /// These items go to the handler for the first time in this attempt: of those whose first attempt it is, it is noted how long they waited.
@@ -85,5 +114,22 @@ impl Dispatcher {
     /// What is logged in a call belongs to its item; or, of several, to the queue.
     fn span(&self, items: &[Item]) -> tracing::Span {
         span::of(&self.source.name, &self.source.handler, items)
+    }
+}
+
+/// A consumer that handles a batch, which may be the trial of its queue's breaker.
+struct Trial<'a>(&'a Dispatcher);
+
+impl Drop for Trial<'_> {
+    fn drop(&mut self) {
+        self.0.source.breaker.leave(self.0.pulse.id);
+    }
+}
+
+/// Why a handler could not work.
+fn unavailable(outcome: &Outcome) -> Option<&str> {
+    match outcome {
+        Outcome::Unavailable(reason) => Some(reason),
+        _ => None,
     }
 }

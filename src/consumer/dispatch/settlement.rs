@@ -12,7 +12,7 @@ pub(super) fn of(outcome: Outcome, attempt: u32, rules: &RetryRules, now: Millis
     let failure = |reason| Failure { at: now, attempt, reason };
     let (pause, reason) = match outcome {
         Outcome::Done => return Settlement::Done,
-        Outcome::Release => return Settlement::Release,
+        Outcome::Release | Outcome::Unavailable(_) => return Settlement::Release,
         Outcome::Dead(reason) => return Settlement::Dead(failure(reason)),
         Outcome::Retry(reason) => (None, reason),
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
@@ -93,6 +93,7 @@ mod tests {
     fn the_rest_is_as_the_handler_says() {
         assert_eq!(settled(Outcome::Done, 3), Settlement::Done);
         assert_eq!(settled(Outcome::Release, 3), Settlement::Release);
+        assert_eq!(settled(Outcome::unavailable("no"), 3), Settlement::Release);
         assert_eq!(settled(Outcome::dead("no"), 1), Settlement::Dead(Failure::new(NOW, 1, "no")));
     }
 }

@@ -1,6 +1,8 @@
 //! At-most-once: the items have left the queue, so all of them are handled, and what fails is gone.
 
-use tracing::Instrument;
+use kvqueue_queue::Item;
+use tokio_util::future::FutureExt;
+use tracing::{Instrument, Span};
 
 use super::Dispatcher;
 use crate::{consumer::batch::Batch, handlers::Outcome, telemetry::span};
@@ -8,6 +10,7 @@ use crate::{consumer::batch::Batch, handlers::Outcome, telemetry::span};
 impl Dispatcher {
     /// Handles the items. After the grace of a stop the rest is given up.
     pub(crate) async fn taken(self, mut batch: Batch) {
+        let _trial = self.trial();
         for range in self.calls(batch.items().len()) {
             if self.source.signals.grace_over.is_cancelled() {
                 break;
@@ -16,38 +19,57 @@ impl Dispatcher {
             let items = &batch.items()[range];
             self.begin(items);
             let span = self.span(items);
-            let ended =
-                self.call(items, &self.source.signals.grace_over, None).instrument(span.clone()).await;
-            if ended.running.is_some() {
-                span.in_scope(|| tracing::error!(event = "handler-overdue", "the handler does not stop"));
-            }
-            let cancelled = Outcome::retry("the grace of a stop was over");
-            let outcomes = ended.outcomes(items.len(), &cancelled);
-            for (item, outcome) in items.iter().zip(outcomes) {
-                let Some(reason) = failure(outcome) else {
-                    self.source.meters.done.inc();
-                    span::outcome(|| span.clone(), "done");
-                    continue;
-                };
-                self.source.meters.lost.inc();
-                span::outcome(|| span.clone(), "lost");
-                if self.source.signals.grace_over.is_cancelled() {
-                    self.source.signals.leave_behind(1);
-                }
-                span.in_scope(|| {
-                    tracing::warn!(item = %item.id, reason, "item failed, and is gone: its delivery is at-most-once");
-                });
-            }
+            self.see_through(items).instrument(span).await;
         }
         self.source.signals.leave_behind(batch.not_begun());
     }
-}
 
-/// Why an item was not handled.
-fn failure(outcome: Outcome) -> Option<String> {
-    match outcome {
-        Outcome::Done => None,
-        Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) | Outcome::Dead(reason) => Some(reason),
-        Outcome::Release => Some("the handler gave it back".to_owned()),
+    /// Handles the items of one call. Those that the handler cannot handle now stay with this consumer until it can, or until the
+    /// grace of a stop is over.
+    async fn see_through(&self, items: &[Item]) {
+        let mut rest = items.to_vec();
+        let mut unavailable = None;
+        while !rest.is_empty() {
+            let admitted = self.source.breaker.admit(self.pulse.id);
+            if admitted.with_cancellation_token(&self.source.signals.grace_over).await.is_none() {
+                let reason = unavailable.as_deref().unwrap_or("the handler cannot work");
+                rest.iter().for_each(|item| self.lose(item, reason));
+                return;
+            }
+            let ended = self.call(&rest, &self.source.signals.grace_over, None).await;
+            if ended.running.is_some() {
+                tracing::error!(event = "handler-overdue", "the handler does not stop");
+            }
+            let cancelled = Outcome::retry("the grace of a stop was over");
+            let outcomes = ended.outcomes(rest.len(), &cancelled);
+            let mut again = Vec::new();
+            for (item, outcome) in rest.into_iter().zip(outcomes) {
+                match outcome {
+                    Outcome::Done => {
+                        self.source.meters.done.inc();
+                        span::outcome(Span::current, "done");
+                    }
+                    Outcome::Unavailable(reason) => {
+                        again.push(item);
+                        unavailable = Some(reason);
+                    }
+                    Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) | Outcome::Dead(reason) => {
+                        self.lose(&item, &reason);
+                    }
+                    Outcome::Release => self.lose(&item, "the handler gave it back"),
+                }
+            }
+            rest = again;
+        }
+    }
+
+    /// An item was not handled, and is nowhere else.
+    fn lose(&self, item: &Item, reason: &str) {
+        self.source.meters.lost.inc();
+        span::outcome(Span::current, "lost");
+        if self.source.signals.grace_over.is_cancelled() {
+            self.source.signals.leave_behind(1);
+        }
+        tracing::warn!(item = %item.id, reason, "item failed, and is gone: its delivery is at-most-once");
     }
 }

@@ -36,7 +36,6 @@ use self::{
 };
 use super::{
     batch::{Batch, InHand},
-    gate::Gate,
     idle::Member,
     source::Source,
 };
@@ -158,6 +157,11 @@ impl Wish {
         self.k.saturating_mul(self.batches)
     }
 
+    /// The same for one item.
+    fn of_one_item(self) -> Self {
+        Self { k: NonZeroUsize::MIN, batches: NonZeroUsize::MIN, ..self }
+    }
+
     /// The same with no more batches than are taken together.
     fn bounded(self) -> Self {
         let most = NonZeroUsize::new(MOST_TOGETHER / self.k).unwrap_or(NonZeroUsize::MIN);
@@ -166,7 +170,7 @@ impl Wish {
 }
 
 /// Takes items, with others who ask at the same time. Once begun, a take is seen through; `stop` only ends the waiting, which may be for
-/// the queue to be no longer paused: then the pulse says so.
+/// the queue to be no longer paused, or for its handler to work: then the pulse says so.
 pub(crate) async fn take(
     source: Arc<Source>,
     wish: Wish,
@@ -174,35 +178,53 @@ pub(crate) async fn take(
     pulse: Arc<Pulse>,
 ) -> Attempt {
     loop {
-        if !source.gate.is_open()
-            && let Some(attempt) = pass(&source.gate, wish, &stop, &pulse).await
+        if (!source.gate.is_open() || source.breaker.is_open())
+            && let Some(attempt) = pass(&source, wish, &stop, &pulse).await
         {
             return attempt;
         }
-        if let Some(attempt) = ask(&source, wish.bounded(), &stop).await {
+        // Open still, although this consumer may take: its call is the trial.
+        let wish = if source.breaker.is_open() { wish.of_one_item() } else { wish.bounded() };
+        if let Some(attempt) = ask(&source, wish, &stop, pulse.id).await {
+            if !matches!(attempt, Attempt::Batches(_)) {
+                source.breaker.leave(pulse.id);
+            }
             return attempt;
         }
-        // Whoever led the take is gone without an answer, and what it may have taken comes with the next. Or the queue was paused.
+        // Whoever led the take is gone without an answer, and what it may have taken comes with the next. Or the queue was paused, or its
+        // handler could not work.
     }
 }
 
-/// Waits for a gate to open. An attempt, if that is not to be waited for.
-async fn pass(gate: &Gate, wish: Wish, stop: &CancellationToken, pulse: &Pulse) -> Option<Attempt> {
+/// Waits until the queue is not paused, and then until its handler may be called. An attempt, if that is not to be waited for.
+async fn pass(source: &Source, wish: Wish, stop: &CancellationToken, pulse: &Pulse) -> Option<Attempt> {
     if wish.ahead {
         return Some(Attempt::NothingAhead);
     }
-    pulse.set(Stage::Paused);
+    let passed = async {
+        if !source.gate.is_open() {
+            pulse.set(Stage::Paused);
+            source.gate.opened().await;
+        }
+        if source.breaker.holds_back(pulse.id) {
+            pulse.set(Stage::Unavailable);
+            source.breaker.admit(pulse.id).await;
+        }
+    };
     tokio::select! {
         biased;
-        () = stop.cancelled() => Some(Attempt::GivenUp),
-        () = gate.opened() => {
+        () = stop.cancelled() => {
+            source.breaker.leave(pulse.id);
+            Some(Attempt::GivenUp)
+        }
+        () = passed => {
             pulse.set(Stage::Taking);
             None
         }
     }
 }
 
-async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Option<Attempt> {
+async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken, consumer: u64) -> Option<Attempt> {
     let taker = &source.taker;
     let Ticket { number, mut answer } = taker.line.ask(wish);
     loop {
@@ -213,7 +235,7 @@ async fn ask(source: &Arc<Source>, wish: Wish, stop: &CancellationToken) -> Opti
             turn = taker.turn.lock() => turn,
         };
         gather(&taker.line, &turn).await;
-        if !source.gate.is_open() {
+        if !source.gate.is_open() || source.breaker.holds_back(consumer) {
             drop(turn);
             match taker.line.withdraw(number) {
                 true => return None,

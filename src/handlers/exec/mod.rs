@@ -60,8 +60,11 @@ impl Exec {
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
         let program = &self.settings.command[0];
-        let mut child =
-            self.spawn(item, context).map_err(|error| format!("cannot start {program}: {error}"))?;
+        let mut child = match self.spawn(item, context) {
+            Ok(child) => child,
+            Err(error) => return Ok(not_started(program, &error)),
+        };
+        context.works();
         let group = Group::of(&child);
         let input = child.stdin.take().expect("stdin was asked for");
         let errors = child.stderr.take().expect("stderr was asked for");
@@ -86,6 +89,16 @@ impl Handler for Exec {
             result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
             () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
         }
+    }
+}
+
+/// That a command cannot be started is seldom its item's fault: a program is missing, or the machine has no room for a process.
+/// What an item brings along can only be too long for a command's environment.
+fn not_started(program: &str, error: &io::Error) -> Outcome {
+    let reason = format!("cannot start {program}: {error}");
+    match error.kind() {
+        io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => Outcome::Retry(reason),
+        _ => Outcome::Unavailable(reason),
     }
 }
 

@@ -55,10 +55,21 @@ fn a_failing_command_says_why_and_not_for_ever() {
 }
 
 #[test]
-fn a_command_that_cannot_be_started_is_a_failed_item() {
+fn a_command_that_cannot_be_started_makes_the_handler_unavailable() {
     let kit = Kit::new(Exec::from_config(&"command = ['./nowhere']".parse().unwrap()).unwrap());
-    let Outcome::Retry(reason) = block_on(kit.handle("")) else { panic!("that cannot be done") };
+    let Outcome::Unavailable(reason) = block_on(kit.handle("")) else { panic!("that cannot be done") };
     assert!(reason.starts_with("cannot start ./nowhere: "), "{reason}");
+}
+
+#[test]
+fn an_item_that_no_environment_can_hold_is_a_failed_item() {
+    let directory = tempfile::tempdir().unwrap();
+    // Linux takes 128 KiB for one variable.
+    let item = Sample::new("").attribute("long", &"x".repeat(200_000));
+    let Outcome::Retry(reason) = block_on(script(directory.path(), "true", "").handle(item)) else {
+        panic!("that cannot be done")
+    };
+    assert!(reason.starts_with("cannot start sh: "), "{reason}");
 }
 
 #[test]

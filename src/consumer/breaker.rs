@@ -1,0 +1,236 @@
+//! Holds a queue's takes back while its handler cannot work: a circuit breaker.
+//!
+//! ```text
+//!   closed ── Outcome::Unavailable ──▶ open, pause of 100 ms ──▶ one consumer takes one item: the trial
+//!      ▲                                   ▲                        │ │
+//!      │                                   └── Unavailable: the ────┘ │
+//!      │                                       pause doubles, to 10 s │
+//!      └────────────── any other outcome, or Context::works ──────────┘
+//! ```
+//!
+//! Whatever other consumers had in hand when the breaker opened goes back to the queue.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use tokio::{sync::Notify, time::sleep_until};
+
+use super::{ambient, backoff};
+
+/// The circuit breaker of one queue in this process. There is one for a name, whatever becomes of the queue's settings.
+#[derive(Debug)]
+pub(crate) struct Breaker {
+    queue: Arc<str>,
+    /// Whether `state` has something; read without its lock before each fetch and each call.
+    is_open: AtomicBool,
+    state: Mutex<Option<Open>>,
+    /// Wakes the consumers that wait.
+    changed: Notify,
+}
+
+/// An open breaker.
+#[derive(Debug)]
+struct Open {
+    outage: Outage,
+    since: Instant,
+    /// The next trial may begin.
+    next: Instant,
+    /// The consumer that has the trial.
+    trial: Option<u64>,
+}
+
+/// How long a handler has not been able to work, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outage {
+    /// Since when, in milliseconds since 1970.
+    pub(crate) since: u64,
+    /// What the handler gave as its reason in the last try.
+    pub(crate) reason: String,
+    /// Tries in a row in which the handler could not work.
+    pub(crate) tries: u32,
+}
+
+/// What a consumer that asks for a trial has to do.
+enum Answer {
+    Go,
+    WaitUntil(Instant),
+    /// Another consumer has the trial.
+    Wait,
+}
+
+impl Breaker {
+    /// A closed breaker.
+    pub(crate) fn new(queue: Arc<str>) -> Self {
+        Self { queue, is_open: AtomicBool::new(false), state: Mutex::default(), changed: Notify::new() }
+    }
+
+    /// Whether the handler could not work when it was called last.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open.load(Ordering::Acquire)
+    }
+
+    /// What is known of an open breaker.
+    pub(crate) fn outage(&self) -> Option<Outage> {
+        Some(self.lock().as_ref()?.outage.clone())
+    }
+
+    /// Whether this consumer may not call the handler now.
+    pub(crate) fn holds_back(&self, consumer: u64) -> bool {
+        self.is_open() && self.lock().as_ref().is_some_and(|open| open.trial != Some(consumer))
+    }
+
+    /// Waits until this consumer may call the handler. If the breaker is still open then, the call is the trial, and no
+    /// other consumer gets one before [`fails`](Self::fails), [`works`](Self::works) or [`leave`](Self::leave).
+    pub(crate) async fn admit(&self, consumer: u64) {
+        loop {
+            // Before the question: a change after it wakes this consumer.
+            let changed = self.changed.notified();
+            match self.ask(consumer) {
+                Answer::Go => return,
+                Answer::Wait => changed.await,
+                Answer::WaitUntil(next) => tokio::select! {
+                    () = changed => {}
+                    () = sleep_until(next.into()) => {}
+                },
+            }
+        }
+    }
+
+    fn ask(&self, consumer: u64) -> Answer {
+        let mut state = self.lock();
+        let Some(open) = &mut *state else { return Answer::Go };
+        match open.trial {
+            Some(trial) if trial == consumer => Answer::Go,
+            Some(_) => Answer::Wait,
+            None if Instant::now() < open.next => Answer::WaitUntil(open.next),
+            None => {
+                open.trial = Some(consumer);
+                Answer::Go
+            }
+        }
+    }
+
+    /// A call by this consumer ended with [`Outcome::Unavailable`](crate::handlers::Outcome). Returns the tries so far, if this was
+    /// one of them: calls that began before the breaker opened are not counted.
+    pub(crate) fn fails(&self, consumer: u64, reason: &str) -> Option<u32> {
+        let mut state = self.lock();
+        let tries = match &mut *state {
+            None => {
+                let outage = Outage { since: ambient::now(), reason: reason.to_owned(), tries: 1 };
+                let (since, next) = (Instant::now(), Instant::now() + backoff::pause(1));
+                *state = Some(Open { outage, since, next, trial: None });
+                self.is_open.store(true, Ordering::Release);
+                tracing::error!(
+                    event = "handler-unavailable",
+                    queue = %self.queue,
+                    reason,
+                    "the handler cannot work; items go back without an attempt, and one at a time is tried until it can"
+                );
+                1
+            }
+            Some(open) if open.trial == Some(consumer) => {
+                open.trial = None;
+                open.outage.tries = open.outage.tries.saturating_add(1);
+                reason.clone_into(&mut open.outage.reason);
+                open.next = Instant::now() + backoff::pause(open.outage.tries);
+                open.outage.tries
+            }
+            Some(_) => return None,
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        Some(tries)
+    }
+
+    /// The handler could work in this consumer's trial.
+    pub(crate) fn works(&self, consumer: u64) {
+        if self.is_open() && !self.holds_back(consumer) {
+            self.close("the handler works again");
+        }
+    }
+
+    /// This consumer's trial, if it has it, is for another one.
+    pub(crate) fn leave(&self, consumer: u64) {
+        if self.is_open()
+            && let Some(open) = &mut *self.lock()
+            && open.trial == Some(consumer)
+        {
+            open.trial = None;
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// The queue has another handler, or other settings.
+    pub(crate) fn reset(&self) {
+        self.close("the queue's settings have changed; its handler is tried again");
+    }
+
+    fn close(&self, why: &'static str) {
+        let Some(Open { outage, since, .. }) = self.lock().take() else { return };
+        self.is_open.store(false, Ordering::Release);
+        self.changed.notify_waiters();
+        let (lasted_ms, tries) = (since.elapsed().as_millis(), outage.tries);
+        tracing::info!(event = "handler-available", queue = %self.queue, lasted_ms, tries, "{why}");
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+        self.state.lock().expect("nothing panics while it holds the lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn breaker() -> Breaker {
+        Breaker::new("q".into())
+    }
+
+    #[tokio::test]
+    async fn one_consumer_at_a_time_tries_until_the_handler_works() {
+        let breaker = breaker();
+        assert!(breaker.admit(1).now_or_never().is_some() && !breaker.holds_back(1));
+        assert_eq!(breaker.fails(1, "gone"), Some(1));
+        assert_eq!(breaker.fails(2, "gone"), None, "its call began before");
+        assert!(breaker.holds_back(1) && breaker.holds_back(2));
+        breaker.admit(1).await;
+        assert!(!breaker.holds_back(1) && breaker.holds_back(2));
+        assert!(breaker.admit(2).now_or_never().is_none());
+        breaker.works(2);
+        assert!(breaker.is_open(), "its call began before, too");
+        assert_eq!(breaker.fails(1, "still gone"), Some(2));
+        let Outage { reason, tries, .. } = breaker.outage().unwrap();
+        assert_eq!((&*reason, tries), ("still gone", 2));
+        breaker.admit(2).await;
+        breaker.works(2);
+        assert!(!breaker.is_open() && breaker.outage().is_none() && !breaker.holds_back(1));
+    }
+
+    #[tokio::test]
+    async fn a_trial_without_an_end_is_for_another_consumer() {
+        let breaker = breaker();
+        breaker.fails(1, "gone");
+        breaker.admit(1).await;
+        let (second, ()) = tokio::join!(breaker.admit(2), async { breaker.leave(1) });
+        assert_eq!(second, ());
+        assert!(breaker.holds_back(1) && !breaker.holds_back(2));
+    }
+
+    #[tokio::test]
+    async fn other_settings_let_all_consumers_go_on() {
+        let breaker = breaker();
+        breaker.fails(1, "gone");
+        breaker.admit(1).await;
+        tokio::join!(breaker.admit(2), breaker.admit(3), async { breaker.reset() });
+        assert!(!breaker.is_open());
+        breaker.leave(1);
+        assert_eq!(breaker.fails(2, "gone"), Some(1));
+    }
+}

@@ -1,0 +1,180 @@
+//! A command that cannot be started costs no item and no attempt, however long that lasts.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::{Database, PATIENCE, Ran, Served, kvqueue, run, run_with_input, serve_with};
+
+/// The queue of a deployment whose program is not there yet.
+struct Deployment {
+    db: Database,
+}
+
+impl Deployment {
+    fn new(queue: &str) -> Self {
+        let db = Database::new();
+        let text = format!(
+            "[queues.q]\nhandler = 'exec'\n{queue}\n[queues.q.handler-config]\ncommand = ['./handle']\n"
+        );
+        fs::write(db.file("kvqueue.toml"), text).unwrap();
+        Self { db }
+    }
+
+    fn push(&self, items: u32) {
+        let lines: String = (0..items).map(|item| format!("{item}\n")).collect();
+        run_with_input(&self.db, &["push", "q", "--lines", "-"], lines).ok();
+    }
+
+    fn serve(&self) -> Served {
+        let config = self.db.file("kvqueue.toml");
+        let mut command = kvqueue(&self.db, &["run", "--config", config.to_str().unwrap()]);
+        command.current_dir(self.db.directory.path());
+        serve_with(command, false)
+    }
+
+    /// Puts the program there, in one step. It notes each item with its attempt.
+    fn install(&self, script: &str) {
+        let new = self.db.file("new");
+        fs::write(&new, format!("#!/bin/sh\n{script}")).unwrap();
+        executable(&new);
+        fs::rename(new, self.db.file("handle")).unwrap();
+    }
+
+    /// What the queue has of this.
+    fn count(&self, what: &str) -> u64 {
+        let counts: Value = serde_json::from_str(&run(&self.db, &["len", "q", "--json"]).ok()).unwrap();
+        counts[what].as_u64().unwrap_or_else(|| panic!("no {what} in {counts}"))
+    }
+
+    /// What the program has noted.
+    fn noted(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.db.file("noted")).unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let last = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < last, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn executable(path: &Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The queue, as the daemon shows it.
+fn shown(served: &Served) -> Value {
+    served.at.get("/api/v1/status").is(200)["queues"][0].clone()
+}
+
+fn tries(served: &Served) -> u64 {
+    shown(served)["unavailable"]["tries"].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
+    let deployment = Deployment::new(
+        "lease = '2s'\nconsumers = [{ k = 10, count = 4 }]\nretry = { max-attempts = 3, base = '10ms' }",
+    );
+    deployment.push(200);
+    let served = deployment.serve();
+    wait_until("the command has been tried a few times", || tries(&served) >= 3);
+    // All that the consumers had when it was first tried is given back; one trial may be under way.
+    wait_until("what was taken is given back", || deployment.count("leased") <= 1);
+    let ready = served.at.get("/readyz").is(200);
+    let warning = ready["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{ready}");
+    let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
+    assert!(metrics.contains("kvqueue_handler_unavailable{queue=\"q\"} 1\n"), "{metrics}");
+    assert_eq!(deployment.count("dead"), 0);
+
+    served.daemon.signal(Signal::KILL);
+    let said = served.daemon.end().stderr;
+    assert_eq!(said.matches("cannot start").count(), 1, "{said}");
+
+    let mut served = deployment.serve();
+    wait_until("the command has been tried again", || tries(&served) >= 2);
+    deployment.install("echo $KVQUEUE_ATTEMPT >> noted");
+    wait_until("all items are done", || deployment.count("done") == 200);
+    served.daemon.wait_for("handler-available");
+    assert!(shown(&served)["unavailable"].is_null());
+    assert_eq!(served.at.get("/readyz").is(200)["warnings"], Value::Array(Vec::new()));
+    assert_eq!(deployment.count("dead"), 0);
+    let noted = deployment.noted();
+    assert_eq!(noted.len(), 200);
+    // The daemon that was killed may have died of the item of its trial.
+    let later: Vec<_> = noted.iter().filter(|attempt| *attempt != "1").collect();
+    assert!(later.len() <= 1 && later.iter().all(|attempt| *attempt == "2"), "{later:?}");
+    served.daemon.signal(Signal::TERM);
+    let said = served.daemon.end().stderr;
+    assert_eq!(said.matches("handler-unavailable").count(), 1, "{said}");
+    assert_eq!(said.matches("handler-available").count(), 1, "{said}");
+}
+
+#[test]
+fn no_delivery_loses_items_to_a_program_that_is_not_executable() {
+    for delivery in ["at-most-once", "exactly-once"] {
+        let deployment =
+            Deployment::new(&format!("delivery = '{delivery}'\nconsumers = [{{ k = 3, count = 2 }}]"));
+        deployment.push(20);
+        let handle = deployment.db.file("handle");
+        fs::write(&handle, "#!/bin/sh\necho $(cat) >> noted\n").unwrap();
+        let served = deployment.serve();
+        wait_until("the command has been tried a few times", || tries(&served) >= 2);
+        assert!(shown(&served)["unavailable"]["reason"].as_str().unwrap().contains("Permission denied"));
+        executable(&handle);
+        wait_until("all items are done", || shown(&served)["finished"] == 20);
+        let mut noted: Vec<u32> = deployment.noted().iter().map(|item| item.parse().unwrap()).collect();
+        noted.sort_unstable();
+        assert!(noted.into_iter().eq(0..20), "{delivery}");
+    }
+}
+
+#[test]
+fn the_others_go_on_as_soon_as_one_command_has_started() {
+    let deployment = Deployment::new("consumers = [{ k = 1, count = 2 }]");
+    deployment.push(2);
+    let served = deployment.serve();
+    wait_until("the command has been tried a few times", || tries(&served) >= 2);
+    deployment.install("echo 1 >> noted; until [ $(wc -l < noted) -ge 2 ]; do sleep 0.05; done");
+    wait_until("both items are done", || deployment.count("done") == 2);
+}
+
+#[test]
+fn a_reload_with_another_command_ends_it() {
+    let deployment = Deployment::new("consumers = [{ k = 1, count = 1 }]");
+    deployment.push(3);
+    let served = deployment.serve();
+    wait_until("the command has been tried a few times", || tries(&served) >= 2);
+    let config = deployment.db.file("kvqueue.toml");
+    let text = fs::read_to_string(&config).unwrap().replace("'./handle'", "'true'");
+    fs::write(&config, text).unwrap();
+    served.daemon.signal(Signal::HUP);
+    wait_until("all items are done", || deployment.count("done") == 3);
+    assert!(shown(&served)["unavailable"].is_null());
+}
+
+#[test]
+fn a_run_until_empty_ends_with_an_error_and_keeps_the_items() {
+    let deployment = Deployment::new("retry.max-attempts = 1");
+    deployment.push(5);
+    let config = deployment.db.file("kvqueue.toml");
+    let args = ["run", "--until-empty", "--config", config.to_str().unwrap()];
+    let mut command = kvqueue(&deployment.db, &args);
+    let ran: Ran = command.current_dir(deployment.db.directory.path()).output().unwrap().into();
+    let said = ran.failed(1);
+    assert!(said.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{said}");
+    assert_eq!((deployment.count("ready"), deployment.count("dead")), (5, 0));
+}
