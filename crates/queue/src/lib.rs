@@ -89,6 +89,7 @@ mod sweeper;
 #[cfg(test)]
 mod testing;
 mod version_history;
+mod view;
 mod watch;
 
 pub use approach::{Approach, Spread, Staged};
@@ -121,6 +122,7 @@ pub use stored::{State, StoredItem};
 pub use suspects::Quarantine;
 pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
 pub use version_history::VersionHistory;
+pub use view::{Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError};
 pub use watch::Watch;
 
 /// The longest value in bytes: FoundationDB's limit. Longer payloads are stored in several.

@@ -91,7 +91,7 @@ pub(crate) fn fitting(space: &Space, rows: &[Row], max_bytes: usize) -> Result<u
 }
 
 /// The bytes of an item: its whole payload, and what is known beside it.
-fn size(space: &Space, row: &Row) -> Result<u64, QueueError> {
+pub(crate) fn size(space: &Space, row: &Row) -> Result<u64, QueueError> {
     let whole = if row.meta.is_empty() { None } else { decode_meta(space, row)?.payload_len };
     Ok(whole.unwrap_or(row.value.len() as u64).saturating_add(row.meta.len() as u64))
 }

@@ -62,7 +62,7 @@ pub(crate) async fn expire(
     if history.left(&header, version).is_some() {
         return Ok(None);
     }
-    let items = lease::body(space, tr, id, &header).await?;
+    let items = lease::body(space, tr, id, &header, false).await?;
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
     let open: Vec<Held> = header.settled.open().map(|index| items[index].clone()).collect();
     let mut parts = parts(space, open).into_iter();

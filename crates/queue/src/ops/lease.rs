@@ -74,12 +74,13 @@ pub(crate) async fn header(
     }
 }
 
-/// The items of a lease, settled ones included.
+/// The items of a lease, settled ones included. Without `snapshot` it conflicts with whoever changes them.
 pub(crate) async fn body(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,
     header: &Header,
+    snapshot: bool,
 ) -> Result<Vec<Held>, QueueError> {
     let mut body = header.inline.to_vec();
     if header.pieces > 0 {
@@ -88,7 +89,7 @@ pub(crate) async fn body(
             mode: StreamingMode::WantAll,
             ..RangeOption::from(leases::piece_range(&space.held, id))
         };
-        let mut pages = tr.get_ranges(range, false);
+        let mut pages = tr.get_ranges(range, snapshot);
         while let Some(page) = pages.try_next().await? {
             for row in &page {
                 if row.key() == leases::piece_key(&space.held, id, piece) {

@@ -44,7 +44,7 @@ impl Session {
             Turn::Free => self.choose_at_place(tr, take, length > 0).await,
             Turn::Own(rows, seen) => Ok(Chosen::Rows(rows, seen)),
             Turn::Served(id, header) => {
-                let held = lease::body(self.queue.space(), tr, id, &header).await?;
+                let held = lease::body(self.queue.space(), tr, id, &header, false).await?;
                 Ok(Chosen::Served(id, header, held))
             }
             Turn::Waits(key) => Ok(Chosen::Waits(key)),

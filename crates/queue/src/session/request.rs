@@ -227,7 +227,7 @@ impl Session {
             self.unsure.iter().map(|unsure| unsure.id).chain(self.asked.ids.iter().copied()).collect();
         for id in ids {
             if let Some(header) = lease::header(&space, tr, id).await? {
-                let held = lease::body(&space, tr, id, &header).await?;
+                let held = lease::body(&space, tr, id, &header, false).await?;
                 let all: Vec<_> = header.settled.open().map(|index| (index, Settlement::Release)).collect();
                 let part = part(&space, &held, &all);
                 settle(&space, tr, id, &held, &all[..part]).await?;

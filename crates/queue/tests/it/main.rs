@@ -55,6 +55,7 @@ mod tokens;
 mod unique;
 mod unknown;
 mod unreadable;
+mod views;
 mod watches;
 mod went_back;
 mod wrong_kinds;

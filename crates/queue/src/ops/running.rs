@@ -1,0 +1,125 @@
+//! Pages of items that are on a lease. Reads that conflict with nothing.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use foundationdb::options::StreamingMode;
+use foundationdb::{RangeOption, Transaction};
+
+use crate::MAX_TAKE_BYTES;
+use crate::error::QueueError;
+use crate::keys::leases::{self, Header, LeaseId};
+use crate::keys::{Space, after as behind, range};
+use crate::ops::aside::size;
+use crate::ops::scan::{self, Row};
+use crate::ops::{lease, version};
+use crate::view::{Cursor, ItemPage, ItemState, ItemView, LeaseView};
+
+/// One page looks at so many leases at most.
+const MOST_LEASES: usize = 1_000;
+
+/// And reads about so many bytes of them: this, and one lease more.
+const MOST_BYTES: usize = 1_000_000;
+
+/// The index behind all items of a lease.
+const BEHIND_ALL: u32 = u32::MAX;
+
+/// The items of leases that are not settled, by lease.
+pub(crate) async fn page(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&Cursor>,
+    k: NonZeroUsize,
+) -> Result<ItemPage, QueueError> {
+    let version = version::now(tr).await?;
+    let (first, end) = range(&space.leases);
+    // The lease that the page before ended in comes again.
+    let mut begin =
+        if let Some(Cursor::Leased(id, _)) = after { leases::key(&space.leases, *id) } else { first };
+    let (mut page, mut place) = (ItemPage::default(), after.cloned());
+    // Leases looked at, bytes of their items as they are stored in them, and with all parts of their payloads.
+    let (mut looked, mut bytes, mut whole) = (0, 0, 0_u64);
+    loop {
+        let option = RangeOption {
+            limit: Some(MOST_LEASES),
+            mode: StreamingMode::WantAll,
+            ..RangeOption::from((begin.as_slice(), end.as_slice()))
+        };
+        let rows = tr.get_range(&option, 1, true).await?;
+        for row in &rows {
+            let Some(id) = leases::decode_key(&space.leases, row.key()) else {
+                page.unreadable += 1;
+                continue;
+            };
+            if page.items.len() >= k.get() || looked >= MOST_LEASES || bytes >= MOST_BYTES {
+                page.next = place;
+                return Ok(page);
+            }
+            looked += 1;
+            let skipped = match place {
+                Some(Cursor::Leased(of, index)) if of == id => Some(index),
+                _ => None,
+            };
+            let open = open(space, tr, id, row.value(), skipped).await?;
+            let Some((header, open)) = open else {
+                page.unreadable += 1;
+                place = Some(Cursor::Leased(id, BEHIND_ALL));
+                continue;
+            };
+            let lease = view(id, &header, version);
+            for (index, row) in &open {
+                bytes += row.value.len() + row.meta.len();
+                whole += size(space, row).unwrap_or(0);
+                let is_full = page.items.len() >= k.get() || whole > MAX_TAKE_BYTES as u64;
+                if is_full && !page.items.is_empty() {
+                    page.next = place;
+                    return Ok(page);
+                }
+                page.items.push(item(space, tr, row, lease).await?);
+                place = Some(Cursor::Leased(id, *index));
+            }
+            place = Some(Cursor::Leased(id, BEHIND_ALL));
+        }
+        let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(page) };
+        begin = behind(last.key());
+    }
+}
+
+/// The header of a lease, and its items behind an index that are not settled, each with its index. `None` if it cannot be read.
+async fn open(
+    space: &Space,
+    tr: &Transaction,
+    id: LeaseId,
+    header: &[u8],
+    skipped: Option<u32>,
+) -> Result<Option<(Header, Vec<(u32, Row)>)>, QueueError> {
+    let Some(header) = Header::decode(header) else { return Ok(None) };
+    let Ok(held) = QueueError::if_readable(lease::body(space, tr, id, &header, true).await)? else {
+        return Ok(None);
+    };
+    let is_wanted = |index: &u32| skipped.is_none_or(|skipped| *index > skipped);
+    let indexes = header.settled.open().filter_map(|index| u32::try_from(index).ok()).filter(is_wanted);
+    let rows = indexes.map(|index| (index, lease::row(&held[index as usize]))).collect();
+    Ok(Some((header, rows)))
+}
+
+/// An item of a lease. One that cannot be read says why.
+async fn item(space: &Space, tr: &Transaction, row: &Row, lease: LeaseView) -> Result<ItemView, QueueError> {
+    let read = scan::items(space, tr, std::slice::from_ref(row)).await;
+    let read = QueueError::if_readable(read)?;
+    let item = match read {
+        Ok(mut items) => items.pop().ok_or_else(String::new),
+        Err(error) => Err(error.to_string()),
+    };
+    Ok(ItemView { id: row.id.clone(), state: ItemState::Running, item, due: None, lease: Some(lease) })
+}
+
+fn view(id: LeaseId, header: &Header, version: u64) -> LeaseView {
+    // Versions are microseconds, roughly.
+    let span = |from: u64, to: u64| Duration::from_micros(to.saturating_sub(from));
+    LeaseView {
+        id,
+        extended: span(header.set_at(), version),
+        left: (!header.has_run_out(version)).then(|| span(version, header.deadline)),
+    }
+}

@@ -1,0 +1,126 @@
+//! Pages of items that wait, or are dead letters. Reads that conflict with nothing.
+
+use std::num::NonZeroUsize;
+
+use foundationdb::Transaction;
+
+use crate::MAX_TAKE_BYTES;
+use crate::error::QueueError;
+use crate::item::Item;
+use crate::keys::{Space, meta};
+use crate::ops::aside::{delayed, read_records};
+use crate::ops::{dead, peek};
+use crate::view::{Cursor, ItemPage, ItemState, ItemView};
+
+/// One page looks at so many items of which it may show none, since they are in the other state of those that wait for a time.
+const MOST_PASSED: usize = 2_000;
+
+/// And at about so many bytes of their side records.
+const MOST_PASSED_BYTES: usize = 1_000_000;
+
+pub(crate) async fn ready(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&Cursor>,
+    k: NonZeroUsize,
+) -> Result<ItemPage, QueueError> {
+    let after = if let Some(Cursor::Item(id)) = after { Some(id) } else { None };
+    // One more than wanted tells whether there are more.
+    let mut items = peek::after(space, tr, after, k.saturating_add(1)).await?;
+    let mut more = items.len() > k.get();
+    items.truncate(k.get());
+    if !more && let Some(last) = items.last() {
+        // There may be fewer because they are long.
+        more = !peek::after(space, tr, Some(&last.id), NonZeroUsize::MIN).await?.is_empty();
+    }
+    let next = items.last().filter(|_| more).map(|item| Cursor::Item(item.id.clone()));
+    let view = |item: Item| ItemView {
+        id: item.id.clone(),
+        state: ItemState::Ready,
+        item: Ok(item),
+        due: None,
+        lease: None,
+    };
+    Ok(ItemPage { items: items.into_iter().map(view).collect(), next, unreadable: 0 })
+}
+
+/// Scheduled or retrying items. Both lie in one range, by time; whether attempts are spent tells them apart.
+pub(crate) async fn waiting(
+    space: &Space,
+    tr: &Transaction,
+    state: ItemState,
+    after: Option<&Cursor>,
+    k: NonZeroUsize,
+) -> Result<ItemPage, QueueError> {
+    let mut place = if let Some(Cursor::Due(due, id)) = after { Some((*due, id.clone())) } else { None };
+    let (mut wanted, mut more) = (Vec::new(), true);
+    let (mut passed, mut bytes) = (0, 0);
+    while more && wanted.len() < k.get() && passed < MOST_PASSED && bytes < MOST_PASSED_BYTES {
+        let limit = NonZeroUsize::new(MOST_PASSED - passed).unwrap_or(NonZeroUsize::MIN);
+        let found = delayed(space, tr, place.as_ref().map(|(due, id)| (*due, id)), limit).await?;
+        more = !found.is_empty();
+        for (due, id, record) in found {
+            if wanted.len() == k.get() {
+                break;
+            }
+            passed += 1;
+            bytes += record.len();
+            place = Some((due, id.clone()));
+            // One that cannot be read is shown as scheduled.
+            let is_retrying = meta::decode(&record).is_some_and(|meta| meta.attempts > 0);
+            if is_retrying == (state == ItemState::Retrying) {
+                wanted.push((due, id, record));
+            }
+        }
+    }
+    let records: Vec<_> = wanted.iter().map(|(_, id, record)| (id.clone(), record.clone())).collect();
+    let read = read_records(space, tr, &records, MAX_TAKE_BYTES).await?;
+    if read.len() < wanted.len() {
+        // The others are too long for this page.
+        place = read.len().checked_sub(1).map(|last| (wanted[last].0, wanted[last].1.clone()));
+        more = true;
+    }
+    let items = wanted.into_iter().zip(read).map(|((due, id, _), read)| ItemView {
+        id,
+        state,
+        item: read.map(|(_, item)| item).map_err(|error| error.to_string()),
+        due: Some(due),
+        lease: None,
+    });
+    let items = items.collect();
+    let next = match place {
+        Some((due, id)) if more => {
+            let last = delayed(space, tr, Some((due, &id)), NonZeroUsize::MIN).await?.is_empty();
+            (!last).then_some(Cursor::Due(due, id))
+        }
+        _ => None,
+    };
+    Ok(ItemPage { items, next, unreadable: 0 })
+}
+
+pub(crate) async fn dead(
+    space: &Space,
+    tr: &Transaction,
+    after: Option<&Cursor>,
+    k: NonZeroUsize,
+) -> Result<ItemPage, QueueError> {
+    let after = if let Some(Cursor::Item(id)) = after { Some(id) } else { None };
+    let letters = dead::after(space, tr, after, k).await?;
+    let last = letters.last().map(|letter| letter.id.clone());
+    let more = match &last {
+        Some(last) => !dead::records(space, tr, Some(last), NonZeroUsize::MIN).await?.is_empty(),
+        None => false,
+    };
+    let next = last.filter(|_| more).map(Cursor::Item);
+    let items = letters.into_iter().map(|letter| {
+        let attempt = letter.meta.attempts.saturating_add(1);
+        let item = match (letter.payload, letter.unreadable) {
+            (Some(payload), None) => {
+                Ok(Item { id: letter.id.clone(), payload, attempt, meta: Some(letter.meta) })
+            }
+            (_, why) => Err(why.unwrap_or(letter.reason)),
+        };
+        ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None }
+    });
+    Ok(ItemPage { items: items.collect(), next, unreadable: 0 })
+}
