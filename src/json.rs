@@ -3,8 +3,10 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{DeadLetter, Failure, Item, Meta, Millis};
+use kvqueue_queue::{DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis};
 use serde_json::{Map, Value, json};
+
+use crate::consumer::identity;
 
 /// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
 pub(crate) fn item(item: &Item) -> Value {
@@ -59,6 +61,12 @@ impl Payload for Item {
     }
 }
 
+impl Payload for ItemView {
+    fn payload(&mut self) -> Option<&mut Bytes> {
+        Some(&mut self.item.as_mut().ok()?.payload)
+    }
+}
+
 impl Payload for DeadLetter {
     fn payload(&mut self) -> Option<&mut Bytes> {
         self.payload.as_mut()
@@ -88,7 +96,6 @@ pub(crate) fn beginning<T: Payload>(shape: fn(&T) -> Value, of: &T, most: usize)
 /// A dead letter: all that is known of it; what a letter does not have is left out.
 pub(crate) fn letter(letter: &DeadLetter) -> Value {
     let meta = &letter.meta;
-    let failure = |it: &Failure| json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason });
     let known = json!({
         "id": letter.id.to_string(),
         "died_at": time(letter.died_at),
@@ -106,6 +113,82 @@ pub(crate) fn letter(letter: &DeadLetter) -> Value {
         object.insert("unreadable".to_owned(), why.as_str().into());
     }
     Value::Object(object)
+}
+
+/// An item in its state: what [`item`] has of it, and when it is due, how its attempts ended, why it died, who has its lease. What it does not
+/// have is left out.
+pub(crate) fn view(view: &ItemView) -> Value {
+    let mut object = Map::new();
+    object.insert("id".to_owned(), json!(view.id.to_string()));
+    object.insert("state".to_owned(), json!(view.state.as_str()));
+    if let Some(due) = view.due {
+        object.insert("due".to_owned(), json!(time(due)));
+    }
+    match &view.item {
+        Ok(item) => insert_item(&mut object, view.state, item),
+        Err(why) => {
+            object.insert("unreadable".to_owned(), json!(why));
+        }
+    }
+    if let Some(lease) = &view.lease {
+        object.insert("lease".to_owned(), self::lease(lease));
+    }
+    Value::Object(object)
+}
+
+/// The same with the number of attempts that an item of the queue has, if that is known.
+pub(crate) fn view_with_limit(view: &ItemView, limit: Option<u32>) -> Value {
+    let mut value = self::view(view);
+    if let Some(limit) = limit {
+        value["max_attempts"] = limit.into();
+    }
+    value
+}
+
+fn insert_item(object: &mut Map<String, Value>, state: ItemState, item: &Item) {
+    insert_bytes(object, "payload", &item.payload);
+    // A dead letter has no attempt before it.
+    if state != ItemState::Dead {
+        object.insert("attempt".to_owned(), item.attempt.into());
+    }
+    let attempts = item.meta.as_ref().map_or(0, |meta| meta.attempts);
+    object.insert("attempts".to_owned(), attempts.into());
+    let Some(meta) = &item.meta else { return };
+    if meta.crashes > 0 {
+        object.insert("crashes".to_owned(), meta.crashes.into());
+    }
+    if !meta.failures.is_empty() {
+        let failures: Vec<_> = meta.failures.iter().map(failure).collect();
+        object.insert("failures".to_owned(), failures.into());
+    }
+    if let Some(last) = last_failure(meta) {
+        object.insert("reason".to_owned(), json!(last.reason));
+    }
+    if let Some(death) = &meta.death {
+        object.insert("died_at".to_owned(), json!(time(death.at)));
+    }
+    insert_meta(object, meta);
+}
+
+/// Why an item is a dead letter; of any other, how its last attempt ended that failed.
+pub(crate) fn last_failure(meta: &Meta) -> Option<&Failure> {
+    meta.death.as_ref().or(meta.failures.last())
+}
+
+/// A lease. Its times are spans in seconds, by the database's versions.
+fn lease(lease: &LeaseView) -> Value {
+    let maker = identity::maker(lease.id.session);
+    json!({
+        "session": format!("{:?}", lease.id.session),
+        "number": lease.id.number,
+        "process": maker.map(|maker| maker.pid),
+        "extended_age": lease.extended.as_secs_f64(),
+        "expires_in": lease.left.map(|left| left.as_secs_f64()),
+    })
+}
+
+fn failure(it: &Failure) -> Value {
+    json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason })
 }
 
 /// Adds bytes under `key` if they are UTF-8, in base 64 under `key_base64` if not.

@@ -25,6 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kvqueue_queue::ItemId;
 use tokio::sync::watch;
 
 pub(crate) use audience::Audience;
@@ -54,6 +55,15 @@ pub(crate) struct Board {
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
     listener: OnceLock<Listener>,
+}
+
+/// A handler of this daemon has an item.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Handled {
+    /// The number of its consumer.
+    pub(crate) consumer: u64,
+    /// How long ago the handler was called.
+    pub(crate) lasted: Duration,
 }
 
 /// Hears of each phase as it begins, on the thread that begins it.
@@ -207,6 +217,18 @@ impl Board {
     #[cfg(test)]
     pub(crate) fn pulses(&self) -> Vec<Arc<Pulse>> {
         self.lock().consumers.values().cloned().collect()
+    }
+
+    /// The items of a queue that handlers of this daemon have now: by which consumer, and since when.
+    pub(crate) fn handled(&self, queue: &str) -> HashMap<ItemId, Handled> {
+        let mut found = HashMap::new();
+        for pulse in self.lock().consumers.values().filter(|pulse| *pulse.queue == *queue) {
+            let Doing { called, items, .. } = pulse.doing();
+            let (Some(since), Some(items)) = (called, items) else { continue };
+            let handled = Handled { consumer: pulse.id, lasted: since.elapsed() };
+            found.extend(items.iter().map(|item| (item.id.clone(), handled)));
+        }
+        found
     }
 
     /// What a look into the database found of a queue.

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use kvqueue_queue::Item;
 use serde::Serialize;
 
 use super::Beat;
@@ -66,6 +67,8 @@ pub(crate) struct Doing {
     pub(crate) since: Instant,
     /// When its handler was called last in this stage.
     pub(crate) called: Option<Instant>,
+    /// What its handler was called for.
+    pub(crate) items: Option<Arc<[Item]>>,
     /// When the handler was done with all it had: what follows in this stage is for the consumer to do.
     pub(crate) handled: Option<Instant>,
     /// Beats while the lease of what the handler has is held. Gone when it is not.
@@ -74,7 +77,7 @@ pub(crate) struct Doing {
 
 impl Doing {
     fn begin(stage: Stage) -> Self {
-        Self { stage, since: Instant::now(), called: None, handled: None, holder: Weak::new() }
+        Self { stage, since: Instant::now(), called: None, items: None, handled: None, holder: Weak::new() }
     }
 }
 
@@ -94,14 +97,18 @@ impl Pulse {
         self.lock().holder = holder;
     }
 
-    /// The handler is called.
-    pub(crate) fn called(&self) {
-        self.lock().called = Some(Instant::now());
+    /// The handler is called for these items.
+    pub(crate) fn called(&self, items: Arc<[Item]>) {
+        let mut doing = self.lock();
+        doing.called = Some(Instant::now());
+        doing.items = Some(items);
     }
 
     /// The handler is done with all it had.
     pub(crate) fn handled(&self) {
-        self.lock().handled = Some(Instant::now());
+        let mut doing = self.lock();
+        doing.handled = Some(Instant::now());
+        doing.items = None;
     }
 
     /// What it does.

@@ -15,6 +15,7 @@
 //! | `breaker` | holds takes back while the handler cannot work |
 //! | `backoff` | pauses between failed takes |
 //! | `contention` | how often takes lose against those of other processes |
+//! | `identity` | ids of sessions, which tell their process |
 //! | `ambient` | the clock on the wall, the monotonic clock, and chance |
 //!
 //! `actors::consumer` carries the effects out.
@@ -27,6 +28,7 @@ pub(crate) mod contention;
 pub(crate) mod dispatch;
 pub(crate) mod gate;
 pub(crate) mod holder;
+pub(crate) mod identity;
 pub(crate) mod idle;
 pub(crate) mod signals;
 pub(crate) mod source;

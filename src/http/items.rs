@@ -1,16 +1,16 @@
 //! Looking at items. They stay where they are.
 
-use std::num::NonZeroUsize;
+use std::{collections::HashMap, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Item, ItemId};
+use kvqueue_queue::{Cursor, ItemId, ItemPage, ItemState};
 use serde_json::{Value, json};
 
 use super::{
     call::{Answer, Call},
     error::Failure,
 };
-use crate::json;
+use crate::{board::Handled, consumer::ambient::now, json};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -24,38 +24,42 @@ pub(super) const WHOLE: usize = 1 << 20;
 
 /// `GET /api/v1/queues/{queue}/items`
 pub(super) async fn list(call: Call) -> Answer {
-    let (queue, after) = (call.queue()?, call.query.parsed::<ItemId>("after")?);
+    let queue = call.queue()?;
+    let state = call.query.parsed::<ItemState>("state")?.unwrap_or_default();
     let limit = call.query.number("limit", PAGE, PAGE[1])?;
+    let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let bytes = call.query.number("bytes", BYTES, SOME_BYTES)?;
-    let (items, more) = call
+    let after = call.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
+    let after = after.map_err(|error| Failure::Bad(format!("parameter after: {error}")))?;
+    let page: ItemPage = call
         .site
         .transact(|tr| async {
-            let page = page(&queue, &tr, after.as_ref(), limit).await;
+            let page = queue.view(&tr, state, after.as_ref(), limit).await;
             (tr, page)
         })
         .await?;
-    let next = items.last().filter(|_| more).map(|item| item.id.to_string());
-    let items: Vec<Value> = items.iter().map(|item| json::beginning(json::item, item, bytes)).collect();
-    Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next })))
-}
-
-/// The items of a page, and whether there are more.
-async fn page(
-    queue: &kvqueue_queue::Queue,
-    tr: &foundationdb::Transaction,
-    after: Option<&ItemId>,
-    limit: usize,
-) -> Result<(Vec<Item>, bool), kvqueue_queue::QueueError> {
-    // One more than wanted tells whether there are more.
-    let mut items = queue.peek_after(tr, after, NonZeroUsize::MIN.saturating_add(limit)).await?;
-    if items.len() > limit {
-        items.truncate(limit);
-        return Ok((items, true));
-    }
-    // There may be fewer because they are long.
-    let Some(last) = items.last() else { return Ok((items, false)) };
-    let more = !queue.peek_after(tr, Some(&last.id), NonZeroUsize::MIN).await?.is_empty();
-    Ok((items, more))
+    let name = call.value(0);
+    let config = call.site.config();
+    let max_attempts = config.queues.get(name).map(|queue| queue.retry.max_attempts);
+    let handled = match state {
+        ItemState::Running => call.site.door.board.handled(name),
+        _ => HashMap::new(),
+    };
+    let shown = page.items.iter().map(|view| {
+        let mut shown = json::beginning(json::view, view, bytes);
+        if let Some(most) = max_attempts {
+            shown["max_attempts"] = most.into();
+        }
+        if let Some(Handled { consumer, lasted }) = handled.get(&view.id) {
+            let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
+            shown["handled_by"] =
+                json!({ "consumer": consumer, "started_at": json::time(started_at), "for_seconds": lasted.as_secs_f64() });
+        }
+        shown
+    });
+    let items: Vec<Value> = shown.collect();
+    let next = page.next.map(|next| next.to_string());
+    Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next, "unreadable": page.unreadable })))
 }
 
 /// `GET /api/v1/queues/{queue}/items/{id}`

@@ -58,7 +58,9 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/queues/{queue}", &[], |call| Box::pin(status::queue(call))),
     get("/api/v1/queues/{queue}/history", &[], |call| Box::pin(status::history(call))),
     get("/api/v1/events", &[], |call| Box::pin(events::follow(call))),
-    get("/api/v1/queues/{queue}/items", &["after", "limit", "bytes"], |call| Box::pin(items::list(call))),
+    get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |call| {
+        Box::pin(items::list(call))
+    }),
     change("POST", "/api/v1/queues/{queue}/items", &[], |call| Box::pin(push::push(call))),
     get("/api/v1/queues/{queue}/items/{id}", &[], |call| Box::pin(items::one(call))),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |call| Box::pin(dead::list(call))),

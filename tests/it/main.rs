@@ -44,6 +44,7 @@ mod scale;
 mod sharing;
 mod signals;
 mod stalled_log;
+mod states;
 mod support;
 mod sweeping;
 mod systemd;

@@ -63,7 +63,8 @@ impl Dispatcher {
         cancelled: &CancellationToken,
         transaction: Option<Arc<Transaction>>,
     ) -> Ended {
-        self.pulse.called();
+        let items: Arc<[Item]> = items.into();
+        self.pulse.called(items.clone());
         let context = Context {
             queue: self.source.name.clone(),
             consumer: self.pulse.id,
@@ -76,7 +77,7 @@ impl Dispatcher {
         let meters = &self.source.meters;
         let _in_flight = meters.in_flight.hold(items.len());
         let began = Instant::now();
-        let ended = call(&self.source.handling, items.into(), context, self.source.timeout).await;
+        let ended = call(&self.source.handling, items, context, self.source.timeout).await;
         meters.handle_seconds.observe(began.elapsed());
         self.judge(&ended);
         ended

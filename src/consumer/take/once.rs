@@ -2,9 +2,8 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use kvqueue_queue::{Attempts, Item, RetryPolicy, Session, SessionId, Take, TakeError, Watch, retry};
+use kvqueue_queue::{Attempts, Item, RetryPolicy, Session, Take, TakeError, Watch, retry};
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use super::{Attempt, Turn, Wish, line::Request, share};
 use crate::{
@@ -12,6 +11,7 @@ use crate::{
     consumer::{
         batch::{Batch, InHand},
         holder::{Holder, Leased},
+        identity,
         source::Source,
     },
     metrics::QueueMeters,
@@ -33,8 +33,7 @@ enum Found {
 
 /// An identity that no other session has, or has had.
 pub(super) fn session(source: &Source) -> Session {
-    let id = SessionId(Uuid::now_v7().into_bytes());
-    Session::new(source.queue.clone(), id)
+    Session::new(source.queue.clone(), identity::session_id())
         .with_policy(policy())
         .with_quarantine(&source.suspects.quarantine)
         .with_history(&source.history)

@@ -55,8 +55,8 @@ fn what_is_pushed_is_there_page_by_page() {
     let second = served.at.get(&format!("/api/v1/queues/other/items?limit=4&bytes=1&after={next}")).is(200);
     assert_eq!(second["next"], json!(null));
     let expected = json!([
-        {"id": pushed["ids"][4], "payload": "i", "bytes": 6, "cut": true},
-        {"id": one["ids"][0], "payload_base64": "/w==", "bytes": 2, "cut": true},
+        {"id": pushed["ids"][4], "state": "ready", "payload": "i", "bytes": 6, "cut": true, "attempt": 1, "attempts": 0},
+        {"id": one["ids"][0], "state": "ready", "payload_base64": "/w==", "bytes": 2, "cut": true, "attempt": 1, "attempts": 0},
     ]);
     assert_eq!(second["items"], expected);
     let path = format!("/api/v1/queues/other/items/{}", one["ids"][0].as_str().unwrap());

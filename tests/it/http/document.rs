@@ -156,6 +156,11 @@ fn the_document_is_what_is_served() {
     get("/api/v1/queues/{queue}/items/{id}", &["q", pushed["ids"][4].as_str().unwrap()]);
     ask(404, "GET", "/api/v1/queues/{queue}/items/{id}", &["q", "x00"], None);
     ask(400, "GET", &format!("{items}?bytes=x"), &["q"], None);
+    for state in ["ready", "scheduled", "retrying", "running"] {
+        get(&format!("{items}?state={state}"), &["q"]);
+    }
+    get(&format!("{items}?state=dead"), &["dead"]);
+    ask(400, "GET", &format!("{items}?state=later"), &["q"], None);
 
     let letters = "/api/v1/queues/{queue}/dead";
     let page = get(&format!("{letters}?limit=2"), &["dead"]);
