@@ -13,7 +13,7 @@ import { askForToken } from "./ui.js";
 const main = document.getElementById("main");
 const feed = document.getElementById("feed");
 const notices = document.getElementById("notices");
-const PARTS = ["items", "dead", "consumers"];
+const PARTS = ["ready", "scheduled", "retrying", "running", "dead", "consumers"];
 
 const app = { view: null, route: "", snapshot: null, server: { read_only: false }, state: "connecting", about: {} };
 
@@ -22,7 +22,7 @@ function route() {
   const [, page = "", name, part] = location.hash.split("/");
   if (page === "queue" && name) {
     const queue = decoded(name);
-    return { key: `queue ${queue}`, make: (at) => queuePage(queue, at, app.server), part: PARTS.includes(part) ? part : "items" };
+    return { key: `queue ${queue}`, make: (at) => queuePage(queue, at, app.server), part: PARTS.includes(part) ? part : "ready" };
   }
   if (page === "consumers") return { key: page, make: consumers };
   if (page === "daemon") return { key: page, make: () => daemon(app.server) };

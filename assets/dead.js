@@ -3,7 +3,7 @@
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
 import { moment, plural, since, visible, visibleLines } from "./format.js";
-import { facts } from "./items.js";
+import { facts, failures } from "./items.js";
 import { listing } from "./listing.js";
 import { decode, payloadView } from "./payload.js";
 import { action, ask, toast } from "./ui.js";
@@ -62,13 +62,6 @@ async function opened(queue, { id }, server, reload) {
   ]);
   return h("div", null, h("pre", { class: "reason" }, visibleLines(letter.reason) || "No reason was given."), known, failures(letter.failures ?? []),
     payload && payloadView(payload, { name: `${id}.bin` }), buttons);
-}
-
-function failures(all) {
-  if (all.length === 0) return null;
-  return h("details", null, h("summary", null, `How earlier attempts ended (${all.length})`),
-    h("ol", { class: "failures" }, all.map((it) =>
-      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
 }
 
 async function retryAll(queue, known, reload) {

@@ -65,6 +65,12 @@ export const hourMinute = (at) => minute.format(new Date(at));
 
 export const since = (at) => roughly(Math.max(0, (Date.now() - new Date(at).getTime()) / 1000));
 
+// A time to come, as "in 5 min"; one that has come is "now".
+export function until(at) {
+  const seconds = (new Date(at).getTime() - Date.now()) / 1000;
+  return seconds <= 0 ? "now" : `in ${roughly(seconds)}`;
+}
+
 const HIDDEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 const code = (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`;
 

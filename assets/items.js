@@ -1,47 +1,124 @@
-// The ready items of a queue, in the order in which they are taken.
+// The items of a queue in one state: ready, scheduled, retrying, running.
 
 import { get, path } from "./api.js";
 import { h } from "./dom.js";
-import { bytes, moment, visible } from "./format.js";
+import { bytes, moment, roughly, since, until, visible, visibleLines } from "./format.js";
 import { listing } from "./listing.js";
 import { decode, firstLine, payloadView } from "./payload.js";
 
-export function items(queue) {
+const SOON = 5000; // spans that are shown are as old as this at most
+
+const STATES = {
+  ready: {
+    label: "Ready items", hint: "In the order in which they are fetched. Looking changes nothing.",
+    empty: "No item is ready.", stamp: (it) => `${it.ready} ${it.done} ${it.leased}`,
+  },
+  scheduled: {
+    label: "Scheduled items", hint: "Pushed for a later time, in the order in which they are due.",
+    empty: "No item is scheduled.", stamp: (it) => `${it.later} ${tick()}`,
+  },
+  retrying: {
+    label: "Retrying items", hint: "An attempt failed, and the next one is due later. In the order in which they are due.",
+    empty: "No item is waiting for another attempt.", stamp: (it) => `${it.later} ${tick()}`,
+  },
+  running: {
+    label: "Running items", hint: "Items that a worker has fetched. This daemon knows the consumers of its own items only.",
+    empty: "No item is running.", stamp: (it) => `${it.leased} ${it.done} ${tick()}`,
+  },
+};
+
+const tick = () => Math.floor(Date.now() / SOON);
+
+export function items(queue, state) {
+  const { label, hint, empty, stamp } = STATES[state];
   const list = listing({
-    label: "Ready items",
+    label,
     where: path(queue, "items"),
+    query: { state },
     rows: (answer) => answer.items,
     row,
     detail: (item) => opened(queue, item),
-    empty: "Nothing is ready to be taken.",
-    tools: [h("p", { class: "muted" }, "In the order in which they are taken. Looking changes nothing.")],
+    empty,
+    tools: [h("p", { class: "muted" }, hint)],
   });
-  return { ...list, update: (it) => list.nudge(`${it.ready} ${it.done} ${it.leased}`) };
+  return { ...list, update: (it) => list.nudge(stamp(it)) };
+}
+
+const attempts = (n, item) => `${n}${item.max_attempts ? ` of ${item.max_attempts}` : ""}`;
+
+// What a row says at its end.
+function about(item, payload) {
+  const spent = attempts(item.attempts, item);
+  return {
+    ready: () => [
+      item.attempt > 1 && `attempt ${attempts(item.attempt, item)}`,
+      item.enqueued_at && moment(item.enqueued_at),
+      bytes(item.bytes ?? payload.length),
+    ],
+    scheduled: () => [`due ${until(item.due)}`, bytes(item.bytes ?? payload.length)],
+    retrying: () => [item.attempts != null && `attempt ${spent} failed`, `due ${until(item.due)}`],
+    running: () => [item.attempt && `attempt ${attempts(item.attempt, item)}`, worker(item), ran(item)],
+  }[item.state]();
+}
+
+function worker({ handled_by: by, lease }) {
+  if (by) return `consumer #${by.consumer}`;
+  return lease.process ? `process ${lease.process}` : `session ${lease.session.slice(0, 8)}…`;
+}
+
+function ran({ handled_by: by, lease }) {
+  if (by) return `for ${roughly(by.for_seconds)}`;
+  return lease.expires_in == null ? "lease expired" : `lease extended ${roughly(lease.extended_age)} ago`;
 }
 
 function row(item) {
   const payload = decode(item) ?? new Uint8Array();
+  const failed = item.state === "retrying" && item.reason;
+  const text = item.unreadable ?? (failed ? item.reason.split("\n", 1)[0] : firstLine(payload));
   return [
     h("code", { class: "id" }, item.id),
-    h("span", { class: "preview" }, visible(firstLine(payload)) || h("i", null, "empty")),
-    h("span", { class: "meta" }, [
-      item.attempt > 1 && `attempt ${item.attempt}`,
-      item.enqueued_at && moment(item.enqueued_at),
-      bytes(item.bytes ?? payload.length),
-    ].filter(Boolean).join(" · ")),
+    h("span", { class: `preview${failed || item.unreadable ? " bad" : ""}` }, visible(text) || h("i", null, "empty")),
+    h("span", { class: "meta" }, about(item, payload).filter(Boolean).join(" · ")),
   ];
 }
 
 function opened(queue, item) {
   const box = h("div");
   const draw = (it) => {
+    if (it.unreadable) return box.replaceChildren(h("p", { class: "notice bad" }, visible(it.unreadable)));
     const payload = decode(it) ?? new Uint8Array();
     const total = it.bytes ?? payload.length;
     const whole = async () => draw({ ...it, ...(await get(path(queue, "items", it.id))) });
-    box.replaceChildren(facts(it), payloadView(payload, { name: `${it.id}.bin`, total, whole: total > payload.length ? whole : null }));
+    const reason = it.reason && h("pre", { class: "reason" }, visibleLines(it.reason));
+    // Only a ready item is found by its id.
+    const more = total > payload.length && it.state === "ready" ? whole : null;
+    box.replaceChildren(...[reason, facts(it, waits(it)), failures(it.failures ?? []),
+      payloadView(payload, { name: `${it.id}.bin`, total, whole: more })].filter(Boolean));
   };
   draw(item);
   return box;
+}
+
+// What an item waits for, or who has it.
+function waits(it) {
+  const { lease, handled_by: by } = it;
+  return [
+    ["Due", it.due && `${moment(it.due)} (${until(it.due)})`],
+    ["Attempts so far", it.state === "retrying" ? attempts(it.attempts, it) : null],
+    ["Crashes", it.crashes > 0 ? String(it.crashes) : null],
+    ["Consumer", by && `#${by.consumer} of this daemon`],
+    ["Started", by && `${moment(by.started_at)} (${since(by.started_at)} ago)`],
+    ["Process", lease?.process ? String(lease.process) : null],
+    ["Lease", lease && `extended ${roughly(lease.extended_age)} ago, ${lease.expires_in == null ? "expired" : `${roughly(lease.expires_in)} left`}`],
+    ["Session", lease?.session],
+  ];
+}
+
+export function failures(all) {
+  if (all.length === 0) return null;
+  return h("details", null, h("summary", null, `How earlier attempts ended (${all.length})`),
+    h("ol", { class: "failures" }, all.map((it) =>
+      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
 }
 
 // What goes beside the payload.
@@ -49,7 +126,7 @@ export function facts(it, more = []) {
   const all = [
     ["Id", it.id],
     ...more,
-    ["Attempt", it.attempt > 1 ? String(it.attempt) : null],
+    [it.state === "running" ? "Attempt" : "Next attempt", it.attempt > 1 ? String(it.attempt) : null],
     ["Pushed", it.enqueued_at ? moment(it.enqueued_at) : null],
     ["Content type", it.content_type],
     ["Trace parent", it.trace_parent],
@@ -59,4 +136,3 @@ export function facts(it, more = []) {
   return h("dl", { class: "facts" }, all.map(([name, value]) =>
     h("div", null, h("dt", null, name), h("dd", null, value instanceof Node ? value : visible(String(value))))));
 }
-

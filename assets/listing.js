@@ -1,4 +1,4 @@
-// A list that is read by pages and whose rows open: ready items, dead letters.
+// A list that is read by pages and whose rows open: items of a state, dead letters.
 
 import { get } from "./api.js";
 import { h, keyed, text, unique } from "./dom.js";
@@ -7,8 +7,8 @@ import { complain } from "./ui.js";
 const PAGE = 25;
 const EAGER = 2000; // a first page that is watched is read anew so often at most
 
-// `where`: the path; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
-export function listing({ label, where, rows, heads, row, detail, empty, tools = [] }) {
+// `where`: the path; `query`: parameters beside those of the page; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
+export function listing({ label, where, query = {}, rows, heads, row, detail, empty, tools = [] }) {
   const state = { after: [], next: null, open: new Map(), stamp: null, read: 0, busy: false };
   const body = h("div", { class: "entries", role: "list", "aria-label": label });
   const nothing = h("p", { class: "empty", hidden: true }, empty);
@@ -27,7 +27,8 @@ export function listing({ label, where, rows, heads, row, detail, empty, tools =
     state.read = Date.now();
     try {
       const after = state.after.at(-1);
-      const answer = await get(`${where}?limit=${PAGE}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+      const parameters = new URLSearchParams({ ...query, limit: PAGE, ...(after ? { after } : {}) });
+      const answer = await get(`${where}?${parameters}`);
       const found = rows(answer);
       state.next = answer.next;
       // The page before ends where there is nothing any more.

@@ -1,4 +1,4 @@
-// One queue: its figures, its last hour, its items, its dead letters.
+// One queue: its figures, its last hour, its items by what they are doing, its consumers.
 
 import { call, get, path } from "./api.js";
 import { chart } from "./chart.js";
@@ -17,10 +17,15 @@ const TILES = [
   ["Oldest", "How long the oldest ready item has waited", (it) => roughly(it.oldest_age)],
   ["In /s", "Items a second that came", (it) => rate(it.in_rate)],
   ["Out /s", "Items a second that were finished", (it) => rate(it.out_rate)],
-  ["In hand", "Items that consumers hold, of this daemon and of others", (it) => compact(it.leased)],
-  ["Later", "Items that wait for their time, or to be tried again", (it) => compact(it.later)],
+  ["Running", "Items that workers have fetched, of this daemon and of others", (it) => compact(it.leased)],
+  ["Waiting", "Scheduled and retrying items: they wait for their time", (it) => compact(it.later)],
   ["Dead", "Dead letters: items that failed for good", (it) => compact(it.dead), (it) => (it.dead > 0 ? "bad" : "")],
   ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
+];
+
+// What can be seen of a queue: its items by what they are doing, and its consumers.
+const PARTS = [
+  ["ready", "Ready"], ["scheduled", "Scheduled"], ["retrying", "Retrying"], ["running", "Running"], ["dead", "Dead"], ["consumers", "Consumers"],
 ];
 
 export function queuePage(name, part, server) {
@@ -35,7 +40,7 @@ export function queuePage(name, part, server) {
   const gone = h("p", { class: "notice warn", hidden: true }, "This daemon does not work off a queue of this name.");
   const body = h("div", null, broken, paused,
     h("dl", { class: "tiles" }, tiles.map((it) => it.node)), charts.element);
-  const parts = tabs("Of this queue", [["items", "Ready items"], ["dead", "Dead letters"], ["consumers", "Consumers"]], part,
+  const parts = tabs("Of this queue", PARTS, part,
     (chosen) => location.replace(queueHref(name, chosen)));
   const element = h("div", null,
     h("p", { class: "crumbs" }, h("a", { href: "#/" }, "Queues"), " / "),
@@ -47,7 +52,8 @@ export function queuePage(name, part, server) {
   function show(chosen) {
     shown?.close?.();
     parts.show(chosen);
-    shown = { items: () => items(name), dead: () => dead(name, server), consumers: () => of(consumerTable(name)) }[chosen]();
+    const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)) };
+    shown = others[chosen]?.() ?? items(name, chosen);
     panel.replaceChildren(shown.element);
     shown.load?.();
     if (last) update(last);
@@ -62,7 +68,9 @@ export function queuePage(name, part, server) {
     keyed(signs, badges(it), ([label]) => label, ([label, mood, hint]) => ({ node: h("span", { class: `badge ${mood}`, title: hint }, label) }));
     text(kind, visible(`Handler ${it.handler}, delivery ${it.delivery}, kind ${it.kind}`));
     TILES.forEach(([, , value, mood], at) => tiles[at].set(value(it), mood?.(it)));
-    text(parts.button("dead"), it.dead > 0 ? `Dead letters (${compact(it.dead)})` : "Dead letters");
+    text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
+    text(parts.button("running"), it.leased > 0 ? `Running (${compact(it.leased)})` : "Running");
+    text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
     paused.hidden = !it.paused && !it.paused_here;
     text(paused, whyPaused(it));
@@ -89,8 +97,8 @@ const of = (table) => ({ ...table, whole: true });
 function hour() {
   const waiting = chart("Items", [
     { name: "Ready", value: (it) => it.ready, line: 1 },
-    { name: "In hand", value: (it) => it.leased, line: 2 },
-    { name: "Later", value: (it) => it.later, line: 3 },
+    { name: "Running", value: (it) => it.leased, line: 2 },
+    { name: "Waiting", value: (it) => it.later, line: 3 },
   ], compact, 2);
   const speed = chart("Items a second", [
     { name: "In", value: (it) => it.in_rate, line: 1 },
@@ -136,7 +144,7 @@ async function pause(name, here) {
   const every = choice("all", "All daemons", "Kept in the database until somebody resumes it.", true);
   const alone = choice("here", "This daemon only", "Until it is resumed, or this daemon restarts.", false);
   const body = [
-    h("p", null, "No more items are taken. Those in hand are finished, and pushes go on."),
+    h("p", null, "No more items are taken. Those that run are finished, and pushes go on."),
     h("fieldset", null, h("legend", null, "For whom"), every, here ? null : alone),
     h("label", { for: "pause-reason" }, "Reason, for others who see it"), reason,
   ];

@@ -31,7 +31,11 @@ handler-config = { command = ["sleep", "600"] }
 consumers = [{ k = 1, count = 1 }]
 [queues.${LONG}]
 handler = "log"
-${Array.from({ length: 45 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
+[queues.flaky]
+handler = "exec"
+handler-config = { command = ["sh", "-c", "echo 'the <b>mail</b> server is down' >&2; exit 1"] }
+retry = { max-attempts = 7, base = "1h" }
+${Array.from({ length: 44 }, (_, at) => `[queues.other-${at}]\nhandler = "log"\n`).join("")}`;
 
 const PAYLOADS = [
   "taken at once",
@@ -50,6 +54,8 @@ before(async () => {
   await daemon.push("slow", ...PAYLOADS);
   await daemon.push(HOSTILE, "first", `<svg onload="alert('payload')">`);
   await daemon.push("bad", "one", "two", "three");
+  await daemon.push("flaky", "fails");
+  await daemon.push("flaky", "for later", "--delay", "1h");
   await until("letters are dead", async () => (await daemon.counts("bad")).dead === 3);
 });
 
@@ -142,6 +148,27 @@ test("items are looked at as text, JSON and bytes", async () => {
   await page.context().close();
 });
 
+test("items are seen by what they are doing", async () => {
+  const page = await open(browser, `${daemon.url}#/queue/flaky/retrying`);
+  await live(page);
+  const entry = (text) => page.locator(".entry", { hasText: text });
+  await entry("the <b>mail</b> server is down").waitFor();
+  assert.match(await entry("the <b>mail</b>").textContent(), /attempt 1 of 7 failed · due in \d+ min/);
+  await entry("the <b>mail</b>").getByRole("button").first().click();
+  assert.equal(await entry("the <b>mail</b>").locator(".payload").textContent(), "fails");
+  await page.getByRole("tab", { name: "Scheduled" }).click();
+  await entry("for later").waitFor();
+  assert.match(await entry("for later").textContent(), /due in \d+ (min|h)/);
+  await page.goto(`${daemon.url}#/queue/slow/running`);
+  await entry("taken at once").waitFor();
+  assert.match(await entry("taken at once").textContent(), /attempt 1 of 20 · consumer #\d+ · for/);
+  assert.equal(await page.getByRole("tab", { name: "Running (1)" }).getAttribute("aria-selected"), "true");
+  await entry("taken at once").getByRole("button").first().click();
+  await page.getByText("of this daemon", { exact: false }).first().waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("hostile names and payloads are texts", async () => {
   const page = await open(browser, daemon.url);
   await live(page);
@@ -161,8 +188,9 @@ test("a dead letter is retried, by keyboard alone", async () => {
   await page.keyboard.press("Enter");
   await page.getByRole("heading", { name: "bad" }).waitFor();
   assert.equal(await page.evaluate(() => document.activeElement.id), "main");
-  await tabTo(page, "Ready items");
-  await page.keyboard.press("ArrowRight");
+  await tabTo(page, "Ready");
+  // Scheduled, retrying, running, dead.
+  for (let steps = 0; steps < 4; steps += 1) await page.keyboard.press("ArrowRight");
   await page.locator(".opener").first().waitFor();
   assert.equal(await page.locator(".opener").count(), 3);
   await tabTo(page, await page.locator(".opener").first().textContent());
