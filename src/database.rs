@@ -68,6 +68,9 @@ impl Store {
 fn database(url: &str) -> Result<Database, OpenError> {
     let error = |reason| OpenError { url: url.to_owned(), reason };
     if fdb_embedded::embedded_directory(url).is_none() {
+        if let Some(meant) = suggestion(url) {
+            return Err(error(meant));
+        }
         // Without the file, the client library opens the database, and only its first answer is an error.
         File::open(url).map_err(|problem| {
             error(format!(
@@ -78,6 +81,28 @@ fn database(url: &str) -> Result<Database, OpenError> {
     // The engine knows better than the error code what is wrong.
     Database::from_path(url)
         .map_err(|code| error(fdb_embedded::open_error().unwrap_or_else(|| code.to_string())))
+}
+
+/// What is said of a name that is no cluster file, but looks like something else.
+fn suggestion(url: &str) -> Option<String> {
+    if let Some((scheme, _)) = url.split_once("://") {
+        // The path of a file may have been put before it.
+        let scheme = scheme.rsplit('/').next().unwrap_or(scheme);
+        return Some(format!(
+            "kvqueue keeps its queues in a directory or on FoundationDB, not in {scheme}; write embedded:DIRECTORY, or the path of a \
+             cluster file"
+        ));
+    }
+    if url == fdb_embedded::SCHEME.trim_end_matches(':') {
+        return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
+    }
+    let path = Path::new(url);
+    let is_directory = path.is_dir();
+    // Cluster files are called fdb.cluster and the like.
+    let may_become_one = !path.exists() && path.extension().is_none();
+    let what =
+        if is_directory { "it is a directory, not a cluster file" } else { "there is no such cluster file" };
+    (is_directory || may_become_one).then(|| format!("{what}; did you mean {}{url}?", fdb_embedded::SCHEME))
 }
 
 /// Opens on a thread of its own if there is a limit. An opening that lasts longer is left to the end of the process.
@@ -317,6 +342,27 @@ impl std::fmt::Debug for Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_named_without_its_scheme_gets_a_suggestion() {
+        let directory = tempfile::tempdir().unwrap();
+        let there = directory.path().to_str().unwrap();
+        assert_eq!(
+            suggestion(there).unwrap(),
+            format!("it is a directory, not a cluster file; did you mean embedded:{there}?")
+        );
+        let missing = "there is no such cluster file; did you mean embedded:./mydata?";
+        assert_eq!(suggestion("./mydata").unwrap(), missing);
+        assert!(suggestion("embedded").unwrap().ends_with("did you mean embedded:./kvqueue-data?"));
+        for url in ["redis://localhost", "/etc/kvqueue/redis://localhost:6379/0"] {
+            assert!(suggestion(url).unwrap().contains("not in redis; write embedded:DIRECTORY"), "{url}");
+        }
+        let file = directory.path().join("there");
+        std::fs::write(&file, "a:b@127.0.0.1:4500").unwrap();
+        for url in [file.to_str().unwrap(), "/nowhere/fdb.cluster"] {
+            assert_eq!(suggestion(url), None, "{url}");
+        }
+    }
 
     /// A disk of 1 GiB.
     fn space(free: u64, min_free: u64, refuses: Option<bool>) -> Space {

@@ -17,7 +17,12 @@ pub(super) enum Command {
     Check,
     /// Print the configuration in effect, from defaults, file, environment and options, as TOML
     Show,
+    /// Print the manual of the configuration: every key, its default and what it means. As kvqueue.toml(5)
+    Manual,
 }
+
+/// The text that the manual page is made from, too.
+pub(super) const MANUAL: &str = include_str!("../../docs/CONFIG.md");
 
 impl Command {
     pub(super) fn run(
@@ -25,6 +30,14 @@ impl Command {
         globals: &Globals,
         register: impl FnOnce(Daemon) -> Daemon,
     ) -> anyhow::Result<Exit> {
+        if matches!(self, Self::Manual) {
+            output::line(
+                globals.json,
+                MANUAL.trim_end().as_bytes(),
+                &serde_json::json!({ "manual": MANUAL }),
+            )?;
+            return Ok(Exit::Done);
+        }
         let config = globals.load()?;
         register(Daemon::new(config.clone())).check()?;
         match self {
@@ -40,6 +53,7 @@ impl Command {
                 }
                 output::line(globals.json, text.as_bytes(), &object)?;
             }
+            Self::Manual => {}
             Self::Show => {
                 let text = toml::to_string(&config).context("the configuration cannot be shown")?;
                 let object = serde_json::to_value(&config).context("the configuration cannot be shown")?;

@@ -97,7 +97,7 @@ pub(super) fn warn_of_ignored_variables() {
         tracing::warn!(
             event = "variables_ignored",
             variables = ignored.join(" "),
-            "ignoring environment variables that name no setting; see docs/CONFIG.md"
+            "ignoring environment variables that name no setting; see kvqueue.toml(5), or run: kvqueue config manual"
         );
     }
 }

@@ -13,7 +13,7 @@ use clap_mangen::{
 };
 use jiff::{Timestamp, tz::TimeZone};
 
-use super::{globals::Globals, output};
+use super::{globals::Globals, markdown, output};
 use crate::exit::{self, Exit};
 
 /// The date in the pages, in seconds since 1970, for builds that are to come out the same again.
@@ -44,7 +44,9 @@ impl Args {
         let mut root = super::command().disable_help_subcommand(true);
         root.build();
         let written = pages(&root).into_iter().map(|page| write(page, &date, &self.out));
+        let settings = std::iter::once_with(|| settings(&date, &self.out));
         let written: Vec<_> = written
+            .chain(settings)
             .collect::<io::Result<_>>()
             .map_err(|error| anyhow!("cannot write a page into {}: {error}", self.out.display()))?;
         for path in written {
@@ -101,6 +103,16 @@ fn write(command: &Command, date: &str, directory: &Path) -> io::Result<PathBuf>
     Ok(path)
 }
 
+/// The page of the configuration file, from the same text as `kvqueue config manual`.
+fn settings(date: &str, directory: &Path) -> io::Result<PathBuf> {
+    let title =
+        format!(".TH KVQUEUE.TOML 5 {date} \"{} {}\" \"{MANUAL}\"\n", super::NAME, env!("CARGO_PKG_VERSION"));
+    let name = ".SH NAME\nkvqueue.toml \\- the configuration of kvqueue\n";
+    let path = directory.join("kvqueue.toml.5");
+    fs::write(&path, format!("{title}{name}{}", markdown::to_roff(super::config::MANUAL)))?;
+    Ok(path)
+}
+
 /// Without what formatters pass over: breaks beside empty lines, blanks at the ends of lines.
 fn tidy(page: &str) -> String {
     let lines: Vec<_> = page.lines().map(str::trim_end).collect();
@@ -129,7 +141,14 @@ fn see_also(root: bool) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["SEE ALSO"]);
     if root {
-        roff.text([bold("systemctl"), roman("(1), "), bold("journalctl"), roman("(1)")]);
+        roff.text([
+            bold("kvqueue.toml"),
+            roman("(5), "),
+            bold("systemctl"),
+            roman("(1), "),
+            bold("journalctl"),
+            roman("(1)"),
+        ]);
     } else {
         roff.text([bold(super::NAME), roman("(1)")]);
     }

@@ -16,8 +16,8 @@
 //! | `migrate` | move queues to another database |
 //! | `demo` | the tutorial, live |
 //! | `bench` | how fast it is here |
-//! | `completions`, `man` | what shells and manuals are told of all these |
-//! | `globals`, `target`, `client`, `daemon`, `output`, `lines`, `progress`, `frozen` | what they share |
+//! | `completions`, `man`, `markdown` | what shells and manuals are told of all these |
+//! | `globals`, `target`, `client`, `daemon`, `number`, `output`, `lines`, `progress`, `frozen` | what they share |
 
 mod backup;
 mod bench;
@@ -37,9 +37,11 @@ mod len;
 mod lines;
 mod list;
 mod man;
+mod markdown;
 mod migrate;
 mod move_items;
 mod ndjson;
+mod number;
 mod output;
 mod pause;
 mod peek;

@@ -12,7 +12,7 @@ use super::{
     client::Client,
     frozen,
     globals::Globals,
-    output,
+    number, output,
     progress::{Progress, Size},
     target::{Destination, Target},
 };
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[command(flatten)]
     destination: Destination,
     /// So many items, or fewer if there are fewer
-    #[arg(short, group = "many")]
+    #[arg(short, group = "many", value_parser = number::items, allow_negative_numbers = true)]
     n: Option<NonZeroUsize>,
     /// All that are there now
     #[arg(long, group = "many")]

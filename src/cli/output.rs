@@ -25,6 +25,13 @@ pub(super) fn items(json: bool, items: &[Item]) -> io::Result<()> {
     out.flush()
 }
 
+/// How many columns a table may have: those of the terminal on stdout, or what `COLUMNS` says. None if nothing says it.
+pub(super) fn width() -> Option<u16> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok().filter(|size| size.ws_col > 0);
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
+    size.map(|size| size.ws_col).or_else(columns)
+}
+
 /// `1 item`, `2 items`.
 pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     let number = number.to_string();

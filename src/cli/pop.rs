@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use anyhow::{Context, anyhow};
 use kvqueue_queue::{Item, Session};
 
-use super::{client::Client, frozen, globals::Globals, output, target::Target};
+use super::{client::Client, frozen, globals::Globals, number, output, target::Target};
 use crate::exit::Exit;
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
@@ -20,7 +20,7 @@ pub(super) struct Args {
     #[command(flatten)]
     target: Target,
     /// So many items, or fewer if there are fewer
-    #[arg(short, default_value = "1")]
+    #[arg(short, default_value = "1", value_parser = number::items, allow_negative_numbers = true)]
     k: NonZeroUsize,
 }
 

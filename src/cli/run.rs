@@ -2,7 +2,10 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use super::globals::{Globals, warn_of_ignored_variables};
+use super::{
+    globals::{Globals, warn_of_ignored_variables},
+    number,
+};
 use crate::{
     config::{Config, ConfigError, LogFormat, QueueConfig},
     daemon::{Daemon, DaemonError},
@@ -28,10 +31,10 @@ pub(super) struct Args {
     #[arg(long, requires = "queue")]
     handler: Option<String>,
     /// So many consumers
-    #[arg(long, value_name = "N", requires = "queue")]
+    #[arg(long, value_name = "N", requires = "queue", value_parser = number::items, allow_negative_numbers = true)]
     consumers: Option<NonZeroUsize>,
     /// Items per take
-    #[arg(short, requires = "queue")]
+    #[arg(short, requires = "queue", value_parser = number::items, allow_negative_numbers = true)]
     k: Option<NonZeroUsize>,
     /// Stop when nothing is left to be done
     #[arg(long)]

@@ -22,7 +22,7 @@ pub enum ConfigError {
         problem: String,
     },
     /// A key that does not exist, or a value of the wrong type.
-    #[error("{key}: {problem} ({origin}); see docs/CONFIG.md")]
+    #[error("{key}: {problem} ({origin}); see kvqueue.toml(5), or run: kvqueue config manual")]
     Key {
         /// The dotted path of the key.
         key: String,
@@ -64,5 +64,44 @@ impl ConfigError {
         fix: impl Into<String>,
     ) -> Self {
         Self::Value { key: key.into(), value: value.to_string(), problem: problem.into(), fix: fix.into() }
+    }
+}
+
+/// What serde says of a key or a value that does not exist, with the nearest one that does if one is near. The list of
+/// all is left out then.
+pub(super) fn with_suggestion(problem: &str) -> String {
+    let mut names = problem.split('`').skip(1).step_by(2);
+    let known = problem.starts_with("unknown field") || problem.starts_with("unknown variant");
+    let Some(wrong) = names.next().filter(|_| known) else { return problem.to_owned() };
+    match nearest(wrong, names) {
+        Some(near) => format!("{}; did you mean `{near}`?", problem.split(',').next().unwrap_or(problem)),
+        None => problem.to_owned(),
+    }
+}
+
+/// The one of `names` that `wrong` is likely to have been meant as.
+fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let distances = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));
+    distances.filter(|(distance, name)| *distance * 3 <= name.len()).min().map(|(_, name)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_nearly_right_gets_a_suggestion() {
+        let unknown = |name: &str| {
+            with_suggestion(&format!(
+                "unknown field `{name}`, expected one of `consumers`, `lease`, `k`, `retry`"
+            ))
+        };
+        assert_eq!(unknown("consumer"), "unknown field `consumer`; did you mean `consumers`?");
+        assert_eq!(unknown("lesae"), "unknown field `lesae`; did you mean `lease`?");
+        for far in ["colour", "kk", "", "x"] {
+            assert!(unknown(far).ends_with("`k`, `retry`"), "{}", unknown(far));
+        }
+        let other = "invalid type: string \"many\", expected a whole number";
+        assert_eq!(with_suggestion(other), other);
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use config::{Config as Layers, File, FileFormat};
 use serde::Deserialize;
 
-use super::{Config, ConfigError, environment::Environment};
+use super::{Config, ConfigError, environment::Environment, error::with_suggestion};
 
 /// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
 /// [`Config::validate`]'s, for flags may still change the result.
@@ -92,7 +92,7 @@ impl Source<'_> {
             (None, Some(file)) => format!("in {}", file.display()),
             (None, None) => "from the environment".to_owned(),
         };
-        ConfigError::Key { problem: error.inner().message().to_owned(), key, origin }
+        ConfigError::Key { problem: with_suggestion(error.inner().message()), key, origin }
     }
 }
 
@@ -183,10 +183,10 @@ mod tests {
         assert_eq!((queue.retry.max_attempts, queue.retry.jitter), (4, false));
         assert_eq!(queue.handler_config["command"], toml::Value::from(vec!["sort", "-n"]));
         // A later layer still wins, and what the variable says must fit.
-        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "many")]), @r#"queues.q.retry.max-attempts: invalid type: string "many", expected a whole number of 1 or more (set by KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS); see docs/CONFIG.md"#);
-        insta::assert_snapshot!(problem(text, &[("KVQUEUE_HTTP__READ_ONLY", "[1]")]), @"http.read-only: invalid type: sequence, expected a boolean (set by KVQUEUE_HTTP__READ_ONLY); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ kk = 1 }]")]), @"queues.q.consumers[0].kk: unknown field `kk`, expected `k` or `count` (set by KVQUEUE_QUEUES__Q__CONSUMERS); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS", "many")]), @r#"queues.q.retry.max-attempts: invalid type: string "many", expected a whole number of 1 or more (set by KVQUEUE_QUEUES__Q__RETRY__MAX_ATTEMPTS); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_HTTP__READ_ONLY", "[1]")]), @"http.read-only: invalid type: sequence, expected a boolean (set by KVQUEUE_HTTP__READ_ONLY); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem(text, &[("KVQUEUE_QUEUES__Q__CONSUMERS", "[{ kk = 1 }]")]), @"queues.q.consumers[0].kk: unknown field `kk`, expected `k` or `count` (set by KVQUEUE_QUEUES__Q__CONSUMERS); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_HTTP__X", "1\nvalue = 2")]), @"http.x: unknown field `x`, expected one of `listen`, `token-file`, `read-only`, `max-body`, `max-connections`, `origins` (set by KVQUEUE_HTTP__X); see kvqueue.toml(5), or run: kvqueue config manual");
     }
 
     #[test]
@@ -205,18 +205,18 @@ mod tests {
 
     #[test]
     fn messages_name_key_value_and_fix() {
-        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`, expected one of `database`, `min-free-space`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
-        insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = 100", &[]), @r#"queues.q.max-payload: invalid type: integer `100`, expected a size such as "8MiB" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry.max-attempts = 5000000000", &[]), @"queues.q.retry.max-attempts: 5000000000 is too large (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("[http]\nlisten = 'localhost:80'", &[]), @r#"http.listen: "localhost:80" is no address; write it as in "127.0.0.1:7420" or "unix:/run/kvqueue/http.sock", or "off" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+        insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`; did you mean `database`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`; did you mean `consumers`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = 100", &[]), @r#"queues.q.max-payload: invalid type: integer `100`, expected a size such as "8MiB" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nretry.max-attempts = 5000000000", &[]), @"queues.q.retry.max-attempts: 5000000000 is too large (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[log]\nformat = 'xml'", &[]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nconsumers = [ { k = -1 } ]", &[]), @"queues.q.consumers[0].k: invalid value: integer `-1`, expected a whole number of 1 or more (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("[http]\nlisten = 'localhost:80'", &[]), @r#"http.listen: "localhost:80" is no address; write it as in "127.0.0.1:7420" or "unix:/run/kvqueue/http.sock", or "off" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem("database", &[]), @r"
         DIR/kvqueue.toml is not valid TOML; fix the line shown: TOML parse error at line 1, column 9
           |
@@ -224,8 +224,8 @@ mod tests {
           |         ^
         key with no value, expected `=`
         ");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__LEVL", "x")]), @"log.levl: unknown field `levl`, expected `format` or `level` (set by KVQUEUE_LOG__LEVL); see docs/CONFIG.md");
-        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (set by KVQUEUE_LOG__FORMAT); see docs/CONFIG.md");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__LEVL", "x")]), @"log.levl: unknown field `levl`; did you mean `level`? (set by KVQUEUE_LOG__LEVL); see kvqueue.toml(5), or run: kvqueue config manual");
+        insta::assert_snapshot!(problem("", &[("KVQUEUE_LOG__FORMAT", "xml")]), @"log.format: unknown variant `xml`, expected one of `auto`, `human`, `json`, `journald` (set by KVQUEUE_LOG__FORMAT); see kvqueue.toml(5), or run: kvqueue config manual");
     }
 
     #[test]

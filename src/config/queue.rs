@@ -1,9 +1,12 @@
 //! One queue's keys and their defaults.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use kvqueue_queue::MAX_PAYLOAD;
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{Error, SeqAccess, Unexpected, Visitor},
+};
 
 use super::{Delivery, KindName, Retry, TakeEnd, TakeStrategy, Values, duration, number, size};
 
@@ -23,7 +26,7 @@ pub struct QueueConfig {
     #[serde(default)]
     pub end: TakeEnd,
     /// Consumers, in groups with the same K.
-    #[serde(default = "ConsumerGroup::defaults")]
+    #[serde(default = "ConsumerGroup::defaults", deserialize_with = "groups")]
     pub consumers: Vec<ConsumerGroup>,
     /// What is promised about how often an item is handled.
     #[serde(default)]
@@ -113,5 +116,35 @@ impl ConsumerGroup {
 impl Default for ConsumerGroup {
     fn default() -> Self {
         Self { k: 10, count: 1 }
+    }
+}
+
+/// Reads groups of consumers. A number stands for one group with so many consumers.
+fn groups<'de, D: Deserializer<'de>>(input: D) -> Result<Vec<ConsumerGroup>, D::Error> {
+    input.deserialize_any(Groups)
+}
+
+struct Groups;
+
+impl<'de> Visitor<'de> for Groups {
+    type Value = Vec<ConsumerGroup>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of consumers such as 4, or groups such as [ { k = 10, count = 4 } ]")
+    }
+
+    fn visit_i64<E: Error>(self, count: i64) -> Result<Self::Value, E> {
+        match usize::try_from(count) {
+            Ok(count) => Ok(vec![ConsumerGroup { count, ..ConsumerGroup::default() }]),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(count), &self)),
+        }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut input: A) -> Result<Self::Value, A::Error> {
+        let mut groups = Vec::new();
+        while let Some(group) = input.next_element()? {
+            groups.push(group);
+        }
+        Ok(groups)
     }
 }

@@ -123,7 +123,7 @@ impl Failure {
     /// What the client can do.
     fn fix(&self) -> String {
         match self {
-            Self::Bad(_) => "see docs/API.md, or /api/v1/openapi.json".to_owned(),
+            Self::Bad(_) => "see /api/v1/openapi.json".to_owned(),
             Self::Unauthorized(_) => {
                 "send \"Authorization: Bearer SECRET\" with the secret in the daemon's http.token-file".to_owned()
             }

@@ -1,8 +1,22 @@
 //! Lines for people.
 
-use std::{env, ffi::OsStr, io, io::IsTerminal};
+use std::{
+    env,
+    ffi::OsStr,
+    fmt::{Debug, Result, Write},
+    io,
+    io::IsTerminal,
+};
 
-use tracing_subscriber::{fmt, layer::Layer};
+use tracing::field::Field;
+use tracing_subscriber::{
+    field::MakeExt,
+    fmt::{
+        self,
+        format::{Writer, debug_fn},
+    },
+    layer::Layer,
+};
 
 use super::{Boxed, out::Out};
 
@@ -13,7 +27,48 @@ pub(super) fn layer(out: Out) -> Boxed {
         env::var_os("NO_COLOR").as_deref(),
         env::var_os("TERM").as_deref(),
     );
-    fmt::layer().with_writer(out).with_ansi(colours).with_target(false).boxed()
+    let fields = debug_fn(field).delimited(" ");
+    fmt::layer().with_writer(out).with_ansi(colours).with_target(false).fmt_fields(fields).boxed()
+}
+
+/// `name=value`, the message by itself. However a value was recorded, it is quoted if it has more than one word, and only then.
+fn field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Result {
+    let value = format!("{value:?}");
+    match field.name() {
+        "message" if value.contains(char::is_control) => out.write_str(&escaped(&value)),
+        "message" => out.write_str(&value),
+        name if out.has_ansi_escapes() => {
+            write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{}", quoted(&value))
+        }
+        name => write!(out, "{name}={}", quoted(&value)),
+    }
+}
+
+/// Without characters that would change the terminal.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for it in text.chars() {
+        match it {
+            '\n' | '\t' => out.push(it),
+            it if it.is_control() => out.extend(it.escape_default()),
+            it => out.push(it),
+        }
+    }
+    out
+}
+
+/// `value` is what `Debug` says, which is quoted already for a text.
+fn quoted(value: &str) -> String {
+    let bare = |text: &str| {
+        !text.is_empty()
+            && !text.contains(|it: char| it.is_whitespace() || it.is_control() || "\"\\=".contains(it))
+    };
+    match value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+        Some(inner) if bare(inner) => inner.to_owned(),
+        Some(_) => escaped(value),
+        None if bare(value) => value.to_owned(),
+        None => format!("{value:?}"),
+    }
 }
 
 /// Whether lines are coloured: at a terminal that can, unless somebody does not want it (<https://no-color.org>).
@@ -24,6 +79,25 @@ fn colours(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_quoted_alike_however_they_were_recorded() {
+        for (value, shown) in [
+            ("\"hooks\"", "hooks"),
+            ("hooks", "hooks"),
+            ("\"two words\"", "\"two words\""),
+            ("two words", "\"two words\""),
+            ("\"\"", "\"\""),
+            ("", "\"\""),
+            ("\"a=b\"", "\"a=b\""),
+            ("a\u{1b}[2J", "\"a\\u{1b}[2J\""),
+            ("17", "17"),
+            ("\"say \\\"no\\\"\"", "\"say \\\"no\\\"\""),
+        ] {
+            assert_eq!(quoted(value), shown, "{value}");
+        }
+        assert_eq!(escaped("a\u{1b}[2J\nb"), "a\\u{1b}[2J\nb");
+    }
 
     #[test]
     fn colours_are_for_terminals_whose_users_want_them() {

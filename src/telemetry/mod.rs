@@ -88,7 +88,16 @@ fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Res
         }
         Output::Json => {
             let out = stderr();
-            (fmt::layer().with_writer(out.clone()).json().flatten_event(true).boxed(), out, true)
+            (
+                fmt::layer()
+                    .with_writer(out.clone())
+                    .json()
+                    .flatten_event(true)
+                    .with_current_span(false)
+                    .boxed(),
+                out,
+                true,
+            )
         }
         Output::Journal => {
             let journal = journal::layer(queued);

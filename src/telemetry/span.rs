@@ -40,6 +40,11 @@ pub(super) fn heard_by(traces: bool) {
     DONE.store(traces, Relaxed);
 }
 
+/// Whether the log names the item of the current span already, so that an event need not. Not where the span is for traces alone.
+pub(crate) fn names_item() -> bool {
+    !DONE.load(Relaxed) && Span::current().metadata().is_some_and(|span| span.name() == "item")
+}
+
 /// What became of the item whose span this is.
 pub(crate) fn outcome(span: impl FnOnce() -> Span, outcome: &'static str) {
     // Of an item that is done no more is said, and who but a collector would know?

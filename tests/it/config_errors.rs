@@ -18,9 +18,9 @@ fn problem(text: &str) -> String {
 
 #[test]
 fn unknown_keys() {
-    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`, expected one of `database`, `min-free-space`, `prefix`, `grace`, `log`, `http`, `queues` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`, expected one of `handler`, `kind`, `values`, `end`, `consumers`, `delivery`, `lease`, `take`, `handler-timeout`, `slow-look`, `max-payload`, `operations-kept`, `retry`, `handler-config` (in DIR/kvqueue.toml); see docs/CONFIG.md");
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see docs/CONFIG.md");
+    insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`; did you mean `database`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`; did you mean `handler`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn values() {
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { count = 0 } ]"), @"kvqueue: queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\ndelivery = 'at-most-once'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (grace = "30s"), so with at-most-once delivery a stop would lose it; raise grace or lower the timeout"#);
     insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"kvqueue: log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
-    insta::assert_snapshot!(problem("grace = 'long'"), @r#"kvqueue: grace: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see docs/CONFIG.md"#);
+    insta::assert_snapshot!(problem("grace = 'long'"), @r#"kvqueue: grace: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn an_unreadable_file() {
 fn a_variable() {
     let db = Database::embedded();
     let ran: Ran = kvqueue(&db, &["config", "check"]).env("KVQUEUE_LOG__LEVL", "x").output().unwrap().into();
-    insta::assert_snapshot!(ran.failed(78), @"kvqueue: log.levl: unknown field `levl`, expected `format` or `level` (set by KVQUEUE_LOG__LEVL); see docs/CONFIG.md");
+    insta::assert_snapshot!(ran.failed(78), @"kvqueue: log.levl: unknown field `levl`; did you mean `level`? (set by KVQUEUE_LOG__LEVL); see kvqueue.toml(5), or run: kvqueue config manual");
 }
 
 /// Kubernetes sets such variables for a Service named `kvqueue`.

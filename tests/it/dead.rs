@@ -252,14 +252,14 @@ fn retry_is_refused_while_another_item_has_the_unique_key() {
 #[test]
 fn all_letters_are_retried_or_purged() {
     let (db, _) = buried();
-    assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "dead letters retried: 3\n");
+    assert_eq!(run(&db, &["dead", "retry", "q", "--all"]).ok(), "retried 3 items\n");
     assert_eq!(
         run(&db, &["dead", "retry", "q", "--all", "--json"]).ok(),
         "{\"queue\":\"q\",\"refused\":0,\"retried\":0,\"unreadable\":0}\n"
     );
     assert_eq!(run(&db, &["len", "q"]).ok(), "3\n");
     let (db, _) = buried();
-    assert_eq!(run(&db, &["dead", "purge", "q", "--all", "--yes"]).ok(), "dead letters purged: 3\n");
+    assert_eq!(run(&db, &["dead", "purge", "q", "--all", "--yes"]).ok(), "purged 3 items\n");
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
 }
 

@@ -4,7 +4,7 @@ use crate::support::{Database, run};
 
 #[test]
 fn it_consumes_each_item_exactly_once() {
-    let ran = run(&Database::embedded(), &["demo", "--json"]);
+    let ran = run(&Database::embedded(), &["demo", "--json", "-v"]);
     let waits = ran.stderr.matches("waiting for push").count();
     assert!(waits >= 5, "two consumers wait, then all three: {}", ran.stderr);
     let report: serde_json::Value = serde_json::from_str(&ran.ok()).unwrap();
@@ -17,7 +17,9 @@ fn it_consumes_each_item_exactly_once() {
 
 #[test]
 fn it_ends_with_a_table() {
-    let out = run(&Database::embedded(), &["demo", "-q"]).ok();
+    let ran = run(&Database::embedded(), &["demo"]);
+    assert_eq!(ran.stderr, "", "the table is all that it shows");
+    let out = ran.ok();
     for row in ["push rate", "consumer 1 (K = 1)", "consumer 2 (K = 10)", "duplicates", "losses"] {
         assert!(out.contains(row), "{row} is missing in\n{out}");
     }

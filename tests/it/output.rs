@@ -87,11 +87,11 @@ fn each_command_that_reads_ends_quietly_when_its_reader_goes() {
 #[test]
 fn each_command_that_changes_something_says_what_it_did_though_its_reader_went() {
     let (db, letter) = dead_letter();
-    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", &letter]).failed(1), @"kvqueue: dead letters retried: 1, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", &letter]).failed(1), @"kvqueue: retried 1 item, which could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
-    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters retried: 0, which could not be printed: Broken pipe (os error 32)");
-    insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: dead letters purged: 0, which could not be printed: Broken pipe (os error 32)");
-    insta::assert_snapshot!(unread(&db, &["push", "q", "a"]).failed(1), @"kvqueue: 1 acknowledged, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: retried 0 items, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["dead", "purge", "q", "--all", "--yes"]).failed(1), @"kvqueue: purged 0 items, which could not be printed: Broken pipe (os error 32)");
+    insta::assert_snapshot!(unread(&db, &["push", "q", "a"]).failed(1), @"kvqueue: pushed 1 item, which could not be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["pop", "q"]).failed(1), @"kvqueue: popped 1 item, which could not all be printed: Broken pipe (os error 32)");
     insta::assert_snapshot!(unread(&db, &["delete", "q", "--yes", "--json"]).failed(1), @"kvqueue: the queue is deleted, which could not be printed: Broken pipe (os error 32)");
     assert_eq!(run(&db, &["list"]).ok(), "");
@@ -132,7 +132,7 @@ fn push_says_what_it_pushed() {
     let mut command = kvqueue(&db, &["push", "q", "a", "b"]);
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let ran: Ran = command.stdout(full).output().unwrap().into();
-    insta::assert_snapshot!(ran.failed(1), @"kvqueue: 2 acknowledged, which could not be printed: No space left on device (os error 28)");
+    insta::assert_snapshot!(ran.failed(1), @"kvqueue: pushed 2 items, which could not be printed: No space left on device (os error 28)");
     assert_eq!(run(&db, &["len", "q"]).ok(), "2\n");
 }
 

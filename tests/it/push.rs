@@ -25,7 +25,7 @@ fn arguments_then_lines_then_a_file() {
     let file = db.file("whole");
     std::fs::write(&file, "of\na file").unwrap();
     let args = ["push", "q", "first", "second", "--lines", "-", "--file", file.to_str().unwrap()];
-    assert_eq!(run_with_input(&db, &args, "third\n\nlast").ok(), "6 acknowledged\n");
+    assert_eq!(run_with_input(&db, &args, "third\n\nlast").ok(), "pushed 6 items\n");
     assert_eq!(items(&db), ["first", "second", "third", "", "last", "of", "a file"]);
     assert_eq!(run(&db, &["len", "q"]).ok(), "6\n");
 }
@@ -33,9 +33,9 @@ fn arguments_then_lines_then_a_file() {
 #[test]
 fn an_empty_line_is_an_item_and_a_final_newline_is_none() {
     let db = Database::new();
-    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "").ok(), "0 acknowledged\n");
-    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "\n").ok(), "1 acknowledged\n");
-    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "a\n").ok(), "1 acknowledged\n");
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "").ok(), "pushed 0 items\n");
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "\n").ok(), "pushed 1 item\n");
+    assert_eq!(run_with_input(&db, &["push", "q", "--lines", "-"], "a\n").ok(), "pushed 1 item\n");
     assert_eq!(items(&db), ["", "a"]);
 }
 
@@ -45,7 +45,7 @@ fn an_item_over_the_limit_is_refused_by_name_and_the_rest_goes_in() {
     let long = "x".repeat(LIMIT + 1);
     let input = format!("before\n{long}\nafter\n");
     let ran = run_with_input(&db, &["push", "q", "--lines", "-", "--config", &limited(&db)], input);
-    assert_eq!(ran.stdout, "2 acknowledged\n");
+    assert_eq!(ran.stdout, "pushed 2 items\n");
     insta::assert_snapshot!(ran.failed(65), @r"
         kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
         kvqueue: items refused: 1; everything else was pushed
@@ -79,7 +79,7 @@ fn the_longest_items_go_in_by_line_and_by_file() {
     std::fs::write(&file, &longest).unwrap();
     let input = format!("{longest}\n{longest}x\nafter\n");
     let ran = run_with_input(&db, &["push", "q", "--lines", "-", "--file", file.to_str().unwrap()], input);
-    assert_eq!(ran.stdout, "3 acknowledged\n");
+    assert_eq!(ran.stdout, "pushed 3 items\n");
     insta::assert_snapshot!(ran.failed(65), @r"
     kvqueue: line 2 of stdin not pushed: it has 8388609 bytes, an item at most 8388608
     kvqueue: items refused: 1; everything else was pushed
@@ -94,7 +94,7 @@ fn many_long_items_are_spread_over_transactions() {
     let input = format!("{}\n", "x".repeat(LIMIT)).repeat(150);
     let ran = run_with_input(&db, &["push", "q", "--lines", "-", "-v"], input);
     let transactions = ran.stderr.matches("acknowledged").count();
-    assert_eq!(ran.ok(), "150 acknowledged\n");
+    assert_eq!(ran.ok(), "pushed 150 items\n");
     assert!(transactions >= 15, "150 items of 100 kB in {transactions} transactions");
 }
 
@@ -102,7 +102,7 @@ fn many_long_items_are_spread_over_transactions() {
 fn input_that_ends_in_an_error_says_how_far_it_got() {
     let db = Database::new();
     let ran = run(&db, &["push", "q", "stored", "--file", "/nowhere"]);
-    assert_eq!(ran.stdout, "1 acknowledged\n");
+    assert_eq!(ran.stdout, "pushed 1 item\n");
     insta::assert_snapshot!(ran.failed(1), @"kvqueue: cannot read /nowhere: No such file or directory (os error 2)");
     assert_eq!(items(&db), ["stored"]);
 }
@@ -118,7 +118,7 @@ fn bytes_that_are_no_text_survive() {
     let db = Database::new();
     let bytes = std::ffi::OsStr::from_bytes(b"\xff\xfe");
     let ran: Ran = kvqueue(&db, &["push"]).arg(bytes).arg(bytes).output().unwrap().into();
-    assert_eq!(ran.ok().as_bytes(), b"1 acknowledged\n");
+    assert_eq!(ran.ok().as_bytes(), b"pushed 1 item\n");
     assert_eq!(run(&db, &["list", "--json"]).ok(), "{\"queue_base64\":\"//4=\"}\n");
 }
 
@@ -134,12 +134,12 @@ fn a_stream_ends_when_the_queue_is_frozen_under_it() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let ran = push.end();
-    let acknowledged = ran.stdout.strip_suffix(" acknowledged\n").unwrap().to_owned();
-    assert_eq!(run(&db, &["len", "q"]).ok(), format!("{acknowledged}\n"));
+    let pushed = run(&db, &["len", "q"]).ok().trim_end().to_owned();
+    assert_eq!(ran.stdout, format!("pushed {pushed} items\n"));
     let error = ran.failed(1);
     assert!(error.contains("queue \"q\" is frozen since"), "{error}");
     assert!(
-        error.contains(&format!("migrating; {acknowledged} were acknowledged before, nothing since")),
+        error.contains(&format!("migrating; {pushed} were pushed before, nothing since")),
         "{error}"
     );
 }

@@ -27,7 +27,7 @@ fn attributes_are_shown_with_the_item() {
     let trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let args =
         ["--attr", "to=ann", "--attr", "sum=1=1", "--content-type", "text/plain", "--trace-parent", trace];
-    assert_eq!(run(&db, &[&["push", "q", "letter"], &args[..]].concat()).ok(), "1 acknowledged\n");
+    assert_eq!(run(&db, &[&["push", "q", "letter"], &args[..]].concat()).ok(), "pushed 1 item\n");
     let mut item = first(&db, &["q"]);
     let at = item.as_object_mut().unwrap().remove("enqueued_at").unwrap();
     assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
@@ -77,7 +77,7 @@ fn an_item_of_a_key_that_is_there_is_not_pushed() {
     let pushed = object(&db, &["push", "q", "first", "--unique", "k"]);
     assert_eq!(
         run(&db, &["push", "q", "second", "--unique", "k"]).ok(),
-        "0 acknowledged, 1 not pushed: an item with this key is there\n"
+        "pushed 0 items; 1 not pushed: an item with this key is there\n"
     );
     let again = object(&db, &["push", "q", "second", "--unique", "k"]);
     let expected = json!({
@@ -86,15 +86,15 @@ fn an_item_of_a_key_that_is_there_is_not_pushed() {
     assert_eq!(again, expected);
     assert_eq!(first(&db, &["q"])["unique"], "k");
     assert_eq!(run(&db, &["pop", "q"]).ok(), "first\n");
-    assert_eq!(run(&db, &["push", "q", "second", "--unique", "k"]).ok(), "1 acknowledged\n");
+    assert_eq!(run(&db, &["push", "q", "second", "--unique", "k"]).ok(), "pushed 1 item\n");
 }
 
 #[test]
 fn an_operation_is_done_once() {
     let db = Database::new();
     let args = ["push", "q", "a", "--lines", "-", "--op-id", "op"];
-    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "3 acknowledged\n");
-    let again = "0 acknowledged, the operation was done before: 3 items\n";
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "pushed 3 items\n");
+    let again = "pushed 0 items; this operation was done before, with 3 items\n";
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "a\nb\nc\n");
     assert_eq!(run_with_input(&db, &args, "").ok(), again);
@@ -112,19 +112,19 @@ fn an_operation_is_done_whole_or_not_at_all() {
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
     let args = ["push", "q", "--lines", "-", "--op-id", "op", "--config", config.to_str().unwrap()];
     let ran = run_with_input(&db, &args, format!("a\n{}\n", "x".repeat(100_001)));
-    assert_eq!(ran.stdout, "0 acknowledged\n");
+    assert_eq!(ran.stdout, "pushed 0 items\n");
     insta::assert_snapshot!(ran.failed(65), @r"
     kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
     kvqueue: items refused: 1; nothing was pushed
     ");
     let ran = run(&db, &["push", "q", "a", "--file", "/nowhere", "--op-id", "op"]);
-    assert_eq!(ran.stdout, "0 acknowledged\n");
+    assert_eq!(ran.stdout, "pushed 0 items\n");
     ran.failed(1);
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(100));
     insta::assert_snapshot!(ran.failed(2), @"kvqueue: --op-id is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
     assert_eq!((run(&db, &args[..2]).code, len(&db, "q").as_str()), (Some(2), "0"));
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(98));
-    assert_eq!(ran.ok(), "98 acknowledged\n");
+    assert_eq!(ran.ok(), "pushed 98 items\n");
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn numbers(to: u32) -> String {
 fn pushed(items: u32) -> Database {
     let db = Database::new();
     let out = run_with_input(&db, &["push", "numbers", "--lines", "-"], numbers(items)).ok();
-    assert_eq!(out, format!("{items} acknowledged\n"));
+    assert_eq!(out, format!("pushed {items} items\n"));
     assert_eq!(run(&db, &["len", "numbers"]).ok(), format!("{items}\n"));
     db
 }

@@ -123,7 +123,7 @@ impl Which {
 
 /// Not an io::Error outside: whoever has closed the pipe does not know what was done.
 fn unprinted(decision: Decision, letters: impl Display, error: &io::Error) -> anyhow::Error {
-    anyhow!("dead letters {}: {letters}, which could not be printed: {error}", decision.past())
+    anyhow!("{} {}, which could not be printed: {error}", decision.past(), output::items_of(letters))
 }
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
@@ -149,8 +149,8 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     let mut object = output::about(queue.name(), decision.past(), all.moved);
     object["refused"] = json!(all.refused);
     object["unreadable"] = json!(all.unreadable);
-    output::line(json, format!("dead letters {}: {}", decision.past(), all.moved).as_bytes(), &object)
-        .map_err(|error| unprinted(decision, all.moved, &error))?;
+    let text = format!("{} {}", decision.past(), output::items_of(all.moved));
+    output::line(json, text.as_bytes(), &object).map_err(|error| unprinted(decision, all.moved, &error))?;
     let reasons = [
         (all.refused, "since other items have their unique keys"),
         (all.unreadable, "since they cannot be read"),

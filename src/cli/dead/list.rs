@@ -7,7 +7,7 @@ use kvqueue_queue::{DeadLetter, ItemId, migration};
 
 use super::letter;
 use crate::{
-    cli::{client::Client, globals::Globals, output, target::Target},
+    cli::{client::Client, globals::Globals, number, output, target::Target},
     exit::Exit,
 };
 
@@ -20,7 +20,7 @@ pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
     /// So many letters, or fewer if there are fewer
-    #[arg(short, default_value = "100")]
+    #[arg(short, default_value = "100", value_parser = number::items, allow_negative_numbers = true)]
     n: NonZeroUsize,
     /// Those behind the letter of this id, as an earlier list printed it
     #[arg(long, value_name = "ID")]
@@ -51,6 +51,10 @@ impl Args {
                 letters.extend(page);
             }
         }
+        // Those that died first come first, as far as all of them are here.
+        if self.after.is_none() && !more {
+            letters.sort_by_key(|letter| letter.died_at);
+        }
         if !letters.is_empty() {
             println(&table(&letters))?;
         }
@@ -77,6 +81,9 @@ impl Args {
 fn table(letters: &[DeadLetter]) -> Table {
     let mut table = Table::new();
     table.load_preset(UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
+    if let Some(width) = output::width() {
+        table.set_width(width);
+    }
     table.set_header(["id", "died", "attempts", "reason"]);
     for it in letters {
         let attempts = it.meta.attempts.to_string();

@@ -49,11 +49,12 @@ impl Args {
     }
 }
 
-/// The consumers' lines are the point of it.
+/// The table at the end is the point of it; `-v` shows the consumers at work.
 fn level(globals: &Globals) -> &'static str {
     match (globals.quiet, globals.verbose) {
         (true, _) => "error",
-        (false, 0) => "warn,kvqueue=debug",
+        (false, 0) => "warn",
+        (false, 1) => "warn,kvqueue=debug",
         (false, _) => "debug",
     }
 }

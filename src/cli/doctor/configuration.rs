@@ -24,7 +24,7 @@ pub(super) fn look(
             findings.problem(
                 ABOUT,
                 format!("{from}: {error}"),
-                "no daemon starts with it; docs/CONFIG.md has all keys",
+                "no daemon starts with it; kvqueue.toml(5) and `kvqueue config manual` have all keys",
             );
         }
     }

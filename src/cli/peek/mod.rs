@@ -8,7 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use kvqueue_queue::{Cursor, ItemId, ItemPage, ItemState, Queue};
 
 use self::table::Row;
-use super::{UsageError, client::Client, globals::Globals, output, target::Target};
+use super::{UsageError, client::Client, globals::Globals, number, output, target::Target};
 use crate::{exit::Exit, json};
 
 /// The most items of one transaction. More could be too much to read within its five seconds.
@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_parser = states())]
     state: Option<ItemState>,
     /// Number of items to print at most [default: 1; 100 with --state]
-    #[arg(short)]
+    #[arg(short, value_parser = number::items, allow_negative_numbers = true)]
     k: Option<NonZeroUsize>,
     /// Begin behind this place, which an earlier command named
     #[arg(long, value_name = "PLACE", requires = "state")]

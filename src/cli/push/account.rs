@@ -35,12 +35,12 @@ impl Account {
 
     /// For people.
     pub(super) fn text(&self) -> String {
-        let mut text = format!("{} acknowledged", self.acknowledged);
+        let mut text = format!("pushed {}", output::items_of(self.acknowledged));
         if self.duplicates > 0 {
-            text += &format!(", {} not pushed: an item with this key is there", self.duplicates);
+            text += &format!("; {} not pushed: an item with this key is there", self.duplicates);
         }
         if let Some(items) = self.repeated {
-            text += &format!(", the operation was done before: {items} items");
+            text += &format!("; this operation was done before, with {}", output::items_of(items));
         }
         text
     }

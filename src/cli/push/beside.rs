@@ -13,7 +13,7 @@ const HEADING: &str = "What goes with each item";
 #[derive(Debug, clap::Args)]
 pub(super) struct Beside {
     /// Not before this delay is over, as in 5s or "1h 30m"
-    #[arg(long, help_heading = HEADING, value_name = "DURATION", value_parser = when::delay, conflicts_with = "at")]
+    #[arg(long, help_heading = HEADING, value_name = "DURATION", allow_hyphen_values = true, value_parser = when::delay, conflicts_with = "at")]
     delay: Option<When>,
     /// Not before this time: RFC 3339, or seconds since 1970
     #[arg(long, help_heading = HEADING, value_name = "TIME", value_parser = when::at)]

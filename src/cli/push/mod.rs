@@ -170,7 +170,7 @@ impl Push<'_> {
     fn behind(&self, items: usize) -> String {
         match self.account.acknowledged {
             0 => output::items_of(items),
-            done => format!("{} after the {done} acknowledged before", output::items_of(items)),
+            done => format!("{} after the {done} pushed before", output::items_of(items)),
         }
     }
 
@@ -184,7 +184,7 @@ impl Push<'_> {
         if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
             let done = match done {
                 0 => "nothing was done".to_owned(),
-                _ => format!("{done} were acknowledged before, nothing since"),
+                _ => format!("{done} were pushed before, nothing since"),
             };
             return frozen::refused(self.session.queue(), pause, &done);
         }

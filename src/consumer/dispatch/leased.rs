@@ -225,16 +225,29 @@ impl Dispatcher {
 /// In the item's span.
 fn log(item: &Item, settlement: &Settlement) {
     span::outcome(Span::current, settlement::name(settlement));
-    let (item, attempt) = (&item.id, item.attempt);
+    let is_named = span::names_item();
+    let attempt = (!is_named).then_some(item.attempt);
+    let item = (!is_named).then_some(tracing::field::display(&item.id));
     match settlement {
         Settlement::Done => {}
-        Settlement::Release => tracing::debug!(%item, attempt, "item given back"),
+        Settlement::Release => tracing::debug!(item, attempt, "item given back"),
         Settlement::Retry { due, failure } => {
             let pause_ms = due.map_or(0, |due| due.saturating_sub(failure.at));
-            tracing::warn!(%item, attempt, pause_ms, reason = failure.reason, "item failed, it is tried again");
+            tracing::warn!(
+                item,
+                attempt,
+                pause_ms,
+                reason = failure.reason,
+                "item failed, it is tried again"
+            );
         }
         Settlement::Dead(failure) => {
-            tracing::error!(%item, attempt, reason = failure.reason, "item failed for good, it is a dead letter");
+            tracing::error!(
+                item,
+                attempt,
+                reason = failure.reason,
+                "item failed for good, it is a dead letter"
+            );
         }
     }
 }

@@ -19,10 +19,7 @@ pub(super) fn of(outcome: Outcome, attempt: u32, rules: &RetryRules, now: Millis
     };
     match rules.delay(attempt, random) {
         Some(delay) => Settlement::Retry { due: due(now, pause.unwrap_or(delay)), failure: failure(reason) },
-        None => {
-            let most = rules.max_attempts;
-            Settlement::Dead(failure(format!("attempt {attempt} of {most} failed: {reason}")))
-        }
+        None => Settlement::Dead(failure(reason)),
     }
 }
 
@@ -75,7 +72,7 @@ mod tests {
 
     #[test]
     fn after_the_last_attempt_it_is_dead() {
-        let dead = Settlement::Dead(Failure::new(NOW, 3, "attempt 3 of 3 failed: no"));
+        let dead = Settlement::Dead(Failure::new(NOW, 3, "no"));
         assert_eq!(settled(Outcome::retry("no"), 3), dead);
         assert_eq!(settled(Outcome::RetryAfter(Duration::from_secs(9), "no".to_owned()), 3), dead);
     }

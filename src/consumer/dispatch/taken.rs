@@ -70,6 +70,7 @@ impl Dispatcher {
         if self.source.signals.grace_over.is_cancelled() {
             self.source.signals.leave_behind(1);
         }
-        tracing::warn!(item = %item.id, reason, "item failed, and is gone: its delivery is at-most-once");
+        let item = (!span::names_item()).then_some(tracing::field::display(&item.id));
+        tracing::warn!(item, reason, "item failed, and is gone: its delivery is at-most-once");
     }
 }

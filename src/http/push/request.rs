@@ -10,7 +10,7 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::Number;
+use serde_json::{Number, value::RawValue};
 
 use crate::http::{body::Object, error::Failure};
 
@@ -44,6 +44,9 @@ struct Entry {
     payload: Option<String>,
     #[serde(deserialize_with = "given")]
     payload_base64: Option<String>,
+    /// Any value; its text is the payload. As text, since a parsed value can take a hundred times as much memory.
+    #[serde(deserialize_with = "given")]
+    payload_json: Option<Box<RawValue>>,
     #[serde(deserialize_with = "attributes")]
     attributes: BTreeMap<String, String>,
     #[serde(deserialize_with = "given")]
@@ -159,13 +162,21 @@ impl Request {
 
 impl Entry {
     fn item(self, now: Millis) -> Result<NewItem, String> {
-        let payload = match (self.payload, self.payload_base64) {
-            (Some(text), None) => Bytes::from(text),
-            (None, Some(text)) => Bytes::from(decoded(&text)?),
-            (Some(_), Some(_)) => {
-                return Err("it has both payload and payload_base64; leave one out".to_owned());
+        let payload = match (self.payload, self.payload_base64, self.payload_json) {
+            (Some(text), None, None) => Bytes::from(text),
+            (None, Some(text), None) => Bytes::from(decoded(&text)?),
+            (None, None, Some(value)) => Bytes::from(value.get().as_bytes().to_vec()),
+            (None, None, None) => {
+                return Err(
+                    "it has no payload; give one of payload, payload_base64 and payload_json".to_owned()
+                );
             }
-            (None, None) => return Err("it has neither payload nor payload_base64".to_owned()),
+            _ => {
+                return Err(
+                    "it has more than one payload; give one of payload, payload_base64 and payload_json"
+                        .to_owned(),
+                );
+            }
         };
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item with nothing to say needs no record beside it, and so tells no time.
@@ -229,6 +240,9 @@ mod tests {
     fn an_item_is_what_it_says() {
         assert_eq!(item(&json!({"payload": "a"})).unwrap(), NewItem::new("a"));
         assert_eq!(item(&json!({"payload_base64": "/w=="})).unwrap(), NewItem::new(b"\xff".to_vec()));
+        for value in [json!({"a": [1, null]}), json!("text"), json!(17), json!(false), json!(null)] {
+            assert_eq!(item(&json!({"payload_json": value})).unwrap(), NewItem::new(value.to_string()));
+        }
         let whole = item(&json!({
             "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "t",
             "unique": "u", "delay_ms": 5, "priority": -3,
@@ -253,8 +267,8 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         let wrong = |entry: Value| item(&entry).unwrap_err();
-        insta::assert_snapshot!(wrong(json!({})), @"items[0]: it has neither payload nor payload_base64");
-        insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has both payload and payload_base64; leave one out");
+        insta::assert_snapshot!(wrong(json!({})), @"items[0]: it has no payload; give one of payload, payload_base64 and payload_json");
+        insta::assert_snapshot!(wrong(json!({"payload": "", "payload_base64": ""})), @"items[0]: it has more than one payload; give one of payload, payload_base64 and payload_json");
         insta::assert_snapshot!(wrong(json!({"payload_base64": "?"})), @"items[0]: payload_base64 is not base 64: Invalid symbol 63, offset 0.");
         insta::assert_snapshot!(wrong(json!({"payload": null})), @"the body at items[0].payload: invalid type: null, expected a string at line 1 column 25");
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": -1})), @"the body at items[0].delay_ms: -1 is no whole number that is possible here at line 1 column 24");
@@ -262,7 +276,7 @@ mod tests {
         insta::assert_snapshot!(wrong(json!({"payload": "", "delay_ms": u64::MAX})), @"items[0]: delay_ms is 18446744073709551615, at most 315360000000 are possible");
         insta::assert_snapshot!(wrong(json!({"payload": "", "at": "tomorrow"})), @r#"items[0]: at is "tomorrow", and no time; write it as in "2030-01-31T08:00:00Z""#);
         insta::assert_snapshot!(wrong(json!({"payload": "", "attributes": {"k": 1}})), @"the body at items[0].attributes.k: invalid type: integer `1`, expected a string at line 1 column 30");
-        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
+        insta::assert_snapshot!(wrong(json!({"playload": ""})), @"the body at items[0].playload: unknown field `playload`, expected one of `payload`, `payload_base64`, `payload_json`, `attributes`, `content_type`, `trace_parent`, `unique`, `delay_ms`, `at`, `priority` at line 1 column 21");
         insta::assert_snapshot!(items(&json!({"items": []})).unwrap_err(), @"there are no items; push 1 to 1000 at a time");
         let many = |entry: &Value, count| items(&json!({ "items": vec![entry; count] }));
         insta::assert_snapshot!(many(&json!({}), 1_001).unwrap_err(), @"the body at items: there are more than 1000 items; push in several requests at line 1 column 3013");

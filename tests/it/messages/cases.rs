@@ -151,6 +151,8 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("config check --config DIR/broken.toml"),
         ],
     ),
+    // Its text is docs/CONFIG.md.
+    ("config manual", &[Before("config manual"), Before("config manual --json")]),
     ("config show", &[Says("config show --config DIR/good.toml"), Says("config show --json")]),
     (
         "backup",

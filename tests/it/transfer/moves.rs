@@ -75,7 +75,7 @@ fn one_whose_unique_key_is_taken_there_stays() {
     // Its key moves with it once there is room.
     run(&db, &["pop", "to"]).ok();
     run(&db, &["move", "from", "to", "--all"]).ok();
-    assert_eq!(run(&db, &["push", "from", "again", "--unique", "order 1"]).ok(), "1 acknowledged\n");
+    assert_eq!(run(&db, &["push", "from", "again", "--unique", "order 1"]).ok(), "pushed 1 item\n");
     assert!(
         run(&db, &["push", "to", "no", "--unique", "order 1"])
             .ok()

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use foundationdb_sys::{FDBCompletionHook, FDBNetworkOption, fdb_bool_t, fdb_error_t};
+use foundationdb_sys::{FDBNetworkOption, fdb_bool_t, fdb_error_t};
 use parking_lot::Mutex;
 
 use super::real::{self, Settings};
@@ -183,7 +183,7 @@ unsafe impl Send for HookParameter {}
 /// `hook` must be callable with `parameter` on another thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdb_add_network_thread_completion_hook(
-    hook: FDBCompletionHook,
+    hook: Option<unsafe extern "C" fn(*mut c_void)>,
     parameter: *mut c_void,
 ) -> fdb_error_t {
     let Some(hook) = hook else { return Code::CLIENT_INVALID_OPERATION.raw() };
