@@ -3,7 +3,7 @@
 use std::{
     env,
     ffi::OsStr,
-    fmt::{Debug, Result, Write},
+    fmt::{Debug, Result},
     io,
     io::IsTerminal,
 };
