@@ -35,7 +35,10 @@ fn what_is_logged_of_an_item_names_it() {
     });
     assert_eq!(event["spans"], serde_json::json!([wanted]), "{line}");
     // Nothing is said twice.
-    assert!(event.get("item").is_none() && event.get("attempt").is_none() && event.get("span").is_none(), "{line}");
+    assert!(
+        event.get("item").is_none() && event.get("attempt").is_none() && event.get("span").is_none(),
+        "{line}"
+    );
     let ran = daemon.end();
     assert!(!ran.stderr.contains("secret-payload"), "{}", ran.stderr);
 }
@@ -50,7 +53,12 @@ fn lines_are_for_people_without_colours_where_nobody_looks() {
         .lines()
         .find(|line| line.contains("item failed for good"))
         .unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(line.contains("ERROR item{queue=q ") && line.contains("outcome=dead") && line.matches("item=").count() == 1, "{line}");
+    assert!(
+        line.contains("ERROR item{queue=q ")
+            && line.contains("outcome=dead")
+            && line.matches("item=").count() == 1,
+        "{line}"
+    );
     assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
 }
 

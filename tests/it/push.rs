@@ -138,8 +138,5 @@ fn a_stream_ends_when_the_queue_is_frozen_under_it() {
     assert_eq!(ran.stdout, format!("pushed {pushed} items\n"));
     let error = ran.failed(1);
     assert!(error.contains("queue \"q\" is frozen since"), "{error}");
-    assert!(
-        error.contains(&format!("migrating; {pushed} were pushed before, nothing since")),
-        "{error}"
-    );
+    assert!(error.contains(&format!("migrating; {pushed} were pushed before, nothing since")), "{error}");
 }

@@ -38,7 +38,10 @@ fn after_the_last_attempt_an_item_is_a_dead_letter() {
     run(&db, &["push", "q", "bad", "good"]).ok();
     let script = "word=$(cat); echo $word >> tried; [ $word = good ]";
     let ran = worked_off(&db, script, "max-attempts = 3");
-    assert!(ran.stderr.contains("sh failed with exit status: 1") && !ran.stderr.contains("3 of 3"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("sh failed with exit status: 1") && !ran.stderr.contains("3 of 3"),
+        "{ran:?}"
+    );
     assert_eq!(ran.stderr.matches("it is a dead letter").count(), 1, "{ran:?}");
     ran.ok();
     assert_eq!(read(&db, "tried").matches("bad").count(), 3);
