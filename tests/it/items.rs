@@ -53,7 +53,7 @@ fn delete_needs_a_yes_and_leaves_other_queues() {
 fn a_name_that_cannot_be_is_a_usage_error() {
     insta::assert_snapshot!(run(&Database::new(), &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
     insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @r"
-        error: invalid value '0' for '-k <K>': number would be zero for non-zero type
+        error: invalid value '0' for '-k <K>': write a whole number of 1 or more
 
         For more information, try '--help'.
         ");
