@@ -39,6 +39,8 @@ pub(crate) struct Followed {
     pub(crate) gate: Gate,
     /// Told when the gate has changed.
     pub(crate) board: Arc<Board>,
+    /// The daemon is to end with its queues.
+    pub(crate) until_empty: bool,
 }
 
 impl Followed {
@@ -109,6 +111,12 @@ impl Followed {
         }
         let queue = &self.name;
         match (before, pause) {
+            (_, Some(Pause { reason, frozen, .. })) if self.until_empty => {
+                tracing::warn!(
+                    %queue, reason, frozen,
+                    "the queue is paused; --until-empty waits until it is resumed, as by kvqueue resume"
+                );
+            }
             (_, Some(Pause { reason, frozen, .. })) => {
                 tracing::info!(%queue, reason, frozen, "the queue is paused; it goes on when it is resumed");
             }

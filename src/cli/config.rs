@@ -39,17 +39,17 @@ impl Command {
             return Ok(Exit::Done);
         }
         let config = globals.load()?;
-        register(Daemon::new(config.clone())).check()?;
+        let warnings = register(Daemon::new(config.clone())).warnings()?;
         match self {
             Self::Check if globals.quiet => {}
             Self::Check => {
                 let text = format!("configuration is valid, queues: {}", config.queues.len());
                 let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
-                if let Some(note) =
-                    unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config))
-                {
-                    object["notes"] = serde_json::json!([note]);
-                    output::note(format_args!("kvqueue: {note}"));
+                let limit = unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config));
+                let notes: Vec<_> = limit.into_iter().chain(warnings).collect();
+                notes.iter().for_each(|note| output::note(format_args!("kvqueue: {note}")));
+                if !notes.is_empty() {
+                    object["notes"] = serde_json::json!(notes);
                 }
                 output::line(globals.json, text.as_bytes(), &object)?;
             }

@@ -21,7 +21,7 @@ use crate::{
     INT lets the handlers at work finish, for as long as `grace` says, and gives other items back; a second one ends the \
     daemon at once. HUP has it read its configuration anew, USR1 has it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is leased, by this daemon or \
-    another, and nothing waits for its time, such as items that are to be tried again."
+    another, and nothing waits for its time, such as items that are to be tried again. It waits for a paused queue."
 )]
 pub(super) struct Args {
     /// Only this queue
@@ -39,6 +39,9 @@ pub(super) struct Args {
     /// Stop when nothing is left to be done
     #[arg(long)]
     until_empty: bool,
+    /// With --until-empty: exit with 65 if items became dead letters
+    #[arg(long, requires = "until_empty")]
+    fail_on_dead: bool,
 }
 
 impl Args {
@@ -52,8 +55,10 @@ impl Args {
         warn_of_ignored_variables();
         let (format, until_empty) = (config.log.format, self.until_empty);
         let path = globals.config().map(Path::to_owned);
-        let daemon =
-            register(Daemon::new(config)).until_empty(until_empty).first_answer_within(globals.timeout());
+        let daemon = register(Daemon::new(config))
+            .until_empty(until_empty)
+            .fail_on_dead(self.fail_on_dead)
+            .first_answer_within(globals.timeout());
         let globals = globals.clone();
         let daemon = daemon.reload_with(path, move || self.load(&globals));
         let ended = daemon.run().inspect_err(|error| {
@@ -108,7 +113,14 @@ mod tests {
     use super::*;
     use crate::config::ConsumerGroup;
 
-    const NONE: Args = Args { queue: None, handler: None, consumers: None, k: None, until_empty: false };
+    const NONE: Args = Args {
+        queue: None,
+        handler: None,
+        consumers: None,
+        k: None,
+        until_empty: false,
+        fail_on_dead: false,
+    };
 
     fn config() -> Config {
         toml::from_str(

@@ -31,6 +31,12 @@ pub enum DaemonError {
     /// HTTP cannot be served.
     #[error(transparent)]
     Http(#[from] HttpError),
+    /// Items failed for good, which was to be an error.
+    #[error("items became dead letters or were lost: {items}; kvqueue dead list shows why")]
+    Dead {
+        /// So many.
+        items: u64,
+    },
     /// It failed while running.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -41,6 +47,7 @@ impl DaemonError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Config(_) => Exit::Config,
+            Self::Dead { .. } => Exit::Data,
             Self::Open(_) | Self::FirstRead(_) | Self::NoAnswer(_) => Exit::Unavailable,
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied | RunError::TaskFailed) => {
                 Exit::Internal

@@ -91,7 +91,9 @@ impl Live {
     /// Asks the database whether new queues are paused, and follows what it says.
     pub(super) async fn follow(&self, parts: &[Part]) -> Followers {
         let new = parts.iter().filter(|part| !self.queues.contains_key(&part.name));
-        let follow = new.map(async |part| (part.name.clone(), part.follow(&self.db, &self.shared).await));
+        let follow = new.map(async |part| {
+            (part.name.clone(), part.follow(&self.db, &self.shared, self.until_empty).await)
+        });
         join_all(follow).await.into_iter().collect()
     }
 

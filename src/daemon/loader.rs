@@ -53,6 +53,7 @@ impl Loader {
         let plan = Plan::new(old, &config).map_err(|error| refused(&error))?;
         handlers.retain(|queue, _| plan.keeps_handler(queue));
         let parts = parts_to_run(&config, registry, &handlers).map_err(|error| refused(&error))?;
+        super::warn(&parts);
         Ok(Prepared { config, plan, parts })
     }
 }

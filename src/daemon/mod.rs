@@ -40,13 +40,14 @@ use self::{
 use crate::{
     actors::{self, Crew, Observer, Shared},
     board::{Board, Phase},
-    config::{Config, ConfigError, Http, Listen},
+    config::{Config, ConfigError, Delivery, Http, Listen},
     consumer::{contention::Contention, state::Event},
     control::{Control, Door, Given, InForce},
     database::{Patience, Store},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
     lifecycle::{self, RunError, Signals, Told},
+    metrics::QueueMeters,
     survey, systemd, telemetry,
 };
 
@@ -58,6 +59,7 @@ pub struct Daemon {
     config: Config,
     registry: Registry,
     until_empty: bool,
+    fail_on_dead: bool,
     observer: Option<Observer>,
     patience: Option<Duration>,
     contention: Arc<Contention>,
@@ -107,6 +109,13 @@ impl Daemon {
     #[must_use]
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
+        self
+    }
+
+    /// Has [`run`](Self::run) return an error if items became dead letters of this daemon, or with at-most-once delivery were lost.
+    #[must_use]
+    pub fn fail_on_dead(mut self, yes: bool) -> Self {
+        self.fail_on_dead = yes;
         self
     }
 
@@ -164,7 +173,12 @@ impl Daemon {
 
     /// Checks everything that can be checked without the database.
     pub fn check(&self) -> Result<(), ConfigError> {
-        parts(&self.config, &self.registry, &BTreeMap::new()).map(drop)
+        self.warnings().map(drop)
+    }
+
+    /// Checks the same, and returns what is valid and likely not meant, such as a command that does not exist.
+    pub fn warnings(&self) -> Result<Vec<String>, ConfigError> {
+        Ok(parts(&self.config, &self.registry, &BTreeMap::new())?.warnings())
     }
 
     /// Runs on the calling thread until a signal, an error, or the end of the items has it stop. HUP has it take up its configuration anew,
@@ -177,9 +191,14 @@ impl Daemon {
         self.first_answer = self.first_answer.after(began.elapsed());
         let board = Board::new(&self.config.database);
         let listen = self.listen();
-        let ended = self.run_parts(parts, &store.db, board, signals.received(), || signals.told(), listen);
+        let (fail_on_dead, config) = (self.fail_on_dead, self.config.clone());
+        let (stop, shown) = (signals.received(), board.clone());
+        let ended = self.run_parts(parts, &store.db, board, stop, || signals.told(), listen);
         telemetry::flush();
-        ended
+        match failed(&shown, &config) {
+            items if fail_on_dead && items > 0 => ended.and(Err(DaemonError::Dead { items })),
+            _ => ended,
+        }
     }
 
     /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of a signal.
@@ -217,7 +236,9 @@ impl Daemon {
     }
 
     fn parts(&self) -> Result<Parts, ConfigError> {
-        parts_to_run(&self.config, &self.registry, &BTreeMap::new())
+        let parts = parts_to_run(&self.config, &self.registry, &BTreeMap::new())?;
+        warn(&parts);
+        Ok(parts)
     }
 
     fn run_parts(
@@ -341,6 +362,23 @@ async fn first_look(
 ) -> Result<(Duration, Followers), DaemonError> {
     let took = patience.wait(&live.config().database, first_read(db, &live.config().prefix)).await??;
     Ok((took, live.follow(queues).await))
+}
+
+/// How many items failed for good in this daemon.
+fn failed(board: &Board, config: &Config) -> u64 {
+    let of_queue = |(name, meters): (Arc<str>, Arc<QueueMeters>)| {
+        let queue = config.queues.get(&*name);
+        let is_lossy = queue.is_some_and(|queue| queue.delivery == Delivery::AtMostOnce);
+        meters.dead.get() + meters.swept_dead.get() + if is_lossy { meters.lost.get() } else { 0 }
+    };
+    board.metrics.queues().into_iter().map(of_queue).sum()
+}
+
+/// Logs what is valid and likely not meant.
+fn warn(parts: &Parts) {
+    for warning in parts.warnings() {
+        tracing::warn!(event = "configuration-doubtful", "{warning}");
+    }
 }
 
 /// The threads that handlers run on.

@@ -7,7 +7,7 @@ use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
 
 use crate::{
     actors::Shared,
-    config::{Config, ConfigError, QueueConfig, TakeStrategy},
+    config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
     consumer::{idle::Idle, source::Source, take::Taker},
     handlers::{Handling, Registry},
     http::Token,
@@ -26,6 +26,9 @@ pub(super) struct Part {
     pub(super) handling: Handling,
     config: QueueConfig,
 }
+
+/// Handlers in the tree that write nothing into an item's transaction.
+const WITHOUT_TRANSACTION: [&str; 3] = ["exec", "log", "stdout"];
 
 /// What a configuration comes to. Files that it names are not read again.
 pub(super) struct Parts {
@@ -64,7 +67,27 @@ pub(super) fn parts_to_run(
     Ok(parts)
 }
 
+impl Parts {
+    /// What is valid, and likely not meant.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        self.queues.iter().flat_map(Part::warnings).collect()
+    }
+}
+
 impl Part {
+    fn warnings(&self) -> Vec<String> {
+        let (name, handler) = (&self.name, self.config.handler.as_str());
+        let broken = self.handling.warning().map(|why| format!("queues.{name}: handler {handler:?}: {why}"));
+        let once = self.config.delivery == Delivery::ExactlyOnce && WITHOUT_TRANSACTION.contains(&handler);
+        let once = once.then(|| {
+            format!(
+                "queues.{name}: delivery = \"exactly-once\" is at-least-once with handler {handler:?}, which writes nothing into the item's transaction; \
+                 what it does may happen twice"
+            )
+        });
+        broken.into_iter().chain(once).collect()
+    }
+
     fn new(prefix: &str, name: &str, config: &QueueConfig, handling: Handling) -> Result<Self, ConfigError> {
         let queue = Queue::of_kind(prefix.as_bytes(), name.as_bytes(), config.layout()).map_err(|error| {
             let key = format!("queues.{name}");
@@ -124,10 +147,10 @@ impl Part {
     }
 
     /// Has its gate do what the database says, which is asked first.
-    pub(super) async fn follow(&self, db: &Arc<Database>, shared: &Shared) -> Follower {
+    pub(super) async fn follow(&self, db: &Arc<Database>, shared: &Shared, until_empty: bool) -> Follower {
         let (name, queue) = (self.name.clone(), self.queue.clone());
         let (gate, board) = (shared.board.gate(&name), shared.board.clone());
-        Followed { db: db.clone(), queue, name, gate, board }.follow().await
+        Followed { db: db.clone(), queue, name, gate, board, until_empty }.follow().await
     }
 
     /// The K of each of its consumers.

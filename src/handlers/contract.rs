@@ -26,6 +26,12 @@ use crate::consumer::breaker::Breaker;
 /// [`testing`](crate::testing) calls a handler in a unit test.
 #[async_trait]
 pub trait Handler: Send + Sync + 'static {
+    /// Why the handler is likely not to work, found without calling it: `config check`, `doctor` and the daemon's start tell people.
+    /// `None`, the default, says nothing.
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Handles one item.
     async fn handle(&self, item: &Item, context: &Context) -> Outcome;
 }
@@ -33,6 +39,11 @@ pub trait Handler: Send + Sync + 'static {
 /// Something that handles the items of one take together. For the rest, see [`Handler`].
 #[async_trait]
 pub trait BatchHandler: Send + Sync + 'static {
+    /// As [`Handler::warning`].
+    fn warning(&self) -> Option<String> {
+        None
+    }
+
     /// Handles 1 to K items, in the order of the queue, and says of each what becomes of it, in the same order. Items for which
     /// it says nothing are retried.
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome>;
@@ -41,6 +52,10 @@ pub trait BatchHandler: Send + Sync + 'static {
 /// A handler that is shared, by several queues or with a test.
 #[async_trait]
 impl<H: Handler + ?Sized> Handler for Arc<H> {
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         (**self).handle(item, context).await
     }
@@ -48,6 +63,10 @@ impl<H: Handler + ?Sized> Handler for Arc<H> {
 
 #[async_trait]
 impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
+    fn warning(&self) -> Option<String> {
+        (**self).warning()
+    }
+
     async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
         (**self).handle(items, context).await
     }

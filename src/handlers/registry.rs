@@ -14,6 +14,16 @@ pub(crate) enum Handling {
     Batch(Arc<dyn BatchHandler>),
 }
 
+impl Handling {
+    /// Why the handler is likely not to work.
+    pub(crate) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Each(handler) => handler.warning(),
+            Self::Batch(handler) => handler.warning(),
+        }
+    }
+}
+
 type Build = Box<dyn Fn(&Settings) -> Result<Handling, String> + Send + Sync>;
 
 /// The handlers a configuration may name.

@@ -5,7 +5,7 @@ use kvqueue_queue::{
 };
 use serde_json::Value;
 
-use crate::support::{Background, Database, database_of_helper, helper, run};
+use crate::support::{Background, Database, database_of_helper, helper, run, run_script};
 
 /// Pushes a few items to the queue `q` and lets them die. Items without a reason stay.
 #[test]
@@ -285,4 +285,23 @@ fn len_counts_every_state() {
         len,
         "{\"dead\":3,\"done\":0,\"later\":0,\"leased\":0,\"len\":2,\"queue\":\"q\",\"ready\":2}\n"
     );
+}
+
+#[test]
+fn a_run_that_fails_on_dead_letters_tells_so_by_its_exit_code() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let until_empty = ["--until-empty", "--fail-on-dead"];
+    let code = |script| -> i32 {
+        run_script(&db, script, "retry.max-attempts = 1", &until_empty)
+            .output()
+            .unwrap()
+            .status
+            .code()
+            .unwrap()
+    };
+    assert_eq!(code("exit 1"), 65);
+    assert_eq!(code("exit 1"), 0, "nothing died in this run");
+    run(&db, &["push", "q", "two"]).ok();
+    assert_eq!(code("exit 0"), 0);
 }

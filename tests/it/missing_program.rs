@@ -178,3 +178,31 @@ fn a_run_until_empty_ends_with_an_error_and_keeps_the_items() {
     assert!(said.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{said}");
     assert_eq!((deployment.count("ready"), deployment.count("dead")), (5, 0));
 }
+
+#[test]
+fn config_check_doctor_and_start_warn_of_it() {
+    let deployment = Deployment::new("delivery = 'exactly-once'");
+    let config = deployment.db.file("kvqueue.toml");
+    let asked = |words: &[&str]| -> Ran {
+        let mut command = kvqueue(&deployment.db, &[words, &["--config", config.to_str().unwrap()]].concat());
+        command.current_dir(deployment.db.directory.path()).output().unwrap().into()
+    };
+    let directory = fs::canonicalize(deployment.db.directory.path()).unwrap();
+    let missing = format!(
+        "queues.q: handler \"exec\": its command cannot be started: {}: No such file or directory",
+        directory.join("handle").display()
+    );
+    let twice = "queues.q: delivery = \"exactly-once\" is at-least-once with handler \"exec\"";
+    let checked = asked(&["config", "check"]);
+    assert!(checked.stderr.contains(&missing) && checked.stderr.contains(twice), "{checked:?}");
+    checked.ok();
+    let doctor = asked(&["doctor"]).stdout;
+    assert!(doctor.contains(&missing) && doctor.contains(twice), "{doctor}");
+    let served = deployment.serve();
+    served.daemon.signal(Signal::TERM);
+    let said = served.daemon.end().stderr;
+    assert!(said.contains("its command cannot be started"), "{said}");
+    deployment.install("true");
+    let checked = asked(&["config", "check"]);
+    assert!(!checked.stderr.contains("cannot be started"), "{checked:?}");
+}

@@ -11,16 +11,25 @@ const ABOUT: &str = "config";
 pub(super) fn look(
     file: Option<&Path>,
     config: &Config,
-    wrong: Option<&ConfigError>,
+    checked: Result<&[String], &ConfigError>,
     findings: &mut Findings,
 ) {
     let from = file.map_or_else(
         || "no file, only defaults and the environment".to_owned(),
         |file| file.display().to_string(),
     );
-    match wrong {
-        None => findings.fine(ABOUT, format!("{from}: valid, queues: {}", config.queues.len())),
-        Some(error) => {
+    match checked {
+        Ok(warnings) => {
+            findings.fine(ABOUT, format!("{from}: valid, queues: {}", config.queues.len()));
+            for warning in warnings {
+                findings.note(
+                    ABOUT,
+                    warning,
+                    "a daemon of another user, directory or PATH may see it differently",
+                );
+            }
+        }
+        Err(error) => {
             findings.problem(
                 ABOUT,
                 format!("{from}: {error}"),

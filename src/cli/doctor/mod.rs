@@ -63,8 +63,8 @@ impl Args {
         let deadline = Deadline(globals.timeout().map(|limit| Instant::now() + limit));
         let config = globals.load()?;
         let mut findings = Findings::default();
-        let wrong = config.validate().and_then(|()| register(Daemon::new(config.clone())).check()).err();
-        configuration::look(globals.config(), &config, wrong.as_ref(), &mut findings);
+        let checked = config.validate().and_then(|()| register(Daemon::new(config.clone())).warnings());
+        configuration::look(globals.config(), &config, checked.as_deref(), &mut findings);
         // A level that is wrong has just been found.
         let _: Result<(), ConfigError> = telemetry::init_command(&config.log);
         if config.validate_database().is_ok() {

@@ -2,11 +2,13 @@
 //!
 //! | file | role |
 //! |---|---|
+//! | `lookup` | whether the command could be started |
 //! | `settings` | what the configuration says; what an exit code means |
 //! | `variables` | what the command is told about its item |
 //! | `group` | the command and what it started |
 
 mod group;
+mod lookup;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -84,6 +86,11 @@ impl Exec {
 
 #[async_trait]
 impl Handler for Exec {
+    fn warning(&self) -> Option<String> {
+        let why = lookup::problem(&self.settings.command[0])?;
+        Some(format!("its command cannot be started: {why}"))
+    }
+
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
         tokio::select! {
             result = self.run(item, context) => result.unwrap_or_else(Outcome::Retry),
