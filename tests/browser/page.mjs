@@ -161,7 +161,7 @@ test("items are seen by what they are doing", async () => {
   assert.match(await entry("for later").textContent(), /due in \d+ (min|h)/);
   await page.goto(`${daemon.url}#/queue/slow/running`);
   await entry("taken at once").waitFor();
-  assert.match(await entry("taken at once").textContent(), /attempt 1 of 20 · consumer #\d+ · for/);
+  await until("its consumer", async () => /attempt 1 of 20 · consumer #\d+ · for/.test(await entry("taken at once").textContent()));
   assert.equal(await page.getByRole("tab", { name: "Running (1)" }).getAttribute("aria-selected"), "true");
   await entry("taken at once").getByRole("button").first().click();
   await page.getByText("of this daemon", { exact: false }).first().waitFor();

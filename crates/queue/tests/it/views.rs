@@ -4,6 +4,9 @@ use kvqueue_queue::{Cursor, Failure, ItemPage, ItemState, ItemView, NewItem, Que
 
 use crate::common::{KINDS, TestDb, k, later, on_database, record};
 
+/// So long a lease outlasts every test, however busy the machine is.
+const HOUR: u64 = 3_600_000_000;
+
 /// All items of a state, by pages of `n`.
 async fn all(t: &TestDb, queue: &Queue, state: ItemState, n: usize) -> Vec<ItemView> {
     let (mut found, mut after): (_, Option<Cursor>) = (Vec::new(), None);
@@ -37,8 +40,8 @@ async fn filled(t: &TestDb, q: &Queue) {
     }
     t.fill(q, &["running 0", "running 1", "running 2"]).await;
     // One lease of two, and one of one. They stay when they are dropped.
-    let mut lease = t.lease(q, 2).await.unwrap();
-    drop(t.lease(q, 1).await.unwrap());
+    let mut lease = t.lease_for(q, 2, HOUR).await.unwrap();
+    drop(t.lease_for(q, 1, HOUR).await.unwrap());
     // One of a lease that is settled is not running any more.
     t.fill(q, &["done"]).await;
     let settled = t.lease(q, 1).await;
@@ -95,8 +98,8 @@ fn an_item_shows_its_due_time_its_attempts_their_reasons_and_its_lease() {
         let sessions: std::collections::BTreeSet<_> = leases.iter().map(|it| it.id.session).collect();
         assert_eq!(sessions.len(), 2);
         for lease in leases {
-            let left = lease.left.expect("it lasts 30 s");
-            assert!(lease.extended + left == std::time::Duration::from_secs(30), "{lease:?}");
+            let left = lease.left.expect("it lasts an hour");
+            assert!(lease.extended + left == std::time::Duration::from_micros(HOUR), "{lease:?}");
         }
         assert_eq!(running[0].item.as_ref().unwrap().attempt, 1);
         // An expired lease says so until a sweeper comes.
