@@ -39,7 +39,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let config = globals.start()?;
+        let (config, _) = globals.start_leniently()?;
         let Some(from) = fdb_embedded::embedded_directory(&config.database) else {
             let url = &config.database;
             return Err(UsageError(format!(

@@ -1,7 +1,8 @@
 //! What a command that does one thing to a queue needs.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    ffi::OsStr,
     future::Future,
     time::{Duration, Instant},
 };
@@ -14,7 +15,7 @@ use uuid::Uuid;
 
 use super::globals::Globals;
 use crate::{
-    config::Config,
+    config::{Config, ConfigError, Fault, Place},
     database::{NoAnswer, Patience, Store},
 };
 
@@ -23,6 +24,8 @@ pub(super) struct Client {
     store: Store,
     runtime: runtime::Runtime,
     config: Config,
+    /// What is wrong with it, where this command may not need it.
+    faults: RefCell<Vec<Fault>>,
     patience: Patience,
     /// How long opening has taken: the first answer has so much less time.
     opening: Cell<Duration>,
@@ -35,11 +38,12 @@ impl Client {
 
     /// The same for a command that has spent some of `--timeout` already.
     pub(super) fn open_after(globals: &Globals, spent: Duration) -> anyhow::Result<Self> {
-        let config = globals.start()?;
+        let (config, faults) = globals.start_leniently()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (patience, began) = (globals.patience(), Instant::now());
         let store = Store::open_within(&config.database, patience.after(spent))?;
-        Ok(Self { store, runtime, config, patience, opening: Cell::new(spent + began.elapsed()) })
+        let faults = RefCell::new(faults);
+        Ok(Self { store, runtime, config, faults, patience, opening: Cell::new(spent + began.elapsed()) })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -48,6 +52,17 @@ impl Client {
 
     pub(super) fn prefix(&self) -> &[u8] {
         self.config.prefix.as_bytes()
+    }
+
+    /// An error if the configuration's settings for this queue, which say how its items are laid out, are wrong.
+    pub(super) fn expect_settings(&self, queue: &OsStr) -> Result<(), ConfigError> {
+        let mut faults = self.faults.borrow_mut();
+        let of_queue =
+            |fault: &Fault| matches!(&fault.place, Place::Queue(name) if queue == OsStr::new(name));
+        match faults.iter().position(of_queue) {
+            Some(at) => Err(faults.swap_remove(at).error),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn config(&self) -> &Config {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{UsageError, globals::Globals, output::about};
 use crate::{
-    config::{DEFAULT_ADDRESS, Http, Listen, is_loopback},
+    config::{DEFAULT_ADDRESS, Http, Listen, Place, is_loopback},
     deadlines,
     exit::Exit,
     http::Token,
@@ -112,7 +112,10 @@ fn is_trusted(address: &Address, http: &Http) -> bool {
 impl Daemon {
     /// The daemon at an address, or the one that the configuration is for.
     pub(super) fn find(globals: &Globals, at: &At) -> anyhow::Result<Self> {
-        let config = globals.start()?;
+        let (config, faults) = globals.start_leniently()?;
+        if let Some(fault) = faults.into_iter().find(|fault| fault.place == Place::Http && !at.is_given()) {
+            return Err(fault.error.into());
+        }
         let daemon = Self::at(at.at.as_ref().unwrap_or(&config.http.listen), &config.http)?;
         Ok(Self { timeout: globals.timeout(), ..daemon })
     }

@@ -2,11 +2,12 @@
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
 use crate::{
-    config::{self, Config, ConfigError, duration},
+    config::{self, Config, ConfigError, Fault, duration},
     database::Patience,
     telemetry,
 };
@@ -58,18 +59,30 @@ impl Globals {
     /// Defaults, file, environment, these options. Not validated: a command's own options may follow.
     pub(super) fn load(&self) -> Result<Config, ConfigError> {
         let mut config = config::load(self.config.as_deref())?;
+        self.lay_over(&mut config);
+        Ok(config)
+    }
+
+    /// The same, without what is wrong in parts that only some commands need.
+    pub(super) fn load_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
+        let (mut config, mut faults) = config::load_leniently(self.config.as_deref())?;
+        self.lay_over(&mut config);
+        faults.append(&mut config.validate_leniently()?);
+        Ok((config, faults))
+    }
+
+    fn lay_over(&self, config: &mut Config) {
         if let Some(database) = &self.database {
             config.database.clone_from(database);
         }
         let level = match (self.quiet, self.verbose) {
             (true, _) => "error",
-            (false, 0) => return Ok(config),
+            (false, 0) => return,
             (false, 1) => "info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug",
             (false, 2) => "debug",
             (false, _) => "trace",
         };
         level.clone_into(&mut config.log.level);
-        Ok(config)
     }
 
     /// The configuration of a command that adds nothing to it; logging starts.
@@ -79,6 +92,29 @@ impl Globals {
         telemetry::init_command(&config.log)?;
         warn_of_ignored_variables();
         Ok(config)
+    }
+
+    /// The same for a command that does not need all of it. Logging starts, and stderr has what is wrong.
+    pub(super) fn start_leniently(&self) -> Result<(Config, Vec<Fault>), ConfigError> {
+        let (config, faults) = self.load_leniently()?;
+        telemetry::init_command(&config.log)?;
+        warn_of_ignored_variables();
+        warn_of_faults(&faults);
+        Ok((config, faults))
+    }
+}
+
+/// Logs, once, what a command goes on without.
+fn warn_of_faults(faults: &[Fault]) {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if WARNED.swap(true, Ordering::Relaxed) {
+        return;
+    }
+    for Fault { error, .. } in faults {
+        tracing::warn!(
+            event = "configuration_fault",
+            "{error}; no daemon starts with it; this command goes on without it"
+        );
     }
 }
 

@@ -37,7 +37,7 @@ struct Layout {
 }
 
 impl Target {
-    pub(super) fn open(&self, client: &Client) -> Result<Queue, UsageError> {
+    pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         open(client, &self.queue, &self.layout, "--")
     }
 
@@ -79,7 +79,7 @@ pub(super) struct Destination {
 }
 
 impl Destination {
-    pub(super) fn open(&self, client: &Client) -> Result<Queue, UsageError> {
+    pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         let layout = Layout { kind: self.to_kind, values: self.to_values, end: self.to_end };
         open(client, &self.to, &layout, "--to-")
     }
@@ -90,9 +90,11 @@ fn settings<'c>(client: &'c Client, name: &OsStr) -> Option<&'c QueueConfig> {
 }
 
 /// `dashes` is what the layout's options begin with.
-fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> Result<Queue, UsageError> {
+fn open(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow::Result<Queue> {
+    client.expect_settings(name)?;
     let kind = layout.over(settings(client, name), dashes)?;
-    Queue::of_kind(client.prefix(), name.as_bytes(), kind).map_err(|error| UsageError(error.to_string()))
+    Ok(Queue::of_kind(client.prefix(), name.as_bytes(), kind)
+        .map_err(|error| UsageError(error.to_string()))?)
 }
 
 impl Layout {

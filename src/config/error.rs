@@ -56,6 +56,14 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// The dotted path of the key at fault; empty if none is.
+    pub(crate) fn key(&self) -> &str {
+        match self {
+            Self::Unreadable { .. } | Self::Syntax { .. } => "",
+            Self::Key { key, .. } | Self::Value { key, .. } | Self::Handler { key, .. } => key,
+        }
+    }
+
     /// A value that cannot be, with the reason and the fix.
     pub(crate) fn value(
         key: impl Into<String>,

@@ -5,15 +5,32 @@ use std::path::Path;
 use config::{Config as Layers, File, FileFormat};
 use serde::Deserialize;
 
-use super::{Config, ConfigError, environment::Environment, error::with_suggestion};
+use super::{
+    Config, ConfigError,
+    environment::Environment,
+    error::with_suggestion,
+    faults::{Fault, pass_over},
+};
 
 /// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
 /// [`Config::validate`]'s, for flags may still change the result.
 pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
-    load_from(file, Environment::of_process())
+    load_from(file, Environment::of_process(), None)
 }
 
-fn load_from(file: Option<&Path>, environment: Environment) -> Result<Config, ConfigError> {
+/// The same for a command that does not need all of it: what is wrong elsewhere is left out and returned. Keys that say where items are
+/// have to be right.
+pub(crate) fn load_leniently(file: Option<&Path>) -> Result<(Config, Vec<Fault>), ConfigError> {
+    let mut faults = Vec::new();
+    let config = load_from(file, Environment::of_process(), Some(&mut faults))?;
+    Ok((config, faults))
+}
+
+fn load_from(
+    file: Option<&Path>,
+    environment: Environment,
+    mut faults: Option<&mut Vec<Fault>>,
+) -> Result<Config, ConfigError> {
     let text = file.map(read).transpose()?.unwrap_or_default();
     let source = Source { file, environment };
     let mut merged = source.merge(&text)?;
@@ -23,8 +40,14 @@ fn load_from(file: Option<&Path>, environment: Environment) -> Result<Config, Co
             Ok(config) => return Ok(config),
             Err(error) => error,
         };
-        if !source.parse_text(&mut merged, &error.path().to_string()) {
-            return Err(source.key_error(&error));
+        if source.parse_text(&mut merged, &error.path().to_string()) {
+            continue;
+        }
+        let (problem, path) = (source.key_error(&error), error.path());
+        let Some(faults) = &mut faults else { return Err(problem) };
+        match pass_over(&mut merged, path) {
+            Some(place) => faults.push(Fault { error: problem, place }),
+            None => return Err(problem),
         }
     }
 }
@@ -113,14 +136,14 @@ fn as_toml(text: &str) -> Option<toml::Value> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::faults::Place, *};
 
     fn loaded(text: &str, vars: &[(&str, &str)]) -> Result<Config, String> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("kvqueue.toml");
         std::fs::write(&path, text).unwrap();
         let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        load_from(Some(&path), Environment::from_vars(vars))
+        load_from(Some(&path), Environment::from_vars(vars), None)
             .map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
     }
 
@@ -229,8 +252,34 @@ mod tests {
     }
 
     #[test]
+    fn what_a_command_does_not_need_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("kvqueue.toml");
+        let lenient = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            let mut faults = Vec::new();
+            let config = load_from(Some(&path), Environment::default(), Some(&mut faults))?;
+            Ok::<_, ConfigError>((config, faults.into_iter().map(|it| it.place).collect::<Vec<_>>()))
+        };
+        let text = "database = 'embedded:x'\ngrace = 3\n[http]\nlisten = 'nowhere'\n[queues.a]\nhandler = 'log'\n\
+            retry.max-atempts = 1\nconsumers = [{ kk = 1 }]\n[queues.b]\nknd = 'recipe'\n[queues.'c.d']\nhandler = 'log'\nkind = 'recipe'";
+        let (config, places) = lenient(text).unwrap();
+        assert_eq!(config.database, "embedded:x");
+        assert_eq!(config.queues.len(), 3);
+        let queue = Place::Queue("b".to_owned());
+        for place in [Place::Daemon, Place::Http, queue] {
+            assert!(places.contains(&place), "{place:?} of {places:?}");
+        }
+        assert_eq!(places.len(), 6, "{places:?}");
+        for text in ["databse = 'x'", "database = 7", "prefx = 'a'", "queues = 1", "queues"] {
+            assert!(lenient(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn an_unreadable_file_is_named() {
-        let error = load_from(Some(Path::new("/nowhere/kvqueue.toml")), Environment::default()).unwrap_err();
+        let error =
+            load_from(Some(Path::new("/nowhere/kvqueue.toml")), Environment::default(), None).unwrap_err();
         insta::assert_snapshot!(error, @"cannot read configuration /nowhere/kvqueue.toml (name a readable file with --config)");
     }
 }

@@ -10,6 +10,7 @@
 //! | `http` | those of HTTP |
 //! | `layout`, `delivery`, `min_free_space` | what some of them may say |
 //! | `load` | file and environment merged into a [`Config`] |
+//! | `faults` | what a command may pass over |
 //! | `environment` | how a variable's name maps to a key |
 //! | `validate` | what a type cannot say: ranges and contradictions |
 //! | `duration`, `number`, `size` | `"30s"`, `10`, `"8MiB"` |
@@ -21,6 +22,7 @@ mod delivery;
 pub mod duration;
 mod environment;
 mod error;
+mod faults;
 mod http;
 mod layout;
 mod load;
@@ -36,10 +38,12 @@ pub use environment::ignored_variables;
 #[cfg(test)]
 pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
+pub(crate) use faults::{Fault, Place};
 pub(crate) use http::DEFAULT_ADDRESS;
 pub use http::{Http, Listen};
 pub use layout::{KindName, TakeEnd, Values};
 pub use load::load;
+pub(crate) use load::load_leniently;
 pub use min_free_space::MinFreeSpace;
 pub use model::{Config, Log, LogFormat};
 pub use queue::{ConsumerGroup, QueueConfig};

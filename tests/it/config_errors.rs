@@ -1,6 +1,6 @@
 //! A wrong configuration: the key, the value and the fix, and exit code 78.
 
-use crate::support::{Database, Ran, kvqueue, run};
+use crate::support::{Database, Ran, kvqueue, run, serve};
 
 /// Runs the daemon with this configuration file.
 fn with_file(text: &str) -> Ran {
@@ -155,4 +155,53 @@ fn layers_and_what_show_prints() {
         max = "1h"
         jitter = true
         "#);
+}
+
+/// A daemon goes on with what it has; whoever wants to look at it can, although its file has a typo by now.
+#[test]
+fn a_typo_stops_only_the_commands_that_need_that_part() {
+    let db = Database::embedded();
+    let served = serve(&db, "[queues.q]\nhandler = 'log'\nconsumers = [{ k = 1, count = 1 }]");
+    let at = served.at.tcp().to_owned();
+    let config = db.file("kvqueue.toml");
+    let write = |text: &str| std::fs::write(&config, text).unwrap();
+    let ask = |words: &[&str]| run(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
+    let queues =
+        "[queues.q]\nhandler = 'log'\nretry.max-atempts = 3\n[queues.odd]\nhandler = 'log'\nknd = 'recipe'\n";
+    write(&format!("grace = 'long'\n{queues}"));
+    let commands: [&[&str]; 9] = [
+        &["push", "other", "one"],
+        &["len", "other"],
+        &["list"],
+        &["peek", "other"],
+        &["pause", "other"],
+        &["resume", "other"],
+        &["dead", "list", "q"],
+        &["status", "--at", &at],
+        &["delete", "other", "--yes"],
+    ];
+    for words in commands {
+        let ran = ask(words);
+        for key in ["grace:", "queues.q.retry.max-atempts:", "queues.odd.knd:"] {
+            assert_eq!(ran.stderr.matches(key).count(), 1, "{words:?}: {ran:?}");
+        }
+        ran.ok();
+    }
+    // How its items are laid out is not known.
+    assert!(ask(&["push", "odd", "one"]).failed(78).contains("queues.odd.knd: unknown field"));
+    assert!(ask(&["config", "check"]).failed(78).contains("grace: "));
+    assert!(ask(&["run"]).failed(78).contains("grace: "));
+    assert!(ask(&["doctor"]).stdout.contains("config    PROBLEM"));
+    // A file that says where the daemon listens, and has a typo elsewhere.
+    let listening = |line: &str| {
+        let mut command = kvqueue(&db, &["status", "--config", config.to_str().unwrap()]);
+        write(&format!("{queues}[http]\nlisten = '{at}'\n{line}"));
+        let ran: Ran = command.env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap().into();
+        ran
+    };
+    listening("").ok();
+    assert!(listening("tokenfile = 'x'").failed(69).contains("http.tokenfile: unknown field"));
+    // Where the items are has to be known.
+    write("databse = 'embedded:elsewhere'");
+    assert!(ask(&["len", "q"]).failed(78).contains("databse: unknown field"));
 }

@@ -61,9 +61,12 @@ impl Args {
         register: impl FnOnce(Daemon) -> Daemon,
     ) -> anyhow::Result<Exit> {
         let deadline = Deadline(globals.timeout().map(|limit| Instant::now() + limit));
-        let config = globals.load()?;
+        let (config, faults) = globals.load_leniently()?;
         let mut findings = Findings::default();
-        let checked = config.validate().and_then(|()| register(Daemon::new(config.clone())).warnings());
+        let checked = match faults.into_iter().next() {
+            Some(fault) => Err(fault.error),
+            None => register(Daemon::new(config.clone())).warnings(),
+        };
         configuration::look(globals.config(), &config, checked.as_deref(), &mut findings);
         // A level that is wrong has just been found.
         let _: Result<(), ConfigError> = telemetry::init_command(&config.log);

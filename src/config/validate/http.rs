@@ -11,7 +11,7 @@ const MAX_BODY: u64 = 16 << 20;
 const CONNECTIONS: std::ops::RangeInclusive<usize> = 8..=10_000;
 
 impl Http {
-    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+    pub(in crate::config) fn validate(&self) -> Result<(), ConfigError> {
         if let Listen::Tcp(address) = &self.listen
             && self.token_file.is_none()
             && !is_loopback(address)

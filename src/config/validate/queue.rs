@@ -17,7 +17,7 @@ const MAX_LEASE: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
 impl QueueConfig {
-    pub(super) fn validate(&self, name: &str, grace: Duration) -> Result<(), ConfigError> {
+    pub(in crate::config) fn validate(&self, name: &str, grace: Duration) -> Result<(), ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::value("queues", "\"\"", "a queue has no name", "name it"));
         }

@@ -1,0 +1,97 @@
+//! Faults of a configuration that a command may pass over, because it does not need what is wrong.
+
+use serde_path_to_error::{Path, Segment};
+
+use super::{Config, ConfigError, Log};
+
+/// The keys of a queue that only the daemon needs. The others say how its items are laid out, or how large they may be.
+const OF_THE_DAEMON: [&str; 10] = [
+    "handler",
+    "handler-config",
+    "handler-timeout",
+    "consumers",
+    "delivery",
+    "lease",
+    "take",
+    "slow-look",
+    "operations-kept",
+    "retry",
+];
+
+/// Something that is wrong with a configuration, and that only some commands need.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    pub(crate) error: ConfigError,
+    pub(crate) place: Place,
+}
+
+/// Which commands need what is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// None but the daemon.
+    Daemon,
+    /// Those that talk to a daemon.
+    Http,
+    /// Those about this queue.
+    Queue(String),
+}
+
+impl Place {
+    /// The place of a key; none for a key that says where items are, or that may be meant to.
+    fn of(keys: &[&str]) -> Option<Self> {
+        match keys {
+            ["http", ..] => Some(Self::Http),
+            ["log" | "grace" | "min-free-space", ..] => Some(Self::Daemon),
+            ["queues", _, key, ..] if OF_THE_DAEMON.contains(key) => Some(Self::Daemon),
+            ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
+            _ => None,
+        }
+    }
+}
+
+/// Takes what is wrong at `path` out of a configuration, so that the rest can be read. Nothing happens if no command could do without it.
+pub(super) fn pass_over(merged: &mut toml::Table, path: &Path) -> Option<Place> {
+    let key = |segment: &'_ Segment| match segment {
+        Segment::Map { key } => Some(key.clone()),
+        _ => None,
+    };
+    let keys: Vec<String> = path.iter().map_while(key).collect();
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    let place = Place::of(&keys)?;
+    let (last, parents) = keys.split_last()?;
+    let table = parents.iter().try_fold(merged, |table, key| table.get_mut(*key)?.as_table_mut())?;
+    if let (["queues", _], Some(queue)) =
+        (&keys[..], table.get_mut(*last).and_then(toml::Value::as_table_mut))
+        && !queue.contains_key("handler")
+    {
+        queue.insert("handler".to_owned(), toml::Value::String(String::new()));
+        return Some(Place::Daemon);
+    }
+    table.remove(*last)?;
+    Some(place)
+}
+
+impl Config {
+    /// As [`Self::validate`], but faults that not every command minds are returned.
+    pub(crate) fn validate_leniently(&mut self) -> Result<Vec<Fault>, ConfigError> {
+        self.validate_database()?;
+        let mut faults = Vec::new();
+        let mut add = |error, place| faults.push(Fault { error, place });
+        if let Err(error) = crate::telemetry::parse_level(&self.log.level) {
+            self.log = Log::default();
+            add(error, Place::Daemon);
+        }
+        if let Err(error) = self.http.validate() {
+            add(error, Place::Http);
+        }
+        for (name, queue) in &self.queues {
+            if let Err(error) = queue.validate(name, self.grace) {
+                let key = error.key().strip_prefix(&format!("queues.{name}.")).unwrap_or_default();
+                let first = key.split(['.', '[']).next().unwrap_or_default();
+                let place = Place::of(&["queues", name, first]).unwrap_or(Place::Daemon);
+                add(error, place);
+            }
+        }
+        Ok(faults)
+    }
+}
