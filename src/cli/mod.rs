@@ -143,6 +143,10 @@ pub fn main() -> Exit {
 /// }
 /// ```
 pub fn main_with(register: impl FnOnce(Daemon) -> Daemon) -> Exit {
+    #[cfg(target_os = "linux")]
+    if let Some(exit) = crate::handlers::exec::reaper::main() {
+        return exit;
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -59,6 +59,9 @@ impl Args {
             .until_empty(until_empty)
             .fail_on_dead(self.fail_on_dead)
             .first_answer_within(globals.timeout());
+        // This program's `main` knows how to be one.
+        #[cfg(target_os = "linux")]
+        crate::handlers::exec::reaper::allow();
         let globals = globals.clone();
         let daemon = daemon.reload_with(path, move || self.load(&globals));
         let ended = daemon.run().inspect_err(|error| {

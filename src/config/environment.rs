@@ -12,7 +12,7 @@ const PREFIX: &str = "KVQUEUE_";
 
 /// Variables that begin alike and are not settings: the file's name, and what the `exec` handler tells its
 /// commands (which may well call `kvqueue push`).
-const RESERVED: [&str; 7] = [
+const RESERVED: [&str; 8] = [
     "KVQUEUE_CONFIG",
     "KVQUEUE_QUEUE",
     "KVQUEUE_ITEM",
@@ -20,6 +20,7 @@ const RESERVED: [&str; 7] = [
     "KVQUEUE_ATTRIBUTES",
     "KVQUEUE_CONTENT_TYPE",
     "KVQUEUE_ENQUEUED_AT",
+    "KVQUEUE_RUN",
 ];
 
 /// Set by test runs; no setting starts so.

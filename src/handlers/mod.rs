@@ -30,7 +30,7 @@
 
 mod call;
 mod contract;
-mod exec;
+pub(crate) mod exec;
 mod log;
 mod registry;
 mod settings;

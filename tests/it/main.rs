@@ -24,6 +24,7 @@ mod guarantees;
 mod http;
 mod idle;
 mod items;
+mod killed_commands;
 mod leases;
 mod logging;
 mod messages;

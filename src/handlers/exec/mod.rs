@@ -3,12 +3,15 @@
 //! | file | role |
 //! |---|---|
 //! | `lookup` | whether the command could be started |
+//! | `reaper` | ends the commands of a daemon that was killed |
 //! | `settings` | what the configuration says; what an exit code means |
 //! | `variables` | what the command is told about its item |
 //! | `group` | the command and what it started |
 
 mod group;
 mod lookup;
+#[cfg(target_os = "linux")]
+pub(crate) mod reaper;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -31,6 +34,9 @@ use super::{Context, Handler, Outcome, Settings, SettingsError};
 /// How long the error output of a command that has ended is waited for.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
+/// Names the run that a process belongs to.
+const RUN: &str = "KVQUEUE_RUN";
+
 /// Runs a command per item.
 ///
 /// `docs/CONFIG.md` says what the command finds in its environment and what its exit codes mean. Its output is not kept, except
@@ -46,9 +52,13 @@ impl Exec {
         ExecSettings::read(settings).map(|settings| Self { settings })
     }
 
-    fn spawn(&self, item: &Item, context: &Context) -> io::Result<Child> {
+    fn spawn(&self, item: &Item, context: &Context, run: Option<&str>) -> io::Result<Child> {
         let mut command = Command::new(&self.settings.command[0]);
         variables::set(&mut command, &context.queue, item);
+        match run {
+            Some(run) => command.env(RUN, run),
+            None => command.env_remove(RUN),
+        };
         command
             .args(&self.settings.command[1..])
             .stdin(Stdio::piped())
@@ -62,7 +72,9 @@ impl Exec {
 
     async fn run(&self, item: &Item, context: &Context) -> Result<Outcome, String> {
         let program = &self.settings.command[0];
-        let mut child = match self.spawn(item, context) {
+        // Until the command has ended, or was killed.
+        let run = reaped();
+        let mut child = match self.spawn(item, context, run.as_ref().map(|(_, name)| &**name)) {
             Ok(child) => child,
             Err(error) => return Ok(not_started(program, &error)),
         };
@@ -97,6 +109,19 @@ impl Handler for Exec {
             () = context.cancelled.cancelled() => Outcome::retry("the command was killed: the item was cancelled"),
         }
     }
+}
+
+/// A run that ends with the daemon, and its name.
+#[cfg(target_os = "linux")]
+fn reaped() -> Option<(reaper::Run, String)> {
+    let run = reaper::run()?;
+    let name = run.name();
+    Some((run, name))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn reaped() -> Option<((), String)> {
+    None
 }
 
 /// That a command cannot be started is seldom its item's fault: a program is missing, or the machine has no room for a process.

@@ -11,7 +11,7 @@ use crate::telemetry::trace_parent;
 const TRACE_PARENT: &str = "TRACEPARENT";
 
 /// What systemd has set for the daemon alone: a command that spoke for it would be believed, or turned away with a warning.
-const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
+pub(super) const SYSTEMD: [&str; 3] = ["NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// They hold the daemon's secret for its collector of traces.
 const SECRETS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"];

@@ -1,0 +1,52 @@
+//! Commands do not outlive their daemon, however it ends.
+
+#![cfg(target_os = "linux")]
+
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::support::{Background, Database, PATIENCE, run, run_script};
+
+/// The number that a script has written into a file.
+fn pid(db: &Database, name: &str) -> Option<i32> {
+    fs::read_to_string(db.file(name)).ok()?.strip_suffix('\n')?.parse().ok()
+}
+
+#[track_caller]
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let last = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < last, "never: {what}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether a process runs: one that has ended may wait for its new parent to notice.
+fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
+#[test]
+fn commands_end_with_a_daemon_that_is_killed_and_what_ended_ones_left_runs_on() {
+    let db = Database::new();
+    run(&db, &["push", "q", "first", "second"]).ok();
+    // The second command and all it starts hang; one of them is in a session of its own.
+    let script = "case $(cat) in first) sleep 1000 & echo $! > left ;; \
+        *) echo $$ > command; sleep 1000 & echo $! > child; setsid sleep 1000 & echo $! > apart; wait ;; esac";
+    let daemon = Background::start(run_script(&db, script, "consumers = [{ k = 1, count = 1 }]", &[]));
+    let names = ["left", "command", "child", "apart"];
+    wait_until("both commands have started", || names.iter().all(|name| pid(&db, name).is_some()));
+    let [left, others @ ..] = names.map(|name| pid(&db, name).unwrap());
+    assert!(others.iter().all(|pid| runs(*pid)));
+    daemon.signal(Signal::KILL);
+    wait_until("the commands have ended", || !others.iter().any(|pid| runs(*pid)));
+    let left_runs = runs(left);
+    kill_process(Pid::from_raw(left).unwrap(), Signal::KILL).unwrap();
+    assert!(left_runs, "its command has ended, so it is nobody's");
+    drop(daemon);
+}
