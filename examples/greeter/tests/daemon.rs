@@ -39,33 +39,48 @@ async fn greeted(db: &Database, name: &str) -> u64 {
 #[tokio::test]
 async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
     let directory = tempfile::tempdir().unwrap();
-    let url = format!("embedded:{}", directory.path().join("data").display());
+    // A directory, or the cluster that the environment names. There, no other run has this name.
+    let embedded = format!("embedded:{}", directory.path().join("data").display());
+    let url = std::env::var("KVQUEUE_TEST_CLUSTER_FILE").unwrap_or(embedded);
+    let run = directory.path().file_name().unwrap().to_str().unwrap();
+    let (prefix, ann, bob) = (format!("greeter{run}/"), format!("ann{run}"), format!("bob{run}"));
     let store = Store::open(&url).unwrap();
-    let queue = Queue::new(b"", b"greetings").unwrap();
-    let items = [NewItem::new("ann"), NewItem::new("bob").with_attribute("knocks", "2"), NewItem::new("")];
+    let queue = Queue::new(prefix.as_bytes(), b"greetings").unwrap();
+    let items = [
+        NewItem::new(ann.clone()),
+        NewItem::new(bob.clone()).with_attribute("knocks", "2"),
+        NewItem::new(""),
+    ];
     push(&store.db, &queue, &items).await;
-    let (ann, bob) = join(watch(&store.db, "ann"), watch(&store.db, "bob")).await;
+    let watches = join(watch(&store.db, &ann), watch(&store.db, &bob)).await;
 
-    let greeter = Command::new(env!("CARGO_BIN_EXE_greeter"))
-        .args(["run", "--config", CONFIG])
-        .env("KVQUEUE_DATABASE", &url)
-        .stdout(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let command = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_greeter"));
+        command.args(arguments).args(["--config", CONFIG]);
+        command.env("KVQUEUE_DATABASE", &url).env("KVQUEUE_PREFIX", &prefix);
+        command
+    };
+    let greeter = command(&["run"]).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
     let pid = greeter.id().unwrap().to_string();
-    for result in timeout(PATIENCE, join_all([ann, bob])).await.unwrap() {
+    for result in timeout(PATIENCE, join_all([watches.0, watches.1])).await.unwrap() {
         result.unwrap();
     }
-    // A stop waits for what is in hand.
+    // A stop waits for the items that the handlers work on.
     assert!(Command::new("kill").arg(pid).status().await.unwrap().success());
     let ended = timeout(PATIENCE, greeter.wait_with_output()).await.unwrap().unwrap();
 
     assert_eq!(ended.status.code(), Some(0));
-    assert_eq!(String::from_utf8(ended.stdout).unwrap(), "Good morning, ann! (1)\nGood morning, bob! (1)\n");
-    assert_eq!((greeted(&store.db, "ann").await, greeted(&store.db, "bob").await), (1, 1));
+    let said = String::from_utf8(ended.stdout).unwrap();
+    assert_eq!(said, format!("Good morning, {ann}! (1)\nGood morning, {bob}! (1)\n"));
+    assert_eq!((greeted(&store.db, &ann).await, greeted(&store.db, &bob).await), (1, 1));
     let counts = queue.counts(&store.db.create_trx().unwrap()).await.unwrap();
     assert_eq!(counts, Counts { done: 2, dead: 1, ..Counts::default() });
+
+    // A cluster would keep it all.
+    assert!(command(&["delete", "--yes", "greetings"]).status().await.unwrap().success());
+    let tr = store.db.create_trx().unwrap();
+    [&ann, &bob].into_iter().for_each(|name| tr.clear(&key(name)));
+    tr.commit().await.unwrap();
 }
 
 #[tokio::test]
