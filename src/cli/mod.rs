@@ -58,7 +58,7 @@ mod top;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::{
     config::ConfigError,
@@ -143,11 +143,23 @@ pub fn main() -> Exit {
 /// }
 /// ```
 pub fn main_with(register: impl FnOnce(Daemon) -> Daemon) -> Exit {
+    main_as(NAME, env!("CARGO_PKG_VERSION"), register)
+}
+
+/// As [`main_with`], for a program with a name and a version of its own: `--help` and `--version` print those.
+///
+/// ```no_run
+/// fn main() -> std::process::ExitCode {
+///     kvqueue::cli::main_as("mailer", env!("CARGO_PKG_VERSION"), |daemon| daemon).into()
+/// }
+/// ```
+pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(Daemon) -> Daemon) -> Exit {
     #[cfg(target_os = "linux")]
     if let Some(exit) = crate::handlers::exec::reaper::main() {
         return exit;
     }
-    let cli = match Cli::try_parse() {
+    let parsed = command().name(name).version(version).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             // Without a stderr to print to, the code has to do.

@@ -7,10 +7,10 @@ use std::{
 
 use async_trait::async_trait;
 use foundationdb::Transaction;
-use kvqueue_queue::Item;
+use kvqueue_queue::{Item, Millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::breaker::Breaker;
+use crate::consumer::{ambient, breaker::Breaker, take::Clock};
 
 /// Something that handles items one by one.
 ///
@@ -129,6 +129,8 @@ pub struct Context {
     pub(crate) stop: StopRequest,
     /// The queue's; none in a test of a handler.
     pub(crate) breaker: Option<Arc<Breaker>>,
+    /// Tells by an item's stamp when it was pushed; none in a test of a handler.
+    pub(crate) clock: Option<Arc<Clock>>,
 }
 
 impl Context {
@@ -139,6 +141,16 @@ impl Context {
     /// It has FoundationDB's limits: 5 seconds from its first read, 10 MB. So do what takes long before the first read.
     pub fn transaction(&self) -> Option<&Transaction> {
         self.transaction.as_deref()
+    }
+
+    /// When the item was pushed, in milliseconds since 1970: as its producer wrote it down, or by its id, which has the version of the
+    /// database at the push. `None` if neither tells, as of a plain item in a queue of FoundationDB's recipes.
+    pub fn enqueued_at(&self, item: &Item) -> Option<Millis> {
+        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at);
+        written.or_else(|| {
+            let age = self.clock.as_ref()?.since(item.id.stamp()?.version(), Instant::now())?;
+            Some(ambient::now().saturating_sub(Millis::try_from(age.as_millis()).ok()?))
+        })
     }
 
     /// Tells the daemon that the handler can work, while it still does: after [`Outcome::Unavailable`] the other consumers go on at once. A

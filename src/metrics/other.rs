@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::{scrape::Scrape, text::Samples};
 use crate::{board::Stage, telemetry};
 
-/// What the program was built from, if whoever built it said so.
+/// What the program was built from: `KVQUEUE_REVISION` of the build, or what `build.rs` found.
 const REVISION: &str = match option_env!("KVQUEUE_REVISION") {
     Some(revision) => revision,
     None => "unknown",

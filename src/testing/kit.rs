@@ -156,6 +156,7 @@ impl Kit {
             transaction,
             stop: self.stop.clone(),
             breaker: None,
+            clock: None,
         };
         let ended = call(&self.handling, items.clone(), context, self.timeout).await;
         ended.outcomes(items.len(), &Outcome::Release)

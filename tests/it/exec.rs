@@ -32,6 +32,19 @@ fn the_command_gets_payload_queue_and_stamp() {
 }
 
 #[test]
+fn the_command_learns_when_any_item_was_pushed() {
+    let db = Database::new();
+    run(&db, &["push", "q", "plain"]).ok();
+    run(&db, &["push", "q", "with attributes", "--attr", "a=b"]).ok();
+    with_script(&db, "echo $KVQUEUE_ENQUEUED_AT >> times", "").ok();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i128;
+    let times: Vec<i128> = read(&db, "times").lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(times.len(), 2);
+    // Versions and clocks need not agree to the second.
+    assert!(times.iter().all(|time| (now - time).abs() < 600_000), "{times:?} {now}");
+}
+
+#[test]
 fn a_command_that_fails_is_logged_with_what_it_said() {
     let db = Database::new();
     run(&db, &["push", "q", "one", "two"]).ok();

@@ -184,3 +184,14 @@ fn the_configuration_knows_the_kind_of_a_queue() {
     assert_eq!(with_config(&["pop", "p", "--end", "min"]), "low\n");
     assert_eq!(run(&db, &["len", "p", "--kind", "priority"]).ok(), "2\n");
 }
+
+#[test]
+fn a_time_in_the_past_is_remarked_on() {
+    let db = Database::new();
+    let ran = run(&db, &["push", "q", "late", "--at", "2001-09-09T01:46:40Z"]);
+    let note = "kvqueue: --at 2001-09-09T01:46:40.000Z is in the past, so the items are ready at once";
+    assert!(ran.stderr.lines().any(|line| line == note), "{ran:?}");
+    assert_eq!(ran.ok(), "pushed 1 item\n");
+    assert_eq!(run(&db, &["pop", "q"]).ok(), "late\n");
+    assert_eq!(run(&db, &["push", "q", "late", "--at", "1000000000", "-q"]).stderr, "");
+}

@@ -5,5 +5,8 @@ use std::process::ExitCode;
 use greeter::Greet;
 
 fn main() -> ExitCode {
-    kvqueue::cli::main_with(|daemon| daemon.handler("greet", Greet::from_config)).into()
+    kvqueue::cli::main_as("greeter", env!("CARGO_PKG_VERSION"), |daemon| {
+        daemon.handler("greet", Greet::from_config)
+    })
+    .into()
 }

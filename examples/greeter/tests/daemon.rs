@@ -99,3 +99,10 @@ async fn its_configuration_is_checked_with_its_handler() {
     assert_eq!(code, Some(78));
     assert!(message.contains("queues.greetings.handler-config") && message.contains("pose"), "{message}");
 }
+
+#[tokio::test]
+async fn it_has_a_name_and_a_version_of_its_own() {
+    let output = Command::new(env!("CARGO_BIN_EXE_greeter")).arg("--version").output().await.unwrap();
+    let version = concat!("greeter ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), version);
+}

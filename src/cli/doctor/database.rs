@@ -44,6 +44,15 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
     let Some(directory) = fdb_embedded::embedded_directory(&config.database) else {
         return cluster(config, deadline, findings);
     };
+    if !directory.try_exists().unwrap_or(true) {
+        let text = format!("{} is not there yet", directory.display());
+        findings.note(
+            "directory",
+            text,
+            "the first push or daemon makes it; if it should be there, check the path",
+        );
+        return Ok(());
+    }
     for finding in doctor::check_within(&directory, deadline.left(PATIENCE)).findings {
         findings.add(finding.into());
     }

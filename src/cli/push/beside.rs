@@ -6,6 +6,7 @@ use bytes::Bytes;
 use kvqueue_queue::{Millis, NewItem};
 
 use super::when::{self, When};
+use crate::cli::output;
 
 const HEADING: &str = "What goes with each item";
 
@@ -42,6 +43,11 @@ impl Beside {
 
     pub(super) fn is_delayed(&self) -> bool {
         self.delay.or(self.at).is_some()
+    }
+
+    /// The time that `--at` names, if it is over.
+    pub(super) fn past(&self, now: Millis) -> Option<String> {
+        self.at.filter(|when| when.due(now).is_none()).map(|when| output::time(when.time(now)))
     }
 
     /// An item without a payload that has all this, made at `now`.

@@ -81,6 +81,9 @@ impl Args {
             let help = "nothing to push: give items as arguments, or --lines FILE, or --file FILE";
             return Err(UsageError(help.to_owned()).into());
         }
+        if let Some(past) = self.beside.past(when::now()).filter(|_| !globals.quiet) {
+            output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
+        }
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
         let limit = self.target.max_payload(&client);

@@ -17,13 +17,18 @@ pub(super) enum When {
 impl When {
     /// The time in milliseconds since 1970; `None` if it has come.
     pub(super) fn due(self, now: Millis) -> Option<Millis> {
-        let due = match self {
+        let due = self.time(now);
+        (due > now).then_some(due)
+    }
+
+    /// The time in milliseconds since 1970, also if it has come.
+    pub(super) fn time(self, now: Millis) -> Millis {
+        match self {
             Self::After(delay) => {
                 now.saturating_add(Millis::try_from(delay.as_millis()).unwrap_or(Millis::MAX))
             }
             Self::At(due) => due,
-        };
-        (due > now).then_some(due)
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kvqueue_queue::{Counts, Queue};
 use serde_json::{Value, json};
 
-use super::{Line, Mood, QueueFigures, figures::Space, print, table, text::disk};
+use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
     cli::{client::Client, globals::Globals, output},
     database::{origin, refusal},
@@ -41,7 +41,7 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
     let figures: Vec<_> = found.iter().map(|(name, counts)| QueueFigures::of(name, *counts)).collect();
     let queues = match figures.is_empty() {
         true => vec![Line::new("The database has no queues.", Mood::Plain)],
-        false => table(&figures),
+        false => Table::new(&figures, output::width().map_or(usize::MAX, usize::from)).lines(),
     };
     let disk = space(&client).iter().flat_map(disk).collect::<Vec<_>>();
     print(&[disk, queues].concat())?;

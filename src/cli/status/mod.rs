@@ -27,7 +27,7 @@ use super::{
 use crate::{consumer::ambient, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
-pub(super) use text::{Line, Mood, about, disk_figures, table};
+pub(super) use text::{Line, Mood, Table, about, disk_figures};
 pub(super) use words::fitting;
 
 /// The path of a daemon's figures.
@@ -79,7 +79,12 @@ pub(super) fn show(json: bool, answer: &Value) -> anyhow::Result<Exit> {
     if json {
         output::line(true, b"", answer)?;
     } else {
-        let lines = [about(&figures, ambient::now()), vec![Line::default()], table(&figures.queues)];
+        let width = output::width().map_or(UNBOUNDED, usize::from);
+        let lines = [
+            about(&figures, ambient::now()),
+            vec![Line::default()],
+            Table::new(&figures.queues, width).lines(),
+        ];
         print(&lines.concat())?;
     }
     Ok(if figures.not_ready.is_empty() { Exit::Done } else { Exit::Unavailable })

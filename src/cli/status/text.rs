@@ -61,8 +61,12 @@ impl Line {
 /// The columns behind the name.
 const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "IN HAND", "LATER", "DEAD", "DONE"];
 
-/// The longest name that is shown whole.
+/// Those that a narrow terminal does without, the least important one first.
+const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "IN HAND", "OUT/S"];
+
+/// The longest name that is shown whole, and the shortest that names are cut to.
 const NAME: usize = 40;
+const SHORT_NAME: usize = 12;
 
 /// What is said of the daemon itself, `now` being milliseconds since 1970.
 pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
@@ -136,24 +140,58 @@ fn consumers(figures: &Figures) -> String {
     format!("{count} consumer{}: {}", if count == 1 { "" } else { "s" }, stages.join(", "))
 }
 
-/// The queues, a line each and one above.
-pub(in crate::cli) fn table(queues: &[QueueFigures]) -> Vec<Line> {
-    let rows: Vec<_> = queues.iter().map(cells).collect();
-    let names: Vec<_> = queues.iter().map(|queue| fitting(&queue.queue, NAME)).collect();
-    let widest = names.iter().map(|name| name.chars().count()).chain([5]).max().unwrap_or_default();
-    let widths: Vec<_> = (0..COLUMNS.len())
-        .map(|at| rows.iter().map(|row| row[at].0.len()).chain([COLUMNS[at].len()]).max().unwrap_or_default())
-        .collect();
-    let cell = |text: &str, at: usize| format!("  {text:>width$}", width = widths[at]);
-    let head = COLUMNS.iter().enumerate().map(|(at, title)| cell(title, at)).collect::<String>();
-    let mut lines = vec![Line::new(format!("{:widest$}{head}", "QUEUE"), Mood::Quiet)];
-    for ((queue, name), row) in queues.iter().zip(&names).zip(&rows) {
-        let mut parts = vec![(format!("{name:widest$}"), Mood::Head)];
-        parts.extend(row.iter().enumerate().map(|(at, (text, mood))| (cell(text, at), *mood)));
-        parts.extend(remark(queue).map(|remark| (format!("  {remark}"), Mood::Warn)));
-        lines.push(Line(parts));
+/// The queues.
+pub(in crate::cli) struct Table {
+    pub(in crate::cli) head: Line,
+    /// One for each queue.
+    pub(in crate::cli) rows: Vec<Line>,
+    /// What is out of the ordinary with a queue, if it has no room in the row.
+    pub(in crate::cli) remarks: Vec<Line>,
+}
+
+impl Table {
+    /// As wide as this at most, as far as that can be.
+    pub(in crate::cli) fn new(queues: &[QueueFigures], width: usize) -> Self {
+        let cells: Vec<_> = queues.iter().map(cells).collect();
+        let widths: Vec<_> = (0..COLUMNS.len())
+            .map(|at| {
+                cells.iter().map(|row| row[at].0.len()).chain([COLUMNS[at].len()]).max().unwrap_or_default()
+                    + 2
+            })
+            .collect();
+        let longest =
+            queues.iter().map(|queue| fitting(&queue.queue, NAME).chars().count()).max().unwrap_or(0).max(5);
+        let mut columns: Vec<_> = (0..COLUMNS.len()).collect();
+        let all = |columns: &[usize]| columns.iter().map(|at| widths[*at]).sum::<usize>();
+        for spare in SPARE {
+            if longest.min(SHORT_NAME) + all(&columns) > width {
+                columns.retain(|at| COLUMNS[*at] != spare);
+            }
+        }
+        let widest = longest.min(width.saturating_sub(all(&columns)).max(longest.min(SHORT_NAME)));
+        let cell = |text: &str, at: usize| format!("{text:>width$}", width = widths[at]);
+        let titles = columns.iter().map(|at| cell(COLUMNS[*at], *at)).collect::<String>();
+        let head = Line::new(format!("{:widest$}{titles}", "QUEUE"), Mood::Quiet);
+        let (mut rows, mut remarks) = (Vec::new(), Vec::new());
+        for (queue, row) in queues.iter().zip(&cells) {
+            let name = fitting(&queue.queue, widest);
+            let mut parts = vec![(format!("{name:widest$}"), Mood::Head)];
+            parts.extend(columns.iter().map(|at| (cell(&row[*at].0, *at), row[*at].1)));
+            match remark(queue) {
+                Some(remark) if widest + all(&columns) + 2 + remark.chars().count() <= width => {
+                    parts.push((format!("  {remark}"), Mood::Warn));
+                }
+                Some(remark) => remarks.push(Line::new(format!("{name}: {remark}"), Mood::Warn)),
+                None => {}
+            }
+            rows.push(Line(parts));
+        }
+        Self { head, rows, remarks }
     }
-    lines
+
+    pub(super) fn lines(self) -> Vec<Line> {
+        [self.head].into_iter().chain(self.rows).chain(self.remarks).collect()
+    }
 }
 
 fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
@@ -243,7 +281,7 @@ mod tests {
     #[test]
     fn a_daemon_and_its_queues() {
         let figures = figures();
-        let lines = [about(&figures, 7_381_000), table(&figures.queues)].concat();
+        let lines = [about(&figures, 7_381_000), Table::new(&figures.queues, 200).lines()].concat();
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
         kvqueue 1.2.3 is ready, process 7, up 2 h 3 min, configuration /etc/kvqueue.toml
         database embedded:/var/lib/kvqueue, answers in 400 us
@@ -253,6 +291,26 @@ mod tests {
         mail           1234     2 s    12    0.4       20      0     3  99999
         new\u{1b}[2J      -       -     -      -        -      -     -      -  paused: the bill is unpaid, paused here
         ");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_what_matters() {
+        let figures = figures();
+        let table = |width| shown(&Table::new(&figures.queues, width).lines(), false, width);
+        insta::assert_snapshot!(table(80), @r"
+        QUEUE         READY  OLDEST  IN/S  OUT/S  IN HAND  LATER  DEAD   DONE
+        mail           1234     2 s    12    0.4       20      0     3  99999
+        new\u{1b}[2J      -       -     -      -        -      -     -      -
+        new\u{1b}[2J: paused: the bill is unpaid, paused here
+        ");
+        insta::assert_snapshot!(table(60), @r"
+        QUEUE         READY  OLDEST  OUT/S  IN HAND  LATER  DEAD
+        mail           1234     2 s    0.4       20      0     3
+        new\u{1b}[2J      -       -      -        -      -     -
+        new\u{1b}[2J: paused: the bill is unpaid, paused here
+        ");
+        let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
+        assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl Args {
         let screen = Screen::open()?;
         let mut asked = Instant::now();
         loop {
-            screen.show(&view.lines(screen.size().1), status::colours())?;
+            screen.show(&view.lines(screen.size()), status::colours())?;
             match screen.key(EVERY.saturating_sub(asked.elapsed()))? {
                 Some(Key::End) => return Ok(Exit::Done),
                 Some(key) => view.on(key),

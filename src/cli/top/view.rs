@@ -2,7 +2,7 @@
 
 use super::screen::Key;
 use crate::{
-    cli::status::{Figures, Line, Mood, QueueFigures, about, table},
+    cli::status::{Figures, Line, Mood, QueueFigures, Table, about},
     consumer::ambient,
 };
 
@@ -77,8 +77,8 @@ impl View {
         }
     }
 
-    /// What fits on a screen of so many lines.
-    pub(super) fn lines(&mut self, height: usize) -> Vec<Line> {
+    /// What fits on a screen of so many columns and lines.
+    pub(super) fn lines(&mut self, (width, height): (usize, usize)) -> Vec<Line> {
         let mut lines = match &self.trouble {
             Some(why) => vec![Line::new(format!("{why}; what is shown is as it was last"), Mood::Bad)],
             None => about(&self.figures, ambient::now()),
@@ -86,12 +86,14 @@ impl View {
         lines.push(Line::default());
         let mut queues = self.figures.queues.clone();
         self.order.sort(&mut queues);
-        let mut rows = table(&queues).into_iter();
-        lines.extend(rows.next());
+        let Table { head, rows, mut remarks } = Table::new(&queues, width);
+        lines.push(head);
+        remarks.truncate(height / 4);
         // One line is for what the keys do.
-        let room = height.saturating_sub(lines.len() + 1).max(1);
+        let room = height.saturating_sub(lines.len() + remarks.len() + 1).max(1);
         self.above = self.above.min(queues.len().saturating_sub(room));
-        lines.extend(rows.skip(self.above).take(room));
+        lines.extend(rows.into_iter().skip(self.above).take(room));
+        lines.extend(remarks);
         let shown = (queues.len() - self.above).min(room);
         let part = match shown < queues.len() {
             true => format!("   queues {} to {} of {}", self.above + 1, self.above + shown, queues.len()),
@@ -115,7 +117,7 @@ mod tests {
     }
 
     fn names(view: &mut View, height: usize) -> Vec<String> {
-        let lines = view.lines(height);
+        let lines = view.lines((80, height));
         assert!(lines.len() <= height, "{lines:?}");
         let shown = lines.iter().map(|line| line.show(false, 80));
         shown
@@ -151,7 +153,7 @@ mod tests {
     fn what_was_known_stays_while_the_daemon_is_away() {
         let mut view = view();
         view.update(Err(anyhow::anyhow!("nobody answers")));
-        let first = view.lines(40)[0].show(false, 200);
+        let first = view.lines((80, 40))[0].show(false, 200);
         assert_eq!(first, "nobody answers; what is shown is as it was last");
         assert_eq!(names(&mut view, 40).len(), 20);
     }

@@ -73,6 +73,7 @@ impl Dispatcher {
             transaction,
             stop: self.source.signals.stop.clone(),
             breaker: Some(self.source.breaker.clone()),
+            clock: Some(self.source.taker.clock.clone()),
         };
         let meters = &self.source.meters;
         let _in_flight = meters.in_flight.hold(items.len());

@@ -76,7 +76,7 @@ pub(crate) struct Taker {
     pub(crate) turns: Arc<Beat>,
     seats: Arc<AtomicUsize>,
     /// What time it is at the database.
-    pub(crate) clock: Clock,
+    pub(crate) clock: Arc<Clock>,
 }
 
 /// Of the time that takes take, a fraction that one waits for those who were served by the last, to be for them too: those who come too
@@ -112,7 +112,7 @@ impl Taker {
             turn,
             turns: Arc::default(),
             seats: Arc::default(),
-            clock: Clock::default(),
+            clock: Arc::default(),
         }
     }
 

@@ -54,7 +54,7 @@ impl Exec {
 
     fn spawn(&self, item: &Item, context: &Context, run: Option<&str>) -> io::Result<Child> {
         let mut command = Command::new(&self.settings.command[0]);
-        variables::set(&mut command, &context.queue, item);
+        variables::set(&mut command, &context.queue, item, context.enqueued_at(item));
         match run {
             Some(run) => command.env(RUN, run),
             None => command.env_remove(RUN),

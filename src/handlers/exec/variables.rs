@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{Item, Meta};
+use kvqueue_queue::{Item, Meta, Millis};
 use tokio::process::Command;
 
 use crate::telemetry::trace_parent;
@@ -18,7 +18,11 @@ const SECRETS: [&str; 2] = ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TR
 
 /// The variables for an item, each with its value. One without a value is taken out of the environment: what the daemon itself was
 /// started with is about something else.
-pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)> {
+pub(super) fn of(
+    queue: &str,
+    item: &Item,
+    enqueued_at: Option<Millis>,
+) -> Vec<(&'static str, Option<String>)> {
     let nothing = Meta::default();
     let meta = item.meta.as_deref().unwrap_or(&nothing);
     vec![
@@ -27,15 +31,15 @@ pub(super) fn of(queue: &str, item: &Item) -> Vec<(&'static str, Option<String>)
         ("KVQUEUE_ATTEMPT", Some(item.attempt.to_string())),
         ("KVQUEUE_ATTRIBUTES", Some(json(&meta.attributes))),
         ("KVQUEUE_CONTENT_TYPE", meta.content_type.clone()),
-        ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.map(|millis| millis.to_string())),
+        ("KVQUEUE_ENQUEUED_AT", meta.enqueued_at.or(enqueued_at).map(|millis| millis.to_string())),
         (TRACE_PARENT, trace_parent(item)),
     ]
 }
 
 /// Puts them into a command's environment.
-pub(super) fn set(command: &mut Command, queue: &str, item: &Item) {
+pub(super) fn set(command: &mut Command, queue: &str, item: &Item, enqueued_at: Option<Millis>) {
     SYSTEMD.iter().chain(&SECRETS).for_each(|name| _ = command.env_remove(name));
-    for (name, value) in of(queue, item) {
+    for (name, value) in of(queue, item, enqueued_at) {
         match value {
             // No variable can hold a NUL, and no content type or trace has one that is any good.
             Some(value) if !value.contains('\0') => command.env(name, value),
@@ -56,7 +60,7 @@ mod tests {
     use crate::testing::Sample;
 
     fn values(item: &Item) -> Vec<String> {
-        of("emails", item)
+        of("emails", item, None)
             .into_iter()
             .map(|(name, value)| format!("{name}={}", value.unwrap_or_default()))
             .collect()
@@ -88,13 +92,13 @@ mod tests {
         let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let said = values(&Sample::new("").attribute("traceparent", parent).build());
         assert!(said.contains(&format!("TRACEPARENT={parent}")), "{said:?}");
-        let said = of("emails", &Sample::new("").trace_parent("none of W3C's").build());
+        let said = of("emails", &Sample::new("").trace_parent("none of W3C's").build(), None);
         assert!(said.contains(&(TRACE_PARENT, None)), "{said:?}");
     }
 
     #[test]
     fn what_is_not_known_is_not_said() {
-        let said = of("emails", &Sample::new("").build());
+        let said = of("emails", &Sample::new("").build(), None);
         let absent: Vec<_> =
             said.iter().filter(|(_, value)| value.is_none()).map(|(name, _)| *name).collect();
         assert_eq!(absent, ["KVQUEUE_CONTENT_TYPE", "KVQUEUE_ENQUEUED_AT", TRACE_PARENT]);
@@ -103,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_command_may_run_kvqueue_itself() {
-        for (name, _) in of("q", &Sample::new("").build()) {
+        for (name, _) in of("q", &Sample::new("").build(), None) {
             assert!(name == TRACE_PARENT || is_reserved(name), "{name} would be taken for a setting");
         }
     }
