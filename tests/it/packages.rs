@@ -112,7 +112,7 @@ fn what_the_recipes_copy_is_there() {
     assert!(assets.len() > 10 && copied.len() >= 4, "{assets:?} {copied:?}");
     let exists = |file: &str| match file.split_once("/*") {
         None => root.join(file).exists(),
-        Some((directory, end)) => std::fs::read_dir(root.join(directory))
+        Some((directory, end)) => fs::read_dir(root.join(directory))
             .unwrap()
             .any(|entry| entry.unwrap().file_name().to_string_lossy().ends_with(end)),
     };

@@ -2,7 +2,7 @@
 
 use std::{
     env,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::File,
     io::{BufRead, BufReader, Read},
     os::unix::ffi::OsStrExt,
@@ -14,25 +14,28 @@ use rustix::fs::{Access, access};
 /// The longest first line of a script that is read.
 const FIRST_LINE: u64 = 256;
 
+/// Linux starts a script whose interpreter is a script, and so on, this often.
+const MAX_SCRIPTS: u8 = 4;
+
 /// Why `program` cannot be started by this user, from this working directory and with this `PATH`; nothing if it can, as far as that can be seen.
 pub(super) fn problem(program: &str) -> Option<String> {
-    look(program, env::var_os("PATH"))
+    look(program, env::var_os("PATH").as_deref())
 }
 
-fn look(program: &str, path: Option<OsString>) -> Option<String> {
+fn look(program: &str, path: Option<&OsStr>) -> Option<String> {
     if program.contains('/') {
-        return unusable(Path::new(program));
+        return unusable(Path::new(program), MAX_SCRIPTS);
     }
-    let directories: Vec<PathBuf> = env::split_paths(path.as_deref().unwrap_or(OsStr::new(""))).collect();
+    let directories: Vec<PathBuf> = env::split_paths(path.unwrap_or(OsStr::new(""))).collect();
     let found: Vec<_> = directories.iter().map(|it| it.join(program)).filter(|it| it.is_file()).collect();
     match found.iter().find(|it| access(*it, Access::EXEC_OK).is_ok()).or(found.first()) {
-        Some(path) => unusable(path),
+        Some(path) => unusable(path, MAX_SCRIPTS),
         None => Some(format!("{program:?} is in no directory of PATH")),
     }
 }
 
-/// Why a file cannot be run.
-fn unusable(path: &Path) -> Option<String> {
+/// Why a file cannot be run; `scripts` interpreters may be scripts themselves.
+fn unusable(path: &Path, scripts: u8) -> Option<String> {
     let shown = absolute(path);
     match path.metadata() {
         Err(error) => Some(format!("{shown}: {error}")),
@@ -42,7 +45,10 @@ fn unusable(path: &Path) -> Option<String> {
         }
         Ok(_) => {
             let interpreter = interpreter(path)?;
-            let why = unusable(&interpreter)?;
+            let why = match scripts.checked_sub(1) {
+                Some(scripts) => unusable(&interpreter, scripts)?,
+                None => "too many scripts are each other's interpreters".to_owned(),
+            };
             Some(format!("the interpreter of {shown} cannot be started: {why}"))
         }
     }
@@ -78,12 +84,14 @@ mod tests {
         };
         let problem = |program: &str| {
             let path = format!("/nowhere:{}", directory.path().display());
-            let problem = look(program, Some(path.into()));
+            let problem = look(program, Some(path.as_ref()));
             problem.map(|it| it.replace(&directory.path().display().to_string(), "DIR"))
         };
         file("good", "#!/bin/sh -e\n", 0o755);
         file("plain", "#!/bin/sh\n", 0o644);
         let orphan = file("orphan", "#! /nowhere/python3 -u\n", 0o755);
+        let own = directory.path().join("own").display().to_string();
+        file("own", &format!("#!{own}\n"), 0o755);
         let nothing = directory.path().join("nothing").display().to_string();
         assert_eq!(problem("good"), None);
         assert_eq!(problem("/bin/sh"), None);
@@ -91,6 +99,7 @@ mod tests {
         insta::assert_snapshot!(problem("absent").unwrap(), @r#""absent" is in no directory of PATH"#);
         insta::assert_snapshot!(problem(&nothing).unwrap(), @"DIR/nothing: No such file or directory (os error 2)");
         insta::assert_snapshot!(problem(&orphan).unwrap(), @"the interpreter of DIR/orphan cannot be started: /nowhere/python3: No such file or directory (os error 2)");
+        assert!(problem(&own).unwrap().ends_with("too many scripts are each other's interpreters"));
         insta::assert_snapshot!(problem("/usr/..").unwrap(), @"/usr/.. is not a file");
     }
 }

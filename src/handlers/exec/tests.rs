@@ -65,7 +65,7 @@ fn a_command_that_cannot_be_started_makes_the_handler_unavailable() {
 fn an_item_that_no_environment_can_hold_is_a_failed_item() {
     let directory = tempfile::tempdir().unwrap();
     // Linux takes 128 KiB for one variable.
-    let item = Sample::new("").attribute("long", &"x".repeat(200_000));
+    let item = Sample::new("").attribute("long", "x".repeat(200_000));
     let Outcome::Retry(reason) = block_on(script(directory.path(), "true", "").handle(item)) else {
         panic!("that cannot be done")
     };
