@@ -30,7 +30,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let limit = NonZeroUsize::new(limit).unwrap_or(NonZeroUsize::MIN);
     let bytes = call.query.number("bytes", BYTES, SOME_BYTES)?;
     let after = call.query.text("after").map(|text| Cursor::parse(state, text)).transpose();
-    let after = after.map_err(|error| Failure::Bad(format!("parameter after: {error}")))?;
+    let after = after.map_err(|error| Failure::NotFound(format!("parameter after: {error}")))?;
     let page: ItemPage = call
         .site
         .transact(|tr| async {
