@@ -58,7 +58,7 @@ async function pushMany(to, queue, payloads, { prefix = NONE } = {}) {
 async function write(transaction, queue, payloads, prefix) {
   const tn = transaction.at(fdb.root)
   const key = record => Buffer.concat([prefix, fdb.tuple.pack([queue, Buffer.from(record)])])
-  // Numbers first, before anything waits: the binding counts them, for all aliases of a transaction, and anew in a retry.
+  // Numbers first, before anything waits: the binding counts them, for all aliases of a transaction, and from 0 again in a retry.
   const numbers = payloads.map(() => tn.getNextTransactionID())
   if (numbers.some(number => number >= MOST)) {
     throw new RangeError(`one transaction pushes at most ${MOST} items; push the others in another one`)

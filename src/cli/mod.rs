@@ -16,7 +16,7 @@
 //! | `migrate` | move queues to another database |
 //! | `demo` | the tutorial, live |
 //! | `bench` | how fast it is here |
-//! | `completions`, `man`, `markdown` | what shells and manuals are told of all these |
+//! | `completions`, `man`, `markdown` | what shells and manuals show of all these |
 //! | `globals`, `target`, `client`, `daemon`, `number`, `output`, `lines`, `progress`, `frozen` | what they share |
 
 mod backup;

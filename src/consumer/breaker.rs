@@ -8,7 +8,7 @@
 //!      └────────────── any other outcome, or Context::works ──────────┘
 //! ```
 //!
-//! Whatever other consumers had in hand when the breaker opened goes back to the queue.
+//! Items that other consumers have taken and not begun when the breaker opens go back to the queue.
 
 use std::{
     sync::{

@@ -58,7 +58,7 @@ pub enum Step {
 /// What is called with each step; when it breaks, the copy ends.
 type Progress<'p> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
 
-/// A step that takes longer than this is told of again.
+/// A step that takes longer than this is reported again.
 const BEAT: Duration = Duration::from_millis(100);
 
 /// Why there is no copy.

@@ -305,7 +305,7 @@ mod tests {
             let problem = origin().problem(dir.path()).unwrap();
             assert!(problem.contains(&file.display().to_string()), "{problem}");
         }
-        // Whoever sets the limit mends that.
+        // The next program that sets the limit writes the file again.
         set_min_free(dir.path(), Some(8)).unwrap();
         assert_eq!(limit(None, dir.path()).unwrap(), (Some(8), Origin::File));
         assert_eq!(limit(Some("9B".to_owned()), dir.path()).unwrap(), (Some(9), Origin::Variable));

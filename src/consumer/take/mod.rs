@@ -191,7 +191,7 @@ pub(crate) async fn take(
             }
             return attempt;
         }
-        // Whoever led the take is gone without an answer, and what it may have taken comes with the next. Or the queue was paused, or its
+        // The consumer that led the take is gone without an answer, and what it may have taken comes with the next. Or the queue was paused, or its
         // handler could not work.
     }
 }

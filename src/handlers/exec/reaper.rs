@@ -134,7 +134,7 @@ impl Runs {
 impl Process {
     fn start(id: Uuid, table: &File) -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
-        // Neither name is the daemon's: whoever kills that by name is not to kill the reaper.
+        // Neither name is the daemon's, so that a command that kills the daemon by its name spares the reaper.
         command.arg0("reaper").arg(ARGUMENT).arg(id.to_string());
         SYSTEMD.iter().chain(&[RUN]).for_each(|name| _ = command.env_remove(name));
         let child = command

@@ -74,7 +74,7 @@ pub(crate) async fn header(
     }
 }
 
-/// The items of a lease, settled ones included. Without `snapshot` it conflicts with whoever changes them.
+/// The items of a lease, settled ones included. Without `snapshot` it conflicts with transactions that change them.
 pub(crate) async fn body(
     space: &Space,
     tr: &Transaction,
