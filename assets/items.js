@@ -11,19 +11,19 @@ const SOON = 5000; // spans that are shown are as old as this at most
 const STATES = {
   ready: {
     label: "Ready items", hint: "In the order in which they are fetched. Looking changes nothing.",
-    empty: "No item is ready.", stamp: (it) => `${it.ready} ${it.done} ${it.leased}`,
+    empty: "No item is ready.", stamp: (it) => `${it.ready} ${it.done} ${it.running}`,
   },
   scheduled: {
     label: "Scheduled items", hint: "Pushed for a later time, in the order in which they are due.",
-    empty: "No item is scheduled.", stamp: (it) => `${it.later} ${tick()}`,
+    empty: "No item is scheduled.", stamp: (it) => `${it.waiting} ${tick()}`,
   },
   retrying: {
     label: "Retrying items", hint: "An attempt failed, and the next one is due later. In the order in which they are due.",
-    empty: "No item is waiting for another attempt.", stamp: (it) => `${it.later} ${tick()}`,
+    empty: "No item is waiting for another attempt.", stamp: (it) => `${it.waiting} ${tick()}`,
   },
   running: {
     label: "Running items", hint: "Items that a worker has fetched. This daemon knows the consumers of its own items only.",
-    empty: "No item is running.", stamp: (it) => `${it.leased} ${it.done} ${tick()}`,
+    empty: "No item is running.", stamp: (it) => `${it.running} ${it.done} ${tick()}`,
   },
 };
 

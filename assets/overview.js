@@ -13,8 +13,8 @@ const COLUMNS = [
   ["oldest", "Oldest", (it) => it.oldest_age ?? 0, (it) => roughly(it.oldest_age)],
   ["in", "In /s", (it) => it.in_rate ?? 0, (it) => rate(it.in_rate)],
   ["out", "Out /s", (it) => it.out_rate ?? 0, (it) => rate(it.out_rate)],
-  ["leased", "Running", (it) => it.leased ?? 0, (it) => count(it.leased)],
-  ["later", "Waiting", (it) => it.later ?? 0, (it) => count(it.later)],
+  ["running", "Running", (it) => it.running ?? 0, (it) => count(it.running)],
+  ["waiting", "Waiting", (it) => it.waiting ?? 0, (it) => count(it.waiting)],
   ["dead", "Dead", (it) => it.dead ?? 0, (it) => count(it.dead)],
   ["consumers", "Consumers", (it) => it.consumers, (it) => count(it.consumers)],
 ];
@@ -24,8 +24,8 @@ const HINTS = {
   oldest: "How long the oldest ready item has waited",
   in: "Items a second that came, over the last seconds",
   out: "Items a second that were finished, over the last seconds",
-  leased: "Items that workers have fetched, of this daemon and of others",
-  later: "Scheduled and retrying items: they wait for their time",
+  running: "Items that workers have fetched, of this daemon and of others",
+  waiting: "Scheduled and retrying items: they wait for their time",
   dead: "Dead letters: items that failed for good",
   consumers: "Consumers of this daemon",
 };
@@ -35,8 +35,8 @@ export function overview() {
   let snapshot = null;
   const redraw = () => snapshot && update(snapshot);
   const tiles = {
-    ready: tile("Ready", HINTS.ready), leased: tile("Running", HINTS.leased), in: tile("In /s", HINTS.in),
-    out: tile("Out /s", HINTS.out), later: tile("Waiting", HINTS.later), dead: tile("Dead", HINTS.dead),
+    ready: tile("Ready", HINTS.ready), running: tile("Running", HINTS.running), in: tile("In /s", HINTS.in),
+    out: tile("Out /s", HINTS.out), waiting: tile("Waiting", HINTS.waiting), dead: tile("Dead", HINTS.dead),
   };
   const search = h("input", { type: "search", placeholder: "Find a queue", "aria-label": "Find a queue", oninput: redraw });
   const heads = COLUMNS.map(([name, title]) => heading(name, title, sort, redraw));
@@ -54,10 +54,10 @@ export function overview() {
     const { queues } = now;
     const sum = (value) => (queues.length ? queues.reduce((all, it) => all + (value(it) ?? 0), 0) : null);
     tiles.ready.set(compact(sum((it) => it.ready)));
-    tiles.leased.set(compact(sum((it) => it.leased)));
+    tiles.running.set(compact(sum((it) => it.running)));
     tiles.in.set(rate(sum((it) => it.in_rate)));
     tiles.out.set(rate(sum((it) => it.out_rate)));
-    tiles.later.set(compact(sum((it) => it.later)));
+    tiles.waiting.set(compact(sum((it) => it.waiting)));
     tiles.dead.set(compact(sum((it) => it.dead)), sum((it) => it.dead) > 0 ? "bad" : "");
     search.hidden = queues.length < MANY;
     const wanted = search.hidden ? "" : search.value.toLowerCase();

@@ -17,8 +17,8 @@ const TILES = [
   ["Oldest", "How long the oldest ready item has waited", (it) => roughly(it.oldest_age)],
   ["In /s", "Items a second that came", (it) => rate(it.in_rate)],
   ["Out /s", "Items a second that were finished", (it) => rate(it.out_rate)],
-  ["Running", "Items that workers have fetched, of this daemon and of others", (it) => compact(it.leased)],
-  ["Waiting", "Scheduled and retrying items: they wait for their time", (it) => compact(it.later)],
+  ["Running", "Items that workers have fetched, of this daemon and of others", (it) => compact(it.running)],
+  ["Waiting", "Scheduled and retrying items: they wait for their time", (it) => compact(it.waiting)],
   ["Dead", "Dead letters: items that failed for good", (it) => compact(it.dead), (it) => (it.dead > 0 ? "bad" : "")],
   ["Done", "Items finished since the queue was made", (it) => compact(it.done)],
 ];
@@ -69,7 +69,7 @@ export function queuePage(name, part, server) {
     text(kind, visible(`Handler ${it.handler}, delivery ${it.delivery}, kind ${it.kind}`));
     TILES.forEach(([, , value, mood], at) => tiles[at].set(value(it), mood?.(it)));
     text(parts.button("ready"), it.ready > 0 ? `Ready (${compact(it.ready)})` : "Ready");
-    text(parts.button("running"), it.leased > 0 ? `Running (${compact(it.leased)})` : "Running");
+    text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
     paused.hidden = !it.paused && !it.paused_here;
@@ -97,8 +97,8 @@ const of = (table) => ({ ...table, whole: true });
 function hour() {
   const waiting = chart("Items", [
     { name: "Ready", value: (it) => it.ready, line: 1 },
-    { name: "Running", value: (it) => it.leased, line: 2 },
-    { name: "Waiting", value: (it) => it.later, line: 3 },
+    { name: "Running", value: (it) => it.running, line: 2 },
+    { name: "Waiting", value: (it) => it.waiting, line: 3 },
   ], compact, 2);
   const speed = chart("Items a second", [
     { name: "In", value: (it) => it.in_rate, line: 1 },

@@ -24,8 +24,8 @@ pub(crate) struct Sample {
     /// Milliseconds since 1970.
     pub(crate) at: u64,
     pub(crate) ready: i64,
-    pub(crate) leased: u64,
-    pub(crate) later: i64,
+    pub(crate) running: u64,
+    pub(crate) waiting: i64,
     pub(crate) dead: i64,
     pub(crate) done: u64,
     /// Items a second that came.
@@ -114,8 +114,8 @@ impl History {
 }
 
 fn sample(at: u64, survey: &Survey, rates: Rates) -> Sample {
-    let Survey { ready, leased, later, dead, done, .. } = *survey;
-    Sample { at, ready, leased, later, dead, done, in_rate: rates.inward, out_rate: rates.outward }
+    let Survey { ready, running, waiting, dead, done, .. } = *survey;
+    Sample { at, ready, running, waiting, dead, done, in_rate: rates.inward, out_rate: rates.outward }
 }
 
 /// What came in is what there is more of, and what went out beside. With at-most-once delivery the database does not know what was
@@ -127,7 +127,7 @@ fn rates(before: &Point, now: &Point) -> Rates {
     }
     // The counters are whatever other programs have written.
     let held = |it: &Survey| {
-        it.ready.saturating_add_unsigned(it.leased).saturating_add(it.later).saturating_add(it.dead)
+        it.ready.saturating_add_unsigned(it.running).saturating_add(it.waiting).saturating_add(it.dead)
     };
     let done = now.survey.done.saturating_sub(before.survey.done);
     let out = done.max(now.finished.saturating_sub(before.finished));
@@ -175,8 +175,8 @@ mod tests {
     #[test]
     fn counters_that_make_no_sense_do_no_harm() {
         let odd =
-            Survey { ready: i64::MAX, leased: u64::MAX, later: i64::MAX, dead: i64::MAX, ..survey(0, 0) };
-        let negative = Survey { ready: i64::MIN, later: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
+            Survey { ready: i64::MAX, running: u64::MAX, waiting: i64::MAX, dead: i64::MAX, ..survey(0, 0) };
+        let negative = Survey { ready: i64::MIN, waiting: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
         let (mut history, start) = (History::default(), Instant::now());
         for (second, survey) in [odd, negative, odd, negative].iter().enumerate() {
             history.add(start + Duration::from_secs(20 * second as u64), 0, survey, u64::MAX);

@@ -25,8 +25,8 @@ use crate::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Survey {
     pub(crate) ready: i64,
-    pub(crate) leased: u64,
-    pub(crate) later: i64,
+    pub(crate) running: u64,
+    pub(crate) waiting: i64,
     pub(crate) dead: i64,
     /// Finished since the queue was made.
     pub(crate) done: u64,
@@ -115,8 +115,8 @@ impl Entry {
         let rates = self.history.rates();
         SurveyView {
             ready: survey.ready,
-            leased: survey.leased,
-            later: survey.later,
+            running: survey.running,
+            waiting: survey.waiting,
             dead: survey.dead,
             done: survey.done,
             versions_went_back: survey.versions_went_back,

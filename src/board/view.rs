@@ -121,8 +121,8 @@ pub(crate) struct OutageView {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SurveyView {
     pub(crate) ready: i64,
-    pub(crate) leased: u64,
-    pub(crate) later: i64,
+    pub(crate) running: u64,
+    pub(crate) waiting: i64,
     pub(crate) dead: i64,
     pub(crate) done: u64,
     /// The database's versions are behind the queue's items, as after a restore into a new cluster.

@@ -34,8 +34,8 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(250).expect("250 is not 0");
 #[command(
     long_about = "Write a queue's items as lines of JSON, with all that is known of them, and leave them in it; `kvqueue import` reads that. \
     docs/TRANSFER.md describes each line.\n\n\
-    Items in hand are not written. A queue that is used meanwhile is exported as it changes: an item whose time comes may be there twice, and one \
-    that is in hand and then retried may be missing. Pause the queue for an export of one moment."
+    Running items are not written. A queue that is used meanwhile is exported as it changes: an item whose time comes may be there twice, and one \
+    that is running and then retried may be missing. Pause the queue for an export of one moment."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -51,7 +51,8 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
     Ready,
-    Later,
+    /// Scheduled and retrying items: those that are not due yet
+    Waiting,
     Dead,
     All,
 }
@@ -60,7 +61,7 @@ enum Which {
 #[derive(Debug, Default)]
 struct Written {
     ready: u64,
-    later: u64,
+    waiting: u64,
     dead: u64,
     unreadable: u64,
 }
@@ -88,22 +89,22 @@ impl Args {
         let Export { written: account, out, .. } = export;
         drop(out);
         written?;
-        let total = account.ready + account.later + account.dead;
+        let total = account.ready + account.waiting + account.dead;
         if let Some(path) = &self.output {
             place.keep()?;
             let mut object = output::about(queue.name(), "exported", total);
             object["ready"] = json!(account.ready);
-            object["later"] = json!(account.later);
+            object["waiting"] = json!(account.waiting);
             object["dead"] = json!(account.dead);
-            object["leased"] = json!(counts.leased);
+            object["running"] = json!(counts.running);
             output::line(
                 globals.json,
                 format!("exported {} to {}", output::items_of(total), path.display()).as_bytes(),
                 &object,
             )?;
         }
-        if counts.leased > 0 && !globals.quiet {
-            output::note(format_args!("kvqueue: items in hand, which are not exported: {}", counts.leased));
+        if counts.running > 0 && !globals.quiet {
+            output::note(format_args!("kvqueue: running items, which are not exported: {}", counts.running));
         }
         match account.unreadable {
             0 => Ok(Exit::Done),
@@ -118,9 +119,9 @@ impl Which {
     fn states(self) -> &'static [&'static str] {
         match self {
             Self::Ready => &["ready"],
-            Self::Later => &["later"],
+            Self::Waiting => &["waiting"],
             Self::Dead => &["dead"],
-            Self::All => &["later", "ready", "dead"],
+            Self::All => &["waiting", "ready", "dead"],
         }
     }
 
@@ -130,7 +131,7 @@ impl Which {
 
     fn size(self, counts: &Counts) -> u64 {
         let of = |which, count| if self.has(which) { u64::try_from(count).unwrap_or(0) } else { 0 };
-        of(Self::Ready, counts.ready) + of(Self::Later, counts.later) + of(Self::Dead, counts.dead)
+        of(Self::Ready, counts.ready) + of(Self::Waiting, counts.waiting) + of(Self::Dead, counts.dead)
     }
 }
 
@@ -159,8 +160,8 @@ impl Export<'_> {
         self.tally.header(header.as_bytes());
         writeln!(self.out, "{header}")?;
         // In this order one whose time comes meanwhile is there twice, and not missing.
-        if which.has(Which::Later) {
-            self.later()?;
+        if which.has(Which::Waiting) {
+            self.waiting()?;
         }
         if which.has(Which::Ready) {
             self.ready()?;
@@ -208,7 +209,7 @@ impl Export<'_> {
         }
     }
 
-    fn later(&mut self) -> anyhow::Result<()> {
+    fn waiting(&mut self) -> anyhow::Result<()> {
         let mut after: Option<(u64, ItemId)> = None;
         loop {
             let page = self.client.transact(|tr| async {
@@ -221,10 +222,10 @@ impl Export<'_> {
             for Delayed { due, id, item } in page {
                 match item {
                     Ok(Item { payload, meta, .. }) => {
-                        self.written.later += 1;
+                        self.written.waiting += 1;
                         self.item(&id, payload, meta, State::Later(due))?;
                     }
-                    Err(why) => self.pass_over("delayed item", &id, &why),
+                    Err(why) => self.pass_over("waiting item", &id, &why),
                 }
             }
             self.told();

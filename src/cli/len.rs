@@ -10,7 +10,7 @@ use crate::exit::Exit;
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Print how many items of a queue are ready: a number. With --json, an object that also says how \
-    many are leased (in hand), later (waiting for their time), dead (dead letters) and done (finished so far)."
+    many are running (on a lease), waiting (scheduled or retrying, not due yet), dead (dead letters) and done (finished so far)."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -38,12 +38,12 @@ impl Args {
             let counts = queue.counts(&tr).await;
             (tr, counts)
         })?;
-        let Counts { ready, leased, later, dead, done } = counts;
+        let Counts { ready, running, waiting, dead, done } = counts;
         let mut object = output::about(queue.name(), "len", ready);
         for (state, items) in [
             ("ready", json!(ready)),
-            ("leased", json!(leased)),
-            ("later", json!(later)),
+            ("running", json!(running)),
+            ("waiting", json!(waiting)),
             ("dead", json!(dead)),
             ("done", json!(done)),
         ] {

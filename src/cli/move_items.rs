@@ -24,7 +24,7 @@ use crate::{database::NoAnswer, exit::Exit};
     long_about = "Move items to another queue of the same database, in the order in which they would be taken. At every moment an item is in \
     one of the two, also if this is killed: repeat it then, and it goes on.\n\n\
     An item gets a new id and a place behind the others there; payload, attributes, attempts and failures go with it. One whose unique key \
-    another item has there stays, and the exit code is 1. Delayed items and those in hand stay where they are, and so does what is pushed \
+    another item has there stays, and the exit code is 1. Waiting and running items stay where they are, and so does what is pushed \
     meanwhile."
 )]
 #[command(override_usage = "kvqueue move [OPTIONS] <QUEUE> <TO> <-n <N>|--all>")]

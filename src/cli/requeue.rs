@@ -16,32 +16,32 @@ use uuid::Uuid;
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
 use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
 
-/// Make items ready now: delayed ones, dead letters, those whose daemon died
+/// Make items ready now: scheduled and retrying ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
 #[command(
-    long_about = "Make items ready now, each at its own place: delayed ones before their time, dead letters with all their attempts \
+    long_about = "Make items ready now, each at its own place: waiting ones (scheduled or retrying) before their time, dead letters with all their attempts \
     before them. Items are named by their ids, or all of a state are meant; several states may be given.\n\n\
-    With --leased-out, items are given back whose lease has run out, with the attempt spent, as daemons do at their next look. What a \
-    living daemon has in hand is left to it: leases that are past their deadline are watched for their length."
+    With --expired, items are given back whose lease has expired, with the attempt spent, as daemons do at their next look. What a \
+    living daemon is running is left to it: leases that are past their deadline are watched for their length."
 )]
 #[command(override_usage = "kvqueue requeue [OPTIONS] <QUEUE> <ID>...\n       \
-    kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--later] [--leased-out]")]
+    kvqueue requeue [OPTIONS] <QUEUE> [--dead] [--waiting] [--expired]")]
 #[group(id = "which", required = true, multiple = true)]
 pub(super) struct Args {
     #[command(flatten)]
     target: Target,
-    /// The items, delayed or dead
-    #[arg(value_name = "ID", group = "which", conflicts_with_all = ["dead", "later", "leased_out"])]
+    /// The items, scheduled, retrying or dead
+    #[arg(value_name = "ID", group = "which", conflicts_with_all = ["dead", "waiting", "expired"])]
     ids: Vec<ItemId>,
     /// All dead letters
     #[arg(long, group = "which")]
     dead: bool,
-    /// All delayed items
+    /// All scheduled and retrying items
     #[arg(long, group = "which")]
-    later: bool,
-    /// The items of all leases that have run out
+    waiting: bool,
+    /// The items of all leases that have expired
     #[arg(long, group = "which")]
-    leased_out: bool,
+    expired: bool,
 }
 
 /// What was done to all of some states.
@@ -69,7 +69,7 @@ impl Fate {
             Self::Requeued => None,
             Self::Refused => Some("another item has its unique key"),
             Self::Ready => Some("it is ready already"),
-            Self::Unknown => Some("there is no such delayed item or dead letter"),
+            Self::Unknown => Some("there is no such waiting item or dead letter"),
         }
     }
 }
@@ -83,10 +83,10 @@ impl Args {
             return self.some(&client, &queue, globals.json);
         }
         let mut account = Account::default();
-        if self.leased_out {
+        if self.expired {
             account.add_swept(give_back(&client, &queue, &self.target.settings(&client))?);
         }
-        if self.later {
+        if self.waiting {
             let done = hasten(&client, &queue, None)?;
             account.requeued += done.moved;
             account.unreadable += done.unreadable;

@@ -70,11 +70,14 @@ async fn counted(
     let others = names.iter();
     let counted = others.take(MOST_OTHERS).map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
-        let Counts { ready, leased, later, dead, done } = queue.counts(tr).await?;
+        let Counts { ready, running, waiting, dead, done } = queue.counts(tr).await?;
         let mut view = json::about(name, "ready", ready);
-        for (state, items) in
-            [("leased", json!(leased)), ("later", json!(later)), ("dead", json!(dead)), ("done", json!(done))]
-        {
+        for (state, items) in [
+            ("running", json!(running)),
+            ("waiting", json!(waiting)),
+            ("dead", json!(dead)),
+            ("done", json!(done)),
+        ] {
             view[state] = items;
         }
         Ok(Some(view))

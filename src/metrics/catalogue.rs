@@ -29,7 +29,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         name: "kvqueue_queue_items",
         kind: Gauge,
         labels: &["queue", "state"],
-        help: "Items in the database, of all daemons, by what they wait for: state is ready, leased, later or dead",
+        help: "Items in the database, of all daemons, by what they are doing: state is ready, running, waiting (scheduled or retrying) or dead",
         figures: Other(other::items),
     },
     Metric {

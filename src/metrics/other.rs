@@ -22,9 +22,13 @@ pub(super) fn ready(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 pub(super) fn items(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
         let Some(survey) = &queue.survey else { continue };
-        let leased = i64::try_from(survey.leased).unwrap_or(i64::MAX);
-        let states =
-            [("ready", survey.ready), ("leased", leased), ("later", survey.later), ("dead", survey.dead)];
+        let running = i64::try_from(survey.running).unwrap_or(i64::MAX);
+        let states = [
+            ("ready", survey.ready),
+            ("running", running),
+            ("waiting", survey.waiting),
+            ("dead", survey.dead),
+        ];
         // A counter that another program neglects may be behind; a number of items is not negative.
         states.iter().for_each(|(state, items)| samples.add(&[&queue.queue, state], (*items).max(0)));
     }

@@ -452,7 +452,7 @@ fn a_daemon_below_its_limit_says_so_drains_its_queue_and_takes_pushes_when_there
     wait_until("that is shown", || limited.warnings().is_empty());
     assert_eq!(limited.metric("kvqueue_pushes_refused"), 0);
     assert!(!limited.status().contains("refused"), "{}", limited.status());
-    wait_until("all are finished", || ["ready", "leased"].map(|name| figure(&limited.db, name)) == [0, 0]);
+    wait_until("all are finished", || ["ready", "running"].map(|name| figure(&limited.db, name)) == [0, 0]);
     limited.served.daemon.signal(Signal::TERM);
     let ran = limited.served.daemon.end();
     assert_eq!(numbers(ran.stdout.lines()), (0..100).map(|number| (number, 1)).collect());

@@ -92,7 +92,7 @@ fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
     let served = deployment.serve();
     wait_until("the command has been tried a few times", || tries(&served) >= 3);
     // All that the consumers had when it was first tried is given back; one trial may be under way.
-    wait_until("what was taken is given back", || deployment.count("leased") <= 1);
+    wait_until("what was taken is given back", || deployment.count("running") <= 1);
     let ready = served.at.get("/readyz").is(200);
     let warning = ready["warnings"][0].as_str().unwrap();
     assert!(warning.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{ready}");

@@ -29,7 +29,7 @@ fn stop(daemon: Background) -> String {
 
 /// Waits until nothing waits or is in hand.
 fn wait_until_empty(db: &Database) {
-    wait_for(db, &[r#""ready":0"#, r#""leased":0"#]);
+    wait_for(db, &[r#""ready":0"#, r#""running":0"#]);
 }
 
 /// Waits until the queue's counts have all of these.
@@ -165,7 +165,7 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
     daemon.wait_for_all(&[PAUSED]);
     thread::sleep(Duration::from_secs(2));
     let counts = run(&db, &["len", "q", "--json"]).ok();
-    assert!(counts.contains(r#""later":1"#), "{counts}");
+    assert!(counts.contains(r#""waiting":1"#), "{counts}");
     let error = run(&db, &["resume", "q"]).failed(1);
     assert_eq!(
         error,

@@ -71,7 +71,7 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
     daemon.wait_for("\"soon\"");
     assert!(before.elapsed() >= delay, "it came after {:?}", before.elapsed());
     let len: serde_json::Value = serde_json::from_str(&run(&db, &["len", "q", "--json"]).ok()).unwrap();
-    assert_eq!((&len["ready"], &len["later"]), (&0.into(), &1.into()), "{len}");
+    assert_eq!((&len["ready"], &len["waiting"]), (&0.into(), &1.into()), "{len}");
     stop(daemon);
 }
 

@@ -6,9 +6,9 @@ pub struct Rest {
     /// Some are ready.
     pub ready: bool,
     /// Some are held under a lease.
-    pub leased: bool,
+    pub running: bool,
     /// Some wait for their time.
-    pub later: bool,
+    pub waiting: bool,
 }
 
 impl Rest {
@@ -24,9 +24,9 @@ pub struct Counts {
     /// Ready to be taken; as [`Queue::len`](crate::Queue::len).
     pub ready: i64,
     /// Held under a lease. If the headers of all leases have more than 4 MB, an estimate.
-    pub leased: u64,
+    pub running: u64,
     /// Waiting for their time.
-    pub later: i64,
+    pub waiting: i64,
     /// Dead letters.
     pub dead: i64,
     /// Finished since the queue was made. Items that left it by a pop, or were taken at most once, are not among them.

@@ -23,11 +23,11 @@ pub struct Tally {
     /// Items that are ready.
     pub ready: u64,
     /// Items that wait for their time.
-    pub later: u64,
+    pub waiting: u64,
     /// Dead letters.
     pub dead: u64,
     /// Items in leases.
-    pub leased: u64,
+    pub running: u64,
 }
 
 impl Tally {
@@ -38,7 +38,7 @@ impl Tally {
 
     /// Items in any state.
     pub fn items(&self) -> u64 {
-        self.ready + self.later + self.dead + self.leased
+        self.ready + self.waiting + self.dead + self.running
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Args {
     /// The prefix of the keys, at both ends [default: the configured one]
     #[arg(long)]
     prefix: Option<String>,
-    /// How long to wait for batches that are in hand at the source
+    /// How long to wait for batches that are running at the source
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
     wait: Duration,
     /// Let a cluster's versions jump ahead of the source's, if they are behind

@@ -127,14 +127,14 @@ pub(super) async fn wait_for_leases(moving: &Moving<'_>, patience: Duration) -> 
         }
         if began.elapsed() >= patience {
             moving.report.note(format_args!(
-                "{live} batches of {} are still in hand at the source: they are copied as they are, and whoever holds them loses them",
+                "{live} batches of {} are still running at the source: they are copied as they are, and whoever holds them loses them",
                 moving.name()
             ));
             return Ok(());
         }
         if !is_said {
             is_said = true;
-            moving.report.note(format_args!("waiting for {live} batches of {} in hand", moving.name()));
+            moving.report.note(format_args!("waiting for {live} running batches of {}", moving.name()));
         }
         sleep(LOOK.min(patience)).await;
     }

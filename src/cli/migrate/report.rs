@@ -147,13 +147,13 @@ fn about(moving: &Moving<'_>, what: &str) -> Map<String, Value> {
 }
 
 fn insert(object: &mut Map<String, Value>, tally: &Tally) {
-    let Tally { rows, bytes, ready, later, dead, leased } = *tally;
+    let Tally { rows, bytes, ready, waiting, dead, running } = *tally;
     let numbers = [
         ("items", tally.items()),
         ("ready", ready),
-        ("later", later),
+        ("waiting", waiting),
         ("dead", dead),
-        ("leased", leased),
+        ("running", running),
         ("rows", rows),
         ("bytes", bytes),
     ];
@@ -164,8 +164,12 @@ fn insert(object: &mut Map<String, Value>, tally: &Tally) {
 
 /// Items by their states, rows and bytes, in words.
 fn described(tally: &Tally) -> String {
-    let states =
-        [(tally.ready, "ready"), (tally.later, "later"), (tally.dead, "dead"), (tally.leased, "in hand")];
+    let states = [
+        (tally.ready, "ready"),
+        (tally.waiting, "waiting"),
+        (tally.dead, "dead"),
+        (tally.running, "running"),
+    ];
     let states: Vec<_> = states
         .iter()
         .filter(|(count, _)| *count > 0)

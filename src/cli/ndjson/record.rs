@@ -57,7 +57,9 @@ struct Line {
 enum StateName {
     #[default]
     Ready,
-    Later,
+    /// Files of earlier versions have `later`.
+    #[serde(alias = "later")]
+    Waiting,
     Dead,
 }
 
@@ -87,7 +89,7 @@ pub(in crate::cli) fn line(id: &ItemId, item: &StoredItem) -> serde_json::Result
     let (unique, unique_base64) = meta.unique.as_deref().map(text_or_base64).unwrap_or_default();
     let (state, due) = match item.state {
         State::Ready => (StateName::Ready, None),
-        State::Later(due) => (StateName::Later, Some(time(due))),
+        State::Later(due) => (StateName::Waiting, Some(time(due))),
         State::Dead => (StateName::Dead, None),
     };
     let field =
@@ -121,9 +123,11 @@ pub(super) fn parse(line: &[u8]) -> Result<StoredItem, String> {
     let state = match (line.state, line.due) {
         (StateName::Ready, None) => State::Ready,
         (StateName::Dead, None) => State::Dead,
-        (StateName::Later, Some(due)) => State::Later(millis("due", &due)?),
-        (StateName::Later, None) => return Err("an item for later needs to be `due` at some time".to_owned()),
-        (_, Some(_)) => return Err("`due` is for items whose state is \"later\"".to_owned()),
+        (StateName::Waiting, Some(due)) => State::Later(millis("due", &due)?),
+        (StateName::Waiting, None) => {
+            return Err("an item that is waiting has to be `due` at some time".to_owned());
+        }
+        (_, Some(_)) => return Err("`due` is for items whose state is \"waiting\"".to_owned()),
     };
     if line.death.is_some() && state != State::Dead {
         return Err("`death` is for items whose state is \"dead\"".to_owned());
@@ -273,10 +277,10 @@ mod tests {
                 r#"{"state":"ready","payload":"a","payload_base64":""}"#,
                 "it has both `payload` and `payload_base64`; leave one out",
             ),
-            (r#"{"state":"later","payload":"a"}"#, "an item for later needs to be `due` at some time"),
-            (r#"{"state":"ready","payload":"a","due":"7"}"#, "`due` is for items whose state is \"later\""),
+            (r#"{"state":"waiting","payload":"a"}"#, "an item that is waiting has to be `due` at some time"),
+            (r#"{"state":"ready","payload":"a","due":"7"}"#, "`due` is for items whose state is \"waiting\""),
             (
-                r#"{"state":"later","payload":"a","due":"soon"}"#,
+                r#"{"state":"waiting","payload":"a","due":"soon"}"#,
                 "`due` is \"soon\", which is no time; write it as in \"2030-01-31T08:00:00Z\"",
             ),
             (

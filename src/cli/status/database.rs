@@ -78,11 +78,14 @@ fn counts(client: &Client, name: &[u8]) -> anyhow::Result<Counts> {
 }
 
 fn object(name: &[u8], counts: Counts) -> Value {
-    let Counts { ready, leased, later, dead, done } = counts;
+    let Counts { ready, running, waiting, dead, done } = counts;
     let mut object = output::about(name, "ready", ready);
-    for (key, value) in
-        [("leased", json!(leased)), ("later", json!(later)), ("dead", json!(dead)), ("done", json!(done))]
-    {
+    for (key, value) in [
+        ("running", json!(running)),
+        ("waiting", json!(waiting)),
+        ("dead", json!(dead)),
+        ("done", json!(done)),
+    ] {
         object[key] = value;
     }
     object

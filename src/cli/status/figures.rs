@@ -60,8 +60,8 @@ pub(in crate::cli) struct QueueFigures {
     pub(in crate::cli) paused_here: bool,
     pub(in crate::cli) unavailable: Option<Unavailable>,
     pub(in crate::cli) ready: Option<i64>,
-    pub(super) leased: Option<u64>,
-    pub(super) later: Option<i64>,
+    pub(super) running: Option<u64>,
+    pub(super) waiting: Option<i64>,
     pub(in crate::cli) dead: Option<i64>,
     pub(super) done: Option<u64>,
     pub(super) versions_went_back: bool,
@@ -98,12 +98,12 @@ impl QueueFigures {
 
     /// Of what the database alone has.
     pub(super) fn of(name: &[u8], counts: kvqueue_queue::Counts) -> Self {
-        let kvqueue_queue::Counts { ready, leased, later, dead, done } = counts;
+        let kvqueue_queue::Counts { ready, running, waiting, dead, done } = counts;
         Self {
             queue: name.escape_ascii().to_string(),
             ready: Some(ready),
-            leased: Some(leased),
-            later: Some(later),
+            running: Some(running),
+            waiting: Some(waiting),
             dead: Some(dead),
             done: Some(done),
             ..Self::default()

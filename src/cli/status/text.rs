@@ -59,10 +59,10 @@ impl Line {
 }
 
 /// The columns behind the name.
-const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "IN HAND", "LATER", "DEAD", "DONE"];
+const COLUMNS: [&str; 8] = ["READY", "OLDEST", "IN/S", "OUT/S", "RUNNING", "WAITING", "DEAD", "DONE"];
 
 /// Those that a narrow terminal does without, the least important one first.
-const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "IN HAND", "OUT/S"];
+const SPARE: [&str; 5] = ["DONE", "IN/S", "OLDEST", "RUNNING", "OUT/S"];
 
 /// The longest name that is shown whole, and the shortest that names are cut to.
 const NAME: usize = 40;
@@ -216,8 +216,8 @@ fn cells(queue: &QueueFigures) -> [(String, Mood); COLUMNS.len()] {
         oldest,
         speed(queue.in_rate),
         speed(queue.out_rate),
-        count(signed(queue.leased)),
-        count(queue.later),
+        count(signed(queue.running)),
+        count(queue.waiting),
         dead,
         count(signed(queue.done)),
     ]
@@ -264,7 +264,7 @@ mod tests {
             "database": { "url": "embedded:/var/lib/kvqueue", "up": true, "error": null, "answered_in": 0.0004 },
             "config": { "path": "/etc/kvqueue.toml", "loaded_at": 0, "refused": "grace = 0: too short", "finishing": [] },
             "queues": [
-                { "queue": "mail", "ready": 1234, "leased": 20, "later": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
+                { "queue": "mail", "ready": 1234, "running": 20, "waiting": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
                   "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_here": false },
                 { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_here": true },
             ],
@@ -287,9 +287,9 @@ mod tests {
         database embedded:/var/lib/kvqueue, answers in 400 us
         configuration not taken up: grace = 0: too short
         3 consumers: 1 handling, 2 idle
-        QUEUE         READY  OLDEST  IN/S  OUT/S  IN HAND  LATER  DEAD   DONE
-        mail           1234     2 s    12    0.4       20      0     3  99999
-        new\u{1b}[2J      -       -     -      -        -      -     -      -  paused: the bill is unpaid, paused here
+        QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
+        mail           1234     2 s    12    0.4       20        0     3  99999
+        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused here
         ");
     }
 
@@ -298,15 +298,15 @@ mod tests {
         let figures = figures();
         let table = |width| shown(&Table::new(&figures.queues, width).lines(), false, width);
         insta::assert_snapshot!(table(80), @r"
-        QUEUE         READY  OLDEST  IN/S  OUT/S  IN HAND  LATER  DEAD   DONE
-        mail           1234     2 s    12    0.4       20      0     3  99999
-        new\u{1b}[2J      -       -     -      -        -      -     -      -
+        QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
+        mail           1234     2 s    12    0.4       20        0     3  99999
+        new\u{1b}[2J      -       -     -      -        -        -     -      -
         new\u{1b}[2J: paused: the bill is unpaid, paused here
         ");
         insta::assert_snapshot!(table(60), @r"
-        QUEUE         READY  OLDEST  OUT/S  IN HAND  LATER  DEAD
-        mail           1234     2 s    0.4       20      0     3
-        new\u{1b}[2J      -       -      -        -      -     -
+        QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD
+        mail           1234     2 s    0.4       20        0     3
+        new\u{1b}[2J      -       -      -        -        -     -
         new\u{1b}[2J: paused: the bill is unpaid, paused here
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();

@@ -45,8 +45,8 @@ fn rest(place: usize, found: &Value, len: &Value) -> Rest {
     });
     Rest {
         ready: count("ready"),
-        leased: count("leased"),
-        later: count("later"),
+        running: count("running"),
+        waiting: count("waiting"),
         dead: count("dead"),
         done: count("done"),
         letters: letters.collect(),

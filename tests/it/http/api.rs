@@ -69,7 +69,10 @@ fn what_is_pushed_is_there_page_by_page() {
     let listed = |path: &str| served.at.get(path).is(200)["queues"].clone();
     assert_eq!(listed("/api/v1/queues").as_array().unwrap().len(), 1);
     let all = listed("/api/v1/queues?all=true");
-    assert_eq!(all[1], json!({"queue": "other", "ready": 6, "leased": 0, "later": 0, "dead": 0, "done": 0}));
+    assert_eq!(
+        all[1],
+        json!({"queue": "other", "ready": 6, "running": 0, "waiting": 0, "dead": 0, "done": 0})
+    );
 }
 
 #[test]
@@ -89,7 +92,7 @@ fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
     assert_eq!((&item["attributes"], &item["unique"]), (&json!({"k": "v"}), &json!("u")));
     push(json!({"items": [{"payload": "d", "delay_ms": 3_600_000}]})).is(201);
     let counts = served.at.get("/api/v1/queues?all=true").is(200)["queues"][1].clone();
-    assert_eq!((&counts["ready"], &counts["later"]), (&json!(3), &json!(1)));
+    assert_eq!((&counts["ready"], &counts["waiting"]), (&json!(3), &json!(1)));
 }
 
 #[test]

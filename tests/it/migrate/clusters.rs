@@ -43,7 +43,7 @@ fn a_queue_goes_to_a_cluster_and_back() {
     assert_ne!(checksum(&moved), checksum(&returned), "one item went, one came");
     run(&back, &["push", "q", "five"]).ok();
     assert_eq!(run(&back, &["peek", "q", "-k", "9"]).ok(), "two\nthree\nfour\nfive\n");
-    assert_eq!(counts(&back, "q")["later"], 1);
+    assert_eq!(counts(&back, "q")["waiting"], 1);
 }
 
 /// Lets versions go on from some seconds ahead of a cluster's.

@@ -161,7 +161,7 @@ async fn sweep(db: &Database, queue: &Queue) {
         VersionHistory::new(move || Duration::from_hours(24 * ticks.fetch_add(1, Ordering::Relaxed)));
     let mut sweeper = Sweeper::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()), history);
     let rules = SweepRules { lease: 0, ..SweepRules::default() };
-    let moved = |counts: &Counts| counts.later == 0 && counts.leased == 0;
+    let moved = |counts: &Counts| counts.waiting == 0 && counts.running == 0;
     // What a lease returns waits for a pause after that.
     let mut now = 3 * HOUR;
     while !moved(&read(db, async |tr| queue.counts(tr).await).await) {
@@ -203,9 +203,9 @@ fn expected_attempt(number: u64) -> u32 {
 async fn work_off(db: &Database) {
     let queue = queue("q");
     let found = read(db, async |tr| queue.counts(tr).await).await;
-    let later = (LATER + RETRIED).cast_signed();
+    let waiting = (LATER + RETRIED).cast_signed();
     let expected =
-        Counts { ready: READY.cast_signed(), leased: LEASED, later, dead: DEAD.cast_signed(), done: DONE };
+        Counts { ready: READY.cast_signed(), running: LEASED, waiting, dead: DEAD.cast_signed(), done: DONE };
     assert_eq!(found, expected);
     // What is known of pushes is known here too.
     let mut producer = session(&queue);

@@ -64,9 +64,9 @@ fn whoever_holds_a_lease_loses_it_when_the_queue_has_moved() {
     let mut holder = helper(&from, "migrate::others::helper_holds");
     let holder = Ran::from(holder.env("MIGRATE_TO", &to.url).output().unwrap());
     assert!(holder.stdout.contains("\nmoved and lost"), "{holder:?}");
-    assert_eq!(counts(&from, "q")["leased"], 0);
+    assert_eq!(counts(&from, "q")["running"], 0);
     let there = counts(&to, "q");
-    assert_eq!((&there["ready"], &there["leased"]), (&1.into(), &1.into()));
+    assert_eq!((&there["ready"], &there["running"]), (&1.into(), &1.into()));
 }
 
 /// Takes an item, has the queue moved, and tries to finish it.
@@ -80,9 +80,9 @@ fn helper_holds() {
         let mut session = items::session(&queue("q"));
         let mut lease = items::lease(&here.db, &mut session, 1).await;
         let moved = migrate(&from, &to, &[]);
-        assert!(moved.stderr.contains("1 batches of \"q\" are still in hand"), "{moved:?}");
+        assert!(moved.stderr.contains("1 batches of \"q\" are still running"), "{moved:?}");
         let stdout = moved.ok();
-        assert!(stdout.contains("2 items (1 ready, 1 in hand)"), "{stdout}");
+        assert!(stdout.contains("2 items (1 ready, 1 running)"), "{stdout}");
         let done = [(0, kvqueue_queue::Settlement::Done)];
         let settled = lease.settle(&here.db, &RetryPolicy::default(), &done).await;
         assert!(matches!(settled, Err(LeaseError::Lost)), "{settled:?}");

@@ -120,7 +120,7 @@ fn wait_until_empty(db: &Database) {
         let (mut last, mut deadline) = (String::new(), std::time::Instant::now());
         loop {
             let counts = run(db, &["len", queue, "--json"]).ok();
-            let rest = [r#""ready":0"#, r#""leased":0"#, r#""later":0"#, r#""dead":0"#];
+            let rest = [r#""ready":0"#, r#""running":0"#, r#""waiting":0"#, r#""dead":0"#];
             if rest.iter().all(|part| counts.contains(part)) {
                 break;
             }

@@ -32,7 +32,7 @@ fn a_file_that_is_damaged_is_refused_with_the_line_s_number() {
     insta::assert_snapshot!(refused("a\nb\n"), @"kvqueue: line 1 of FILE: this is no export of kvqueue; items by the line are for `kvqueue push --lines`; nothing was imported");
     insta::assert_snapshot!(refused(&with(0, "{\"kvqueue_export\":7}")), @"kvqueue: line 1 of FILE: this is an export of format 7, and this version of kvqueue reads format 1; use a newer one; nothing was imported");
     insta::assert_snapshot!(refused(&with(2, "{\"state\":\"ready\",\"payl")), @"kvqueue: line 3 of FILE: the line is cut off; nothing was imported");
-    insta::assert_snapshot!(refused(&with(2, "{\"state\":\"gone\"}")), @"kvqueue: line 3 of FILE: unknown variant `gone`, expected one of `ready`, `later`, `dead` at column 15; nothing was imported");
+    insta::assert_snapshot!(refused(&with(2, "{\"state\":\"gone\"}")), @"kvqueue: line 3 of FILE: unknown variant `gone`, expected one of `ready`, `waiting`, `dead` at column 15; nothing was imported");
     insta::assert_snapshot!(refused(&with(2, "{\"state\":\"ready\",\"payload\":\"8\"}")), @"kvqueue: line 5 of FILE: the checksum here is not that of the lines before it: one of them was changed; nothing was imported");
     insta::assert_snapshot!(refused(&lines[..3].join("\n")), @"kvqueue: FILE ends at line 3, and the line that ends an export is missing: it was cut off; nothing was imported");
     insta::assert_snapshot!(refused(&[lines[0], lines[1], lines[4]].join("\n")), @"kvqueue: line 3 of FILE: this says that there are 3 items, and there are 1: lines are missing or were added; nothing was imported");

@@ -53,7 +53,7 @@ fn any(random: &mut Random, count: usize, priorities: bool) -> Vec<String> {
 }
 
 fn any_item(random: &mut Random, n: usize, priorities: bool) -> Value {
-    let mut item = serde_json::json!({ "state": random.choose(&["ready", "ready", "later", "dead"]) });
+    let mut item = serde_json::json!({ "state": random.choose(&["ready", "ready", "waiting", "dead"]) });
     let len = random.choose(&[0, 0, 1, 1, 10, 10, 300, 300, 300, 300, 100_001, 250_000]);
     if random.chance(500) {
         item["payload"] = format!("{n} é\n{}", "x".repeat(len)).into();
@@ -64,7 +64,9 @@ fn any_item(random: &mut Random, n: usize, priorities: bool) -> Value {
     }
     let failure = serde_json::json!({"at": "2026-01-01T00:00:00.123Z", "attempt": 1, "reason": "no\nway"});
     match item["state"].as_str().unwrap() {
-        "later" => item["due"] = random.choose(&["2100-01-01T00:00:00.000Z", "18446744073709551615"]).into(),
+        "waiting" => {
+            item["due"] = random.choose(&["2100-01-01T00:00:00.000Z", "18446744073709551615"]).into()
+        }
         "dead" if random.chance(900) => item["death"] = failure.clone(),
         "ready" if priorities => item["priority"] = random.choose(&[-7_i64, 0, 1, i64::MAX]).into(),
         _ => {}

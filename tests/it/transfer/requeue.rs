@@ -10,8 +10,8 @@ use crate::support::{Background, Database, database_of_helper, freeze, helper, r
 fn filled() -> Database {
     let db = Database::new();
     let lines = [
-        r#"{"state":"later","due":"2100-01-01T00:00:00Z","payload":"later 1","attempts":3}"#,
-        r#"{"state":"later","due":"2200-01-01T00:00:00Z","payload":"later 2"}"#,
+        r#"{"state":"waiting","due":"2100-01-01T00:00:00Z","payload":"later 1","attempts":3}"#,
+        r#"{"state":"waiting","due":"2200-01-01T00:00:00Z","payload":"later 2"}"#,
         r#"{"state":"ready","payload":"ready"}"#,
         r#"{"state":"dead","payload":"dead 1","attempts":20}"#,
         r#"{"state":"dead","payload":"dead 2","unique":"order 1"}"#,
@@ -38,16 +38,16 @@ fn ready(db: &Database) -> Vec<String> {
 #[test]
 fn all_of_a_state_become_ready() {
     let db = filled();
-    assert_eq!(run(&db, &["requeue", "q", "--later"]).ok(), "requeued 2 items\n");
+    assert_eq!(run(&db, &["requeue", "q", "--waiting"]).ok(), "requeued 2 items\n");
     assert_eq!(ready(&db), ["later 1", "later 2", "ready"]);
     let first: Value = serde_json::from_str(run(&db, &["peek", "q", "--json"]).ok().trim()).unwrap();
     assert_eq!((&first["payload"], &first["attempt"]), (&json!("later 1"), &json!(4)));
     let object: Value = serde_json::from_str(&run(&db, &["requeue", "q", "--dead", "--json"]).ok()).unwrap();
     assert_eq!(object, json!({"queue": "q", "requeued": 2, "refused": 0, "unreadable": 0, "died": 0}));
     assert_eq!(len(&db, &["q"]), 5);
-    assert_eq!(run(&db, &["requeue", "q", "--dead", "--later", "--leased-out"]).ok(), "requeued 0 items\n");
+    assert_eq!(run(&db, &["requeue", "q", "--dead", "--waiting", "--expired"]).ok(), "requeued 0 items\n");
     let both = filled();
-    assert_eq!(run(&both, &["requeue", "q", "--dead", "--later"]).ok(), "requeued 4 items\n");
+    assert_eq!(run(&both, &["requeue", "q", "--dead", "--waiting"]).ok(), "requeued 4 items\n");
 }
 
 #[test]
@@ -119,11 +119,11 @@ fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
     run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
     Background::start(helper(&db, "transfer::requeue::helper_take_and_die")).end().ok();
     assert_eq!(ready(&db), ["c"]);
-    assert_eq!(run(&db, &["requeue", "q", "--leased-out"]).ok(), "requeued 1 item\n");
+    assert_eq!(run(&db, &["requeue", "q", "--expired"]).ok(), "requeued 1 item\n");
     assert_eq!(ready(&db), ["a", "c"]);
-    assert_eq!(run(&db, &["requeue", "q", "--leased-out"]).ok(), "requeued 0 items\n");
+    assert_eq!(run(&db, &["requeue", "q", "--expired"]).ok(), "requeued 0 items\n");
     let ran = run(&db, &["export", "q"]);
-    assert_eq!(ran.stderr, "kvqueue: items in hand, which are not exported: 1\n");
+    assert_eq!(ran.stderr, "kvqueue: running items, which are not exported: 1\n");
     assert_eq!(ran.ok().lines().count(), 5);
 }
 
@@ -133,7 +133,7 @@ fn in_a_frozen_queue_nothing_moves() {
     let input = file(&db, "in", &export_of(&[]));
     freeze(&db);
     let commands = [
-        &["requeue", "q", "--later"][..],
+        &["requeue", "q", "--waiting"][..],
         &["move", "q", "other", "--all"],
         &["move", "other", "q", "--all"],
         &["import", "q", "--input", &input],

@@ -24,7 +24,7 @@ fn items_of_every_state_and_kind_come_back_as_they_were() {
         run(&other, &args(&[&["export", "q", "-o", second], layout])).ok();
         assert!(exported(&other, layout) == normal(&lines), "{layout:?}");
         // In their order; but in the queues of recipes only ready items have one of their own.
-        let ordered: &[&str] = if layout.is_empty() { &["ready", "later", "dead"] } else { &["ready"] };
+        let ordered: &[&str] = if layout.is_empty() { &["ready", "waiting", "dead"] } else { &["ready"] };
         for state in ordered {
             let of = |db| in_order(db, &args(&[&["--state", state], layout]));
             assert!(of(&db) == of(&other), "{layout:?} {state}");
@@ -48,7 +48,7 @@ fn a_queue_that_was_used_comes_back_with_what_happened_to_its_items() {
     assert_eq!((&letter["reason"], &letter["attempts"]), (&json!("no such address"), &json!(1)));
     let counts: Value = serde_json::from_str(&run(&other, &["len", "q", "--json"]).ok()).unwrap();
     assert_eq!(
-        (&counts["len"], &counts["later"], &counts["dead"]),
+        (&counts["len"], &counts["waiting"], &counts["dead"]),
         (&json!(1), &json!(1), &json!(3)),
         "{counts}"
     );
@@ -133,11 +133,14 @@ fn an_export_says_what_it_wrote_and_what_it_did_not() {
     assert_eq!(ran, format!("exported 3 items to {output}\n"));
     let object: Value =
         serde_json::from_str(&run(&db, &["export", "q", "-o", output, "--json"]).ok()).unwrap();
-    assert_eq!(object, json!({"queue": "q", "exported": 3, "ready": 2, "later": 1, "dead": 0, "leased": 0}));
+    assert_eq!(
+        object,
+        json!({"queue": "q", "exported": 3, "ready": 2, "waiting": 1, "dead": 0, "running": 0})
+    );
     let text = std::fs::read_to_string(output).unwrap();
     let header: Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
     let about = (&header["kvqueue_export"], &header["queue"], &header["kind"], &header["states"]);
-    assert_eq!(about, (&json!(1), &json!("q"), &json!("fifo"), &json!(["later", "ready", "dead"])));
+    assert_eq!(about, (&json!(1), &json!("q"), &json!("fifo"), &json!(["waiting", "ready", "dead"])));
     assert!(header["exported_at"].as_str().unwrap().ends_with('Z'));
     assert!(!std::fs::exists(format!("{output}.unfinished")).unwrap());
     // They are still in the queue.

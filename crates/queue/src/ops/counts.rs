@@ -15,15 +15,15 @@ use crate::ops::len::{between, len};
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Rest, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
-    let (ready, leased, later) =
+    let (ready, running, waiting) =
         try_join3(any(space.item_range()), any(range(&space.leases)), any(range(&space.later))).await?;
-    Ok(Rest { ready, leased, later })
+    Ok(Rest { ready, running, waiting })
 }
 
 /// Counters, and the headers of all leases.
 pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, QueueError> {
     let counter = async |key| Ok(counters::decode(tr.get(key, true).await?.as_deref()));
-    let (ready, leased, later, dead, done) = try_join5(
+    let (ready, running, waiting, dead, done) = try_join5(
         len(space, tr),
         leased(space, tr),
         between(tr, &space.nlater, &space.ndue, true),
@@ -31,7 +31,7 @@ pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, Qu
         counter(&space.ndone),
     )
     .await?;
-    Ok(Counts { ready, leased, later, dead: dead.cast_signed(), done })
+    Ok(Counts { ready, running, waiting, dead: dead.cast_signed(), done })
 }
 
 /// Up to so many bytes of leases are counted one by one.

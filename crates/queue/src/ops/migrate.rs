@@ -109,10 +109,10 @@ pub(crate) fn tally(space: &Space, key: &[u8], value: &[u8], tally: &mut Tally) 
     if key.starts_with(&space.ready) {
         tally.ready += 1;
     } else if key.starts_with(&space.later) {
-        tally.later += 1;
+        tally.waiting += 1;
     } else if key.starts_with(&space.dead) {
         tally.dead += 1;
     } else if key.starts_with(&space.leases) {
-        tally.leased += Header::decode(value).map_or(0, |header| header.settled.open().count() as u64);
+        tally.running += Header::decode(value).map_or(0, |header| header.settled.open().count() as u64);
     }
 }

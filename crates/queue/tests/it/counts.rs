@@ -20,19 +20,19 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (Counts::default(), true));
         t.push(&q, &["a", "b", "c", "d", "e", "f"]).await;
         let state = async || (counts(t, &q).await, rest(t, &q).await);
-        assert_eq!(state().await.1, Rest { ready: true, leased: false, later: false });
+        assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: false });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
         let later = Settlement::Retry { due: Some(10), failure: Failure::new(1, 1, "no") };
         let dead = Settlement::Dead(Failure::new(1, 1, "never"));
         let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
         lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
-        let expected = Counts { ready: 1, leased: 2, later: 1, dead: 1, done: 1 };
-        assert_eq!(state().await, (expected, Rest { ready: true, leased: true, later: true }));
+        let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1 };
+        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: true }));
 
         t.sweep(&mut sweeper(&q), 10, &SweepRules::default()).await;
-        let expected = Counts { ready: 2, later: 0, ..expected };
-        assert_eq!(state().await, (expected, Rest { ready: true, leased: true, later: false }));
+        let expected = Counts { ready: 2, waiting: 0, ..expected };
+        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: false }));
 
         t.settle(&mut lease, &Settlement::Done).await;
         let mut lease = t.lease(&q, 5).await.unwrap();

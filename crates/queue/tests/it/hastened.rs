@@ -20,7 +20,7 @@ fn later(payload: &str, due: u64) -> StoredItem {
 /// Delayed and ready items, by the counters.
 async fn counts(t: &TestDb, queue: &Queue) -> (i64, i64) {
     let counts = t.run(async |tr| queue.counts(tr).await).await;
-    (counts.later, counts.ready)
+    (counts.waiting, counts.ready)
 }
 
 #[test]

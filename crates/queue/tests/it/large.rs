@@ -55,7 +55,7 @@ fn items_settle_however_many_they_are() {
         assert!(lease.is_settled());
         let counts = t.run(async |tr| q.counts(tr).await).await;
         let quarter = ITEMS as i64 / 4;
-        assert_eq!((counts.ready, counts.later, counts.dead), (2 * quarter, quarter, quarter));
+        assert_eq!((counts.ready, counts.waiting, counts.dead), (2 * quarter, quarter, quarter));
     });
 }
 

@@ -30,7 +30,7 @@ fn items_of_one_crash_wait_and_come_back_one_after_the_other() {
         let mut sweeper = sweeper(&q);
         crash(t, &q, 64, &mut sweeper, &with_a_pause()).await;
         let counts = t.run(async |tr| q.counts(tr).await).await;
-        assert_eq!((counts.ready, counts.later, counts.leased), (0, 64, 0));
+        assert_eq!((counts.ready, counts.waiting, counts.running), (0, 64, 0));
         // The sweep was at the time 0.
         let waiting = t.run(async |tr| q.later_after(tr, None, k(100)).await).await;
         let due: BTreeSet<u64> = waiting.iter().map(|delayed| delayed.due).collect();

@@ -168,7 +168,7 @@ fn second_pusher_to_a_recipes_queue_numbers_on() {
             }
             tr.commit().await.unwrap();
             let counts = t.run(async |tr| q.counts(tr).await).await;
-            assert_eq!((counts.ready, counts.later), (2, 1), "{kind:?}");
+            assert_eq!((counts.ready, counts.waiting), (2, 1), "{kind:?}");
         }
     });
 }

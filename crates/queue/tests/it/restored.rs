@@ -113,7 +113,7 @@ fn items_of_every_state_are_restored_as_they_were() {
                 items[..3].reverse();
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;
-            assert_eq!(counts, Counts { ready: 3, later: 2, dead: 2, ..Counts::default() }, "{kind:?}");
+            assert_eq!(counts, Counts { ready: 3, waiting: 2, dead: 2, ..Counts::default() }, "{kind:?}");
             for page in [1, 2, 100] {
                 assert!(plain(stored(t, &q, page).await) == items, "{kind:?} by {page}");
             }

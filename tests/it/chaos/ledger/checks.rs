@@ -63,9 +63,9 @@ impl Books {
 
     /// Nothing is left, and no record of what is gone.
     fn check_rest(&self, account: &mut Account) {
-        let Rest { ready, leased, later, dead, keys, letters, .. } = &self.rest;
-        account.check((*ready, *leased, *later) == (0, 0, 0), || {
-            format!("left: {ready} ready, {leased} leased, {later} later")
+        let Rest { ready, running, waiting, dead, keys, letters, .. } = &self.rest;
+        account.check((*ready, *running, *waiting) == (0, 0, 0), || {
+            format!("left: {ready} ready, {running} running, {waiting} waiting")
         });
         account.check(*dead == letters.len() as u64, || {
             format!("{dead} dead letters are counted, and {} are there", letters.len())

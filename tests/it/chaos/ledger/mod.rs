@@ -29,8 +29,8 @@ use super::{
 pub(super) struct Rest {
     /// `kvqueue len`.
     pub(super) ready: u64,
-    pub(super) leased: u64,
-    pub(super) later: u64,
+    pub(super) running: u64,
+    pub(super) waiting: u64,
     pub(super) dead: u64,
     pub(super) done: u64,
     /// The dead letters' payloads.

@@ -70,8 +70,8 @@ fn what_is_lost_or_invented_is_found() {
         let invented =
             wrong(delivery, |books, queue| books.records.push(handled(name(queue, 4), 1, Act::Done)));
         assert!(invented.contains("never pushed"), "{delivery:?}: {invented}");
-        let left = wrong(delivery, |books, _| books.rest.leased = 1);
-        assert!(left.contains("1 leased"), "{delivery:?}: {left}");
+        let left = wrong(delivery, |books, _| books.rest.running = 1);
+        assert!(left.contains("1 running"), "{delivery:?}: {left}");
     }
 }
 
