@@ -3,7 +3,7 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis};
+use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis};
 use serde_json::{Map, Value, json};
 
 use crate::consumer::identity;
@@ -205,6 +205,18 @@ pub(crate) fn about(queue: &[u8], key: &str, value: impl Into<Value>) -> Value {
     insert_bytes(&mut object, "queue", queue);
     object.insert(key.to_owned(), value.into());
     Value::Object(object)
+}
+
+/// A queue's name, how many items are ready under `key`, and how many there are in each state.
+pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts) -> Value {
+    let Counts { ready, running, waiting, dead, done, pushed } = counts;
+    let mut object = about(queue, key, ready);
+    let states = [("ready", ready), ("waiting", waiting), ("dead", dead)];
+    states.into_iter().for_each(|(state, items)| object[state] = items.into());
+    object["running"] = running.into();
+    object["done"] = done.into();
+    object["pushed"] = pushed.into();
+    object
 }
 
 #[cfg(test)]

@@ -118,8 +118,8 @@ fn sample(at: u64, survey: &Survey, rates: Rates) -> Sample {
     Sample { at, ready, running, waiting, dead, done, in_rate: rates.inward, out_rate: rates.outward }
 }
 
-/// What came in is what there is more of, and what went out beside. With at-most-once delivery the database does not know what was
-/// finished, so what this daemon did is the least of it.
+/// What came in is what was pushed; where producers do not count that, what there is more of, and what went out beside. With at-most-once
+/// delivery the database does not know what was finished, so what this daemon did is the least of it.
 fn rates(before: &Point, now: &Point) -> Rates {
     let seconds = (now.at - before.at).as_secs_f64();
     if seconds == 0.0 {
@@ -131,8 +131,14 @@ fn rates(before: &Point, now: &Point) -> Rates {
     };
     let done = now.survey.done.saturating_sub(before.survey.done);
     let out = done.max(now.finished.saturating_sub(before.finished));
-    let inward = held(&now.survey).saturating_sub(held(&before.survey)).saturating_add_unsigned(out);
-    Rates { inward: inward.max(0) as f64 / seconds, outward: out as f64 / seconds }
+    let inward = match (before.survey.pushed, now.survey.pushed) {
+        (Some(before), Some(now)) => now.saturating_sub(before),
+        _ => {
+            let more = held(&now.survey).saturating_sub(held(&before.survey));
+            more.saturating_add_unsigned(out).max(0).cast_unsigned()
+        }
+    };
+    Rates { inward: inward as f64 / seconds, outward: out as f64 / seconds }
 }
 
 #[cfg(test)]
@@ -168,6 +174,14 @@ mod tests {
         assert_eq!(rates(&before, &point(2, survey(9, 16), 0)), Rates { inward: 5.0, outward: 3.0 });
         // Taken at most once: nothing in the database says that they are done.
         assert_eq!(rates(&before, &point(2, survey(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
+        // Where producers count, that is what came, whatever else went on.
+        let pushed = |survey, pushed| Survey { pushed: Some(pushed), ..survey };
+        let counted = point(0, pushed(survey(5, 10), 100), 0);
+        assert_eq!(
+            rates(&counted, &point(2, pushed(survey(1, 10), 106), 0)),
+            Rates { inward: 3.0, outward: 0.0 }
+        );
+        assert_eq!(rates(&counted, &point(2, pushed(survey(0, 0), 0), 0)), Rates::default());
         // Deleted: the counters begin anew.
         assert_eq!(rates(&before, &point(2, survey(0, 0), 0)), Rates::default());
     }

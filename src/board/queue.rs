@@ -30,6 +30,8 @@ pub(crate) struct Survey {
     pub(crate) dead: i64,
     /// Finished since the queue was made.
     pub(crate) done: u64,
+    /// Pushed since the queue was made, where producers count that.
+    pub(crate) pushed: Option<u64>,
     /// How long the oldest ready item has waited.
     pub(crate) oldest: Option<Duration>,
     /// Whether the database's versions are behind its items: nothing can be pushed.
@@ -119,6 +121,7 @@ impl Entry {
             waiting: survey.waiting,
             dead: survey.dead,
             done: survey.done,
+            pushed: survey.pushed,
             versions_went_back: survey.versions_went_back,
             oldest_age: survey.oldest.map(|age| age.as_secs_f64()),
             in_rate: rates.inward,

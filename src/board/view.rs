@@ -125,6 +125,8 @@ pub(crate) struct SurveyView {
     pub(crate) waiting: i64,
     pub(crate) dead: i64,
     pub(crate) done: u64,
+    /// Pushed since the queue was made, where producers count that.
+    pub(crate) pushed: Option<u64>,
     /// The database's versions are behind the queue's items, as after a restore into a new cluster.
     pub(crate) versions_went_back: bool,
     /// How long the oldest ready item has waited.

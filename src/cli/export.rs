@@ -51,7 +51,7 @@ pub(super) struct Args {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Which {
     Ready,
-    /// Scheduled and retrying items: those that are not due yet
+    /// Scheduled and retrying items, which are not due yet
     Waiting,
     Dead,
     All,

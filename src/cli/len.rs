@@ -1,6 +1,6 @@
 //! `kvqueue len`
 
-use kvqueue_queue::{Counts, Queue};
+use kvqueue_queue::Queue;
 use serde_json::json;
 
 use super::{client::Client, globals::Globals, output, target::Target};
@@ -38,17 +38,7 @@ impl Args {
             let counts = queue.counts(&tr).await;
             (tr, counts)
         })?;
-        let Counts { ready, running, waiting, dead, done } = counts;
-        let mut object = output::about(queue.name(), "len", ready);
-        for (state, items) in [
-            ("ready", json!(ready)),
-            ("running", json!(running)),
-            ("waiting", json!(waiting)),
-            ("dead", json!(dead)),
-            ("done", json!(done)),
-        ] {
-            object[state] = items;
-        }
+        let object = output::counts(queue.name(), "len", counts);
         output::line(true, b"", &object)?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use kvqueue_queue::Item;
 use serde_json::Value;
 
-pub(super) use crate::json::{about, insert_bytes, item, time};
+pub(super) use crate::json::{about, counts, insert_bytes, item, time};
 use crate::telemetry;
 
 /// Prints `text` and a newline, or `object` as JSON.

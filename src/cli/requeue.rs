@@ -16,7 +16,7 @@ use uuid::Uuid;
 use super::{client::Client, frozen, globals::Globals, output, target::Target};
 use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
 
-/// Make items ready now: scheduled and retrying ones, dead letters, those whose daemon died
+/// Make items ready now: waiting ones, dead letters, those whose daemon died
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Make items ready now, each at its own place: waiting ones (scheduled or retrying) before their time, dead letters with all their attempts \

@@ -6,7 +6,7 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use foundationdb::Transaction;
 use futures::{StreamExt, TryStreamExt, stream};
-use kvqueue_queue::{Counts, Queue, QueueError, queues_page};
+use kvqueue_queue::{Queue, QueueError, queues_page};
 use serde_json::{Value, json};
 
 use super::{
@@ -70,16 +70,7 @@ async fn counted(
     let others = names.iter();
     let counted = others.take(MOST_OTHERS).map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
-        let Counts { ready, running, waiting, dead, done } = queue.counts(tr).await?;
-        let mut view = json::about(name, "ready", ready);
-        for (state, items) in [
-            ("running", json!(running)),
-            ("waiting", json!(waiting)),
-            ("dead", json!(dead)),
-            ("done", json!(done)),
-        ] {
-            view[state] = items;
-        }
+        let view = json::counts(name, "ready", queue.counts(tr).await?);
         Ok(Some(view))
     });
     stream::iter(counted).buffered(TOGETHER).try_filter_map(async |view| Ok(view)).try_collect().await

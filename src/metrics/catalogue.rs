@@ -33,6 +33,13 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         figures: Other(other::items),
     },
     Metric {
+        name: "kvqueue_queue_pushed_total",
+        kind: Counter,
+        labels: &["queue"],
+        help: "Items ever pushed to the queue in the database, by all producers; each item once, however often it is tried",
+        figures: Other(other::pushed),
+    },
+    Metric {
         name: "kvqueue_queue_oldest_ready_age_seconds",
         kind: Gauge,
         labels: &["queue"],

@@ -5,7 +5,7 @@ use super::{Histogram, QueueMeters, scrape::Scrape, text::Samples};
 /// How a metric's figures are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// They only rise, from 0 at the start of the process.
+    /// They only rise: from 0 at the start of the process, or, if the database counts, from 0 when the queue was made.
     Counter,
     /// They rise and fall.
     Gauge,

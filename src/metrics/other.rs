@@ -34,6 +34,13 @@ pub(super) fn items(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     }
 }
 
+pub(super) fn pushed(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+    for queue in scrape.configured() {
+        let Some(pushed) = queue.survey.as_ref().and_then(|survey| survey.pushed) else { continue };
+        samples.add(&[&queue.queue], pushed);
+    }
+}
+
 pub(super) fn oldest(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
         let Some(survey) = &queue.survey else { continue };

@@ -37,9 +37,9 @@ pub(super) async fn look(
         // It wrote nothing, so there is nothing that could be in doubt; without a commit there is no watch.
         tr.commit().await.map_err(|error| FdbError::from_code(error.code()))?;
     }
-    let Counts { ready, running, waiting, dead, done } = counts;
+    let Counts { ready, running, waiting, dead, done, pushed } = counts;
     let oldest = oldest.and_then(|id| age(&id, version));
-    Ok((Survey { ready, running, waiting, dead, done, oldest, versions_went_back }, watch))
+    Ok((Survey { ready, running, waiting, dead, done, pushed, oldest, versions_went_back }, watch))
 }
 
 /// How long ago an item was pushed, where its id tells: a stamp is a version, and versions are microseconds.

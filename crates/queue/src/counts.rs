@@ -31,4 +31,8 @@ pub struct Counts {
     pub dead: i64,
     /// Finished since the queue was made. Items that left it by a pop, or were taken at most once, are not among them.
     pub done: u64,
+    /// Pushed since the queue was made, by whatever program: by [`Session`](crate::Session)s, imports and moves from other queues, and by
+    /// programs in other languages. Each item once, however often it is tried; imported dead letters do not count. `None` of a recipe's queue, whose other producers count
+    /// nothing. Items that came back before kvqueue counted these count once more.
+    pub pushed: Option<u64>,
 }

@@ -48,7 +48,7 @@
 //!   already removed, the next one returns.
 //! * A [`Watch`] that was returned was armed by a transaction that committed; no push after it goes unnoticed.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
-//!   go by this layer alone.
+//!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
 //! There is no clock, no random source and no background task in here. Time limits are FoundationDB's own
 //! ([`RetryPolicy`]); session ids, and the clock of a [`VersionHistory`], come from the caller.

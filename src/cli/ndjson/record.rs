@@ -57,8 +57,6 @@ struct Line {
 enum StateName {
     #[default]
     Ready,
-    /// Files of earlier versions have `later`.
-    #[serde(alias = "later")]
     Waiting,
     Dead,
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kvqueue_queue::{Counts, Queue};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
 use crate::{
@@ -24,7 +24,8 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
         found.push((name, counts(&client, name)?));
     }
     if globals.json {
-        let queues: Vec<_> = found.iter().map(|(name, counts)| object(name, *counts)).collect();
+        let queues: Vec<_> =
+            found.iter().map(|(name, counts)| output::counts(name, "ready", *counts)).collect();
         // As a daemon says it, as far as anything can be said.
         let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues });
         if let Some(Space { free, total, min_free, limit_from, reusable, pushes_refused }) = space(&client) {
@@ -75,18 +76,4 @@ fn counts(client: &Client, name: &[u8]) -> anyhow::Result<Counts> {
         let counts = queue.counts(&tr).await;
         (tr, counts)
     })
-}
-
-fn object(name: &[u8], counts: Counts) -> Value {
-    let Counts { ready, running, waiting, dead, done } = counts;
-    let mut object = output::about(name, "ready", ready);
-    for (key, value) in [
-        ("running", json!(running)),
-        ("waiting", json!(waiting)),
-        ("dead", json!(dead)),
-        ("done", json!(done)),
-    ] {
-        object[key] = value;
-    }
-    object
 }

@@ -98,7 +98,7 @@ impl QueueFigures {
 
     /// Of what the database alone has.
     pub(super) fn of(name: &[u8], counts: kvqueue_queue::Counts) -> Self {
-        let kvqueue_queue::Counts { ready, running, waiting, dead, done } = counts;
+        let kvqueue_queue::Counts { ready, running, waiting, dead, done, .. } = counts;
         Self {
             queue: name.escape_ascii().to_string(),
             ready: Some(ready),

@@ -18,7 +18,8 @@ pub(super) fn board() -> Arc<Board> {
     let board = Board::new("embedded:/var/lib/kvqueue");
     board.configure(None, &config);
     let [name, _] = QUEUES;
-    let survey = Survey { ready: 3, running: 2, waiting: 1, dead: 4, done: 9, ..Survey::default() };
+    let survey =
+        Survey { ready: 3, running: 2, waiting: 1, dead: 4, done: 9, pushed: Some(17), ..Survey::default() };
     board.surveyed(name, Survey { oldest: Some(Duration::from_millis(2_500)), ..survey });
     board.database(Ok(Duration::from_micros(350)));
     let refused = Some("the disk is full".to_owned());

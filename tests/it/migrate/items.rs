@@ -204,8 +204,14 @@ async fn work_off(db: &Database) {
     let queue = queue("q");
     let found = read(db, async |tr| queue.counts(tr).await).await;
     let waiting = (LATER + RETRIED).cast_signed();
-    let expected =
-        Counts { ready: READY.cast_signed(), running: LEASED, waiting, dead: DEAD.cast_signed(), done: DONE };
+    let expected = Counts {
+        ready: READY.cast_signed(),
+        running: LEASED,
+        waiting,
+        dead: DEAD.cast_signed(),
+        done: DONE,
+        pushed: Some(ALL + DONE),
+    };
     assert_eq!(found, expected);
     // What is known of pushes is known here too.
     let mut producer = session(&queue);

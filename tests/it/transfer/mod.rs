@@ -65,7 +65,7 @@ fn any_item(random: &mut Random, n: usize, priorities: bool) -> Value {
     let failure = serde_json::json!({"at": "2026-01-01T00:00:00.123Z", "attempt": 1, "reason": "no\nway"});
     match item["state"].as_str().unwrap() {
         "waiting" => {
-            item["due"] = random.choose(&["2100-01-01T00:00:00.000Z", "18446744073709551615"]).into()
+            item["due"] = random.choose(&["2100-01-01T00:00:00.000Z", "18446744073709551615"]).into();
         }
         "dead" if random.chance(900) => item["death"] = failure.clone(),
         "ready" if priorities => item["priority"] = random.choose(&[-7_i64, 0, 1, i64::MAX]).into(),

@@ -62,11 +62,11 @@ fn items_are_named_by_their_ids() {
     assert_eq!(ran.stdout, "");
     insta::assert_snapshot!(ran.failed(1).replace(&ids[2], "[id]"), @r"
     kvqueue: [id] is not requeued: it is ready already
-    kvqueue: 0123456789abcdef01234567 is not requeued: there is no such delayed item or dead letter
+    kvqueue: 0123456789abcdef01234567 is not requeued: there is no such waiting item or dead letter
     kvqueue: items not requeued: 2 of 2
     ");
     let ran = run(&db, &["requeue", "q", unknown, "--json"]);
-    let why = "there is no such delayed item or dead letter";
+    let why = "there is no such waiting item or dead letter";
     assert_eq!(
         serde_json::from_str::<Value>(&ran.stdout).unwrap(),
         json!({"id": unknown, "requeued": false, "why": why})

@@ -1,5 +1,5 @@
-//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "ndead"). All are written with the
-//! atomic ADD.
+//! The counters: (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"),
+//! (q, "ndead"). All are written with the atomic ADD.
 //!
 //! A watch on `npush` wakes idle consumers; that is why there are two counters of what is ready and not one. A watch on
 //! `nlater` wakes sweepers.
@@ -14,6 +14,9 @@ pub(crate) const NDONE: &[u8] = b"ndone";
 pub(crate) const NLATER: &[u8] = b"nlater";
 /// Items that were put aside and whose time has come. `nlater` less this many wait for theirs.
 pub(crate) const NDUE: &[u8] = b"ndue";
+/// Items ever made ready or put aside again, by a worker, a sweeper or an operator. `npush` and `nlater` count them each time; so
+/// `npush + nlater - ndue - nback` is the number of items ever pushed.
+pub(crate) const NBACK: &[u8] = b"nback";
 /// Dead letters there are now.
 pub(crate) const NDEAD: &[u8] = b"ndead";
 

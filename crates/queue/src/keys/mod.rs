@@ -2,7 +2,7 @@
 //!
 //! | key (tuple, behind the prefix) | value | file |
 //! |---|---|---|
-//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "ndead") | number, little endian | `counters` |
+//! | (q, "npush"), (q, "npop"), (q, "ndone"), (q, "nlater"), (q, "ndue"), (q, "nback"), (q, "ndead") | number, little endian | `counters` |
 //! | (q, "val", stamp) | payload of a ready item | `items` |
 //! | text (q), then the recipes' | payload of a ready item | `recipes` |
 //! | (q, "meta", id) | side record of a ready item | `meta` |

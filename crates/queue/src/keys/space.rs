@@ -30,6 +30,7 @@ pub(crate) struct Space {
     pub(crate) ndone: Vec<u8>,
     pub(crate) nlater: Vec<u8>,
     pub(crate) ndue: Vec<u8>,
+    pub(crate) nback: Vec<u8>,
     pub(crate) ndead: Vec<u8>,
     /// What the keys of each kind of record begin with.
     pub(crate) meta: Vec<u8>,
@@ -88,6 +89,7 @@ impl Space {
             ndone: record(counters::NDONE),
             nlater: record(counters::NLATER),
             ndue: record(counters::NDUE),
+            nback: record(counters::NBACK),
             ndead: record(counters::NDEAD),
             meta: record(meta::META),
             chunks: record(chunks::CHUNK),
@@ -119,7 +121,7 @@ impl Space {
         range(&self.ready)
     }
 
-    /// The counters, in the order of their keys.
+    /// The counters, in the order of their keys; but for `nback`, which changes only with another and which a migration copies as a row.
     pub(crate) fn counters(&self) -> [&Vec<u8>; migration::COUNTERS] {
         [&self.ndead, &self.ndone, &self.ndue, &self.nlater, &self.npop, &self.npush]
     }

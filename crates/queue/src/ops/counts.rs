@@ -3,14 +3,15 @@
 use foundationdb::options::StreamingMode;
 use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
-use futures::future::{try_join3, try_join5};
+use futures::future::{try_join, try_join3, try_join4};
 
 use crate::counts::{Counts, Rest};
 use crate::error::QueueError;
 use crate::keys::leases::Header;
 use crate::keys::{Space, counters, range};
+use crate::kind::Kind;
 use crate::ops::find::first_key;
-use crate::ops::len::{between, len};
+use crate::ops::len::len;
 
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Rest, QueueError> {
@@ -22,16 +23,36 @@ pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Rest, QueueE
 
 /// Counters, and the headers of all leases.
 pub(crate) async fn counts(space: &Space, tr: &Transaction) -> Result<Counts, QueueError> {
-    let counter = async |key| Ok(counters::decode(tr.get(key, true).await?.as_deref()));
-    let (ready, running, waiting, dead, done) = try_join5(
-        len(space, tr),
+    let ((ready, npush), running, (nlater, ndue, nback), (dead, done)) = try_join4(
+        ready(space, tr),
         leased(space, tr),
-        between(tr, &space.nlater, &space.ndue, true),
-        counter(&space.ndead),
-        counter(&space.ndone),
+        try_join3(
+            counter(tr, &space.nlater, true),
+            counter(tr, &space.ndue, true),
+            counter(tr, &space.nback, true),
+        ),
+        try_join(counter(tr, &space.ndead, true), counter(tr, &space.ndone, true)),
     )
     .await?;
-    Ok(Counts { ready, running, waiting, dead: dead.cast_signed(), done })
+    let waiting = counters::difference(nlater, ndue);
+    // As the counters wrap. Another program may have written to them.
+    let pushed =
+        npush.map(|npush| counters::difference(npush.wrapping_add(nlater), ndue.wrapping_add(nback)));
+    let pushed = pushed.map(|pushed| pushed.max(0).cast_unsigned());
+    Ok(Counts { ready, running, waiting, dead: dead.cast_signed(), done, pushed })
+}
+
+async fn counter(tr: &Transaction, key: &[u8], snapshot: bool) -> Result<u64, QueueError> {
+    Ok(counters::decode(tr.get(key, snapshot).await?.as_deref()))
+}
+
+/// How many items are ready, and the counter `npush` if all producers add to it.
+async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), QueueError> {
+    if space.kind != Kind::Fifo {
+        return Ok((len(space, tr).await?, None));
+    }
+    let (npush, npop) = try_join(counter(tr, &space.npush, false), counter(tr, &space.npop, false)).await?;
+    Ok((counters::difference(npush, npop), Some(npush)))
 }
 
 /// Up to so many bytes of leases are counted one by one.

@@ -116,7 +116,7 @@ pub(crate) async fn retry(space: &Space, tr: &Transaction, id: &ItemId) -> Resul
     }
     let value = place::body(space, tr, id).await?;
     revive(space, tr, id, &value, meta);
-    place::count_ready(space, tr, 1);
+    place::count_back(space, tr, 1, 0);
     count_gone(space, tr, 1);
     Ok(true)
 }

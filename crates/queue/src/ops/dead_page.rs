@@ -212,7 +212,7 @@ async fn retry(
             break;
         }
     }
-    place::count_ready(space, tr, page.moved);
+    place::count_back(space, tr, page.moved, 0);
     Ok(page)
 }
 

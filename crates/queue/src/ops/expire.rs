@@ -75,8 +75,7 @@ pub(crate) async fn expire(
             give_back(space, tr, &held, terms, rng.next(), &mut expired);
         }
     }
-    place::count_ready(space, tr, expired.returned - expired.later);
-    place::count_later(space, tr, expired.later);
+    place::count_back(space, tr, expired.returned - expired.later, expired.later);
     place::count_dead(space, tr, expired.dead);
     for (number, part) in (terms.spare.number..).zip(parts) {
         let id = LeaseId { number, ..terms.spare };

@@ -83,6 +83,15 @@ pub(crate) fn count_later(space: &Space, tr: &Transaction, n: usize) {
     }
 }
 
+/// Counts items that were in the queue before, as made ready or put aside again.
+pub(crate) fn count_back(space: &Space, tr: &Transaction, ready: usize, later: usize) {
+    count_ready(space, tr, ready);
+    count_later(space, tr, later);
+    if ready + later > 0 && !mutant("back-is-not-counted") {
+        tr.atomic_op(&space.nback, &counters::increment(ready + later), MutationType::Add);
+    }
+}
+
 /// Puts an item among the dead letters; others of its unique key may then come.
 pub(crate) fn dead(space: &Space, tr: &Transaction, id: &ItemId, value: &[u8], meta: &Meta) {
     tr.set(&space.dead_key(id), &meta::encode(meta));

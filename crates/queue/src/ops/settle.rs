@@ -105,8 +105,7 @@ impl Counts {
         if self.done > 0 {
             tr.atomic_op(&space.ndone, &counters::increment(self.done), MutationType::Add);
         }
-        place::count_ready(space, tr, self.ready);
-        place::count_later(space, tr, self.later);
+        place::count_back(space, tr, self.ready, self.later);
         place::count_dead(space, tr, self.dead);
     }
 }

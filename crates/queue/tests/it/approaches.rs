@@ -161,7 +161,7 @@ impl Storm<'_> {
         assert_eq!((self.t.len(&self.queue).await, self.t.list(&self.queue).await.len()), (0, 0));
         let left: BTreeSet<String> = kinds_of_records(self.t, &self.queue).await;
         // The producers' sessions are not closed.
-        let expected = BTreeSet::from(["ndone", "npop", "npush", "token"].map(String::from));
+        let expected = BTreeSet::from(["nback", "ndone", "npop", "npush", "token"].map(String::from));
         assert!(left.is_subset(&expected), "{left:?} of {:?} are left", self.queue);
         conflicts
     }

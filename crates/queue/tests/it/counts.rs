@@ -1,9 +1,12 @@
 //! How many items there are in each state, and whether there are any.
 
+use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{Counts, End, Failure, Kind, Packing, Queue, Rest, Settlement, SweepRules, queues};
+use kvqueue_queue::{
+    Counts, End, Failure, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, Settlement, queues,
+};
 
-use crate::common::{SHORT, TestDb, at_most, on_database, sweeper};
+use crate::common::{SHORT, TestDb, at_most, k, on_database, record, rules, sweeper};
 
 async fn counts(t: &TestDb, queue: &Queue) -> Counts {
     t.run(async |tr| queue.counts(tr).await).await
@@ -17,7 +20,8 @@ async fn rest(t: &TestDb, queue: &Queue) -> Rest {
 fn every_item_is_counted_in_its_state() {
     on_database(async |t| {
         let q = t.queue("q");
-        assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (Counts::default(), true));
+        let empty = Counts { pushed: Some(0), ..Counts::default() };
+        assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (empty, true));
         t.push(&q, &["a", "b", "c", "d", "e", "f"]).await;
         let state = async || (counts(t, &q).await, rest(t, &q).await);
         assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: false });
@@ -27,18 +31,59 @@ fn every_item_is_counted_in_its_state() {
         let dead = Settlement::Dead(Failure::new(1, 1, "never"));
         let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
         lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
-        let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1 };
+        let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1, pushed: Some(6) };
         assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: true }));
 
-        t.sweep(&mut sweeper(&q), 10, &SweepRules::default()).await;
+        t.sweep(&mut sweeper(&q), 10, &rules()).await;
         let expected = Counts { ready: 2, waiting: 0, ..expected };
         assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: false }));
 
         t.settle(&mut lease, &Settlement::Done).await;
         let mut lease = t.lease(&q, 5).await.unwrap();
         t.settle(&mut lease, &Settlement::Done).await;
-        let expected = Counts { done: 5, dead: 1, ..Counts::default() };
+        let expected = Counts { done: 5, dead: 1, pushed: Some(6), ..Counts::default() };
         assert_eq!(state().await, (expected, Rest::default()));
+    });
+}
+
+/// However often an item comes back, and whichever way: an operator asks for the rate of pushes.
+#[test]
+fn an_item_that_comes_back_is_not_counted_as_pushed_again() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        let pushed = async || counts(t, &q).await.pushed;
+        t.push(&q, &["a", "b", "c", "d"]).await;
+        let delayed = NewItem { due: Some(5), ..NewItem::new("delayed") };
+        t.push_items(&q, &[delayed]).await;
+        // A producer in another language.
+        t.run(async |tr| {
+            tr.set(&record(&q, "val", crate::common::id(1).as_bytes()), b"foreign");
+            tr.atomic_op(&record(&q, "npush", b""), &1_u64.to_le_bytes(), MutationType::Add);
+            Ok(())
+        })
+        .await;
+        assert_eq!(pushed().await, Some(6));
+
+        let mut lease = t.lease(&q, 4).await.unwrap();
+        let failure = || Failure::new(1, 1, "no");
+        let settlements = [
+            (0, Settlement::Release),
+            (1, Settlement::Retry { due: None, failure: failure() }),
+            (2, Settlement::Retry { due: Some(10), failure: failure() }),
+            (3, Settlement::Dead(failure())),
+        ];
+        lease.settle(&t.db, &RetryPolicy::default(), &settlements).await.unwrap();
+        assert_eq!(pushed().await, Some(6), "a release, two retries, a death");
+        t.sweep(&mut sweeper(&q), 10, &rules()).await;
+        assert_eq!(pushed().await, Some(6), "items became due");
+        assert_eq!(q.retry_all_dead(&t.db, &RetryPolicy::default()).await.unwrap().moved, 1);
+        assert_eq!(pushed().await, Some(6), "the dead letter is tried again");
+
+        t.lease_for(&q, 3, SHORT).await.unwrap();
+        t.sweep_leases(&q, 1, &rules()).await;
+        assert_eq!(pushed().await, Some(6), "a lease expired");
+        t.run(async |tr| q.pop_k(tr, k(9)).await).await;
+        assert_eq!(pushed().await, Some(6), "items were popped");
     });
 }
 
@@ -49,7 +94,7 @@ fn poison_is_counted_among_the_dead() {
         t.push(&q, &["a", "b"]).await;
         t.lease_for(&q, 2, SHORT).await.unwrap();
         t.sweep_leases(&q, 1, &at_most(1)).await;
-        assert_eq!(counts(t, &q).await, Counts { dead: 2, ..Counts::default() });
+        assert_eq!(counts(t, &q).await, Counts { dead: 2, pushed: Some(2), ..Counts::default() });
     });
 }
 

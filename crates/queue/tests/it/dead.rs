@@ -28,8 +28,9 @@ async fn dead(t: &TestDb, name: &str, payloads: &[&str]) -> (Queue, Vec<ItemId>)
     (q, ids)
 }
 
+/// How many items there are now in each state.
 async fn counts(t: &TestDb, queue: &Queue) -> Counts {
-    t.run(async |tr| queue.counts(tr).await).await
+    Counts { pushed: None, ..t.run(async |tr| queue.counts(tr).await).await }
 }
 
 async fn listed(t: &TestDb, queue: &Queue, after: Option<&ItemId>, n: usize) -> Vec<ItemId> {

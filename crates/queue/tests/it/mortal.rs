@@ -63,7 +63,12 @@ impl World<'_> {
         let counts = self.t.run(async |tr| self.queue.counts(tr).await).await;
         let letters = ITEMS - times.len();
         assert!(letters >= dead.iter().sum(), "{letters} dead letters");
-        let expected = Counts { done: times.len() as u64, dead: letters as i64, ..Counts::default() };
+        let expected = Counts {
+            done: times.len() as u64,
+            dead: letters as i64,
+            pushed: Some(ITEMS as u64),
+            ..Counts::default()
+        };
         assert_eq!(counts, expected);
         let listed = self.t.run(async |tr| self.queue.dead_list(tr, None, k(ITEMS)).await).await;
         assert_eq!(listed.len(), letters);

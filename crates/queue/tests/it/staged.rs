@@ -358,7 +358,7 @@ fn closing_leaves_the_line_and_gives_back_what_came_meanwhile() {
             assert!(served.session.close(&t.db).await.unwrap().is_empty());
             assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".to_owned(), "b".to_owned()], 2));
             let left = kinds_of_records(t, &q).await;
-            let expected = BTreeSet::from(["npop", "npush", "token", "val"].map(String::from));
+            let expected = BTreeSet::from(["nback", "npop", "npush", "token", "val"].map(String::from));
             assert!(left.is_subset(&expected), "{left:?}");
         }
     });

@@ -41,6 +41,7 @@ fn queue_q() {
     golden(&space.queue, "017100");
     // "npush" is 6e 70 75 73 68.
     golden(&space.npush, "017100 01 6e70757368 00");
+    golden(&space.nback, "017100 01 6e6261636b 00");
     // "npop" is 6e 70 6f 70.
     golden(&space.npop, "017100 01 6e706f70 00");
     let (begin, end) = space.queue_range();

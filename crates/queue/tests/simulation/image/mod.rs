@@ -84,6 +84,7 @@ pub(crate) struct Counters {
     pub(crate) ndone: u64,
     pub(crate) nlater: u64,
     pub(crate) ndue: u64,
+    pub(crate) nback: u64,
     pub(crate) ndead: u64,
 }
 

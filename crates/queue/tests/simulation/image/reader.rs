@@ -84,6 +84,7 @@ impl Parts<'_> {
             (b"ndone", []) => counters.ndone = number(value),
             (b"nlater", []) => counters.nlater = number(value),
             (b"ndue", []) => counters.ndue = number(value),
+            (b"nback", []) => counters.nback = number(value),
             (b"ndead", []) => counters.ndead = number(value),
             (b"val", _) => drop(self.values.insert(self.ids.get(rest)?, value.to_vec())),
             (b"meta", _) => drop(self.metas.insert(self.ids.get(rest)?, side::decode(value)?)),

@@ -175,6 +175,9 @@ impl Model {
             _ => {}
         }
         self.counters.ndue += u64::from(matches!(from, Place::Later(_)));
+        let is_back =
+            matches!((&from, &item.place), (Place::Leased(_) | Place::Dead, Place::Ready | Place::Later(_)));
+        self.counters.nback += u64::from(is_back);
         if let Some(key) = item.meta.unique.as_ref().filter(|_| !item.place.is_unique()) {
             // Once it is gone from there, the key is another's.
             if self.unique.get(key) == Some(id) {
