@@ -77,7 +77,7 @@ impl Args {
             signal_hook::flag::register(signal, Arc::clone(&stop))?;
         }
         let mut progress = Progress::new(!globals.quiet && std::io::stderr().is_terminal());
-        let mut silence = Silence { limit: globals.timeout(), since: None, told: Duration::ZERO };
+        let mut silence = Silence { url, limit: globals.timeout(), since: None, told: Duration::ZERO };
         let mut is_over = false;
         let copied = fdb_embedded::backup(from, &self.to, &mut |step| {
             if let Step::Copies(copied) = step {
@@ -108,13 +108,14 @@ pub(super) fn exit(error: &BackupError) -> Exit {
 }
 
 /// How long the database has not answered.
-struct Silence {
+struct Silence<'u> {
+    url: &'u str,
     limit: Option<Duration>,
     since: Option<Instant>,
     told: Duration,
 }
 
-impl Silence {
+impl Silence<'_> {
     /// Whether it has lasted for as long as `--timeout` allows. Without a limit, the log tells of it every few seconds.
     fn is_over(&mut self, step: Step) -> bool {
         if step != Step::Waits {
@@ -128,7 +129,7 @@ impl Silence {
         }
         if lasted >= self.told + SILENCE {
             self.told = lasted;
-            still_waiting();
+            still_waiting(self.url);
         }
         self.limit.is_some_and(|limit| lasted >= limit)
     }
