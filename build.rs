@@ -11,6 +11,14 @@ fn main() {
     if std::env::var_os(REVISION).is_some() || !is_release {
         return;
     }
+    // A source tree without a repository of its own may lie in another one.
+    let own = git(&["rev-parse", "--show-toplevel"]).is_some_and(|top| {
+        let canonical = |path: &str| std::fs::canonicalize(path).ok();
+        canonical(&top) == std::env::var("CARGO_MANIFEST_DIR").ok().as_deref().and_then(canonical)
+    });
+    if !own {
+        return;
+    }
     // It has another line after each commit and each checkout.
     if let Some(log) = git(&["rev-parse", "--path-format=absolute", "--git-path", "logs/HEAD"]) {
         println!("cargo::rerun-if-changed={log}");

@@ -5,6 +5,7 @@ import { h, keyed, text, unique } from "./dom.js";
 import { complain } from "./ui.js";
 
 const PAGE = 25;
+const READ_ON = 20; // pages without a row that are passed over at once: a page reads a bounded part of what is in other states
 const EAGER = 2000; // a first page that is watched is read anew so often at most
 
 // `where`: the path; `query`: parameters beside those of the page; `rows(answer)`; `row(entry, open)` returns cells; `detail(entry)` a promise of the opened part; `empty` a text.
@@ -26,19 +27,17 @@ export function listing({ label, where, query = {}, rows, heads, row, detail, em
     state.busy = true;
     state.read = Date.now();
     try {
-      const after = state.after.at(-1);
-      const parameters = new URLSearchParams({ ...query, limit: PAGE, ...(after ? { after } : {}) });
-      const answer = await get(`${where}?${parameters}`);
-      const found = rows(answer);
-      state.next = answer.next;
+      const { found, next } = await read(state.after.at(-1));
+      state.next = next;
       // The page before ends where there is nothing any more.
-      if (found.length === 0 && state.after.length > 0) {
+      if (found.length === 0 && !next && state.after.length > 0) {
         state.after.pop();
         state.busy = false;
         return load();
       }
       keyed(body, found, (it) => it.id, entry);
       nothing.hidden = found.length > 0;
+      text(nothing, next ? "None in what was read so far. Next reads on." : empty);
       back.disabled = state.after.length === 0;
       onward.disabled = !state.next;
       back.parentNode.hidden = back.disabled && onward.disabled;
@@ -47,6 +46,17 @@ export function listing({ label, where, query = {}, rows, heads, row, detail, em
       complain(error);
     } finally {
       state.busy = false;
+    }
+  }
+
+  // The first page after this one that has rows, or the last that was read.
+  async function read(after) {
+    for (let pages = 0; ; pages += 1) {
+      const parameters = new URLSearchParams({ ...query, limit: PAGE, ...(after ? { after } : {}) });
+      const answer = await get(`${where}?${parameters}`);
+      const found = rows(answer);
+      if (found.length > 0 || !answer.next || pages === READ_ON) return { found, next: answer.next };
+      after = answer.next;
     }
   }
 

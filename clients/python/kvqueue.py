@@ -45,7 +45,6 @@ class _Pushed:
     def __init__(self, version):
         self.version = version
         self.count = 0
-        self.unfrozen = set()
 
 
 _lock = threading.Lock()
@@ -69,16 +68,16 @@ def push_many(tr, queue, payloads, prefix=b""):
     version = tr.get_read_version().wait()
     with _lock:
         pushed = _attempts.get(tr)
-        # A transaction that is retried, or reset, reads at another version, and nothing of it is left.
+        # A transaction that is retried reads at a later version, and nothing of it is left. One that is reset may read at the same
+        # version: then the numbers of its first attempt are not used again.
         if pushed is None or pushed.version != version:
             pushed = _attempts[tr] = _Pushed(version)
         first = pushed.count
         if first + len(payloads) > MOST:
             raise ValueError(f"one transaction pushes at most {MOST} items; push the others in another one")
         pushed.count += len(payloads)
-    if (prefix, queue) not in pushed.unfrozen:
-        _check_unfrozen(tr, queue, prefix)
-        pushed.unfrozen.add((prefix, queue))
+    # In every call: a transaction that was reset has forgotten what it read.
+    _check_unfrozen(tr, queue, prefix)
     for number, payload in enumerate(payloads, first):
         stamp = fdb.tuple.Versionstamp(user_version=number)
         key = fdb.tuple.pack_with_versionstamp((queue, b"val", stamp), prefix=prefix)

@@ -146,7 +146,7 @@ impl Consumer {
         let (stop, pulse) = (self.stop.clone(), self.pulse.clone());
         let before = std::mem::take(&mut self.given_back);
         async move {
-            // Whoever cannot be given anything back takes nothing either.
+            // If releasing items fails, do not take.
             let _ = timeout(BEFORE_A_TAKE, settled(before)).await;
             take::take(source, wish, stop, pulse).await
         }
@@ -318,7 +318,7 @@ impl Actor for Consumer {
     }
 }
 
-/// One that panics has not begun with what it has taken ahead.
+/// A consumer that panics may have the trial of its queue's handler.
 impl Drop for Consumer {
     fn drop(&mut self) {
         self.spec.source.breaker.leave(self.pulse.id);

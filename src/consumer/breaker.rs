@@ -21,16 +21,34 @@ use std::{
 use tokio::{sync::Notify, time::sleep_until};
 
 use super::{ambient, backoff};
+use crate::handlers::Handling;
 
-/// The circuit breaker of one queue in this process. There is one for a name, whatever becomes of the queue's settings.
+/// The circuit breaker of one queue in this process. Each queue name has one; it outlives reloads.
 #[derive(Debug)]
 pub(crate) struct Breaker {
     queue: Arc<str>,
-    /// Whether `state` has something; read without its lock before each fetch and each call.
+    /// Whether it is open; read without the state's lock before each fetch and each call.
     is_open: AtomicBool,
-    state: Mutex<Option<Open>>,
+    state: Mutex<State>,
     /// Wakes the consumers that wait.
     changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    open: Option<Open>,
+    /// The handler of the queue's settings in force; none before [`Breaker::reset`].
+    newest: Option<Tried>,
+    /// How often the settings have changed.
+    resets: u64,
+}
+
+/// A handler, and the settings that it is from.
+#[derive(Clone, Debug)]
+pub(crate) struct Tried {
+    pub(crate) handling: Handling,
+    /// The number of those settings: later ones have a higher number.
+    settings: u64,
 }
 
 /// An open breaker.
@@ -76,12 +94,12 @@ impl Breaker {
 
     /// What is known of an open breaker.
     pub(crate) fn outage(&self) -> Option<Outage> {
-        Some(self.lock().as_ref()?.outage.clone())
+        Some(self.lock().open.as_ref()?.outage.clone())
     }
 
     /// Whether this consumer may not call the handler now.
     pub(crate) fn holds_back(&self, consumer: u64) -> bool {
-        self.is_open() && self.lock().as_ref().is_some_and(|open| open.trial != Some(consumer))
+        self.is_open() && self.lock().open.as_ref().is_some_and(|open| open.trial != Some(consumer))
     }
 
     /// Waits until this consumer may call the handler. If the breaker is still open then, the call is the trial, and no
@@ -103,7 +121,7 @@ impl Breaker {
 
     fn ask(&self, consumer: u64) -> Answer {
         let mut state = self.lock();
-        let Some(open) = &mut *state else { return Answer::Go };
+        let Some(open) = &mut state.open else { return Answer::Go };
         match open.trial {
             Some(trial) if trial == consumer => Answer::Go,
             Some(_) => Answer::Wait,
@@ -115,15 +133,18 @@ impl Breaker {
         }
     }
 
-    /// A call by this consumer ended with [`Outcome::Unavailable`](crate::handlers::Outcome). Returns the tries so far, if this was
-    /// one of them: calls that began before the breaker opened are not counted.
-    pub(crate) fn fails(&self, consumer: u64, reason: &str) -> Option<u32> {
+    /// A consumer's call of a handler ended with [`Outcome::Unavailable`](crate::handlers::Outcome). Returns the tries so far, if this
+    /// was one of them. Calls that began before the breaker opened, and those of a handler of earlier settings, are not counted.
+    pub(crate) fn fails(&self, consumer: u64, tried: &Tried, reason: &str) -> Option<u32> {
         let mut state = self.lock();
-        let tries = match &mut *state {
+        if tried.settings < state.resets {
+            return None;
+        }
+        let tries = match &mut state.open {
             None => {
                 let outage = Outage { since: ambient::now(), reason: reason.to_owned(), tries: 1 };
                 let (since, next) = (Instant::now(), Instant::now() + backoff::pause(1));
-                *state = Some(Open { outage, since, next, trial: None });
+                state.open = Some(Open { outage, since, next, trial: None });
                 self.is_open.store(true, Ordering::Release);
                 tracing::error!(
                     event = "handler-unavailable",
@@ -154,10 +175,10 @@ impl Breaker {
         }
     }
 
-    /// This consumer's trial, if it has it, is for another one.
+    /// Gives up this consumer's trial, if it has it, so that another consumer can have it.
     pub(crate) fn leave(&self, consumer: u64) {
         if self.is_open()
-            && let Some(open) = &mut *self.lock()
+            && let Some(open) = &mut self.lock().open
             && open.trial == Some(consumer)
         {
             open.trial = None;
@@ -165,20 +186,32 @@ impl Breaker {
         }
     }
 
-    /// The queue has another handler, or other settings.
-    pub(crate) fn reset(&self) {
+    /// The queue has new settings, and this handler.
+    pub(crate) fn reset(&self, handling: Handling) -> Tried {
+        let tried = {
+            let mut state = self.lock();
+            state.resets += 1;
+            let settings = state.resets;
+            state.newest.insert(Tried { handling, settings }).clone()
+        };
         self.close("the queue's settings have changed; its handler is tried again");
+        tried
+    }
+
+    /// The handler of the settings in force. Items that have left the queue wait for it if their own cannot work.
+    pub(crate) fn newest(&self) -> Option<Tried> {
+        self.lock().newest.clone()
     }
 
     fn close(&self, why: &'static str) {
-        let Some(Open { outage, since, .. }) = self.lock().take() else { return };
+        let Some(Open { outage, since, .. }) = self.lock().open.take() else { return };
         self.is_open.store(false, Ordering::Release);
         self.changed.notify_waiters();
         let (lasted_ms, tries) = (since.elapsed().as_millis(), outage.tries);
         tracing::info!(event = "handler-available", queue = %self.queue, lasted_ms, tries, "{why}");
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Open>> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nothing panics while it holds the lock")
     }
 }
@@ -188,24 +221,32 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
+    use crate::handlers::Log;
 
-    fn breaker() -> Breaker {
-        Breaker::new("q".into())
+    /// A queue's breaker, and its handler.
+    fn breaker() -> (Breaker, Tried) {
+        let breaker = Breaker::new("q".into());
+        let tried = breaker.reset(handling());
+        (breaker, tried)
+    }
+
+    fn handling() -> Handling {
+        Handling::Each(Arc::new(Log))
     }
 
     #[tokio::test]
     async fn one_consumer_at_a_time_tries_until_the_handler_works() {
-        let breaker = breaker();
+        let (breaker, tried) = breaker();
         assert!(breaker.admit(1).now_or_never().is_some() && !breaker.holds_back(1));
-        assert_eq!(breaker.fails(1, "gone"), Some(1));
-        assert_eq!(breaker.fails(2, "gone"), None, "its call began before");
+        assert_eq!(breaker.fails(1, &tried, "gone"), Some(1));
+        assert_eq!(breaker.fails(2, &tried, "gone"), None, "its call began before");
         assert!(breaker.holds_back(1) && breaker.holds_back(2));
         breaker.admit(1).await;
         assert!(!breaker.holds_back(1) && breaker.holds_back(2));
         assert!(breaker.admit(2).now_or_never().is_none());
         breaker.works(2);
         assert!(breaker.is_open(), "its call began before, too");
-        assert_eq!(breaker.fails(1, "still gone"), Some(2));
+        assert_eq!(breaker.fails(1, &tried, "still gone"), Some(2));
         let Outage { reason, tries, .. } = breaker.outage().unwrap();
         assert_eq!((&*reason, tries), ("still gone", 2));
         breaker.admit(2).await;
@@ -215,22 +256,24 @@ mod tests {
 
     #[tokio::test]
     async fn a_trial_without_an_end_is_for_another_consumer() {
-        let breaker = breaker();
-        breaker.fails(1, "gone");
+        let (breaker, tried) = breaker();
+        breaker.fails(1, &tried, "gone");
         breaker.admit(1).await;
-        let (second, ()) = tokio::join!(breaker.admit(2), async { breaker.leave(1) });
-        assert_eq!(second, ());
+        tokio::join!(breaker.admit(2), async { breaker.leave(1) });
         assert!(breaker.holds_back(1) && !breaker.holds_back(2));
     }
 
     #[tokio::test]
     async fn other_settings_let_all_consumers_go_on() {
-        let breaker = breaker();
-        breaker.fails(1, "gone");
+        let (breaker, tried) = breaker();
+        breaker.fails(1, &tried, "gone");
         breaker.admit(1).await;
-        tokio::join!(breaker.admit(2), breaker.admit(3), async { breaker.reset() });
+        let reset = async { breaker.reset(handling()) };
+        let ((), (), newest) = tokio::join!(breaker.admit(2), breaker.admit(3), reset);
         assert!(!breaker.is_open());
         breaker.leave(1);
-        assert_eq!(breaker.fails(2, "gone"), Some(1));
+        assert_eq!(breaker.fails(1, &tried, "gone"), None, "it called the handler of the earlier settings");
+        assert!(!breaker.is_open());
+        assert_eq!(breaker.fails(2, &newest, "gone"), Some(1));
     }
 }

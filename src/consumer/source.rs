@@ -7,10 +7,15 @@ use kvqueue_queue::{Queue, RetryRules, VersionHistory};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    breaker::Breaker, contention::Contention, gate::Gate, idle::Idle, signals::Signals, suspects::Suspects,
+    breaker::{Breaker, Tried},
+    contention::Contention,
+    gate::Gate,
+    idle::Idle,
+    signals::Signals,
+    suspects::Suspects,
     take::Taker,
 };
-use crate::{config::Delivery, handlers::Handling, metrics::QueueMeters};
+use crate::{config::Delivery, metrics::QueueMeters};
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -18,7 +23,7 @@ pub(crate) struct Source {
     pub(crate) name: Arc<str>,
     pub(crate) queue: Queue,
     pub(crate) db: Arc<Database>,
-    pub(crate) handling: Handling,
+    pub(crate) tried: Tried,
     /// The handler's name.
     pub(crate) handler: Arc<str>,
     pub(crate) delivery: Delivery,

@@ -65,7 +65,10 @@ impl Live {
 
     /// The handlers in use.
     pub(super) fn handlers(&self) -> BTreeMap<Arc<str>, Handling> {
-        self.queues.iter().map(|(name, running)| (name.clone(), running.source.handling.clone())).collect()
+        self.queues
+            .iter()
+            .map(|(name, running)| (name.clone(), running.source.tried.handling.clone()))
+            .collect()
     }
 
     /// Another configuration takes effect, from the file of this path, if it is one. Consumers may still be finishing what they have in hand

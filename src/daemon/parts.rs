@@ -107,12 +107,12 @@ impl Part {
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
         let meters = shared.board.metrics.queue(&self.name);
         let breaker = shared.board.breaker(&self.name);
-        breaker.reset();
+        let tried = breaker.reset(self.handling.clone());
         Arc::new(Source {
             name: self.name.clone(),
             queue: self.queue.clone(),
             db: db.clone(),
-            handling: self.handling.clone(),
+            tried,
             handler: config.handler.as_str().into(),
             delivery: config.delivery,
             lease: config.lease,

@@ -22,6 +22,14 @@ impl Handling {
             Self::Batch(handler) => handler.warning(),
         }
     }
+
+    /// How many of so many items a call is for.
+    pub(crate) fn items_of_a_call(&self, items: usize) -> usize {
+        match self {
+            Self::Each(_) => items.min(1),
+            Self::Batch(_) => items,
+        }
+    }
 }
 
 type Build = Box<dyn Fn(&Settings) -> Result<Handling, String> + Send + Sync>;

@@ -57,7 +57,7 @@ pub(crate) enum Failure {
     #[error("{0}")]
     TooLarge(String),
     /// The body is not JSON.
-    #[error("the body is not said to be JSON")]
+    #[error("Content-Type must be application/json")]
     ContentType,
     /// An order was refused.
     #[error("{0}")]

@@ -1,5 +1,7 @@
 //! A wrong configuration: the key, the value and the fix, and exit code 78.
 
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
 use crate::support::{Database, Ran, kvqueue, run, serve};
 
 /// Runs the daemon with this configuration file.
@@ -21,6 +23,16 @@ fn unknown_keys() {
     insta::assert_snapshot!(problem("databse = 'embedded:x'"), @"kvqueue: databse: unknown field `databse`; did you mean `database`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nhandlers = 2"), @"kvqueue: queues.emails.handlers: unknown field `handlers`; did you mean `handler`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { kk = 1 } ]"), @"kvqueue: queues.emails.consumers[0].kk: unknown field `kk`, expected `k` or `count` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_a_path() {
+    let db = Database::embedded();
+    let mut command = kvqueue(&db, &[]);
+    command.env_remove("KVQUEUE_CONFIG").arg(OsStr::from_bytes(b"--config=/nowhere/\xff.toml")).arg("run");
+    let ran: Ran = command.output().unwrap().into();
+    let said = ran.failed(78);
+    assert!(said.contains("cannot read"), "{said}");
 }
 
 #[test]

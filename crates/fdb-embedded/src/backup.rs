@@ -163,32 +163,32 @@ fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, End
     let link = link.map_err(BackupError::Open)?;
     let view = pin(&link, progress)?;
     let copy = Copy::begin(&partial)?;
-    let copied = match copy_rows(&view, &copy, progress) {
-        Err(Ended::BrokenOff) => {
-            copy.remove()?;
-            return Err(Ended::BrokenOff);
+    let copied = match fill(view, copy, &partial, progress) {
+        Ok(copied) => copied,
+        Err(ended) => {
+            // What is there of the copy may be what fills the disk.
+            let removed = fs::remove_dir_all(&partial).map_err(|source| io_at(&partial, source));
+            // Of a copy that failed, the reason matters more.
+            if matches!(ended, Ended::BrokenOff) {
+                removed?;
+            }
+            return Err(ended);
         }
-        Err(Ended::Failed(error @ BackupError::Storage { .. })) => {
-            // It may be what fills the disk. That it cannot be removed says nothing more than the error.
-            let _ = copy.remove();
-            return Err(Ended::Failed(error));
-        }
-        copied => copied?,
     };
-    // The host need not keep the version while the copy is read.
-    drop(view);
-    drop(copy);
-    let place = partial.clone();
-    match aside(move || check(&place, copied.rows), Step::Checks, progress) {
-        Err(Ended::BrokenOff) => {
-            fs::remove_dir_all(&partial).map_err(|source| io_at(&partial, source))?;
-            return Err(Ended::BrokenOff);
-        }
-        checked => checked??,
-    }
     fs::rename(&partial, to).map_err(|source| io_at(to, source))?;
     let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(above).and_then(|above| above.sync_all()).map_err(|source| io_at(above, source))?;
+    Ok(copied)
+}
+
+/// Copies the rows, and reads the copy through.
+fn fill(view: View, copy: Copy, partial: &Path, progress: Progress<'_>) -> Result<Copied, Ended> {
+    let copied = copy_rows(&view, &copy, progress)?;
+    // The host need not keep the version while the copy is read.
+    drop(view);
+    drop(copy);
+    let place = partial.to_path_buf();
+    aside(move || check(&place, copied.rows), Step::Checks, progress)??;
     Ok(copied)
 }
 
@@ -283,9 +283,9 @@ fn fetch(view: &View, progress: Progress<'_>) -> Result<(), Ended> {
 
 /// A database that is being made.
 struct Copy {
-    directory: Directory,
     storage: storage::Storage,
-    path: PathBuf,
+    /// After the storage: it holds the files until they are closed.
+    _directory: Directory,
 }
 
 impl Copy {
@@ -300,7 +300,7 @@ impl Copy {
             }
         }
         let (storage, _) = directory.open_storage().map_err(BackupError::Place)?;
-        Ok(Copy { directory, storage, path: path.to_path_buf() })
+        Ok(Copy { storage, _directory: directory })
     }
 
     /// Adds rows, durably.
@@ -308,12 +308,6 @@ impl Copy {
         let batch = storage::Batch { version, ceiling: Some(version), mutations };
         let applied = self.storage.apply(batch, storage::Durability::Flushed);
         applied.map(drop).map_err(|source| BackupError::Storage { source })
-    }
-
-    fn remove(self) -> Result<(), BackupError> {
-        let Copy { directory, storage, path } = self;
-        drop((storage, directory));
-        fs::remove_dir_all(&path).map_err(|source| io_at(&path, source))
     }
 }
 

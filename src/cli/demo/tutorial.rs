@@ -74,11 +74,12 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
 
 fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Source {
     let meters = shared.board.metrics.queue(&QUEUE.into());
+    let breaker = shared.board.breaker(&QUEUE.into());
     Source {
         name: QUEUE.into(),
         queue: queue.clone(),
         db: store.db.clone(),
-        handling: Handling::Each(Arc::new(ledger.clone())),
+        tried: breaker.reset(Handling::Each(Arc::new(ledger.clone()))),
         handler: "demo".into(),
         delivery: Delivery::default(),
         lease: PATIENCE,
@@ -89,7 +90,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         contention: shared.contention.clone(),
         meters: meters.clone(),
         gate: shared.board.gate(&QUEUE.into()),
-        breaker: shared.board.breaker(&QUEUE.into()),
+        breaker,
         idle: Idle::new(QUEUE.into(), PATIENCE, meters),
         suspects: Arc::default(),
         history: shared.history.clone(),

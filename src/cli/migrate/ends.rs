@@ -84,11 +84,12 @@ impl End {
     }
 
     /// Refuses what a lack of space will end: the engine takes pages of rows even below the limit of free space, since each of them
-    /// also replaces the record of the migration.
+    /// also replaces the record of the migration. Only a host knows how much of its file is free again: if another process hosts the
+    /// target, its answers tell.
     pub(super) fn check_space(&self) -> Result<(), MigrateError> {
         let Some(directory) = fdb_embedded::embedded_directory(&self.url) else { return Ok(()) };
         match Space::known(&directory) {
-            Ok(space) if space.is_low() => match refusal(&directory, &space) {
+            Ok(space) if space.refuses.is_some() && space.is_low() => match refusal(&directory, &space) {
                 Some(why) => Err(MigrateError::Refused(why)),
                 None => Ok(()),
             },

@@ -116,7 +116,7 @@ impl Args {
         }
         if count > 0 && !self.verify_only {
             report.note(format_args!(
-                "set `database` to {:?} for daemons and producers. At the source the queues stay paused; delete them there, with `kvqueue delete`, when \
+                "set `database` to {:?} for daemons and producers. At the source the queues stay frozen; delete them there, with `kvqueue delete`, when \
                  you have seen that all is well",
                 self.to
             ));

@@ -73,7 +73,8 @@ impl Dispatcher {
         let settlements = match self.source.delivery {
             Delivery::ExactlyOnce => self.transact(items, range, holding).await,
             Delivery::AtLeastOnce | Delivery::AtMostOnce => {
-                let ended = self.call(&items[range.clone()], &holding.cancelled, None).await;
+                let ended =
+                    self.call(&self.source.tried, &items[range.clone()], &holding.cancelled, None).await;
                 self.settlements(items, range, ended, holding)
             }
         };
@@ -125,7 +126,9 @@ impl Dispatcher {
         transaction: Transaction,
     ) -> Run {
         let transaction = Arc::new(transaction);
-        let ended = self.call(&items[range.clone()], &holding.cancelled, Some(transaction.clone())).await;
+        let ended = self
+            .call(&self.source.tried, &items[range.clone()], &holding.cancelled, Some(transaction.clone()))
+            .await;
         let settlements = self.settlements(items, range.clone(), ended, holding);
         if settlements.iter().all(|(_, settlement)| *settlement != Settlement::Done) {
             return Run::Settle(settlements);

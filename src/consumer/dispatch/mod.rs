@@ -21,14 +21,15 @@ use foundationdb::Transaction;
 use kvqueue_queue::Item;
 use tokio_util::sync::CancellationToken;
 
-use super::source::Source;
+use super::{breaker::Tried, source::Source};
 use crate::{
     board::Pulse,
-    handlers::{Context, Cut, Ended, Handling, Outcome, call},
+    config::Delivery,
+    handlers::{Context, Cut, Ended, Outcome, call},
     telemetry::span,
 };
 
-/// Where the daemon ends with its queues, it ends with an error after so many tries in a row in which a handler could not work: 6 s.
+/// With `--until-empty`, the daemon stops with an error after so many tries in a row in which a handler could not work: 6 s.
 const MOST_TRIES: u32 = 7;
 
 /// Who dispatches.
@@ -44,10 +45,7 @@ pub(crate) struct Dispatcher {
 impl Dispatcher {
     /// The items of each call, by their indexes.
     fn calls(&self, items: usize) -> impl Iterator<Item = Range<usize>> + use<> {
-        let size = match self.source.handling {
-            Handling::Each(_) => 1,
-            Handling::Batch(_) => items.max(1),
-        };
+        let size = self.source.tried.handling.items_of_a_call(items).max(1);
         (0..items).step_by(size).map(move |first| first..first + size)
     }
 
@@ -56,9 +54,10 @@ impl Dispatcher {
         Trial(self)
     }
 
-    /// Calls the handler once.
+    /// Calls a handler once.
     async fn call(
         &self,
+        tried: &Tried,
         items: &[Item],
         cancelled: &CancellationToken,
         transaction: Option<Arc<Transaction>>,
@@ -78,21 +77,27 @@ impl Dispatcher {
         let meters = &self.source.meters;
         let _in_flight = meters.in_flight.hold(items.len());
         let began = Instant::now();
-        let ended = call(&self.source.handling, items, context, self.source.timeout).await;
+        let ended = call(&tried.handling, items, context, self.source.timeout).await;
         meters.handle_seconds.observe(began.elapsed());
-        self.judge(&ended);
+        self.judge(tried, &ended);
         ended
     }
 
     /// Whether the handler can work, from how a call ended.
-    fn judge(&self, ended: &Ended) {
+    fn judge(&self, tried: &Tried, ended: &Ended) {
         let (breaker, consumer) = (&self.source.breaker, self.pulse.id);
         match (&ended.cut, ended.said.iter().find_map(unavailable)) {
             (None, Some(reason)) => {
-                let tries = breaker.fails(consumer, reason);
+                let tries = breaker.fails(consumer, tried, reason);
                 if self.source.until_empty && tries.is_some_and(|tries| tries >= MOST_TRIES) {
                     let queue = &self.source.name;
-                    let fix = "the queue keeps its items; fix that, then run this again";
+                    let fix = match self.source.delivery {
+                        Delivery::AtMostOnce => {
+                            "its delivery is at-most-once, so items that were taken are lost at the end of the grace; the queue keeps the others; \
+                             fix that, then run this again"
+                        }
+                        _ => "the queue keeps its items; fix that, then run this again",
+                    };
                     let text = format!("the handler of queue {queue:?} cannot work: {reason}; {fix}");
                     self.source.signals.stop.request(text);
                 }

@@ -5,7 +5,7 @@ use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
 
 use super::Dispatcher;
-use crate::{consumer::batch::Batch, handlers::Outcome, telemetry::span};
+use crate::{board::Stage, consumer::batch::Batch, handlers::Outcome, telemetry::span};
 
 impl Dispatcher {
     /// Handles the items. After the grace of a stop the rest is given up.
@@ -24,33 +24,33 @@ impl Dispatcher {
         self.source.signals.leave_behind(batch.not_begun());
     }
 
-    /// Handles the items of one call. Those that the handler cannot handle now stay with this consumer until it can, or until the
-    /// grace of a stop is over.
+    /// Handles the items of one call. Those that the handler cannot handle now stay with this consumer until it can, or the one that a
+    /// reload brought can, or until the grace of a stop is over.
     async fn see_through(&self, items: &[Item]) {
         let mut rest = items.to_vec();
+        let mut tried = self.source.tried.clone();
         let mut unavailable = None;
         while !rest.is_empty() {
-            let admitted = self.source.breaker.admit(self.pulse.id);
-            if admitted.with_cancellation_token(&self.source.signals.grace_over).await.is_none() {
+            if self.admitted().await.is_none() {
                 let reason = unavailable.as_deref().unwrap_or("the handler cannot work");
                 rest.iter().for_each(|item| self.lose(item, reason));
                 return;
             }
-            let ended = self.call(&rest, &self.source.signals.grace_over, None).await;
+            let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
+            let ended = self.call(&tried, &called, &self.source.signals.grace_over, None).await;
             if ended.running.is_some() {
                 tracing::error!(event = "handler-overdue", "the handler does not stop");
             }
             let cancelled = Outcome::retry("the grace of a stop was over");
-            let outcomes = ended.outcomes(rest.len(), &cancelled);
-            let mut again = Vec::new();
-            for (item, outcome) in rest.into_iter().zip(outcomes) {
+            let outcomes = ended.outcomes(called.len(), &cancelled);
+            for (item, outcome) in called.into_iter().zip(outcomes) {
                 match outcome {
                     Outcome::Done => {
                         self.source.meters.done.inc();
                         span::outcome(Span::current, "done");
                     }
                     Outcome::Unavailable(reason) => {
-                        again.push(item);
+                        rest.push(item);
                         unavailable = Some(reason);
                     }
                     Outcome::Retry(reason) | Outcome::RetryAfter(_, reason) | Outcome::Dead(reason) => {
@@ -59,8 +59,22 @@ impl Dispatcher {
                     Outcome::Release => self.lose(&item, "the handler gave it back"),
                 }
             }
-            rest = again;
+            if unavailable.is_some() {
+                tried = self.source.breaker.newest().unwrap_or(tried);
+            }
         }
+    }
+
+    /// Waits until this consumer may call the handler; none if the grace of a stop is over before that.
+    async fn admitted(&self) -> Option<()> {
+        let (breaker, pulse) = (&self.source.breaker, &self.pulse);
+        if !breaker.holds_back(pulse.id) {
+            return Some(());
+        }
+        pulse.set(Stage::Unavailable);
+        breaker.admit(pulse.id).with_cancellation_token(&self.source.signals.grace_over).await?;
+        pulse.set(Stage::Handling);
+        Some(())
     }
 
     /// An item was not handled, and is nowhere else.

@@ -79,8 +79,8 @@ pub(crate) struct Taker {
     pub(crate) clock: Arc<Clock>,
 }
 
-/// Of the time that takes take, a fraction that one waits for those who were served by the last, to be for them too: those who come too
-/// late wait for the whole of this one.
+/// A take waits for up to this fraction of the previous take's duration, so that consumers which that one has just served can join it.
+/// Those that come later wait for the whole take.
 const GATHER: u32 = 8;
 
 /// The longest such wait.

@@ -75,7 +75,8 @@ struct Runs {
 
 /// The reaper itself. Its standard input stays open for as long as this process lives.
 struct Process {
-    child: Child,
+    /// None if it could not be started.
+    child: Option<Child>,
     began: Instant,
 }
 
@@ -96,19 +97,19 @@ pub(super) fn run() -> Option<Run> {
     if !ALLOWED.load(Ordering::Relaxed) {
         return None;
     }
-    let reaper = REAPER.get_or_init(|| {
-        let started = Reaper::start();
-        let failed = |error: &io::Error| tracing::warn!(%error, "cannot start the reaper; commands may outlive a daemon that is killed");
-        started.inspect_err(failed).ok()
-    });
+    let reaper = REAPER.get_or_init(|| Reaper::start().inspect_err(cannot_start).ok());
     reaper.as_ref()?.enter()
+}
+
+fn cannot_start(error: &io::Error) {
+    tracing::warn!(%error, "cannot start the reaper; commands may outlive a daemon that is killed");
 }
 
 impl Reaper {
     fn start() -> io::Result<Self> {
         let table = File::from(memfd_create("runs", MemfdFlags::CLOEXEC)?);
         let id = Uuid::now_v7();
-        let process = Mutex::new(Process::start(id, &table)?);
+        let process = Mutex::new(Process::start(id, &table));
         Ok(Self { id, table, runs: Mutex::default(), process })
     }
 
@@ -132,30 +133,32 @@ impl Runs {
 }
 
 impl Process {
-    fn start(id: Uuid, table: &File) -> io::Result<Self> {
+    fn start(id: Uuid, table: &File) -> Self {
+        let child = Self::spawn(id, table).inspect_err(cannot_start).ok();
+        Self { child, began: Instant::now() }
+    }
+
+    fn spawn(id: Uuid, table: &File) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         // Neither name is the daemon's, so that a command that kills the daemon by its name spares the reaper.
         command.arg0("reaper").arg(ARGUMENT).arg(id.to_string());
         SYSTEMD.iter().chain(&[RUN]).for_each(|name| _ = command.env_remove(name));
-        let child = command
+        command
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(table.try_clone()?)
             .stderr(Stdio::null())
             .process_group(0)
-            .spawn()?;
-        Ok(Self { child, began: Instant::now() })
+            .spawn()
     }
 
-    /// Replaces a reaper that has ended.
+    /// Replaces a reaper that has ended, or could not be started.
     fn revive(&mut self, id: Uuid, table: &File) {
-        if self.began.elapsed() < REPLACED_AFTER || !matches!(self.child.try_wait(), Ok(Some(_))) {
+        if self.began.elapsed() < REPLACED_AFTER {
             return;
         }
-        self.began = Instant::now();
-        match Self::start(id, table) {
-            Ok(process) => *self = process,
-            Err(error) => tracing::warn!(%error, "cannot start the reaper again"),
+        if self.child.as_mut().is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)))) {
+            *self = Self::start(id, table);
         }
     }
 }
@@ -181,11 +184,12 @@ impl Drop for Run {
 
 /// If this process is a reaper, what it does until its daemon is gone and its commands have ended.
 pub(crate) fn main() -> Option<Exit> {
-    let mut arguments = env::args().skip(1);
+    // They need not be UTF-8.
+    let mut arguments = env::args_os().skip(1);
     if arguments.next()? != ARGUMENT {
         return None;
     }
-    let id = arguments.next()?;
+    let id = arguments.next()?.into_string().ok()?;
     Some(reap(&id).map_or(Exit::Failed, |()| Exit::Done))
 }
 
