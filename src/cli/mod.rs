@@ -120,6 +120,11 @@ enum Command {
 #[error("{0}")]
 struct UsageError(String);
 
+/// What was given was refused.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct DataError(String);
+
 /// Parses this process's command line, runs the command, reports an error and returns the exit code.
 pub fn main() -> Exit {
     main_with(|daemon| daemon)
@@ -232,6 +237,8 @@ fn exit_of(error: &anyhow::Error) -> Exit {
         Exit::Unavailable
     } else if error.is::<UsageError>() {
         Exit::Usage
+    } else if error.is::<DataError>() {
+        Exit::Data
     } else if let Some(error) = error.downcast_ref::<AskError>() {
         error.exit()
     } else if let Some(error) = error.downcast_ref() {

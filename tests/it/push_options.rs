@@ -97,12 +97,27 @@ fn an_operation_is_done_once() {
     let again = "pushed 0 items; this operation was done before, with 3 items\n";
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "a\nb\nc\n");
-    assert_eq!(run_with_input(&db, &args, "").ok(), again);
-    let again = object(&db, &["push", "q", "a", "--op-id", "op"]);
+    assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
+    let again = object(&db, &["push", "q", "a", "b", "c", "--op-id", "op"]);
     assert_eq!((&again["acknowledged"], &again["acknowledged_before"]), (&json!(0), &json!(3)));
     assert_eq!((&again["repeated"], again["ids"].as_array().unwrap().len()), (&json!(true), 3));
     assert_eq!(object(&db, &["push", "q", "a", "--op-id", "other"])["repeated"], json!(false));
     assert_eq!(len(&db, "q"), "1");
+}
+
+#[test]
+fn an_operation_id_is_not_for_other_items() {
+    let db = Database::new();
+    let push = |payload| run(&db, &["push", "q", "first", payload, "--op-id", "morning"]);
+    assert_eq!(push("second").ok(), "pushed 2 items\n");
+    let ran = push("third");
+    assert_eq!(ran.stdout, "pushed 0 items\n");
+    insta::assert_snapshot!(ran.failed(65), @r#"kvqueue: cannot push to queue "q" under operation id "morning": other items were pushed under it; repeat a push with the same items, and use a new id for other items"#);
+    assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "first\nsecond\n");
+    // A delay that is counted from now is the same delay.
+    let later = ["push", "q", "later", "--delay", "1h", "--op-id", "evening"];
+    assert_eq!(run(&db, &later).ok(), "pushed 1 item\n");
+    assert!(run(&db, &later).ok().contains("was done before"));
 }
 
 #[test]

@@ -138,6 +138,17 @@ pub enum QueueError {
         /// The queue's name, printable.
         queue: String,
     },
+    /// Something else was pushed under this operation id before. Nothing was pushed. No retry helps.
+    #[error(
+        "cannot push to queue \"{queue}\" under operation id \"{operation}\": other items were pushed under it; repeat a push with the same items, \
+         and use a new id for other items"
+    )]
+    OperationReused {
+        /// The queue's name, printable.
+        queue: String,
+        /// The id, printable.
+        operation: String,
+    },
 }
 
 impl QueueError {
@@ -153,7 +164,8 @@ impl QueueError {
             | Self::VersionsWentBack { .. }
             | Self::Unreadable { .. }
             | Self::Frozen { .. }
-            | Self::SecondPusher { .. } => None,
+            | Self::SecondPusher { .. }
+            | Self::OperationReused { .. } => None,
         }
     }
 
@@ -178,6 +190,14 @@ impl QueueError {
     /// A push by a second pusher.
     pub(crate) fn second_pusher(space: &Space) -> QueueError {
         QueueError::SecondPusher { queue: space.name.escape_ascii().to_string() }
+    }
+
+    /// A push of other items under the id of an operation.
+    pub(crate) fn operation_reused(space: &Space, operation: &[u8]) -> QueueError {
+        QueueError::OperationReused {
+            queue: space.name.escape_ascii().to_string(),
+            operation: operation.escape_ascii().to_string(),
+        }
     }
 
     /// An item that cannot be read.
@@ -310,6 +330,16 @@ impl PushError {
             Self::Retry(error) => error.error.frozen(),
             _ => None,
         }
+    }
+
+    /// The error, if other items were pushed under the operation id before. None of these is in the queue, and no retry helps.
+    pub fn operation_reused(&self) -> Option<&QueueError> {
+        let error = match self {
+            Self::Queue(error) => error,
+            Self::Retry(error) => &error.error,
+            _ => return None,
+        };
+        matches!(error, QueueError::OperationReused { .. }).then_some(error)
     }
 
     /// Whether the payloads may be in the queue all the same.

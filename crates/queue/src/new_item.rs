@@ -98,7 +98,9 @@ impl NewItem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PushOptions {
     /// A name, of 1 to [`MAX_KEY`] bytes, for this push of these items. A push under a name that the queue knows already does
-    /// nothing, so one whose outcome is unknown may be repeated, by another process too, for as long as names are kept.
+    /// nothing, so one whose outcome is unknown may be repeated, by another process too, for as long as names are kept. If the items are not
+    /// those that were pushed under the name, it is refused: [`QueueError::OperationReused`](crate::QueueError::OperationReused). Due times,
+    /// times of the push and trace parents may differ.
     pub operation: Option<Vec<u8>>,
     /// The longest payload that is accepted; at most [`PAYLOAD_CEILING`].
     pub max_payload: usize,

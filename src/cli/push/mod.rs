@@ -36,7 +36,7 @@ use self::{
     refusals::Refusals,
 };
 use super::{
-    UsageError,
+    DataError, UsageError,
     client::Client,
     frozen,
     globals::Globals,
@@ -55,7 +55,7 @@ use crate::{database::Refused, exit::Exit};
     An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
     goes in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total.\n\n\
     With --op-id, all of it goes in at once, and only if nothing was pushed under this id before: a push whose end you did not \
-    see may be repeated. An item over the limit then keeps all of it out."
+    see may be repeated. Other items under an id that was used are refused, and the exit code is 65. An item over the limit then keeps all of it out."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -190,6 +190,9 @@ impl Push<'_> {
                 _ => format!("{done} were pushed before, nothing since"),
             };
             return frozen::refused(self.session.queue(), pause, &done);
+        }
+        if let Some(reused) = error.operation_reused() {
+            return DataError(reused.to_string()).into();
         }
         match error {
             PushError::Retry(error) if error.is_out_of_space() => anyhow!(

@@ -132,6 +132,13 @@ fn failure(error: &PushError) -> Failure {
     if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
         return frozen::failure(pause);
     }
+    if let Some(reused) = error.operation_reused() {
+        return Failure::Conflict {
+            code: "operation_reused",
+            message: reused.to_string(),
+            fix: "repeat a push with the same items, and use a new operation for other items",
+        };
+    }
     match error {
         PushError::PayloadTooLarge { .. } | PushError::TransactionTooLarge { .. } => {
             Failure::TooLarge(error.to_string())

@@ -84,6 +84,8 @@ fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
     let first = push(twice.clone()).is(201);
     let again = push(twice).is(201);
     assert_eq!(again, json!({"pushed": 0, "ids": first["ids"], "already": true}));
+    let other = push(json!({"items": [{"payload": "a"}, {"payload": "other"}], "operation": "o"}));
+    assert_eq!(other.error(409), "operation_reused");
     let unique = json!({"items": [{"payload": "c", "unique": "u", "attributes": {"k": "v"}, "content_type": "text/plain"}]});
     let first = push(unique.clone()).is(201);
     assert_eq!(push(unique).is(201), json!({"pushed": 0, "ids": first["ids"], "already": false}));

@@ -74,6 +74,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Reads("push q --lines -", "a\nb\n"),
             Says("push q again --op-id order-7"),
             Says("push q again --op-id order-7"),
+            Says("push q other --op-id order-7"),
             Says("push q"),
             Says("push q --lines DIR/missing"),
             Says("push q x --end max"),

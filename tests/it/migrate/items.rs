@@ -219,8 +219,10 @@ async fn work_off(db: &Database) {
     let pushed = producer.push_items(db, &again, &PushOptions::default()).await.unwrap();
     assert!(pushed.each().all(|item| item.effect == PushEffect::Duplicate), "its unique key is there");
     let options = PushOptions { operation: Some(operation(0)), ..PushOptions::default() };
-    let pushed = producer.push_items(db, &[NewItem::new("again")], &options).await.unwrap();
-    assert_eq!(pushed.each().count() as u64, 2_000, "its operation was done");
+    let first: Vec<_> = (0..2_000).map(item).collect();
+    let pushed = producer.push_items(db, &first, &options).await.unwrap();
+    assert_eq!((pushed.repeated, pushed.each().count()), (true, 2_000), "its operation was done");
+    assert!(producer.push_items(db, &[NewItem::new("other")], &options).await.is_err(), "of these items");
     producer.push(db, &[b"new"]).await.unwrap();
     pass_time(db).await;
     queue.retry_all_dead(db, &RetryPolicy::default()).await.unwrap();

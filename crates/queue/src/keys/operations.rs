@@ -11,7 +11,12 @@ pub(crate) const OP: &[u8] = b"op";
 /// Second element of the key of the log of operations.
 pub(crate) const OPLOG: &[u8] = b"oplog";
 
-const LEN: usize = Stamp::LEN + 4;
+/// A digest of what an operation was to push.
+pub(crate) type Digest = [u8; 16];
+
+const ITEMS: usize = Stamp::LEN;
+const DIGEST: usize = ITEMS + 4;
+const LEN: usize = DIGEST + size_of::<Digest>();
 
 /// What is known of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,22 +26,27 @@ pub(crate) struct Operation {
     pub(crate) stamp: Stamp,
     /// How many items it added.
     pub(crate) items: u32,
+    /// What it was to push. `None` if an earlier version pushed it.
+    pub(crate) digest: Option<Digest>,
 }
 
 /// The parameter of SET_VERSIONSTAMPED_VALUE for an operation that adds so many items, the first of them as push number `user` of the
 /// transaction.
-pub(crate) fn pending(user: u16, items: u32) -> [u8; LEN + 4] {
+pub(crate) fn pending(user: u16, items: u32, digest: &Digest) -> [u8; LEN + 4] {
     let mut value = [0xff; LEN + 4];
-    value[10..Stamp::LEN].copy_from_slice(&user.to_be_bytes());
-    value[Stamp::LEN..LEN].copy_from_slice(&items.to_le_bytes());
+    value[10..ITEMS].copy_from_slice(&user.to_be_bytes());
+    value[ITEMS..DIGEST].copy_from_slice(&items.to_le_bytes());
+    value[DIGEST..LEN].copy_from_slice(digest);
     value[LEN..].copy_from_slice(&0_u32.to_le_bytes());
     value
 }
 
 /// Reads an operation's value; `None` if it is of another layout.
 pub(crate) fn decode(value: &[u8]) -> Option<Operation> {
-    let (stamp, items) = value.split_first_chunk::<{ Stamp::LEN }>()?;
-    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(items.try_into().ok()?) })
+    let (stamp, rest) = value.split_first_chunk::<{ Stamp::LEN }>()?;
+    let (items, digest) = rest.split_first_chunk::<4>()?;
+    let digest = if digest.is_empty() { None } else { Some(digest.try_into().ok()?) };
+    Some(Operation { stamp: Stamp::from(*stamp), items: u32::from_le_bytes(*items), digest })
 }
 
 /// Where the log ends before operations of this version; `subspace` is the packed (q, "oplog").
@@ -58,14 +68,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn values_round_trip(user: u16, items: u32, transaction: [u8; 10]) {
-            let parameter = pending(user, items);
+        fn values_round_trip(user: u16, items: u32, digest: Digest, transaction: [u8; 10]) {
+            let parameter = pending(user, items, &digest);
             let (value, position) = parameter.split_at(LEN);
             prop_assert_eq!(position, [0; 4]);
             // What the database does at commit.
             let mut value = value.to_vec();
             value[..10].copy_from_slice(&transaction);
-            prop_assert_eq!(decode(&value), Some(Operation { stamp: Stamp::new(transaction, user), items }));
+            let stamp = Stamp::new(transaction, user);
+            prop_assert_eq!(decode(&value), Some(Operation { stamp, items, digest: Some(digest) }));
+            // As earlier versions wrote it.
+            prop_assert_eq!(decode(&value[..DIGEST]), Some(Operation { stamp, items, digest: None }));
         }
 
         #[test]

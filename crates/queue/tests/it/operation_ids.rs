@@ -4,7 +4,7 @@ use fdb_embedded::Fault::{UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{ItemId, Kind, NewItem, PushEffect, PushOptions, Pushed, Queue, RetryPolicy, Session};
 
-use crate::common::{KINDS, TestDb, on_database, payloads};
+use crate::common::{KINDS, TestDb, on_database, payloads, record};
 use crate::unknown::scripts;
 
 fn operation(id: &str) -> PushOptions {
@@ -80,6 +80,49 @@ fn one_that_found_only_duplicates_is_done_too() {
         let again = session.push_items(&t.db, &[item], &operation("op")).await.unwrap();
         assert_eq!((again.items, again.repeated, again.each().count()), (0, true, 0));
         assert_eq!(t.len(&q).await, 0);
+    });
+}
+
+#[test]
+fn other_items_under_a_known_id_are_refused() {
+    on_database(async |t| {
+        for (i, kind) in KINDS.into_iter().enumerate() {
+            let q = t.queue_of(format!("q{i}"), kind);
+            let first = push(t, &mut t.session(&q), "op").await;
+            let rows = t.rows().await;
+            let mut session = t.session(&q);
+            for other in [vec![NewItem::new("other")], items()[..5].to_vec()] {
+                let refused = session.push_items(&t.db, &other, &operation("op")).await.unwrap_err();
+                assert!(refused.operation_reused().is_some() && !refused.is_maybe_committed(), "{refused:?}");
+                assert!(t.rows().await == rows, "something was written");
+            }
+            // The session goes on, and so does a delay that is counted from now.
+            session.push(&t.db, &["next"]).await.unwrap();
+            let mut later = items();
+            later[4].due = Some(9_999);
+            let again = session.push_items(&t.db, &later, &operation("op")).await.unwrap();
+            assert_eq!((again.repeated, again.each().count()), (true, first.items));
+        }
+    });
+}
+
+/// Their records have no digest.
+#[test]
+fn operations_of_earlier_versions_are_repeated_whatever_is_pushed() {
+    on_database(async |t| {
+        let q = t.queue("q");
+        push(t, &mut t.session(&q), "op").await;
+        let (rest, value) = t.records(&q, "op").await.remove(0);
+        let key = record(&q, "op", &rest);
+        t.run(async |tr| {
+            tr.set(&key, &value[..16]);
+            Ok(())
+        })
+        .await;
+        assert_eq!(t.records(&q, "op").await.len(), 1, "it was written anew");
+        let again =
+            t.session(&q).push_items(&t.db, &[NewItem::new("other")], &operation("op")).await.unwrap();
+        assert_eq!((again.repeated, again.items), (true, 0));
     });
 }
 

@@ -132,7 +132,7 @@ fn a_frozen_queue_refuses_every_push() {
                 assert_eq!(pusher.push(b"never").await.unwrap_err().frozen(), Some(&frozen));
             }
             // What was pushed before is known all the same.
-            let again = session.push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap();
+            let again = session.push_items(&t.db, &[NewItem::new("before")], &named).await.unwrap();
             assert!(again.repeated);
             assert_eq!(t.len(&q).await, 3);
 

@@ -54,8 +54,8 @@ struct World<'t> {
     items: BTreeMap<ItemId, Known>,
     /// Items by the unique key that they hold.
     unique: BTreeMap<Vec<u8>, ItemId>,
-    /// How many items each operation added.
-    operations: BTreeMap<Vec<u8>, usize>,
+    /// What each operation pushed, and how many items it added.
+    operations: BTreeMap<Vec<u8>, (Vec<NewItem>, usize)>,
     /// Number of the next payload; no two are alike.
     next: u64,
 }
@@ -106,19 +106,29 @@ impl<'t> World<'t> {
     }
 
     async fn push(&mut self) {
-        let items: Vec<NewItem> = (0..=self.rng.below(4)).map(|_| self.new_item()).collect();
+        let mut items: Vec<NewItem> = (0..=self.rng.below(4)).map(|_| self.new_item()).collect();
         let operation = (self.rng.below(3) == 0).then(|| format!("op {}", self.rng.below(8)).into_bytes());
-        let options = PushOptions { operation: operation.clone(), ..PushOptions::default() };
-        let pushed = self.t.session(&self.queue).push_items(&self.t.db, &items, &options).await.unwrap();
-        let each: Vec<_> = pushed.each().collect();
         let done = operation.as_ref().and_then(|id| self.operations.get(id));
+        let is_repetition = done.is_some() && self.rng.below(3) > 0;
+        if let Some((same, _)) = done.filter(|_| is_repetition) {
+            items.clone_from(same);
+        }
+        let options = PushOptions { operation: operation.clone(), ..PushOptions::default() };
+        let pushed = self.t.session(&self.queue).push_items(&self.t.db, &items, &options).await;
+        if done.is_some() && !is_repetition {
+            let error = pushed.unwrap_err();
+            assert!(error.operation_reused().is_some() && !error.is_maybe_committed(), "{error:?}");
+            return;
+        }
+        let pushed = pushed.unwrap();
+        let each: Vec<_> = pushed.each().collect();
         assert_eq!(pushed.repeated, done.is_some());
-        if let Some(added) = done {
+        if let Some((_, added)) = done {
             assert_eq!((pushed.items, each.len()), (0, *added));
             return;
         }
         assert_eq!(each.len(), items.len());
-        for (item, came) in items.into_iter().zip(each) {
+        for (item, came) in items.iter().cloned().zip(each) {
             let id = came.id.unwrap();
             if let Some(running) = item.unique.as_ref().and_then(|key| self.unique.get(key)) {
                 assert_eq!((came.effect, &id), (PushEffect::Duplicate, running));
@@ -132,7 +142,7 @@ impl<'t> World<'t> {
             assert!(self.items.insert(id, Known { item, place }).is_none());
         }
         if let Some(id) = operation {
-            self.operations.insert(id, pushed.items);
+            self.operations.insert(id, (items, pushed.items));
         }
     }
 

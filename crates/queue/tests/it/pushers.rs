@@ -25,8 +25,11 @@ fn several_pushes_of_one_transaction_number_on() {
                 pusher.push_items(&[NewItem::new("c")], &options).await.unwrap();
             }
             let named = PushOptions { operation: Some(b"op".to_vec()), ..options };
-            let last = pusher.push_items(&[unique("twice"), NewItem::new("d")], &named).await.unwrap();
-            let again = pusher.push_items(&[NewItem::new("never")], &named).await.unwrap();
+            let same = [unique("twice"), NewItem::new("d")];
+            let last = pusher.push_items(&same, &named).await.unwrap();
+            let again = pusher.push_items(&same, &named).await.unwrap();
+            let refused = pusher.push_items(&[NewItem::new("never")], &named).await.unwrap_err();
+            assert!(refused.operation_reused().is_some(), "{refused}");
             let other = PushOptions { operation: Some(b"other".to_vec()), ..PushOptions::default() };
             pusher.push_items(&[unique("never")], &other).await.unwrap();
             assert_eq!(pusher.pushed(), 4);
@@ -45,7 +48,10 @@ fn several_pushes_of_one_transaction_number_on() {
             assert_eq!((again.is_repetition(), again.added(), of(&again)), (true, 0, ids[3..].to_vec()));
             assert_eq!((t.len(&q).await, t.records(&q, "oplog").await.len()), (4, 2));
 
-            let repeated = t.session(&q).push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap();
+            let refused =
+                t.session(&q).push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap_err();
+            assert!(refused.operation_reused().is_some(), "{refused}");
+            let repeated = t.session(&q).push_items(&t.db, &same, &named).await.unwrap();
             let known: Vec<_> = repeated.each().map(|item| (item.effect, item.id)).collect();
             let id = ids[3].clone().filter(|_| kind == Kind::Fifo);
             assert_eq!(known, [(PushEffect::Repeated, id)]);

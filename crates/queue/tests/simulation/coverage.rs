@@ -11,6 +11,7 @@ const WANTED: &[(&str, u64)] = &[
     // What is done.
     ("an item is added", 8_000),
     ("an item is not added, because its operation is known", 500),
+    ("a push is refused, because its name is another's", 50),
     ("an item is not added, because of its unique key", 700),
     ("items are leased", 6_000),
     ("items are taken for good", 900),

@@ -1,13 +1,14 @@
 //! What the workers of a run share.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Kind, Millis, Queue, VersionHistory};
+use kvqueue_queue::{Kind, Millis, NewItem, Queue, VersionHistory};
 
 use crate::coverage::Coverage;
 use crate::oracle::Oracle;
@@ -38,6 +39,8 @@ pub(crate) struct World {
     pub(crate) is_calm: Cell<bool>,
     /// How many sessions there have been.
     sessions: Cell<u64>,
+    /// What a producer pushed last under a name, or tried to.
+    pub(crate) named: RefCell<BTreeMap<Vec<u8>, Vec<NewItem>>>,
 }
 
 impl World {
@@ -58,6 +61,7 @@ impl World {
             turns: Cell::new(0),
             is_calm: Cell::new(false),
             sessions: Cell::new(0),
+            named: RefCell::default(),
         }
     }
 

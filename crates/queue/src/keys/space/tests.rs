@@ -205,7 +205,10 @@ fn what_a_push_to_q_may_name() {
     let space = Space::new(b"", b"q", Kind::Fifo).unwrap();
     golden(&space.unique_key(b"k"), "017100 01756e6971756500 016b00");
     golden(&space.operation_key(b"k"), "017100 016f7000 016b00");
-    golden(&operations::pending(1, 2), "ffffffffffffffffffff 0001 02000000 00000000");
+    golden(
+        &operations::pending(1, 2, &[0xd1; 16]),
+        "ffffffffffffffffffff 0001 02000000 d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1d1 00000000",
+    );
     golden(&space.claim, "017100 01737765657000");
 }
 

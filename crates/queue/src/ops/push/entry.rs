@@ -41,10 +41,35 @@ impl<'a> Entry<'a> {
     /// The key that it is to be the only one of. A dead letter only remembers its key.
     pub(super) fn unique(&self) -> Option<&'a [u8]> {
         match self.with {
+            With::Stored(item) if item.state == State::Dead => None,
+            _ => self.unique_key(),
+        }
+    }
+
+    /// The unique key that was given, whether or not it is to be the only one of it.
+    pub(super) fn unique_key(&self) -> Option<&'a [u8]> {
+        match self.with {
             With::Nothing => None,
             With::New(item) => item.unique.as_deref(),
-            With::Stored(item) => item.meta.unique.as_deref().filter(|_| item.state != State::Dead),
+            With::Stored(item) => item.meta.unique.as_deref(),
         }
+    }
+
+    pub(super) fn content_type(&self) -> Option<&'a str> {
+        match self.with {
+            With::Nothing => None,
+            With::New(item) => item.content_type.as_deref(),
+            With::Stored(item) => item.meta.content_type.as_deref(),
+        }
+    }
+
+    pub(super) fn attributes(&self) -> impl Iterator<Item = (&'a String, &'a String)> + use<'a> {
+        let attributes = match self.with {
+            With::Nothing => None,
+            With::New(item) => Some(&item.attributes),
+            With::Stored(item) => Some(&item.meta.attributes),
+        };
+        attributes.into_iter().flatten()
     }
 
     pub(super) fn priority(&self) -> i64 {

@@ -5,10 +5,12 @@
 //! | `put` | the writes of one item |
 //! | `entry` | what is to be pushed |
 //! | `once` | is there an item of this unique key; was this operation done before |
+//! | `contents` | a digest of what is pushed under an operation id |
 //! | `open` | may this pusher push in this transaction |
 //!
 //! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
 
+mod contents;
 mod entry;
 mod once;
 mod open;
@@ -24,6 +26,7 @@ use futures::future::try_join_all;
 
 use crate::error::{PushError, QueueError};
 use crate::id::ItemId;
+use crate::keys::operations::Digest;
 use crate::keys::{Space, items, operations};
 use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
@@ -49,7 +52,8 @@ pub struct Pusher<'t> {
     numbers: Numbers,
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
-    operations: HashMap<Vec<u8>, Placed>,
+    /// What operations of this transaction do, and of what contents.
+    operations: HashMap<Vec<u8>, (Placed, Digest)>,
     /// What has been checked of the queue and the transaction.
     checked: Checked,
 }
@@ -180,8 +184,9 @@ impl<'t> Pusher<'t> {
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
     ) -> Result<Placed, QueueError> {
-        if let Some(id) = operation
-            && let Some(earlier) = self.earlier(id).await?
+        let operation = operation.map(|id| (id, contents::digest(entries)));
+        if let Some((id, digest)) = &operation
+            && let Some(earlier) = self.earlier(id, digest).await?
         {
             return Ok(earlier);
         }
@@ -216,28 +221,29 @@ impl<'t> Pusher<'t> {
         count_later(&self.space, self.tr, later);
         count_dead(&self.space, self.tr, dead);
         let placed = Placed::new(places);
-        if let Some(id) = operation {
-            self.note_operation(id, first, &placed);
+        if let Some((id, digest)) = operation {
+            self.note_operation(id, digest, first, &placed);
         }
         Ok(placed)
     }
 
     /// What an operation did, if it was done before.
-    async fn earlier(&self, id: &[u8]) -> Result<Option<Placed>, QueueError> {
+    async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<Placed>, QueueError> {
         match self.operations.get(id) {
-            Some(placed) => Ok(Some(placed.repeated())),
-            None => once::earlier(&self.space, self.tr, id).await,
+            Some((_, of)) if of != digest => Err(QueueError::operation_reused(&self.space, id)),
+            Some((placed, _)) => Ok(Some(placed.repeated())),
+            None => once::earlier(&self.space, self.tr, id, digest).await,
         }
     }
 
-    fn note_operation(&mut self, id: &[u8], first: usize, placed: &Placed) {
+    fn note_operation(&mut self, id: &[u8], digest: Digest, first: usize, placed: &Placed) {
         let number = user_version(self.operations.len());
         let added = u32::try_from(placed.added()).expect("a push is bounded far below 2^32 items");
-        let value = operations::pending(user_version(first), added);
+        let value = operations::pending(user_version(first), added, &digest);
         self.tr.atomic_op(&self.space.operation_key(id), &value, MutationType::SetVersionstampedValue);
         let log = items::pending_record(&self.space.oplog, number, &[]);
         self.tr.atomic_op(&log, id, MutationType::SetVersionstampedKey);
-        self.operations.insert(id.to_vec(), placed.clone());
+        self.operations.insert(id.to_vec(), (placed.clone(), digest));
     }
 
     /// The items that there are already, by the unique keys of those to be pushed.

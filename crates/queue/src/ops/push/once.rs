@@ -7,6 +7,7 @@ use futures::future::try_join;
 use crate::MAX_PUSHES;
 use crate::error::QueueError;
 use crate::id::ItemId;
+use crate::keys::operations::Digest;
 use crate::keys::{Space, operations};
 use crate::kind::Kind;
 use crate::mutant::mutant;
@@ -19,10 +20,14 @@ use crate::pushed::{Placed, Spot};
 pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
 
 /// What an operation did, if it was done before. Conflicts with whoever does it.
+///
+/// # Errors
+/// [`QueueError::OperationReused`] if it was to push something else.
 pub(super) async fn earlier(
     space: &Space,
     tr: &Transaction,
     id: &[u8],
+    digest: &Digest,
 ) -> Result<Option<Placed>, QueueError> {
     let key = space.operation_key(id);
     if mutant("operation-repeated") {
@@ -36,6 +41,9 @@ pub(super) async fn earlier(
         Err(error) => return Err(FdbError::into(error)),
     };
     let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
+    if operation.digest.is_some_and(|of| of != *digest) && !mutant("operation-of-other-items") {
+        return Err(QueueError::operation_reused(space, id));
+    }
     let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);
     let spots = (0..items).map(|n| match space.kind {

@@ -14,6 +14,8 @@ use crate::model::{Event, Model, Verdict, promise};
 pub(crate) enum Claim {
     /// This came of the items of a push; or, `repeated`, of the push that was done before under its name.
     Pushed { items: Vec<PushedItem>, repeated: bool },
+    /// Something else was pushed before under the name of the push.
+    Reused,
     /// These items are held, on this lease.
     Leased(LeaseId, Vec<Item>),
     /// These items are the worker's; `short`: there were no more than that.
@@ -96,6 +98,7 @@ impl Claims {
             Claim::Pushed { items, repeated: true } => {
                 push::check_repetition(operation, items, effects, model)?;
             }
+            Claim::Reused => push::check_reused(operation, effects, model)?,
             Claim::Failed { perhaps } => {
                 promise!(*perhaps || effects.is_empty(), "{operation} failed, and happened");
             }

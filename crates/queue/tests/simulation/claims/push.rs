@@ -48,5 +48,28 @@ pub(super) fn check_repetition(
     let is_same = |(told, id): (&PushedItem, &ItemId)| told.id.as_ref().is_none_or(|told| told == id);
     let is_right = items.len() == earlier.len() && items.iter().zip(earlier).all(is_same);
     promise!(is_right, "{operation}: told {items:?}, and {earlier:?} were pushed under its name");
+    promise!(
+        is_of(operation, earlier, model),
+        "{operation} is no repetition: {earlier:?} were pushed before"
+    );
     Ok(())
+}
+
+/// The push was refused, since other items had been pushed under its name.
+pub(super) fn check_reused(operation: &Operation, effects: &[Event], model: &Model) -> Verdict {
+    promise!(effects.is_empty(), "{operation}: refused, and did {effects:?}");
+    let Intent::Push { operation: Some(name), .. } = &operation.intent else {
+        return Err(format!("{operation} has no name, and was told that it was another's"));
+    };
+    let Some(earlier) = model.operation(name) else { return Err(format!("{operation} was not done before")) };
+    // An operation that found only duplicates has no items to compare.
+    let is_other = earlier.is_empty() || !is_of(operation, earlier, model);
+    promise!(is_other, "{operation} was refused, and these are its own items: {earlier:?}");
+    Ok(())
+}
+
+/// Whether all these items are what the operation was to push. No two payloads are alike, but for those of repetitions.
+fn is_of(operation: &Operation, items: &[ItemId], model: &Model) -> bool {
+    let Intent::Push { items: wanted, .. } = &operation.intent else { return false };
+    items.iter().all(|id| wanted.iter().any(|wanted| Some(&wanted.payload[..]) == model.payload(id)))
 }

@@ -102,7 +102,10 @@ impl Parts<'_> {
             (b"body", _) => drop(self.bodies.insert(self.ids.get(rest)?, value.to_vec())),
             (b"unique", _) => drop(self.image.unique.insert(split_bytes(rest)?.0, self.ids.get(value)?)),
             (b"op", _) => {
-                let items = u32::from_le_bytes(value.get(12..)?.try_into().ok()?);
+                // The stamp, the number of items, and the digest of what was pushed.
+                let (items, digest) = value.get(12..)?.split_first_chunk()?;
+                (digest.len() == 16).then_some(())?;
+                let items = u32::from_le_bytes(*items);
                 self.image.operations.insert(split_bytes(rest)?.0, items);
             }
             (b"oplog", _) => drop(self.logged.insert(value.to_vec())),

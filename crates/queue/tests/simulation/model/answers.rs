@@ -64,6 +64,11 @@ impl Model {
         self.operations.get(name).map(|(_, items)| items.as_slice())
     }
 
+    /// The payload of an item.
+    pub(crate) fn payload(&self, id: &ItemId) -> Option<&[u8]> {
+        Some(&self.items.get(id)?.payload)
+    }
+
     /// The unique key of an item.
     pub(crate) fn unique_key(&self, id: &ItemId) -> Option<&[u8]> {
         self.items.get(id)?.meta.unique.as_deref()

@@ -18,8 +18,11 @@ const LONG: usize = 100_500;
 pub(super) async fn work(desk: Rc<Desk>) {
     let mut session = desk.session();
     for round in 0..1 + desk.below(5) {
-        let items: Vec<NewItem> = (0..1 + desk.below(4)).map(|at| item(&desk, round, at)).collect();
+        let mut items: Vec<NewItem> = (0..1 + desk.below(4)).map(|at| item(&desk, round, at)).collect();
         let operation = desk.chance(20).then(|| format!("operation {}", desk.below(5)).into_bytes());
+        if let Some(name) = &operation {
+            items = named(&desk, name, items);
+        }
         let intent = Intent::Push { items: items.clone(), operation: operation.clone() };
         let options = PushOptions { operation, ..PushOptions::default() };
         let (operation, pushed) = match desk.chance(30) {
@@ -35,6 +38,18 @@ pub(super) async fn work(desk: Rc<Desk>) {
         }
     }
     close(&desk, session).await;
+}
+
+/// The items that a name stands for, or now and then these, which are others.
+fn named(desk: &Desk, name: &[u8], items: Vec<NewItem>) -> Vec<NewItem> {
+    let mut named = desk.world.named.borrow_mut();
+    match named.get(name) {
+        Some(items) if desk.chance(75) => items.clone(),
+        _ => {
+            named.insert(name.to_vec(), items.clone());
+            items
+        }
+    }
 }
 
 /// An item; no two have the same payload.
@@ -66,6 +81,7 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
 async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &PushOptions) -> Claim {
     match session.push_items(&desk.world.db, items, options).await {
         Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
+        Err(error) if error.operation_reused().is_some() => reused(desk),
         Err(PushError::Retry(error)) => {
             desk.world.count_if(error.error.frozen().is_some(), "a push is refused by a frozen queue");
             failed(&error)
@@ -80,6 +96,7 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
     let placed = desk.world.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
     let placed: Placed = match placed {
         Ok(placed) => placed,
+        Err(error) if error.operation_reused().is_some() => return reused(desk),
         Err(error) => {
             desk.world.count_if(error.frozen().is_some(), "a push is refused by a frozen queue");
             assert!(error.database().is_some() || error.frozen().is_some(), "{error}");
@@ -108,6 +125,11 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
         }
         Err(error) => Claim::Failed { perhaps: !error.is_retryable_not_committed() },
     }
+}
+
+fn reused(desk: &Desk) -> Claim {
+    desk.world.count("a push is refused, because its name is another's");
+    Claim::Reused
 }
 
 fn count(desk: &Desk, claim: &Claim) {

@@ -1,0 +1,96 @@
+//! What an operation id stands for: a digest of the items that are pushed under it. It tells a repetition from another push that was
+//! given the same id.
+//!
+//! The digest is stored, so it has to stay the same in later versions: docs/KEYSPACE.md describes it.
+
+use twox_hash::xxhash3_128::Hasher;
+
+use super::entry::Entry;
+use crate::keys::operations::Digest;
+use crate::stored::State;
+
+/// The digest of items, in their order. What differs when the same push is repeated does not count: due times, which may have been a
+/// delay, the times of the push, and trace parents.
+pub(super) fn digest(entries: &[Entry<'_>]) -> Digest {
+    let mut hasher = Hasher::new();
+    for entry in entries {
+        add(&mut hasher, entry);
+    }
+    hasher.finish_128().to_be_bytes()
+}
+
+fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
+    let mut bytes = |bytes: &[u8]| {
+        hasher.write(&(bytes.len() as u64).to_le_bytes());
+        hasher.write(bytes);
+    };
+    bytes(entry.payload);
+    bytes(entry.unique_key().unwrap_or_default());
+    bytes(entry.content_type().unwrap_or_default().as_bytes());
+    for (name, value) in entry.attributes() {
+        bytes(name.as_bytes());
+        bytes(value.as_bytes());
+    }
+    // An item has fewer attributes than that, so the next item's fields are not taken for attributes.
+    hasher.write(&u64::MAX.to_le_bytes());
+    hasher.write(&entry.priority().to_le_bytes());
+    let state = match entry.state() {
+        State::Ready => 0,
+        State::Later(_) => 1,
+        State::Dead => 2,
+    };
+    hasher.write(&[state]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::new_item::NewItem;
+
+    fn of(items: &[NewItem]) -> Digest {
+        digest(&items.iter().map(Entry::from).collect::<Vec<_>>())
+    }
+
+    fn item() -> NewItem {
+        NewItem { content_type: Some("text/plain".to_owned()), ..NewItem::new("a") }.with_attribute("k", "v")
+    }
+
+    /// It is on disk.
+    #[test]
+    fn it_stays_as_it_is() {
+        let unique = NewItem { unique: Some(b"u".to_vec()), due: Some(7), priority: -1, ..item() };
+        let hex = |digest: Digest| digest.map(|byte| format!("{byte:02x}")).concat();
+        assert_eq!(hex(of(&[NewItem::new("a")])), "42ce2d7aa97fc3aa18c938ce6cc7a9e2");
+        assert_eq!(hex(of(&[unique, NewItem::new("b")])), "dfa6aff12c0d18b334da97076a7b59fc");
+    }
+
+    #[test]
+    fn what_was_to_be_pushed_counts() {
+        let others = [
+            vec![],
+            vec![item(), item()],
+            vec![NewItem { payload: "b".into(), ..item() }],
+            vec![item().with_attribute("k", "w")],
+            vec![item().with_attribute("l", "v")],
+            vec![NewItem { content_type: None, ..item() }],
+            vec![NewItem { unique: Some(b"u".to_vec()), ..item() }],
+            vec![NewItem { due: Some(7), ..item() }],
+            vec![NewItem { priority: 1, ..item() }],
+        ];
+        assert!(others.iter().all(|other| of(other) != of(&[item()])));
+        // The same bytes in other fields.
+        assert_ne!(
+            of(&[NewItem::new("ab"), NewItem::new("c")]),
+            of(&[NewItem::new("a"), NewItem::new("bc")])
+        );
+    }
+
+    #[test]
+    fn when_it_is_pushed_does_not_count() {
+        let now =
+            NewItem { due: Some(7), enqueued_at: Some(1), trace_parent: Some("1".to_owned()), ..item() };
+        let again =
+            NewItem { due: Some(9), enqueued_at: Some(3), trace_parent: Some("2".to_owned()), ..item() };
+        assert_eq!(of(&[now]), of(&[again]));
+    }
+}
