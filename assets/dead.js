@@ -3,7 +3,7 @@
 import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
 import { moment, plural, since, visible, visibleLines } from "./format.js";
-import { facts, failures } from "./items.js";
+import { deletion, facts, failures } from "./items.js";
 import { listing } from "./listing.js";
 import { decode, payloadView } from "./payload.js";
 import { action, ask, toast } from "./ui.js";
@@ -48,13 +48,7 @@ async function opened(queue, { id }, server, reload) {
       toast(`${id} is ready again.`);
       await reload();
     }, { class: "primary" }),
-    action("Delete…", async () => {
-      const body = [h("p", null, "The item ", h("code", null, id), " and its payload are deleted for good.")];
-      if (!(await ask({ title: "Delete this dead letter?", body, confirm: "Delete", danger: true }))) return;
-      await call("DELETE", one);
-      toast(`${id} is deleted.`);
-      await reload();
-    }, { class: "danger" }));
+    deletion(one, id, "Delete this dead letter?", reload));
   const known = facts(letter, [
     ["Died", letter.died_at && `${moment(letter.died_at)} (${since(letter.died_at)} ago)`],
     ["Attempts", String(letter.attempts)],

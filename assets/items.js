@@ -1,10 +1,11 @@
-// The items of a queue in one state: ready, scheduled, retrying, running.
+// The items of a queue in one state: ready, scheduled, retrying, running; and one item by its id, whatever it is doing.
 
-import { get, path } from "./api.js";
+import { call, get, path } from "./api.js";
 import { h } from "./dom.js";
 import { bytes, moment, roughly, since, until, visible, visibleLines } from "./format.js";
 import { listing } from "./listing.js";
 import { decode, firstLine, payloadView } from "./payload.js";
+import { action, ask, toast } from "./ui.js";
 
 const SOON = 5000; // spans that are shown are as old as this at most
 
@@ -29,7 +30,7 @@ const STATES = {
 
 const tick = () => Math.floor(Date.now() / SOON);
 
-export function items(queue, state) {
+export function items(queue, state, server) {
   const { label, hint, empty, stamp } = STATES[state];
   const list = listing({
     label,
@@ -37,11 +38,33 @@ export function items(queue, state) {
     query: { state },
     rows: (answer) => answer.items,
     row,
-    detail: (item) => opened(queue, item),
+    detail: (item, reload) => opened(queue, item, server, reload),
     empty,
     tools: [h("p", { class: "muted" }, hint)],
   });
-  return { ...list, update: (it) => list.nudge(stamp(it)) };
+  const element = h("div", null, lookup(queue, server, list.load), list.element);
+  return { ...list, element, update: (it) => list.nudge(stamp(it)) };
+}
+
+function lookup(queue, server, reload) {
+  const label = "Find an item by its id";
+  const input = h("input", { type: "search", placeholder: label, "aria-label": label, autocomplete: "off", spellcheck: "false" });
+  const box = h("div", { class: "panel found", hidden: true });
+  const find = async () => {
+    const id = input.value.trim();
+    box.hidden = id === "";
+    if (box.hidden) return;
+    try {
+      const item = await get(path(queue, "items", id));
+      const again = () => Promise.all([reload(), find()]);
+      box.replaceChildren(h("div", { class: "detail" }, h("p", null, `This item is ${item.state}.`), opened(queue, item, server, again)));
+    } catch (error) {
+      box.replaceChildren(h("p", { class: "notice bad" }, `${error.message}. ${error.fix ?? ""}`));
+    }
+  };
+  const form = h("form", { class: "bar", role: "search", onsubmit: (event) => (event.preventDefault(), find()) },
+    input, h("button", { type: "submit" }, "Find"));
+  return h("div", null, form, box);
 }
 
 const attempts = (n, item) => `${n}${item.max_attempts ? ` of ${item.max_attempts}` : ""}`;
@@ -82,7 +105,7 @@ function row(item) {
   ];
 }
 
-function opened(queue, item) {
+function opened(queue, item, server, reload) {
   const box = h("div");
   const draw = (it) => {
     if (it.unreadable) return box.replaceChildren(h("p", { class: "notice bad" }, visible(it.unreadable)));
@@ -90,13 +113,37 @@ function opened(queue, item) {
     const total = it.bytes ?? payload.length;
     const whole = async () => draw({ ...it, ...(await get(path(queue, "items", it.id))) });
     const reason = it.reason && h("pre", { class: "reason" }, visibleLines(it.reason));
-    // Only a ready item is found by its id.
-    const more = total > payload.length && it.state === "ready" ? whole : null;
+    const more = total > payload.length ? whole : null;
     box.replaceChildren(...[reason, facts(it, waits(it)), failures(it.failures ?? []),
-      payloadView(payload, { name: `${it.id}.bin`, total, whole: more })].filter(Boolean));
+      payloadView(payload, { name: `${it.id}.bin`, total, whole: more }), buttons(queue, it, server, reload)].filter(Boolean));
   };
   draw(item);
   return box;
+}
+
+// A running item is left to its worker.
+function buttons(queue, { id, state }, server, reload) {
+  if (server.read_only || state === "running") return null;
+  const one = path(queue, "items", id);
+  const requeue = state !== "ready" && action("Requeue now…", async () => {
+    const body = [h("p", null, "It becomes ready now, at its own place in the queue, and is handled as soon as a consumer is free.")];
+    if (!(await ask({ title: "Requeue this item now?", body, confirm: "Requeue" }))) return;
+    await call("POST", `${one}/requeue`, {});
+    toast(`${id} is ready now.`);
+    await reload();
+  }, { class: "primary" });
+  return h("div", { class: "buttons" }, requeue, deletion(one, id, "Delete this item?", reload));
+}
+
+// A button that deletes an item, or a dead letter, for good.
+export function deletion(where, id, title, reload) {
+  return action("Delete…", async () => {
+    const body = [h("p", null, "The item ", h("code", null, id), " and its payload are deleted for good.")];
+    if (!(await ask({ title, body, confirm: "Delete", danger: true }))) return;
+    await call("DELETE", where);
+    toast(`${id} is deleted.`);
+    await reload();
+  }, { class: "danger" });
 }
 
 // What an item waits for, or who has it.
@@ -104,7 +151,8 @@ function waits(it) {
   const { lease, handled_by: by } = it;
   return [
     ["Due", it.due && `${moment(it.due)} (${until(it.due)})`],
-    ["Attempts so far", it.state === "retrying" ? attempts(it.attempts, it) : null],
+    ["Died", it.died_at && moment(it.died_at)],
+    ["Attempts so far", it.state === "retrying" || it.state === "dead" ? attempts(it.attempts, it) : null],
     ["Crashes", it.crashes > 0 ? String(it.crashes) : null],
     ["Consumer", by && `#${by.consumer} of this daemon`],
     ["Started", by && `${moment(by.started_at)} (${since(by.started_at)} ago)`],

@@ -53,7 +53,7 @@ export function queuePage(name, part, server) {
     shown?.close?.();
     parts.show(chosen);
     const others = { dead: () => dead(name, server), consumers: () => of(consumerTable(name)) };
-    shown = others[chosen]?.() ?? items(name, chosen);
+    shown = others[chosen]?.() ?? items(name, chosen, server);
     panel.replaceChildren(shown.element);
     shown.load?.();
     if (last) update(last);

@@ -3,16 +3,21 @@
 use std::future::ready;
 
 use anyhow::anyhow;
+use kvqueue_queue::{ItemFate, ItemId, Queue, RetryPolicy, SessionId};
+use uuid::Uuid;
 
-use super::{UsageError, client::Client, globals::Globals, output, target::Target};
+use super::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target};
 use crate::exit::Exit;
 
-/// Delete a queue: its items and its counters
+/// Delete a queue: its items and its counters; or only some of its items
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Yes, delete every item for good
+    /// Delete only this item, which is ready, scheduled, retrying or dead; repeat it for several
+    #[arg(long = "item", value_name = "ID")]
+    items: Vec<ItemId>,
+    /// Yes, delete for good
     #[arg(long)]
     yes: bool,
 }
@@ -21,21 +26,51 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         if !self.yes {
             let name = self.target.queue.display();
-            return Err(
-                UsageError(format!("this deletes queue {name:?} for good; repeat it with --yes")).into()
-            );
+            let what = if self.items.is_empty() { "" } else { "items of " };
+            return Err(UsageError(format!(
+                "this deletes {what}queue {name:?} for good; repeat it with --yes"
+            ))
+            .into());
         }
         let client = Client::open(globals)?;
         let queue = self.target.open(&client)?;
-        client.transact(|tr| {
-            queue.delete(&tr);
-            ready((tr, Ok(())))
-        })?;
-        if globals.json {
-            // Not an io::Error outside: whoever has closed the pipe does not know what was done.
-            output::line(true, b"", &output::about(queue.name(), "deleted", true))
-                .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
+        if self.items.is_empty() {
+            whole(&client, &queue, globals)
+        } else {
+            self.some(&client, &queue, globals)
         }
-        Ok(Exit::Done)
     }
+
+    /// Each by itself; those that cannot be deleted keep no others from it.
+    fn some(&self, client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
+        frozen::check(client, queue)?;
+        let policy = RetryPolicy::default();
+        let mut named = Named::new("items", "deleted", globals.json);
+        for id in &self.items {
+            let session = SessionId(Uuid::now_v7().into_bytes());
+            let fate = client.ask_partly(queue.delete_item(client.db(), &policy, session, id))?;
+            named.tell(
+                id,
+                match fate {
+                    ItemFate::Done => None,
+                    ItemFate::Running => Some("it is running"),
+                    ItemFate::Ready | ItemFate::Refused | ItemFate::Gone => Some("there is no such item"),
+                },
+            );
+        }
+        named.exit()
+    }
+}
+
+fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
+    client.transact(|tr| {
+        queue.delete(&tr);
+        ready((tr, Ok(())))
+    })?;
+    if globals.json {
+        // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+        output::line(true, b"", &output::about(queue.name(), "deleted", true))
+            .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
+    }
+    Ok(Exit::Done)
 }

@@ -10,13 +10,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use kvqueue_queue::{
-    Counts, DeadLetter, Delayed, End, Item, ItemId, Kind, Meta, Queue, QueueError, State, StoredItem,
-};
+use kvqueue_queue::{Counts, DeadLetter, Delayed, Item, ItemId, Meta, Queue, QueueError, State, StoredItem};
 use serde_json::json;
 
 use super::{
-    UsageError,
     client::Client,
     globals::Globals,
     ndjson::{self, Header, Tally},
@@ -78,7 +75,7 @@ impl Args {
         let mut export = Export {
             client: &client,
             // In the order of keys, so that an import into such a queue gives the items the same order again.
-            queue: from_the_first_key(&client, &queue)?,
+            queue: queue.in_order_of_keys(),
             out: BufWriter::new(place.writer()?),
             tally: Tally::new(),
             written: Written::default(),
@@ -132,16 +129,6 @@ impl Which {
     fn size(self, counts: &Counts) -> u64 {
         let of = |which, count| if self.has(which) { u64::try_from(count).unwrap_or(0) } else { 0 };
         of(Self::Ready, counts.ready) + of(Self::Waiting, counts.waiting) + of(Self::Dead, counts.dead)
-    }
-}
-
-fn from_the_first_key(client: &Client, queue: &Queue) -> Result<Queue, UsageError> {
-    match queue.kind() {
-        Kind::Priority(End::Max, packing) => {
-            Queue::of_kind(client.prefix(), queue.name(), Kind::Priority(End::Min, packing))
-                .map_err(|error| UsageError(error.to_string()))
-        }
-        _ => Ok(queue.clone()),
     }
 }
 

@@ -40,6 +40,7 @@ mod man;
 mod markdown;
 mod migrate;
 mod move_items;
+mod named;
 mod ndjson;
 mod number;
 mod output;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow, bail};
-use kvqueue_queue::{Counts, End, Kind, Movable, MovedItems, Mover, Queue, RetryPolicy, SessionId};
+use kvqueue_queue::{Counts, Movable, MovedItems, Mover, Queue, RetryPolicy, SessionId};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -59,7 +59,7 @@ impl Args {
         let (from, to) = (self.target.open(&client)?, self.destination.open(&client)?);
         frozen::check(&client, &from)?;
         frozen::check(&client, &to)?;
-        let from = if self.all { in_order_of_keys(&client, from, &to)? } else { from };
+        let from = if self.all { from.in_order_for(&to) } else { from };
         let what = if self.dead { Movable::Dead } else { Movable::Ready };
         let id = SessionId(Uuid::now_v7().into_bytes());
         let mut mover =
@@ -110,18 +110,6 @@ impl Args {
             account.add(page);
             progress.done(account.moved, 0);
         }
-    }
-}
-
-/// A queue whose greatest items are taken first gives each of a priority a place before those that come later. So that they keep their
-/// order in another such queue, they are moved from the other end.
-fn in_order_of_keys(client: &Client, from: Queue, to: &Queue) -> Result<Queue, UsageError> {
-    match (from.kind(), to.kind()) {
-        (Kind::Priority(End::Max, packing), Kind::Priority(End::Max, _)) => {
-            Queue::of_kind(client.prefix(), from.name(), Kind::Priority(End::Min, packing))
-                .map_err(|error| UsageError(error.to_string()))
-        }
-        _ => Ok(from),
     }
 }
 

@@ -7,13 +7,13 @@ use std::{
 
 use anyhow::{Context, bail};
 use kvqueue_queue::{
-    DeadFate, ItemId, Moved, Queue, RetryPolicy, RetryRules, SessionId, SweepRules, Sweeper,
+    DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, SessionId, SweepRules, Sweeper,
 };
 use serde_json::json;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::{client::Client, frozen, globals::Globals, output, target::Target};
+use super::{client::Client, frozen, globals::Globals, named::Named, output, target::Target};
 use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
 
 /// Make items ready now: waiting ones, dead letters, those whose daemon died
@@ -60,6 +60,7 @@ enum Fate {
     Requeued,
     Refused,
     Ready,
+    Running,
     Unknown,
 }
 
@@ -69,6 +70,7 @@ impl Fate {
             Self::Requeued => None,
             Self::Refused => Some("another item has its unique key"),
             Self::Ready => Some("it is ready already"),
+            Self::Running => Some("it is running"),
             Self::Unknown => Some("there is no such waiting item or dead letter"),
         }
     }
@@ -104,27 +106,11 @@ impl Args {
     /// Each by itself; those that cannot be requeued keep no others from it.
     fn some(&self, client: &Client, queue: &Queue, json: bool) -> anyhow::Result<Exit> {
         let fates = fates(client, queue, &self.ids)?;
-        let mut left = 0;
+        let mut named = Named::new("items", "requeued", json);
         for id in &self.ids {
-            let fate = fates.get(id).copied().unwrap_or(Fate::Unknown);
-            let mut object = json!({ "id": id.to_string(), "requeued": fate == Fate::Requeued });
-            match fate.why() {
-                None => output::line(json, format!("requeued {id}").as_bytes(), &object)?,
-                Some(why) => {
-                    left += 1;
-                    object["why"] = json!(why);
-                    if json {
-                        output::line(true, b"", &object)?;
-                    } else {
-                        output::note(format_args!("kvqueue: {id} is not requeued: {why}"));
-                    }
-                }
-            }
+            named.tell(id, fates.get(id).copied().unwrap_or(Fate::Unknown).why());
         }
-        match left {
-            0 => Ok(Exit::Done),
-            _ => bail!("items not requeued: {left} of {}", self.ids.len()),
-        }
+        named.exit()
     }
 }
 
@@ -161,10 +147,14 @@ fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTree
             Fate::Requeued
         } else {
             let found = client.transact(|tr| async {
-                let found = queue.item(&tr, &id).await;
+                let found = queue.view_item(&tr, &id).await;
                 (tr, found)
             })?;
-            if found.is_some() { Fate::Ready } else { Fate::Unknown }
+            match found.map(|found| found.state) {
+                Some(ItemState::Ready) => Fate::Ready,
+                Some(ItemState::Running) => Fate::Running,
+                _ => Fate::Unknown,
+            }
         };
         fates.insert(id, fate);
     }

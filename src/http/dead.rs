@@ -67,11 +67,16 @@ fn told(id: &ItemId, fate: DeadFate) -> Answer {
     match fate {
         DeadFate::Moved => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
         DeadFate::Gone => Err(gone(id)),
-        DeadFate::Refused => Err(Failure::Conflict {
-            code: "unique_taken",
-            message: format!("another item has the unique key of dead letter {id}"),
-            fix: "retry it when that one is finished, or purge one of them",
-        }),
+        DeadFate::Refused => Err(unique_taken(id)),
+    }
+}
+
+/// A letter cannot be made an item again.
+pub(super) fn unique_taken(id: &ItemId) -> Failure {
+    Failure::Conflict {
+        code: "unique_taken",
+        message: format!("another item has the unique key of dead letter {id}"),
+        fix: "retry it when that one is finished, or purge one of them",
     }
 }
 
@@ -97,22 +102,13 @@ struct Purge {
 /// `POST /api/v1/queues/{queue}/dead/purge`
 pub(super) async fn purge_all(mut call: Call) -> Answer {
     let Purge { confirm } = call.json().await?;
-    if confirm != call.value(0) {
-        return Err(Failure::Conflict {
-            code: "not_confirmed",
-            message: format!(
-                "this deletes all dead letters of queue {:?} for good, and {confirm:?} is confirmed",
-                call.value(0)
-            ),
-            fix: "repeat it with the queue's own name",
-        });
-    }
+    call.confirmed(&confirm, "all dead letters of")?;
     let queue = call.unfrozen_queue().await?;
     let _place = call.site.place()?;
     Ok(all(queue.purge_all_dead(&call.site.door.db, &POLICY).await?))
 }
 
-fn all(all: AllDead) -> HttpResponse {
+pub(super) fn all(all: AllDead) -> HttpResponse {
     HttpResponse::Ok()
         .json(json!({ "moved": all.moved, "refused": all.refused, "unreadable": all.unreadable }))
 }

@@ -14,16 +14,20 @@ use super::{
 impl Call {
     /// The queue that the path names, unless it is frozen.
     pub(super) async fn unfrozen_queue(&self) -> Result<Queue, Failure> {
-        let queue = self.queue()?;
-        match self.pause(&queue).await? {
+        self.unfrozen(self.value(0)).await
+    }
+
+    /// The queue of this name, unless it is frozen.
+    pub(super) async fn unfrozen(&self, name: &str) -> Result<Queue, Failure> {
+        let queue = self.site.queue(name)?;
+        match self.pause(name, &queue).await? {
             Some(pause) if pause.frozen => Err(failure(&pause)),
             _ => Ok(queue),
         }
     }
 
     /// The daemon follows the pauses of its own queues. It takes no place at the database: many push at a time.
-    async fn pause(&self, queue: &Queue) -> Result<Option<Pause>, Failure> {
-        let name = self.value(0);
+    async fn pause(&self, name: &str, queue: &Queue) -> Result<Option<Pause>, Failure> {
         if self.site.config().queues.contains_key(name) {
             return Ok(self.site.door.board.gate(&Arc::from(name)).hold());
         }

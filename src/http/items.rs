@@ -1,14 +1,17 @@
-//! Looking at items. They stay where they are.
+//! Items: looking at them by what they are doing; deleting one, making one ready.
 
 use std::{collections::HashMap, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Cursor, ItemId, ItemPage, ItemState};
+use kvqueue_queue::{Cursor, ItemFate, ItemId, ItemPage, ItemState, ItemView};
 use serde_json::{Value, json};
 
 use super::{
     call::{Answer, Call},
+    database::POLICY,
+    dead::unique_taken,
     error::Failure,
+    queue::new_id,
 };
 use crate::{board::Handled, consumer::ambient::now, json};
 
@@ -38,43 +41,93 @@ pub(super) async fn list(call: Call) -> Answer {
             (tr, page)
         })
         .await?;
-    let name = call.value(0);
-    let config = call.site.config();
-    let max_attempts = config.queues.get(name).map(|queue| queue.retry.max_attempts);
-    let handled = match state {
-        ItemState::Running => call.site.door.board.handled(name),
-        _ => HashMap::new(),
-    };
-    let shown = page.items.iter().map(|view| {
-        let mut shown = json::beginning(json::view, view, bytes);
-        if let Some(most) = max_attempts {
-            shown["max_attempts"] = most.into();
-        }
-        if let Some(Handled { consumer, lasted }) = handled.get(&view.id) {
-            let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
-            shown["handled_by"] =
-                json!({ "consumer": consumer, "started_at": json::time(started_at), "for_seconds": lasted.as_secs_f64() });
-        }
-        shown
-    });
-    let items: Vec<Value> = shown.collect();
+    let shown = Shown::of(&call, state);
+    let items: Vec<Value> = page.items.iter().map(|view| shown.show(view, bytes)).collect();
     let next = page.next.map(|next| next.to_string());
     Ok(HttpResponse::Ok().json(json!({ "items": items, "next": next, "unreadable": page.unreadable })))
+}
+
+/// What this daemon knows of items beside what the database has.
+struct Shown {
+    /// How many attempts an item of the queue has.
+    max_attempts: Option<u32>,
+    /// The items that handlers of this daemon have.
+    handled: HashMap<ItemId, Handled>,
+}
+
+impl Shown {
+    fn of(call: &Call, state: ItemState) -> Self {
+        let name = call.value(0);
+        let max_attempts = call.site.config().queues.get(name).map(|queue| queue.retry.max_attempts);
+        let handled = match state {
+            ItemState::Running => call.site.door.board.handled(name),
+            _ => HashMap::new(),
+        };
+        Self { max_attempts, handled }
+    }
+
+    /// An item with so many bytes of its payload.
+    fn show(&self, view: &ItemView, bytes: usize) -> Value {
+        let mut shown = json::beginning(json::view, view, bytes);
+        if let Some(most) = self.max_attempts {
+            shown["max_attempts"] = most.into();
+        }
+        if let Some(Handled { consumer, lasted }) = self.handled.get(&view.id) {
+            let started_at = now().saturating_sub(lasted.as_millis().try_into().unwrap_or(0));
+            shown["handled_by"] = json!({ "consumer": consumer, "started_at": json::time(started_at), "for_seconds": lasted.as_secs_f64() });
+        }
+        shown
+    }
 }
 
 /// `GET /api/v1/queues/{queue}/items/{id}`
 pub(super) async fn one(call: Call) -> Answer {
     let (queue, id) = (call.queue()?, call.id(1)?);
-    let item = call
+    let found = call
         .site
         .transact(|tr| async {
-            let item = queue.item(&tr, &id).await;
-            (tr, item)
+            let found = queue.view_item(&tr, &id).await;
+            (tr, found)
         })
         .await?;
-    let none = || Failure::NotFound(format!("no item {id} is ready in this queue"));
-    let item = item.ok_or_else(none)?;
-    Ok(HttpResponse::Ok().json(json::beginning(json::item, &item, WHOLE)))
+    let view = found.ok_or_else(|| gone(&id))?;
+    Ok(HttpResponse::Ok().json(Shown::of(&call, view.state).show(&view, WHOLE)))
+}
+
+/// `DELETE /api/v1/queues/{queue}/items/{id}`
+pub(super) async fn delete(call: Call) -> Answer {
+    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
+    let _place = call.site.place()?;
+    told(&id, queue.delete_item(&call.site.door.db, &POLICY, new_id(), &id).await?)
+}
+
+/// `POST /api/v1/queues/{queue}/items/{id}/requeue`
+pub(super) async fn requeue(call: Call) -> Answer {
+    let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
+    let _place = call.site.place()?;
+    told(&id, queue.requeue_item(&call.site.door.db, &POLICY, new_id(), &id).await?)
+}
+
+fn told(id: &ItemId, fate: ItemFate) -> Answer {
+    match fate {
+        ItemFate::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
+        ItemFate::Gone => Err(gone(id)),
+        ItemFate::Refused => Err(unique_taken(id)),
+        ItemFate::Ready => Err(Failure::Conflict {
+            code: "ready",
+            message: format!("item {id} is ready already"),
+            fix: "there is nothing to do",
+        }),
+        ItemFate::Running => Err(Failure::Conflict {
+            code: "running",
+            message: format!("item {id} is running: a worker has it"),
+            fix: "wait until its worker is done with it",
+        }),
+    }
+}
+
+fn gone(id: &ItemId) -> Failure {
+    Failure::NotFound(format!("this queue has no item {id}"))
 }
 
 impl Call {

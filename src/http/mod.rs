@@ -43,6 +43,7 @@ mod openapi;
 mod page;
 mod pause;
 mod push;
+mod queue;
 mod reload;
 mod routes;
 mod serve;

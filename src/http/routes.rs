@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    call::Handler, dead, events, health, items, metrics, openapi, page, pause, push, reload, status,
+    call::Handler, dead, events, health, items, metrics, openapi, page, pause, push, queue, reload, status,
     uri::matched,
 };
 
@@ -56,6 +56,9 @@ pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/status", &[], |call| Box::pin(status::whole(call))),
     get("/api/v1/queues", &["all"], |call| Box::pin(status::list(call))),
     get("/api/v1/queues/{queue}", &[], |call| Box::pin(status::queue(call))),
+    change("DELETE", "/api/v1/queues/{queue}", &["confirm"], |call| Box::pin(queue::delete(call))),
+    change("POST", "/api/v1/queues/{queue}/requeue", &[], |call| Box::pin(queue::requeue(call))),
+    change("POST", "/api/v1/queues/{queue}/move", &[], |call| Box::pin(queue::move_items(call))),
     get("/api/v1/queues/{queue}/history", &[], |call| Box::pin(status::history(call))),
     get("/api/v1/events", &[], |call| Box::pin(events::follow(call))),
     get("/api/v1/queues/{queue}/items", &["state", "after", "limit", "bytes"], |call| {
@@ -63,6 +66,8 @@ pub(super) const ROUTES: &[Route] = &[
     }),
     change("POST", "/api/v1/queues/{queue}/items", &[], |call| Box::pin(push::push(call))),
     get("/api/v1/queues/{queue}/items/{id}", &[], |call| Box::pin(items::one(call))),
+    change("DELETE", "/api/v1/queues/{queue}/items/{id}", &[], |call| Box::pin(items::delete(call))),
+    change("POST", "/api/v1/queues/{queue}/items/{id}/requeue", &[], |call| Box::pin(items::requeue(call))),
     get("/api/v1/queues/{queue}/dead", &["after", "limit"], |call| Box::pin(dead::list(call))),
     // Before the letters: these are no ids.
     change("POST", "/api/v1/queues/{queue}/dead/retry", &[], |call| Box::pin(dead::retry_all(call))),

@@ -169,6 +169,43 @@ test("items are seen by what they are doing", async () => {
   await page.context().close();
 });
 
+test("items that wait are requeued and deleted, and found by their ids", async () => {
+  await daemon.push("flaky", "to be deleted", "--delay", "2h");
+  const page = await open(browser, `${daemon.url}#/queue/flaky/scheduled`);
+  await live(page);
+  const entry = (text) => page.locator(".entry", { hasText: text });
+  const dialog = page.getByRole("dialog");
+  await entry("to be deleted").getByRole("button").first().click();
+  await entry("to be deleted").getByRole("button", { name: "Delete…" }).click();
+  await page.keyboard.press("Escape");
+  assert.equal(await entry("to be deleted").count(), 1);
+  await entry("to be deleted").getByRole("button", { name: "Delete…" }).click();
+  await dialog.getByRole("button", { name: "Delete" }).click();
+  await page.getByText("is deleted.").waitFor();
+  await entry("to be deleted").waitFor({ state: "detached" });
+  assert.equal((await daemon.counts("flaky")).waiting, 2);
+  await page.getByRole("tab", { name: "Retrying" }).click();
+  const id = await entry("the <b>mail</b>").locator("code.id").textContent();
+  await page.getByRole("searchbox").fill(id);
+  await page.keyboard.press("Enter");
+  const found = page.locator(".found");
+  await found.getByText("This item is retrying.").waitFor();
+  await found.getByRole("button", { name: "Requeue now…" }).click();
+  await dialog.getByRole("button", { name: "Requeue" }).click();
+  await page.getByText(`${id} is ready now.`).waitFor();
+  // It fails once more.
+  await until("its next attempt", async () => {
+    await page.getByRole("button", { name: "Refresh" }).click();
+    return /attempt 2 of 7 failed/.test(await page.locator(".entries").textContent());
+  });
+  await page.getByRole("searchbox").fill("no id");
+  await page.keyboard.press("Enter");
+  await found.locator(".notice.bad").waitFor();
+  // A request that was refused is an error of the console, and nothing else.
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});
+
 test("hostile names and payloads are texts", async () => {
   const page = await open(browser, daemon.url);
   await live(page);

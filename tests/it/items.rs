@@ -50,6 +50,32 @@ fn delete_needs_a_yes_and_leaves_other_queues() {
 }
 
 #[test]
+fn single_items_are_deleted_whatever_they_wait_for() {
+    let db = Database::new();
+    run(&db, &["push", "q", "ready", "stays"]).ok();
+    run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
+    let id = |state: &str| {
+        let peeked = run(&db, &["peek", "q", "--state", state, "--json"]).ok();
+        let object: serde_json::Value = serde_json::from_str(peeked.lines().next().unwrap()).unwrap();
+        object["id"].as_str().unwrap().to_owned()
+    };
+    let (ready, later) = (id("ready"), id("scheduled"));
+    let delete =
+        |yes: &[&str]| run(&db, &[&["delete", "q", "--item", &ready, "--item", &later], yes].concat());
+    insta::assert_snapshot!(delete(&[]).failed(2), @r#"kvqueue: this deletes items of queue "q" for good; repeat it with --yes"#);
+    assert_eq!(delete(&["--yes"]).ok(), format!("deleted {ready}\ndeleted {later}\n"));
+    let again = delete(&["--yes"]);
+    insta::assert_snapshot!(again.failed(1).replace(&ready, "[ready]").replace(&later, "[later]"), @r"
+    kvqueue: [ready] is not deleted: there is no such item
+    kvqueue: [later] is not deleted: there is no such item
+    kvqueue: items not deleted: 2 of 2
+    ");
+    assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "stays\n");
+    // An id that is missing deletes nothing.
+    run(&db, &["delete", "q", "--item", "--yes"]).failed(2);
+}
+
+#[test]
 fn a_name_that_cannot_be_is_a_usage_error() {
     insta::assert_snapshot!(run(&Database::new(), &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
     insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @r"

@@ -13,7 +13,7 @@ use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::pause::Pause;
 use crate::keys::recipes::leading_integer;
-use crate::kind::Kind;
+use crate::kind::{End, Kind};
 use crate::ops;
 use crate::ops::pop::Popped;
 use crate::ops::push::Pusher;
@@ -54,6 +54,26 @@ impl Queue {
     /// Its kind.
     pub fn kind(&self) -> Kind {
         self.space.kind
+    }
+
+    /// The same queue with its items in the order of their keys: a priority queue whose greatest items are taken first, from its other end.
+    pub fn in_order_of_keys(&self) -> Queue {
+        match self.kind() {
+            Kind::Priority(End::Max, packing) => {
+                let kind = Kind::Priority(End::Min, packing);
+                Queue { space: Arc::new(Space { kind, ..(*self.space).clone() }) }
+            }
+            _ => self.clone(),
+        }
+    }
+
+    /// The queue in the order in which all of its items have to be moved to keep their order in another one. A queue whose greatest items
+    /// are taken first gives each item of a priority a place before those that come later, so they are moved there from the other end.
+    pub fn in_order_for(&self, to: &Queue) -> Queue {
+        match to.kind() {
+            Kind::Priority(End::Max, _) => self.in_order_of_keys(),
+            _ => self.clone(),
+        }
     }
 
     /// The name, as it was given.

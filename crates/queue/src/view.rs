@@ -137,6 +137,21 @@ pub struct ParseCursorError {
 }
 
 impl Cursor {
+    /// The item that it is behind, by its id alone.
+    pub(crate) fn item(&self) -> Option<&ItemId> {
+        if let Cursor::Item(id) = self { Some(id) } else { None }
+    }
+
+    /// The item that it is behind, by its time and id.
+    pub(crate) fn due(&self) -> Option<(Millis, &ItemId)> {
+        if let Cursor::Due(due, id) = self { Some((*due, id)) } else { None }
+    }
+
+    /// The lease that it is in.
+    pub(crate) fn lease(&self) -> Option<LeaseId> {
+        if let Cursor::Leased(lease, _) = self { Some(*lease) } else { None }
+    }
+
     /// Reads a place among items of this state, as [`Display`](fmt::Display) writes it.
     ///
     /// # Errors

@@ -1,13 +1,11 @@
 //! `kvqueue dead retry` and `kvqueue dead purge`
 
-use std::{fmt::Display, io};
-
 use anyhow::{Context, anyhow, bail};
 use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
 use crate::{
-    cli::{UsageError, client::Client, frozen, globals::Globals, output, target::Target},
+    cli::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target},
     exit::Exit,
 };
 
@@ -92,38 +90,19 @@ impl Which {
 
     /// Each by itself; those that cannot be moved keep no others from it.
     fn some(&self, client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow::Result<Exit> {
-        let (mut left, mut told) = (0, Ok(()));
+        let mut named = Named::new("dead letters", decision.past(), json);
         for id in &self.ids {
-            let fate = one(client, queue, decision, id)?;
-            let moved = fate == DeadFate::Moved;
-            left += usize::from(!moved);
-            let mut object = json!({ "id": id.to_string(), decision.past(): moved });
-            match fate {
-                DeadFate::Moved => {}
-                DeadFate::Gone => object["why"] = json!("there is no such dead letter"),
-                DeadFate::Refused => object["why"] = json!("another item has its unique key"),
-            }
-            match object["why"].as_str() {
-                Some(why) if !json => {
-                    output::note(format_args!("kvqueue: {id} is not {}: {why}", decision.past()));
-                }
-                // Whoever does not listen any more wanted all of them decided about.
-                _ => {
-                    let line = format!("{} {id}", decision.past());
-                    told = told.and(output::line(json, line.as_bytes(), &object));
-                }
-            }
+            named.tell(
+                id,
+                match one(client, queue, decision, id)? {
+                    DeadFate::Moved => None,
+                    DeadFate::Gone => Some("there is no such dead letter"),
+                    DeadFate::Refused => Some("another item has its unique key"),
+                },
+            );
         }
-        match left {
-            0 => told.map(|()| Exit::Done).map_err(|error| unprinted(decision, self.ids.len(), &error)),
-            _ => bail!("dead letters not {}: {left} of {}", decision.past(), self.ids.len()),
-        }
+        named.exit()
     }
-}
-
-/// Not an io::Error outside: whoever has closed the pipe does not know what was done.
-fn unprinted(decision: Decision, letters: impl Display, error: &io::Error) -> anyhow::Error {
-    anyhow!("{} {}, which could not be printed: {error}", decision.past(), output::items_of(letters))
 }
 
 fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
@@ -150,7 +129,9 @@ fn all(client: &Client, queue: &Queue, decision: Decision, json: bool) -> anyhow
     object["refused"] = json!(all.refused);
     object["unreadable"] = json!(all.unreadable);
     let text = format!("{} {}", decision.past(), output::items_of(all.moved));
-    output::line(json, text.as_bytes(), &object).map_err(|error| unprinted(decision, all.moved, &error))?;
+    // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+    output::line(json, text.as_bytes(), &object)
+        .map_err(|error| anyhow!("{text}, which could not be printed: {error}"))?;
     let reasons = [
         (all.refused, "since other items have their unique keys"),
         (all.unreadable, "since they cannot be read"),

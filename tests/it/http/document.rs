@@ -144,7 +144,7 @@ fn the_document_is_what_is_served() {
     let items = "/api/v1/queues/{queue}/items";
     let body = json!({"items": (0..5).map(entry).collect::<Vec<_>>(), "operation": "o"});
     let pushed = ask(201, "POST", items, &["q"], Some(body));
-    ask(
+    let scheduled = ask(
         201,
         "POST",
         items,
@@ -161,6 +161,18 @@ fn the_document_is_what_is_served() {
     }
     get(&format!("{items}?state=dead"), &["dead"]);
     ask(400, "GET", &format!("{items}?state=later"), &["q"], None);
+
+    let item = "/api/v1/queues/{queue}/items/{id}";
+    ask(200, "POST", &format!("{item}/requeue"), &["q", scheduled["ids"][0].as_str().unwrap()], None);
+    ask(404, "POST", &format!("{item}/requeue"), &["q", "x00"], None);
+    ask(200, "DELETE", item, &["q", pushed["ids"][4].as_str().unwrap()], None);
+    ask(404, "DELETE", item, &["q", "x00"], None);
+    let queue = "/api/v1/queues/{queue}";
+    ask(200, "POST", &format!("{queue}/requeue"), &["q"], Some(json!({"waiting": true, "dead": true})));
+    ask(200, "POST", &format!("{queue}/move"), &["q"], Some(json!({"to": "moved", "limit": 1})));
+    ask(400, "POST", &format!("{queue}/move"), &["q"], Some(json!({"to": "moved"})));
+    ask(200, "DELETE", &format!("{queue}?confirm=moved"), &["moved"], None);
+    ask(409, "DELETE", queue, &["q"], None);
 
     let letters = "/api/v1/queues/{queue}/dead";
     let page = get(&format!("{letters}?limit=2"), &["dead"]);

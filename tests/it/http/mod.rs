@@ -1,6 +1,7 @@
 //! The daemon over HTTP.
 
 mod api;
+mod changes;
 mod document;
 mod guards;
 mod hostile;

@@ -98,7 +98,14 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     ("list", &[Says("list"), Before("push q one"), Before("push r one"), Says("list"), Says("list --json")]),
     (
         "delete",
-        &[Before("push q one"), Says("delete q"), Says("delete q --yes"), Says("delete q --yes --json")],
+        &[
+            Before("push q one"),
+            Says("delete q"),
+            Says("delete q --item 000000000000000000000000"),
+            Says("delete q --item 000000000000000000000000 --yes"),
+            Says("delete q --yes"),
+            Says("delete q --yes --json"),
+        ],
     ),
     (
         "dead list",

@@ -16,7 +16,7 @@ const DEAD: &[u8] = b"dead";
 const UNIQUE: &[u8] = b"unique";
 
 /// The packed keys of one queue.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Space {
     /// The queue's name, as given.
     pub(crate) name: Vec<u8>,

@@ -1,12 +1,48 @@
-//! Deleting a queue.
+//! Deleting a queue, or one of its items.
 
+use bytes::Bytes;
 use foundationdb::Transaction;
+use foundationdb::options::MutationType;
 
-use crate::keys::Space;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, counters};
+use crate::marked::Act;
+use crate::ops::locate::{Located, Waiting, locate};
+use crate::ops::relocate::{self, Movable};
+use crate::ops::scan::Row;
+use crate::ops::{claim, conflict, place};
+use crate::single::ItemFate;
 
 /// Clears the tuple range of (q), and that of a recipe's items.
 pub(crate) fn delete(space: &Space, tr: &Transaction) {
     for (begin, end) in [space.queue_range(), space.item_range()] {
         tr.clear_range(&begin, &end);
     }
+}
+
+/// Deletes a ready, scheduled or retrying item, with all that goes with it; fails at commit if another has moved it. A running item and
+/// a dead letter stay.
+pub(crate) async fn item(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Act<ItemFate>, QueueError> {
+    match locate(space, tr, id).await? {
+        Some(Located::Ready(row)) => relocate::remove(space, tr, Movable::Ready, &[&row])?,
+        Some(Located::Waiting(found)) => waiting(space, tr, id, found)?,
+        Some(Located::Running(_)) => return Ok(Act::Nothing(ItemFate::Running)),
+        Some(Located::Dead) | None => return Ok(Act::Nothing(ItemFate::Gone)),
+    }
+    Ok(Act::Write(ItemFate::Done))
+}
+
+fn waiting(space: &Space, tr: &Transaction, id: &ItemId, found: Waiting) -> Result<(), QueueError> {
+    // Before the clears: a transaction does not conflict on what it has itself overwritten.
+    conflict::as_reader(tr, &found.key)?;
+    claim::forget(space, tr, &Row { id: id.clone(), value: Bytes::new(), meta: found.record })?;
+    tr.clear(&found.key);
+    tr.clear(&space.body_key(id));
+    // As if its time had come, and it had been popped.
+    place::count_ready(space, tr, 1);
+    for counter in [&space.ndue, &space.npop] {
+        tr.atomic_op(counter, &counters::increment(1), MutationType::Add);
+    }
+    Ok(())
 }

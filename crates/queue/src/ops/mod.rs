@@ -19,6 +19,7 @@ pub(crate) mod jump;
 pub(crate) mod lease;
 pub(crate) mod len;
 pub(crate) mod list;
+pub(crate) mod locate;
 pub(crate) mod look;
 pub(crate) mod migrate;
 pub(crate) mod orphans;

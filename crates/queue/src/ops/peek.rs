@@ -71,6 +71,6 @@ async fn end_id(space: &Space, tr: &Transaction, last: bool) -> Result<Option<It
 }
 
 /// Whether an item of the queue can have this id.
-fn possible(space: &Space, id: &ItemId) -> bool {
+pub(crate) fn possible(space: &Space, id: &ItemId) -> bool {
     space.kind != Kind::Fifo || id.stamp().is_some()
 }

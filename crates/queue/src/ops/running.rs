@@ -8,6 +8,7 @@ use foundationdb::{RangeOption, Transaction};
 
 use crate::MAX_TAKE_BYTES;
 use crate::error::QueueError;
+use crate::id::ItemId;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::{Space, after as behind, range};
 use crate::ops::aside::size;
@@ -34,18 +35,12 @@ pub(crate) async fn page(
     let version = version::now(tr).await?;
     let (first, end) = range(&space.leases);
     // The lease that the page before ended in comes again.
-    let mut begin =
-        if let Some(Cursor::Leased(id, _)) = after { leases::key(&space.leases, *id) } else { first };
+    let mut begin = after.and_then(Cursor::lease).map_or(first, |id| leases::key(&space.leases, id));
     let (mut page, mut place) = (ItemPage::default(), after.cloned());
     // Leases looked at, bytes of their items as they are stored in them, and with all parts of their payloads.
     let (mut looked, mut bytes, mut whole) = (0, 0, 0_u64);
     loop {
-        let option = RangeOption {
-            limit: Some(MOST_LEASES),
-            mode: StreamingMode::WantAll,
-            ..RangeOption::from((begin.as_slice(), end.as_slice()))
-        };
-        let rows = tr.get_range(&option, 1, true).await?;
+        let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
         for row in &rows {
             let Some(id) = leases::decode_key(&space.leases, row.key()) else {
                 page.unreadable += 1;
@@ -83,6 +78,34 @@ pub(crate) async fn page(
         let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(page) };
         begin = behind(last.key());
     }
+}
+
+/// The item of this id, if it is on a lease and not settled. Leases that cannot be read are passed over.
+pub(crate) async fn find(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<ItemView>, QueueError> {
+    let version = version::now(tr).await?;
+    let (mut begin, end) = range(&space.leases);
+    loop {
+        let rows = tr.get_range(&some(&begin, &end), 1, true).await?;
+        for row in &rows {
+            let Some(lease) = leases::decode_key(&space.leases, row.key()) else { continue };
+            let Some((header, open)) = open(space, tr, lease, row.value(), None).await? else { continue };
+            if let Some((_, row)) = open.iter().find(|(_, row)| row.id == *id) {
+                return item(space, tr, row, view(lease, &header, version)).await.map(Some);
+            }
+        }
+        let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };
+        begin = behind(last.key());
+    }
+}
+
+/// Some leases.
+fn some<'a>(begin: &'a [u8], end: &'a [u8]) -> RangeOption<'a> {
+    let mode = StreamingMode::WantAll;
+    RangeOption { limit: Some(MOST_LEASES), mode, ..RangeOption::from((begin, end)) }
 }
 
 /// The header of a lease, and its items behind an index that are not settled, each with its index. `None` if it cannot be read.

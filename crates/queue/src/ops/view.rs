@@ -5,10 +5,15 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 
 use crate::MAX_TAKE_BYTES;
+use crate::dead::DeadLetter;
 use crate::error::QueueError;
+use crate::id::ItemId;
 use crate::item::Item;
 use crate::keys::{Space, meta};
+use crate::meta::Millis;
 use crate::ops::aside::{delayed, read_records};
+use crate::ops::locate::{Located, Waiting, locate};
+use crate::ops::scan::{self, Row};
 use crate::ops::{dead, peek};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView};
 
@@ -24,7 +29,7 @@ pub(crate) async fn ready(
     after: Option<&Cursor>,
     k: NonZeroUsize,
 ) -> Result<ItemPage, QueueError> {
-    let after = if let Some(Cursor::Item(id)) = after { Some(id) } else { None };
+    let after = after.and_then(Cursor::item);
     // One more than wanted tells whether there are more.
     let mut items = peek::after(space, tr, after, k.saturating_add(1)).await?;
     let mut more = items.len() > k.get();
@@ -34,14 +39,11 @@ pub(crate) async fn ready(
         more = !peek::after(space, tr, Some(&last.id), NonZeroUsize::MIN).await?.is_empty();
     }
     let next = items.last().filter(|_| more).map(|item| Cursor::Item(item.id.clone()));
-    let view = |item: Item| ItemView {
-        id: item.id.clone(),
-        state: ItemState::Ready,
-        item: Ok(item),
-        due: None,
-        lease: None,
-    };
-    Ok(ItemPage { items: items.into_iter().map(view).collect(), next, unreadable: 0 })
+    Ok(ItemPage { items: items.into_iter().map(of_ready).collect(), next, unreadable: 0 })
+}
+
+fn of_ready(item: Item) -> ItemView {
+    ItemView { id: item.id.clone(), state: ItemState::Ready, item: Ok(item), due: None, lease: None }
 }
 
 /// Scheduled or retrying items. Both lie in one range, by time; whether attempts are spent tells them apart.
@@ -52,7 +54,7 @@ pub(crate) async fn waiting(
     after: Option<&Cursor>,
     k: NonZeroUsize,
 ) -> Result<ItemPage, QueueError> {
-    let mut place = if let Some(Cursor::Due(due, id)) = after { Some((*due, id.clone())) } else { None };
+    let mut place = after.and_then(Cursor::due).map(|(due, id)| (due, id.clone()));
     let (mut wanted, mut more) = (Vec::new(), true);
     let (mut passed, mut bytes) = (0, 0);
     while more && wanted.len() < k.get() && passed < MOST_PASSED && bytes < MOST_PASSED_BYTES {
@@ -66,9 +68,7 @@ pub(crate) async fn waiting(
             passed += 1;
             bytes += record.len();
             place = Some((due, id.clone()));
-            // One that cannot be read is shown as scheduled.
-            let is_retrying = meta::decode(&record).is_some_and(|meta| meta.attempts > 0);
-            if is_retrying == (state == ItemState::Retrying) {
+            if state_of(&record) == state {
                 wanted.push((due, id, record));
             }
         }
@@ -80,14 +80,8 @@ pub(crate) async fn waiting(
         place = read.len().checked_sub(1).map(|last| (wanted[last].0, wanted[last].1.clone()));
         more = true;
     }
-    let items = wanted.into_iter().zip(read).map(|((due, id, _), read)| ItemView {
-        id,
-        state,
-        item: read.map(|(_, item)| item).map_err(|error| error.to_string()),
-        due: Some(due),
-        lease: None,
-    });
-    let items = items.collect();
+    let items = wanted.into_iter().zip(read);
+    let items = items.map(|((due, id, _), read)| of_waiting(id, state, due, read)).collect();
     let next = match place {
         Some((due, id)) if more => {
             let last = delayed(space, tr, Some((due, &id)), NonZeroUsize::MIN).await?.is_empty();
@@ -98,13 +92,26 @@ pub(crate) async fn waiting(
     Ok(ItemPage { items, next, unreadable: 0 })
 }
 
+/// Whether an item that waits for its time is scheduled or retrying. One that cannot be read is shown as scheduled.
+fn state_of(record: &[u8]) -> ItemState {
+    match meta::decode(record) {
+        Some(meta) if meta.attempts > 0 => ItemState::Retrying,
+        _ => ItemState::Scheduled,
+    }
+}
+
+fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item), QueueError>) -> ItemView {
+    let item = read.map(|(_, item)| item).map_err(|error| error.to_string());
+    ItemView { id, state, item, due: Some(due), lease: None }
+}
+
 pub(crate) async fn dead(
     space: &Space,
     tr: &Transaction,
     after: Option<&Cursor>,
     k: NonZeroUsize,
 ) -> Result<ItemPage, QueueError> {
-    let after = if let Some(Cursor::Item(id)) = after { Some(id) } else { None };
+    let after = after.and_then(Cursor::item);
     let letters = dead::after(space, tr, after, k).await?;
     let last = letters.last().map(|letter| letter.id.clone());
     let more = match &last {
@@ -112,15 +119,35 @@ pub(crate) async fn dead(
         None => false,
     };
     let next = last.filter(|_| more).map(Cursor::Item);
-    let items = letters.into_iter().map(|letter| {
-        let attempt = letter.meta.attempts.saturating_add(1);
-        let item = match (letter.payload, letter.unreadable) {
-            (Some(payload), None) => {
-                Ok(Item { id: letter.id.clone(), payload, attempt, meta: Some(letter.meta) })
-            }
-            (_, why) => Err(why.unwrap_or(letter.reason)),
-        };
-        ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None }
-    });
-    Ok(ItemPage { items: items.collect(), next, unreadable: 0 })
+    Ok(ItemPage { items: letters.into_iter().map(of_letter).collect(), next, unreadable: 0 })
+}
+
+fn of_letter(letter: DeadLetter) -> ItemView {
+    let attempt = letter.meta.attempts.saturating_add(1);
+    let item = match (letter.payload, letter.unreadable) {
+        (Some(payload), None) => {
+            Ok(Item { id: letter.id.clone(), payload, attempt, meta: Some(letter.meta) })
+        }
+        (_, why) => Err(why.unwrap_or(letter.reason)),
+    };
+    ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None }
+}
+
+/// The item of this id, whatever it is doing.
+pub(crate) async fn one(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<ItemView>, QueueError> {
+    Ok(match locate(space, tr, id).await? {
+        Some(Located::Ready(row)) => scan::items(space, tr, &[row]).await?.pop().map(of_ready),
+        Some(Located::Running(view)) => Some(*view),
+        Some(Located::Dead) => dead::get(space, tr, id).await?.map(of_letter),
+        Some(Located::Waiting(Waiting { due, record, .. })) => {
+            let state = state_of(&record);
+            let read = read_records(space, tr, &[(id.clone(), record)], MAX_TAKE_BYTES).await?.pop();
+            read.map(|read| of_waiting(id.clone(), state, due, read))
+        }
+        None => None,
+    })
 }

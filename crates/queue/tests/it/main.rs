@@ -46,6 +46,7 @@ mod recipes;
 mod restored;
 mod retries;
 mod sessions;
+mod single;
 mod staged;
 mod stranded;
 mod stress;

@@ -1,0 +1,88 @@
+//! One item, by its id: looking at it, deleting it, and making it ready, whatever it is doing.
+
+use std::collections::BTreeSet;
+
+use foundationdb::{Database, Transaction};
+
+use crate::dead::DeadFate;
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::marked::Marked;
+use crate::ops::{delete, view};
+use crate::queue::Queue;
+use crate::retry::{RetryError, RetryPolicy, run};
+use crate::session::SessionId;
+use crate::view::{ItemState, ItemView};
+
+/// What became of an item that was to be deleted, or made ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemFate {
+    /// It is done.
+    Done,
+    /// It was to be made ready, and is ready already.
+    Ready,
+    /// It is running: a worker has it, and it stays.
+    Running,
+    /// It stays a dead letter, because another item is there under its unique key.
+    Refused,
+    /// The queue has no item of this id.
+    Gone,
+}
+
+impl Queue {
+    /// The item of this id, whatever it is doing; `None` if the queue has none. A snapshot read: it conflicts with nothing.
+    ///
+    /// A ready item and a dead letter are found at once. To find a scheduled or retrying one, the records of all these are read, and to
+    /// find a running one all leases.
+    pub async fn view_item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<ItemView>, QueueError> {
+        view::one(self.space(), tr, id).await
+    }
+
+    /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all that goes with it, and sees it through, also under
+    /// an unknown outcome. A running item stays. `session` is an id that no session of the queue has or had.
+    pub async fn delete_item(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        session: SessionId,
+        id: &ItemId,
+    ) -> Result<ItemFate, RetryError> {
+        if self.purge_dead(db, policy, id).await? == DeadFate::Moved {
+            return Ok(ItemFate::Done);
+        }
+        let mut marked = Marked::new(self.clone(), session);
+        let fate = marked.run(db, policy, async |tr| delete::item(self.space(), tr, id).await).await?;
+        marked.close(db, policy).await?;
+        Ok(fate)
+    }
+
+    /// Makes a scheduled or retrying item ready before its time, as [`Queue::hasten`] does, or retries a dead letter, as
+    /// [`Queue::retry_dead`] does. `session` is an id that no session of the queue has or had.
+    pub async fn requeue_item(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        session: SessionId,
+        id: &ItemId,
+    ) -> Result<ItemFate, RetryError> {
+        match self.retry_dead(db, policy, id).await? {
+            DeadFate::Moved => return Ok(ItemFate::Done),
+            DeadFate::Refused => return Ok(ItemFate::Refused),
+            DeadFate::Gone => {}
+        }
+        let wanted = BTreeSet::from([id.clone()]);
+        if self.hasten(db, policy, session, Some(&wanted)).await?.moved > 0 {
+            return Ok(ItemFate::Done);
+        }
+        let found = run(db, policy, |tr| async move {
+            let found = self.view_item(&tr, id).await;
+            (tr, found)
+        });
+        Ok(match found.await?.value.map(|found| found.state) {
+            Some(ItemState::Ready) => ItemFate::Ready,
+            Some(ItemState::Running) => ItemFate::Running,
+            // It has come back, or cannot be read.
+            Some(ItemState::Scheduled | ItemState::Retrying | ItemState::Dead) | None => ItemFate::Gone,
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! A whole queue: deleting it, making its items ready, moving them to another queue.
+
+use std::{future::ready, num::NonZeroUsize, time::Instant};
+
+use actix_web::HttpResponse;
+use kvqueue_queue::{AllDead, Movable, Mover, SessionId};
+use serde::Deserialize;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::{
+    call::{Answer, Call},
+    database::{PATIENCE, POLICY},
+    dead::all,
+    error::Failure,
+};
+
+/// `DELETE /api/v1/queues/{queue}`
+pub(super) async fn delete(call: Call) -> Answer {
+    call.confirmed(call.query.text("confirm").unwrap_or_default(), "all items of")?;
+    let queue = call.unfrozen_queue().await?;
+    call.site
+        .transact(|tr| {
+            queue.delete(&tr);
+            ready((tr, Ok(())))
+        })
+        .await?;
+    Ok(HttpResponse::Ok().json(json!({ "queue": call.value(0), "deleted": true })))
+}
+
+/// Which items are to be made ready.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    /// Scheduled and retrying ones.
+    #[serde(default)]
+    waiting: bool,
+    /// Dead letters.
+    #[serde(default)]
+    dead: bool,
+}
+
+/// `POST /api/v1/queues/{queue}/requeue`
+pub(super) async fn requeue(mut call: Call) -> Answer {
+    let Which { waiting, dead } = call.json().await?;
+    if !waiting && !dead {
+        let problem = "say which items are to be made ready: \"waiting\": true, \"dead\": true, or both";
+        return Err(Failure::Bad(problem.to_owned()));
+    }
+    let queue = call.unfrozen_queue().await?;
+    let _place = call.site.place()?;
+    let (db, mut done) = (&call.site.door.db, AllDead::default());
+    if waiting {
+        let hastened = queue.hasten(db, &POLICY, new_id(), None).await?;
+        done.moved += hastened.moved;
+        done.unreadable += hastened.unreadable;
+    }
+    if dead {
+        let retried = queue.retry_all_dead(db, &POLICY).await?;
+        done.moved += retried.moved;
+        done.refused += retried.refused;
+        done.unreadable += retried.unreadable;
+    }
+    Ok(all(done))
+}
+
+/// Which items are to go where.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Move {
+    /// The queue that they go to.
+    to: String,
+    /// At most so many.
+    limit: Option<NonZeroUsize>,
+    /// All that are there now.
+    #[serde(default)]
+    all: bool,
+    /// Dead letters, not ready items.
+    #[serde(default)]
+    dead: bool,
+}
+
+/// `POST /api/v1/queues/{queue}/move`
+pub(super) async fn move_items(mut call: Call) -> Answer {
+    let Move { to, limit, all, dead } = call.json().await?;
+    if all == limit.is_some() {
+        let problem = "say how many items are to be moved: either \"limit\": N or \"all\": true";
+        return Err(Failure::Bad(problem.to_owned()));
+    }
+    let (from, to) = (call.unfrozen_queue().await?, call.unfrozen(&to).await?);
+    let from = if all { from.in_order_for(&to) } else { from };
+    let what = if dead { Movable::Dead } else { Movable::Ready };
+    let mut mover = Mover::new(from, to, what, new_id()).map_err(|error| Failure::Bad(error.to_string()))?;
+    let _place = call.site.place()?;
+    let (db, began) = (&call.site.door.db, Instant::now());
+    let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);
+    while more && began.elapsed() < PATIENCE {
+        let left = limit.map_or(usize::MAX, |limit| limit.get() - moved);
+        let page = match NonZeroUsize::new(left) {
+            Some(left) => mover.page(db, &POLICY, left).await?,
+            None => None,
+        };
+        more = page.is_some();
+        let page = page.unwrap_or_default();
+        moved += page.moved;
+        refused += page.refused;
+        unreadable += page.unreadable;
+    }
+    mover.close(db, &POLICY).await?;
+    let done = json!({ "moved": moved, "refused": refused, "unreadable": unreadable, "more": more });
+    Ok(HttpResponse::Ok().json(done))
+}
+
+/// The identity of something that is done at the database.
+pub(super) fn new_id() -> SessionId {
+    SessionId(Uuid::now_v7().into_bytes())
+}
+
+impl Call {
+    /// Makes sure that a deletion is meant: the queue's name has to be said once more.
+    pub(super) fn confirmed(&self, given: &str, what: &str) -> Result<(), Failure> {
+        let name = self.value(0);
+        if given == name {
+            return Ok(());
+        }
+        Err(Failure::Conflict {
+            code: "not_confirmed",
+            message: format!("this deletes {what} queue {name:?} for good, and {given:?} is confirmed"),
+            fix: "repeat it with the queue's own name",
+        })
+    }
+}
