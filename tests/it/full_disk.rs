@@ -9,14 +9,12 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
 };
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Background, Database, PATIENCE, Ran, Reply, Served, kvqueue, serve_with};
+use crate::support::{Background, Database, Ran, Reply, Served, kvqueue, serve_with, wait_until};
 
 /// Set where a test runs inside.
 const INSIDE: &str = "KVQUEUE_TEST_INSIDE";
@@ -122,15 +120,6 @@ pub(crate) fn count(db: &Database, limit: &str) -> usize {
 fn figure(db: &Database, name: &str) -> usize {
     let object: Value = serde_json::from_str(&run(db, &["len", "q", "--json"]).ok()).unwrap();
     usize::try_from(object[name].as_u64().unwrap_or_else(|| panic!("{object}"))).unwrap()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + 3 * PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "never: {what}");
-        thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// Fills the disk, lets a daemon empty the queue, and goes on, then on a disk with more space. `mib` of tmpfs, items of `bytes`

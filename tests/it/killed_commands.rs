@@ -2,27 +2,15 @@
 
 #![cfg(target_os = "linux")]
 
-use std::{
-    fs, thread,
-    time::{Duration, Instant},
-};
+use std::fs;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::support::{Background, Database, PATIENCE, run, run_script};
+use crate::support::{Background, Database, run, run_script, wait_until};
 
 /// The number that a script has written into a file.
 fn pid(db: &Database, name: &str) -> Option<i32> {
     fs::read_to_string(db.file(name)).ok()?.strip_suffix('\n')?.parse().ok()
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let last = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < last, "never: {what}");
-        thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// Whether a process runs: one that has ended may wait for its new parent to notice.

@@ -1,17 +1,11 @@
 //! A command that cannot be started costs no item and no attempt, however long that lasts.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Database, PATIENCE, Ran, Served, kvqueue, run, run_with_input, serve_with};
+use crate::support::{Database, Ran, Served, kvqueue, run, run_with_input, serve_with, wait_until};
 
 /// The queue of a deployment whose program is not there yet.
 struct Deployment {
@@ -73,15 +67,6 @@ impl Deployment {
     fn noted(&self) -> Vec<String> {
         let text = fs::read_to_string(self.db.file("noted")).unwrap();
         text.lines().map(str::to_owned).collect()
-    }
-}
-
-#[track_caller]
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let last = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < last, "never: {what}");
-        thread::sleep(Duration::from_millis(20));
     }
 }
 

@@ -10,6 +10,7 @@ mod http;
 mod notify;
 mod random;
 mod script;
+mod until;
 
 pub(crate) use background::Background;
 pub(crate) use command::{Ran, first_id, kvqueue, run, run_with_input};
@@ -23,6 +24,7 @@ pub(crate) use http::{Address, Reply, Served, listening, serve, serve_with};
 pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;
 pub(crate) use script::{pipe, run_script};
+pub(crate) use until::wait_until;
 
 /// Far longer than anything takes; only a failure waits so long.
 pub(crate) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
