@@ -164,6 +164,15 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
     if let Some(exit) = crate::handlers::exec::reaper::main() {
         return exit;
     }
+    match completions::answer() {
+        Ok(true) => return Exit::Done,
+        Ok(false) => {}
+        Err(error) => {
+            // Without a stderr to print to, the code has to do.
+            let _ = error.print();
+            return Exit::Usage;
+        }
+    }
     let parsed = command().name(name).version(version).try_get_matches();
     let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,

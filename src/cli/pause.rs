@@ -23,6 +23,7 @@ use crate::{consumer::ambient, exit::Exit};
     at their time. The pause is kept in the database, and outlives daemons. `pop` takes items all the same. A queue that is paused already gets the new reason.")]
 pub(super) struct Args {
     /// The queue
+    #[arg(add = super::completions::queue())]
     queue: OsString,
     /// Why, for those who will wonder; 500 bytes of it are kept
     #[arg(long, value_name = "TEXT", default_value = "")]

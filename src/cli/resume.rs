@@ -19,6 +19,7 @@ use crate::exit::Exit;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The queue
+    #[arg(add = super::completions::queue())]
     queue: OsString,
     /// Also if it is frozen: if `migrate` moves its items, or has moved them
     #[arg(long)]

@@ -25,7 +25,7 @@ use crate::{
 )]
 pub(super) struct Args {
     /// Only this queue
-    #[arg(long)]
+    #[arg(long, add = super::completions::queue())]
     queue: Option<String>,
     /// What to do with an item: log, stdout, exec, or a handler that this program adds
     #[arg(long, requires = "queue")]

@@ -7,13 +7,14 @@ use std::{
 
 use kvqueue_queue::{Kind, Queue};
 
-use super::{UsageError, client::Client};
+use super::{UsageError, client::Client, completions};
 use crate::config::{KindName, QueueConfig, TakeEnd, Values};
 
 /// A queue by its name. What its options do not say, the configuration does if it has a queue of that name.
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
     /// The queue; one that was never pushed to is empty
+    #[arg(add = completions::queue())]
     pub(super) queue: OsString,
     #[command(flatten)]
     layout: Layout,
@@ -65,7 +66,7 @@ impl Target {
 #[derive(Debug, clap::Args)]
 pub(super) struct Destination {
     /// The queue that they go to
-    #[arg(value_name = "TO")]
+    #[arg(value_name = "TO", add = completions::queue())]
     pub(super) to: OsString,
     /// What kind of queue that is [default: fifo]
     #[arg(long, value_enum, help_heading = HEADING)]

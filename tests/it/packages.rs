@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::support::{Database, commands, kvqueue, run};
+use crate::support::{Database, clean, commands, kvqueue, run, wait_until};
 
 /// The manual pages, made anew.
 fn manual() -> (TempDir, Vec<PathBuf>) {
@@ -60,7 +60,7 @@ fn the_completions_are_scripts() {
     let db = Database::embedded();
     for (shell, program) in [("bash", "bash"), ("zsh", "zsh"), ("fish", "fish")] {
         let script = run(&db, &["completions", shell]).ok();
-        assert!(script.contains("until-empty"), "{shell}: {script}");
+        assert!(script.contains("KVQUEUE_COMPLETE"), "{shell}: {script}");
         let path = db.file(shell);
         fs::write(&path, script).unwrap();
         match Command::new(program).arg("-n").arg(&path).output() {
@@ -70,22 +70,54 @@ fn the_completions_are_scripts() {
     }
 }
 
+/// What bash offers after these words for one that begins so.
+fn offered(db: &Database, words: &str, begin: &str) -> String {
+    let path = db.file("bash");
+    fs::write(&path, run(db, &["completions", "bash"]).ok()).unwrap();
+    let script = format!(
+        "source {}; COMP_WORDS=({words} \"{begin}\"); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
+         _clap_complete_kvqueue kvqueue \"{begin}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\"",
+        path.display()
+    );
+    let programs = Path::new(env!("CARGO_BIN_EXE_kvqueue")).parent().unwrap();
+    let mut shell = Command::new("bash");
+    clean(&mut shell, db);
+    shell.args(["-c", &script]).env("KVQUEUE_DATABASE", &db.url).current_dir(db.directory.path());
+    shell.env("PATH", format!("{}:{}", programs.display(), std::env::var("PATH").unwrap()));
+    let ran = shell.output().unwrap();
+    assert!(ran.stderr.is_empty(), "{ran:?}");
+    String::from_utf8(ran.stdout).unwrap().trim_end().replace('\x0b', " ")
+}
+
 #[test]
 fn bash_completes_commands_and_options() {
     let db = Database::embedded();
-    let path = db.file("bash");
-    fs::write(&path, run(&db, &["completions", "bash"]).ok()).unwrap();
-    let complete = |words: &str| {
-        let script = format!(
-            "source {}; COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-             _kvqueue kvqueue \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \"${{COMPREPLY[@]}}\"",
-            path.display()
-        );
-        String::from_utf8(Command::new("bash").args(["-c", &script]).output().unwrap().stdout).unwrap()
-    };
-    assert_eq!(complete("kvqueue pee"), "peek\n");
-    assert_eq!(complete("kvqueue run --until"), "--until-empty\n");
-    assert_eq!(complete("kvqueue dead ret"), "retry\n");
+    assert_eq!(offered(&db, "kvqueue", "pee"), "peek");
+    assert_eq!(offered(&db, "kvqueue run", "--until"), "--until-empty");
+    assert_eq!(offered(&db, "kvqueue dead", "ret"), "retry");
+}
+
+#[test]
+fn bash_completes_names_of_queues() {
+    let db = Database::new();
+    for queue in ["emails", "events", "other", "em $(touch made)"] {
+        run(&db, &["push", queue, "item"]).ok();
+    }
+    // A shell does not wait for long.
+    wait_until("the queues are offered", || offered(&db, "kvqueue push", "e") == "emails events");
+    wait_until("also behind options", || offered(&db, "kvqueue dead retry --json", "o") == "other");
+    wait_until("also as a value", || offered(&db, "kvqueue run --queue", "ev") == "events");
+    wait_until("and as the second", || offered(&db, "kvqueue move emails", "ev") == "events");
+    assert!(!db.file("made").exists());
+}
+
+#[test]
+fn completion_makes_no_database_and_knows_the_configuration() {
+    let db = Database::embedded();
+    fs::write(db.file("some.toml"), "[queues.configured]\nhandler = 'log'\n").unwrap();
+    let words = "kvqueue --config some.toml --database embedded:./none push";
+    assert_eq!(offered(&db, words, "conf"), "configured");
+    assert!(!db.file("none").exists());
 }
 
 /// A recipe for a package names files; one that was moved is seen here, not when somebody builds it.

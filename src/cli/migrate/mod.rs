@@ -56,7 +56,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "URL")]
     to: String,
     /// A queue to move; repeat it for more [default: all]
-    #[arg(long = "queue", value_name = "QUEUE")]
+    #[arg(long = "queue", value_name = "QUEUE", add = super::completions::queue())]
     queues: Vec<OsString>,
     /// What kind these queues are, where the configuration does not say it
     #[arg(long, value_enum, requires = "queues")]

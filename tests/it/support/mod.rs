@@ -13,7 +13,7 @@ mod script;
 mod until;
 
 pub(crate) use background::Background;
-pub(crate) use command::{Ran, first_id, kvqueue, run, run_with_input};
+pub(crate) use command::{Ran, clean, first_id, kvqueue, run, run_with_input};
 pub(crate) use commands::commands;
 pub(crate) use database::Database;
 pub(crate) use frozen::freeze;
