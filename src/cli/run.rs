@@ -54,6 +54,7 @@ impl Args {
         telemetry::init_daemon(&config.log)?;
         warn_of_ignored_variables();
         let (format, until_empty) = (config.log.format, self.until_empty);
+        let directory = fdb_embedded::embedded_directory(&config.database);
         let path = globals.config().map(Path::to_owned);
         let daemon = register(Daemon::new(config))
             .until_empty(until_empty)
@@ -70,8 +71,14 @@ impl Args {
                 tracing::error!(%error, "stopped with an error");
             }
         });
+        #[cfg(target_os = "linux")]
+        crate::handlers::exec::reaper::finish();
         telemetry::finish();
-        ended?;
+        let is_gone = directory.is_some_and(|directory| !fdb_embedded::is_database(&directory));
+        ended.map_err(|error| match error {
+            DaemonError::Run(error) if is_gone => DaemonError::Gone(error),
+            error => error,
+        })?;
         Ok(Exit::Done)
     }
 

@@ -37,6 +37,9 @@ pub enum DaemonError {
         /// So many.
         items: u64,
     },
+    /// The directory of its database was removed or moved away.
+    #[error(transparent)]
+    Gone(RunError),
     /// It failed while running.
     #[error(transparent)]
     Run(#[from] RunError),
@@ -48,6 +51,7 @@ impl DaemonError {
         match self {
             Self::Config(_) => Exit::Config,
             Self::Dead { .. } => Exit::Data,
+            Self::Gone(_) => Exit::Gone,
             Self::Open(_) | Self::FirstRead(_) | Self::NoAnswer(_) => Exit::Unavailable,
             Self::Run(RunError::ConsumersFailed { .. } | RunError::SupervisorDied | RunError::TaskFailed) => {
                 Exit::Internal

@@ -1,6 +1,7 @@
 //! Opening the database that a configuration names, and waiting for its answers.
 
 mod space;
+pub(crate) mod users;
 
 use std::{
     fs::File,
@@ -79,8 +80,12 @@ fn database(url: &str) -> Result<Database, OpenError> {
         })?;
     }
     // The engine knows better than the error code what is wrong.
-    Database::from_path(url)
-        .map_err(|code| error(fdb_embedded::open_error().unwrap_or_else(|| code.to_string())))
+    Database::from_path(url).map_err(|code| {
+        let reason = fdb_embedded::open_error().unwrap_or_else(|| code.to_string());
+        let obstacle =
+            fdb_embedded::embedded_directory(url).and_then(|directory| users::obstacle(&directory));
+        error(obstacle.into_iter().fold(reason, |reason, obstacle| format!("{reason}; {obstacle}")))
+    })
 }
 
 /// What is said of a name that is no cluster file, but looks like something else.

@@ -146,5 +146,7 @@ fn an_older_systemd_is_told_of_readiness_and_reload_all_the_same() {
 #[test]
 fn what_stays_wrong_is_not_started_again() {
     let codes: Vec<_> = value(UNIT, "RestartPreventExitStatus").split(' ').collect();
-    assert_eq!(codes, [kvqueue::Exit::Usage, kvqueue::Exit::Config].map(|exit| (exit as u8).to_string()));
+    use kvqueue::Exit::{Config, Gone, Usage};
+    assert_eq!(codes, [Usage, Gone, Config].map(|exit| (exit as u8).to_string()));
+    assert_eq!(value(UNIT, "StartLimitIntervalSec"), "0", "what may mend itself is tried without end");
 }

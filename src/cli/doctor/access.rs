@@ -2,19 +2,16 @@
 
 use std::{
     fs::{self, OpenOptions},
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::fs::PermissionsExt,
     path::Path,
 };
 
 use rustix::process::geteuid;
 
 use super::findings::Findings;
-use crate::{config::Config, http::OTHERS};
+use crate::{config::Config, database::users, http::OTHERS};
 
 const ABOUT: &str = "access";
-
-/// Where the system keeps its users' names.
-const USERS: &str = "/etc/passwd";
 
 /// The configuration must be nobody else's to write, the secret nobody else's to read; the database must be ours, or the
 /// cluster file writable.
@@ -60,19 +57,20 @@ fn secret(file: &Path, findings: &mut Findings) {
 
 fn owner(directory: &Path, findings: &mut Findings) {
     // One that is not there is another finding.
-    let Ok(metadata) = fs::metadata(directory) else { return };
-    let (owner, me) = (metadata.uid(), geteuid().as_raw());
-    if owner == me {
-        findings.fine(ABOUT, format!("the database belongs to this user, {}", name(me)));
-    } else {
-        let text = format!(
-            "the database belongs to {}, and this is {}: a directory is one user's",
-            name(owner),
-            name(me)
-        );
-        let advice =
-            format!("run commands on it as its user, as in runuser -u {} -- kvqueue list", name(owner));
-        findings.note(ABOUT, text, advice);
+    if !directory.exists() {
+        return;
+    }
+    match users::another_users(directory) {
+        Some(text) => findings.note(ABOUT, text, "a directory is one user's"),
+        None => {
+            findings.fine(
+                ABOUT,
+                format!("the database belongs to this user, {}", users::name(geteuid().as_raw())),
+            );
+        }
+    }
+    if let Some(text) = users::foreign_file(directory) {
+        findings.problem(ABOUT, text, "the daemon cannot open it otherwise");
     }
 }
 
@@ -88,18 +86,6 @@ fn cluster_file(file: &Path, findings: &mut Findings) {
         // The database's opening says so.
         Err(_) => {}
     }
-}
-
-/// A user's name, or the number if the system has none for it.
-fn name(uid: u32) -> String {
-    let users = fs::read_to_string(USERS).unwrap_or_default();
-    named(&users, uid).unwrap_or_else(|| uid.to_string())
-}
-
-fn named(users: &str, uid: u32) -> Option<String> {
-    let uid = uid.to_string();
-    let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    fields.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned())
 }
 
 #[cfg(test)]
@@ -130,12 +116,5 @@ mod tests {
             let named = findings.lines().contains(&format!("{} has mode {mode:04o}", file.path().display()));
             assert!(named, "{}", findings.lines());
         }
-    }
-
-    #[test]
-    fn users_have_names() {
-        let users = "root:x:0:0:root:/root:/bin/sh\nkvqueue:x:997:997::/:/bin/false\n";
-        assert_eq!(named(users, 997).as_deref(), Some("kvqueue"));
-        assert_eq!(named(users, 99), None);
     }
 }

@@ -40,6 +40,12 @@ use crate::exit::Exit;
 /// The first argument of a reaper; the second is the daemon's id.
 const ARGUMENT: &str = "reap-commands-of";
 
+/// The name of its process.
+const NAME: &str = "reaper";
+
+/// How long a daemon that ends waits for its reaper to end.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// A reaper that ended while its daemon runs is replaced, but not more often than this.
 const REPLACED_AFTER: Duration = Duration::from_secs(10);
 
@@ -105,6 +111,19 @@ fn cannot_start(error: &io::Error) {
     tracing::warn!(%error, "cannot start the reaper; commands may outlive a daemon that is killed");
 }
 
+/// Ends the reaper of a daemon that has ended its commands itself.
+pub(crate) fn finish() {
+    let Some(Some(reaper)) = REAPER.get() else { return };
+    let child = reaper.process.lock().expect("nothing panics while it holds the lock").child.take();
+    let Some(mut child) = child else { return };
+    drop(child.stdin.take());
+    let last = Instant::now() + LAST_MOMENT;
+    // One that lives on has commands to kill, or a command that is about to start.
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < last {
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
 impl Reaper {
     fn start() -> io::Result<Self> {
         let table = File::from(memfd_create("runs", MemfdFlags::CLOEXEC)?);
@@ -141,7 +160,7 @@ impl Process {
     fn spawn(id: Uuid, table: &File) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         // Neither name is the daemon's, so that a command that kills the daemon by its name spares the reaper.
-        command.arg0("reaper").arg(ARGUMENT).arg(id.to_string());
+        command.arg0(NAME).arg(ARGUMENT).arg(id.to_string());
         SYSTEMD.iter().chain(&[RUN]).for_each(|name| _ = command.env_remove(name));
         command
             .current_dir("/")
@@ -190,6 +209,8 @@ pub(crate) fn main() -> Option<Exit> {
         return None;
     }
     let id = arguments.next()?.into_string().ok()?;
+    // What `ps` and `pkill` go by. Without it, it is called "exe".
+    let _ = fs::write("/proc/self/comm", NAME);
     Some(reap(&id).map_or(Exit::Failed, |()| Exit::Done))
 }
 

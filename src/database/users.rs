@@ -1,0 +1,101 @@
+//! Whose a database directory is: why this process may not use it, and what can be done.
+
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
+
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+    process::geteuid,
+};
+
+/// Where the system keeps its users' names.
+const USERS: &str = "/etc/passwd";
+
+/// Why this process may not open a directory, and what to do; none if that has another reason.
+pub(crate) fn obstacle(directory: &Path) -> Option<String> {
+    let there = directory.ancestors().find(|above| above.exists())?;
+    if access(there, Access::WRITE_OK) == Err(Errno::ROFS) {
+        return Some(format!(
+            "{there} is on a file system that this process cannot write to; under systemd, add ReadWritePaths={there} with `systemctl edit`",
+            there = there.display()
+        ));
+    }
+    another_users(directory).or_else(|| foreign_file(directory))
+}
+
+/// Says that a directory belongs to another user than this process's.
+pub(crate) fn another_users(directory: &Path) -> Option<String> {
+    let (owner, me) = (fs::metadata(directory).ok()?.uid(), geteuid().as_raw());
+    (owner != me).then(|| {
+        let owner = name(owner);
+        format!(
+            "{} belongs to {owner}, and this is {}: run commands on it as its user, as in runuser -u {owner} -- kvqueue list",
+            directory.display(),
+            name(me)
+        )
+    })
+}
+
+/// Says which file of a directory belongs to another user than the directory, as after a restore by root.
+pub(crate) fn foreign_file(directory: &Path) -> Option<String> {
+    let owner = fs::metadata(directory).ok()?.uid();
+    let mut entries = fs::read_dir(directory).ok()?.flatten();
+    let uid = |entry: &fs::DirEntry| Some(entry.metadata().ok()?.uid()).filter(|uid| *uid != owner);
+    let (file, uid) = entries.find_map(|entry| Some((entry.path(), uid(&entry)?)))?;
+    let owner = name(owner);
+    Some(format!(
+        "{} belongs to {}, and its directory to {owner}: stop what uses it, and run chown -R {owner}: {}",
+        file.display(),
+        name(uid),
+        directory.display()
+    ))
+}
+
+/// A user's name, or the number if the system has none for it.
+pub(crate) fn name(uid: u32) -> String {
+    let users = fs::read_to_string(USERS).unwrap_or_default();
+    named(&users, uid).unwrap_or_else(|| uid.to_string())
+}
+
+fn named(users: &str, uid: u32) -> Option<String> {
+    let uid = uid.to_string();
+    let mut fields = users.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    fields.find(|fields| fields.get(2) == Some(&uid.as_str())).map(|fields| fields[0].to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::chown;
+
+    use super::*;
+
+    #[test]
+    fn users_have_names() {
+        let users = "root:x:0:0:root:/root:/bin/sh\nkvqueue:x:997:997::/:/bin/false\n";
+        assert_eq!(named(users, 997).as_deref(), Some("kvqueue"));
+        assert_eq!(named(users, 99), None);
+    }
+
+    #[test]
+    fn an_owner_that_is_in_the_way_is_named_with_the_command_that_helps() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, lock) = (directory.path(), directory.path().join("lock"));
+        fs::write(&lock, "").unwrap();
+        assert_eq!(obstacle(path), None);
+        assert_eq!(obstacle(&path.join("not/there")), None);
+        // Only root can give files away.
+        if chown(&lock, Some(12_345), None).is_err() {
+            return;
+        }
+        let me = name(geteuid().as_raw());
+        let text = obstacle(path).unwrap();
+        assert!(text.contains(&format!("lock belongs to 12345, and its directory to {me}")), "{text}");
+        assert!(text.ends_with(&format!("chown -R {me}: {}", path.display())), "{text}");
+        chown(path, Some(12_345), None).unwrap();
+        let text = obstacle(path).unwrap();
+        assert!(text.contains(&format!("belongs to 12345, and this is {me}")), "{text}");
+        assert!(text.ends_with("runuser -u 12345 -- kvqueue list"), "{text}");
+        // Several of its own are one user's.
+        assert_eq!(foreign_file(path), None);
+    }
+}
