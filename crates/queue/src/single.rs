@@ -52,7 +52,8 @@ impl Queue {
         }
         let mut marked = Marked::new(self.clone(), session);
         let fate = marked.run(db, policy, async |tr| delete::item(self.space(), tr, id).await).await?;
-        marked.close(db, policy).await?;
+        // It is done, whatever becomes of the mark: sweepers clear what is left of it.
+        let _ = marked.close(db, policy).await;
         Ok(fate)
     }
 

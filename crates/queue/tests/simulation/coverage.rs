@@ -11,7 +11,7 @@ const WANTED: &[(&str, u64)] = &[
     // What is done.
     ("an item is added", 8_000),
     ("an item is not added, because its operation is known", 500),
-    ("a push is refused, because its name is another's", 50),
+    ("a push is refused, because its name is another's", 80),
     ("an item is not added, because of its unique key", 700),
     ("items are leased", 6_000),
     ("items are taken for good", 900),
@@ -27,6 +27,7 @@ const WANTED: &[(&str, u64)] = &[
     ("operations are forgotten", 300),
     ("dead letters are revived", 60),
     ("dead letters are purged", 20),
+    ("an item is deleted", 120),
     ("the queue is frozen", 200),
     ("a push is refused by a frozen queue", 1_000),
     ("a second pusher is refused", 100),

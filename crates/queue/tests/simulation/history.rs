@@ -77,6 +77,7 @@ impl History {
             }
             Event::Forgotten { operations, .. } => format!("forgot {} operations", operations.len()),
             Event::Revived(items) => format!("revived {}", self.names(items)),
+            Event::Deleted(id) => format!("deleted {}", self.names(std::slice::from_ref(id))),
             Event::Purged(items) => format!("purged {}", self.names(items)),
             Event::Froze(true) => "froze the queue".to_owned(),
             Event::Froze(false) => "let the queue go on".to_owned(),

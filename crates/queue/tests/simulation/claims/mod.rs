@@ -191,9 +191,9 @@ fn key(operation: &Operation) -> (String, u64) {
 /// Whether this is what the operation was for, and not a step on the way or something done for others.
 fn is_effect(event: &Event, operation: &Operation) -> bool {
     match event {
-        Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) => true,
+        Event::Pushed { .. } | Event::Taken { .. } | Event::PickedUp(_) | Event::Deleted(_) => true,
         Event::Revived(_) | Event::Purged(_) => {
-            matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)))
+            matches!(operation.intent, Intent::Revive(Some(_)) | Intent::Purge(Some(_)) | Intent::Delete(_))
         }
         // An extension may be repeated.
         Event::Settled { settlements, .. } => {

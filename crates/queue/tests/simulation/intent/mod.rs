@@ -54,6 +54,8 @@ pub(crate) enum Intent {
     Revive(Option<ItemId>),
     /// Dead letters are to be deleted: this one, or all.
     Purge(Option<ItemId>),
+    /// An item is to be deleted, whatever it is doing, if nobody has it.
+    Delete(ItemId),
     /// The queue is to be frozen, or to go on.
     Freeze(bool),
 }
@@ -78,6 +80,7 @@ impl Intent {
             Intent::Sweep(_) => "sweep",
             Intent::Revive(_) => "revive",
             Intent::Purge(_) => "purge",
+            Intent::Delete(_) => "delete",
             Intent::Freeze(true) => "freeze",
             Intent::Freeze(false) => "resume",
         }
@@ -120,6 +123,7 @@ impl Intent {
             }]),
             Intent::Sweep(by) => Ok(reading::swept(*by, before, after)),
             Intent::Revive(_) | Intent::Purge(_) => Ok(reading::letters(before, after)),
+            Intent::Delete(id) => reading::deleted(id, before, after),
             Intent::Freeze(_) if before.frozen == after.frozen => Ok(Vec::new()),
             Intent::Freeze(_) => Ok(vec![Event::Froze(after.frozen)]),
         }

@@ -125,3 +125,15 @@ pub(super) fn letters(before: &Image, after: &Image) -> Vec<Event> {
     }
     events
 }
+
+/// An item that was to be deleted, and no other; a dead letter is purged.
+pub(super) fn deleted(wanted: &ItemId, before: &Image, after: &Image) -> Result<Vec<Event>, String> {
+    let ready = before.ready.keys().filter(|id| !after.ready.contains_key(id));
+    let waiting = before.later.keys().filter(|key| !after.later.contains_key(key)).map(|(_, id)| id);
+    let dead = before.dead.keys().filter(|id| !after.dead.contains_key(id));
+    if let Some(other) = ready.clone().chain(waiting.clone()).chain(dead).find(|id| *id != wanted) {
+        return Err(format!("{other} was deleted in place of {wanted}"));
+    }
+    let gone = ready.chain(waiting).map(|id| Event::Deleted(id.clone()));
+    Ok(letters(before, after).into_iter().chain(gone).collect())
+}

@@ -52,6 +52,8 @@ pub(crate) enum Event {
     Revived(Vec<ItemId>),
     /// Dead letters were deleted.
     Purged(Vec<ItemId>),
+    /// An item was deleted that was ready, or waited for its time.
+    Deleted(ItemId),
     /// The queue was frozen, or goes on.
     Froze(bool),
 }
@@ -83,6 +85,7 @@ impl Event {
             Event::Forgotten { .. } => "operations are forgotten",
             Event::Revived(_) => "dead letters are revived",
             Event::Purged(_) => "dead letters are purged",
+            Event::Deleted(_) => "an item is deleted",
             Event::Froze(true) => "the queue is frozen",
             Event::Froze(false) => "the queue goes on",
         }

@@ -15,7 +15,8 @@
 //!   │      ▼
 //!   └─── dead ──── purge ──► purged
 //! ```
-//! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator.
+//! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator. An
+//! operator also deletes what is ready or waits: it is purged then.
 
 use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem};
 
@@ -50,9 +51,9 @@ impl Place {
 
     fn leads_to(&self, next: &Place) -> bool {
         match self {
-            Place::Ready => matches!(next, Place::Leased(_) | Place::Taken),
+            Place::Ready => matches!(next, Place::Leased(_) | Place::Taken | Place::Purged),
             Place::Leased(_) => !matches!(next, Place::Leased(_) | Place::Purged),
-            Place::Later(_) => *next == Place::Ready,
+            Place::Later(_) => matches!(next, Place::Ready | Place::Purged),
             Place::Dead => matches!(next, Place::Ready | Place::Purged),
             Place::Done | Place::Taken | Place::Purged => false,
         }

@@ -155,6 +155,7 @@ impl Model {
             Event::Promoted { items, by } => self.promoted(items, *by),
             Event::Forgotten { operations, by } => self.forgotten(operations, *by, at),
             Event::Revived(items) => items.iter().try_for_each(|id| self.revived(id)),
+            Event::Deleted(id) => self.deleted(id),
             Event::Purged(items) => items.iter().try_for_each(|id| self.moved(id, Place::Purged).map(drop)),
         }
     }

@@ -61,6 +61,15 @@ impl Model {
         Ok(())
     }
 
+    /// One that waits for its time counts as if that had come, and the item had been popped.
+    pub(super) fn deleted(&mut self, id: &ItemId) -> Verdict {
+        let waits = matches!(self.items.get(id).map(|item| &item.place), Some(Place::Later(_)));
+        self.moved(id, Place::Purged)?;
+        self.counters.npush += u64::from(waits);
+        self.counters.npop += u64::from(waits);
+        Ok(())
+    }
+
     /// An item does not become ready before its time.
     pub(super) fn promoted(&mut self, items: &[(Millis, ItemId)], by: Sweeping) -> Verdict {
         for (due, id) in items {

@@ -1,8 +1,8 @@
-//! An operator, who decides about dead letters.
+//! An operator, who decides about dead letters, deletes items, and freezes the queue.
 
 use std::rc::Rc;
 
-use kvqueue_queue::{DeadFate, ItemId, Pause, retry};
+use kvqueue_queue::{DeadFate, ItemFate, ItemId, Pause, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -28,6 +28,27 @@ async fn freeze(desk: &Desk, frozen: bool) {
     }
 }
 
+/// Deletes an item, whatever it is doing.
+async fn delete(desk: &Desk) {
+    let ids: Vec<ItemId> = {
+        let model = &desk.world.oracle.borrow().model;
+        model.open().map(|(id, _)| id).chain(model.dead()).cloned().collect()
+    };
+    if ids.is_empty() {
+        return desk.pause().await;
+    }
+    let id = &ids[desk.below(ids.len())];
+    let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
+    let doing = queue.delete_item(db, &policy, desk.id(), id);
+    let (operation, fate) = desk.run(Intent::Delete(id.clone()), doing).await;
+    match fate {
+        Some(Ok(ItemFate::Done)) => desk.told(&operation, &Claim::Done),
+        Some(Ok(_)) => desk.told(&operation, &Claim::Failed { perhaps: false }),
+        Some(Err(error)) => desk.told(&operation, &failed(&error)),
+        None => {}
+    }
+}
+
 /// Looks in a few times.
 pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..1 + desk.below(5) {
@@ -35,6 +56,10 @@ pub(super) async fn work(desk: Rc<Desk>) {
         if is_frozen || desk.chance(10) {
             freeze(&desk, !is_frozen).await;
             desk.pause().await;
+            continue;
+        }
+        if desk.chance(15) {
+            delete(&desk).await;
             continue;
         }
         let dead: Vec<ItemId> = desk.world.oracle.borrow().model.dead().cloned().collect();
