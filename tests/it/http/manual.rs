@@ -16,7 +16,10 @@ fn the_examples_work() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let Address::Tcp(address) = &served.at else { panic!("it listens on TCP") };
-    let blocks = MANUAL.split("\n```sh\n").skip(1).map(|rest| rest.split("\n```").next().unwrap());
+    let parts: Vec<_> = MANUAL.split("\n```sh\n").collect();
+    // The line above a block says if it is for elsewhere.
+    let is_for_here = |pair: &&[&str]| !pair[0].lines().next_back().unwrap().starts_with("<!-- not run");
+    let blocks = parts.windows(2).filter(is_for_here).map(|pair| pair[1].split("\n```").next().unwrap());
     let joined = blocks.map(|block| block.replace("\\\n", " ")).collect::<Vec<_>>().join("\n");
     let commands: Vec<_> = joined.lines().collect();
     assert!(commands.len() >= 8, "{commands:?}");
