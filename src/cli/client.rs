@@ -4,6 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     ffi::OsStr,
     future::Future,
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -13,11 +14,18 @@ use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, SessionId, all_queu
 use tokio::runtime;
 use uuid::Uuid;
 
-use super::globals::Globals;
+use super::{globals::Globals, output};
 use crate::{
     config::{Config, ConfigError, Fault, Place},
-    database::{NoAnswer, Patience, Store},
+    database::{NoAnswer, OpenError, Patience, Store, missing},
 };
+
+/// Says that a database was created, if none was in this directory.
+pub(super) fn created(globals: &Globals, missing: Option<&Path>) {
+    if let Some(directory) = missing.filter(|_| !globals.quiet) {
+        output::note(format_args!("kvqueue: created the database in {}", directory.display()));
+    }
+}
 
 /// An open database and a runtime to wait for it.
 pub(super) struct Client {
@@ -32,6 +40,7 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// For a command that needs a database: where there is none, it makes none.
     pub(super) fn open(globals: &Globals) -> anyhow::Result<Self> {
         Self::open_after(globals, Duration::ZERO)
     }
@@ -39,6 +48,22 @@ impl Client {
     /// The same for a command that has spent some of `--timeout` already.
     pub(super) fn open_after(globals: &Globals, spent: Duration) -> anyhow::Result<Self> {
         let (config, faults) = globals.start_leniently()?;
+        match missing(&config.database) {
+            Some(directory) => Err(OpenError::no_database(&directory).into()),
+            None => Self::new(globals, config, faults, spent),
+        }
+    }
+
+    /// For a command that may be the first one to use a database. It says so if it was.
+    pub(super) fn open_or_create(globals: &Globals) -> anyhow::Result<Self> {
+        let (config, faults) = globals.start_leniently()?;
+        let missing = missing(&config.database);
+        let client = Self::new(globals, config, faults, Duration::ZERO)?;
+        created(globals, missing.as_deref());
+        Ok(client)
+    }
+
+    fn new(globals: &Globals, config: Config, faults: Vec<Fault>, spent: Duration) -> anyhow::Result<Self> {
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
         let (patience, began) = (globals.patience(), Instant::now());
         let store = Store::open_within(&config.database, patience.after(spent))?;

@@ -16,7 +16,7 @@ use tokio::runtime;
 use super::{globals::Globals, output};
 use crate::{
     config::Config,
-    database::{Patience, Store},
+    database::{Patience, Store, missing},
     exit::Exit,
 };
 
@@ -99,7 +99,7 @@ fn names(config: &Config) -> BTreeSet<String> {
 /// The queues of the database. One that is not there is not made.
 fn stored(config: &Config) -> Option<Vec<Vec<u8>>> {
     let url = config.database.as_str();
-    if fdb_embedded::embedded_directory(url).is_some_and(|directory| !directory.join("data.redb").exists()) {
+    if missing(url).is_some() {
         return None;
     }
     let patience = Patience::new(Some(PATIENCE));

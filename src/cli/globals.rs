@@ -6,6 +6,8 @@ use std::{
     time::Duration,
 };
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
+
 use crate::{
     config::{self, Config, ConfigError, Fault, duration},
     database::Patience,
@@ -19,7 +21,7 @@ pub(super) struct Globals {
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
     /// The configuration file; without it, defaults and KVQUEUE_... variables
-    #[arg(long, global = true, value_name = "FILE", env = "KVQUEUE_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "KVQUEUE_CONFIG", value_parser = absolute())]
     config: Option<PathBuf>,
     /// How long to wait for an answer, as in 5s; then end with 69. Without it: until there is one
     #[arg(long, global = true, value_name = "TIME", value_parser = limit)]
@@ -73,7 +75,7 @@ impl Globals {
 
     fn lay_over(&self, config: &mut Config) {
         if let Some(database) = &self.database {
-            config.database.clone_from(database);
+            config.database = config::absolute_database(database);
         }
         let level = match (self.quiet, self.verbose) {
             (true, _) => "error",
@@ -116,6 +118,11 @@ fn warn_of_faults(faults: &[Fault]) {
             "{error}; no daemon starts with it; this command goes on without it"
         );
     }
+}
+
+/// Reads a path, and shows it wherever it is shown as one that is true everywhere.
+fn absolute() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(std::path::absolute)
 }
 
 /// Reads a limit for waiting.

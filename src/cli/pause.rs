@@ -42,7 +42,7 @@ impl Args {
             return told_here(globals, &told, &format!("paused {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;
-        let client = Client::open(globals)?;
+        let client = Client::open_or_create(globals)?;
         let queue = open(&client, &self.queue)?;
         let pause = Pause { at: ambient::now(), frozen: false, reason: self.reason.clone() };
         let before = change(&client, &queue, false, |tr| queue.pause(tr, &pause))?;

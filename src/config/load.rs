@@ -10,10 +10,12 @@ use super::{
     environment::Environment,
     error::with_suggestion,
     faults::{Fault, pass_over},
+    paths,
 };
 
 /// Reads the defaults, then `file`, then this process's `KVQUEUE_...` variables. Ranges and contradictions are
-/// [`Config::validate`]'s, for flags may still change the result.
+/// [`Config::validate`]'s, for flags may still change the result. Paths are absolute then: one in the file, or a default, is relative to
+/// the file's directory, and one from a variable, or without a file, to the working directory.
 pub fn load(file: Option<&Path>) -> Result<Config, ConfigError> {
     load_from(file, Environment::of_process(), None)
 }
@@ -35,6 +37,7 @@ fn load_from(
     let source = Source { file, environment };
     let mut merged = source.merge(&text)?;
     source.parse_handler_settings(&mut merged);
+    paths::resolve(&mut merged, |key| source.base_of(key));
     loop {
         let error = match serde_path_to_error::deserialize(toml::Value::Table(merged.clone())) {
             Ok(config) => return Ok(config),
@@ -108,6 +111,12 @@ impl Source<'_> {
         }
     }
 
+    /// What the path of a key is relative to.
+    fn base_of(&self, key: &str) -> &Path {
+        let file = self.file.filter(|_| self.environment.variable_of(key).is_none());
+        file.and_then(Path::parent).unwrap_or(Path::new(paths::WORKING_DIRECTORY))
+    }
+
     fn key_error(&self, error: &serde_path_to_error::Error<toml::de::Error>) -> ConfigError {
         let key = error.path().to_string();
         let origin = match (self.environment.variable_of(&key), self.file) {
@@ -143,8 +152,11 @@ mod tests {
         let path = directory.path().join("kvqueue.toml");
         std::fs::write(&path, text).unwrap();
         let vars = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        load_from(Some(&path), Environment::from_vars(vars), None)
-            .map_err(|error| error.to_string().replace(&directory.path().display().to_string(), "DIR"))
+        let shown = |text: &str, name| text.replace(&directory.path().display().to_string(), name);
+        let mut config = load_from(Some(&path), Environment::from_vars(vars), None)
+            .map_err(|error| shown(&error.to_string(), "DIR"))?;
+        config.database = shown(&config.database, ".");
+        Ok(config)
     }
 
     fn problem(text: &str, vars: &[(&str, &str)]) -> String {
@@ -177,8 +189,8 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_file() {
-        let config = loaded("database = 'a'\ngrace = '1s'", &[("KVQUEUE_DATABASE", "b")]).unwrap();
-        assert_eq!(config.database, "b");
+        let config = loaded("database = 'a'\ngrace = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
+        assert_eq!(config.database, "/b");
         assert_eq!(config.grace, std::time::Duration::from_secs(1));
     }
 
@@ -216,9 +228,25 @@ mod tests {
     fn a_service_keeps_its_database_in_its_state_directory_unless_told_otherwise() {
         let state = ("STATE_DIRECTORY", "/var/lib/kvqueue:/var/lib/other");
         assert_eq!(loaded("grace = '1s'", &[state]).unwrap().database, "embedded:/var/lib/kvqueue");
-        assert_eq!(loaded("database = 'a'", &[state]).unwrap().database, "a");
-        assert_eq!(loaded("", &[state, ("KVQUEUE_DATABASE", "b")]).unwrap().database, "b");
+        assert_eq!(loaded("database = 'a'", &[state]).unwrap().database, "./a");
+        assert_eq!(loaded("", &[state, ("KVQUEUE_DATABASE", "/b")]).unwrap().database, "/b");
         assert_eq!(loaded("", &[("STATE_DIRECTORY", "")]).unwrap(), Config::default());
+    }
+
+    #[test]
+    fn a_path_is_relative_to_the_file_or_if_a_variable_has_it_to_the_working_directory() {
+        let text = "database = 'embedded:data'\nhttp.token-file = 'secret'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['./a']";
+        let here = |name: &str| std::env::current_dir().unwrap().join(name).display().to_string();
+        assert_eq!(loaded(text, &[]).unwrap().database, "embedded:./data");
+        let vars = [
+            ("KVQUEUE_DATABASE", "embedded:data"),
+            ("KVQUEUE_HTTP__TOKEN_FILE", "secret"),
+            ("KVQUEUE_QUEUES__Q__HANDLER_CONFIG__COMMAND", "['./b', './c']"),
+        ];
+        let config = loaded(text, &vars).unwrap();
+        assert_eq!(config.database, format!("embedded:{}", here("data")));
+        assert_eq!(config.http.token_file, Some(here("secret").into()));
+        assert_eq!(config.queues["q"].handler_config["command"], toml::Value::from(vec![&*here("b"), "./c"]));
     }
 
     #[test]
@@ -264,7 +292,7 @@ mod tests {
         let text = "database = 'embedded:x'\ngrace = 3\n[http]\nlisten = 'nowhere'\n[queues.a]\nhandler = 'log'\n\
             retry.max-atempts = 1\nconsumers = [{ kk = 1 }]\n[queues.b]\nknd = 'recipe'\n[queues.'c.d']\nhandler = 'log'\nkind = 'recipe'";
         let (config, places) = lenient(text).unwrap();
-        assert_eq!(config.database, "embedded:x");
+        assert_eq!(config.database, format!("embedded:{}", directory.path().join("x").display()));
         assert_eq!(config.queues.len(), 3);
         let queue = Place::Queue("b".to_owned());
         for place in [Place::Daemon, Place::Http, queue] {

@@ -11,6 +11,7 @@
 //! | `layout`, `delivery`, `min_free_space` | what some of them may say |
 //! | `load` | file and environment merged into a [`Config`] |
 //! | `faults` | what a command may pass over |
+//! | `paths` | what relative paths are relative to |
 //! | `environment` | how a variable's name maps to a key |
 //! | `validate` | what a type cannot say: ranges and contradictions |
 //! | `duration`, `number`, `size` | `"30s"`, `10`, `"8MiB"` |
@@ -29,6 +30,7 @@ mod load;
 mod min_free_space;
 mod model;
 mod number;
+mod paths;
 mod queue;
 pub mod size;
 mod validate;
@@ -46,5 +48,6 @@ pub use load::load;
 pub(crate) use load::load_leniently;
 pub use min_free_space::MinFreeSpace;
 pub use model::{Config, Log, LogFormat};
+pub(crate) use paths::absolute_database;
 pub use queue::{ConsumerGroup, QueueConfig};
 pub(crate) use validate::is_loopback;

@@ -43,7 +43,7 @@ use crate::{
     config::{Config, ConfigError, Delivery, Http, Listen},
     consumer::{contention::Contention, state::Event},
     control::{Control, Door, Given, InForce},
-    database::{Patience, Store},
+    database::{Patience, Store, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
     http,
     lifecycle::{self, RunError, Signals, Told},
@@ -187,7 +187,12 @@ impl Daemon {
         let parts = self.parts()?;
         let signals = Signals::watch().map_err(RunError::Signals)?;
         let began = Instant::now();
+        let missing = missing(&self.config.database);
         let store = Store::open_within(&self.config.database, self.first_answer)?;
+        if let Some(directory) = missing {
+            let directory = directory.display();
+            tracing::info!(event = "database_created", %directory, "created the database");
+        }
         self.first_answer = self.first_answer.after(began.elapsed());
         let board = Board::new(&self.config.database);
         let listen = self.listen();

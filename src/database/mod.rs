@@ -5,7 +5,7 @@ pub(crate) mod users;
 
 use std::{
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     pin::pin,
     sync::{Arc, mpsc},
     thread,
@@ -42,6 +42,25 @@ pub struct Store {
 pub struct OpenError {
     url: String,
     reason: String,
+}
+
+impl OpenError {
+    /// There is no database in a directory, and nothing is to make one.
+    pub(crate) fn no_database(directory: &Path) -> Self {
+        Self {
+            url: format!("{}{}", fdb_embedded::SCHEME, directory.display()),
+            reason: "there is no database in this directory; start the daemon or push an item to create it, or check --config and --database"
+                .to_owned(),
+        }
+    }
+}
+
+/// The directory of an embedded database that is not there yet. Opening the database makes it.
+pub(crate) fn missing(url: &str) -> Option<PathBuf> {
+    let directory = fdb_embedded::embedded_directory(url)?;
+    // Whoever holds it is about to make it.
+    let is_there = fdb_embedded::is_database(&directory) || doctor::holder(&directory).is_some();
+    (!is_there).then_some(directory)
 }
 
 impl Store {
@@ -91,8 +110,6 @@ fn database(url: &str) -> Result<Database, OpenError> {
 /// What is said of a name that is no cluster file, but looks like something else.
 fn suggestion(url: &str) -> Option<String> {
     if let Some((scheme, _)) = url.split_once("://") {
-        // The path of a file may have been put before it.
-        let scheme = scheme.rsplit('/').next().unwrap_or(scheme);
         return Some(format!(
             "kvqueue keeps its queues in a directory or on FoundationDB, not in {scheme}; write embedded:DIRECTORY, or the path of a \
              cluster file"
@@ -250,9 +267,7 @@ mod tests {
         let missing = "there is no such cluster file; did you mean embedded:./mydata?";
         assert_eq!(suggestion("./mydata").unwrap(), missing);
         assert!(suggestion("embedded").unwrap().ends_with("did you mean embedded:./kvqueue-data?"));
-        for url in ["redis://localhost", "/etc/kvqueue/redis://localhost:6379/0"] {
-            assert!(suggestion(url).unwrap().contains("not in redis; write embedded:DIRECTORY"), "{url}");
-        }
+        assert!(suggestion("redis://localhost").unwrap().contains("not in redis; write embedded:DIRECTORY"));
         let file = directory.path().join("there");
         std::fs::write(&file, "a:b@127.0.0.1:4500").unwrap();
         for url in [file.to_str().unwrap(), "/nowhere/fdb.cluster"] {

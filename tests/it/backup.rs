@@ -67,7 +67,7 @@ fn refusals_name_what_is_wrong_and_change_nothing() {
     insta::assert_snapshot!(refused(text(&db.file("data")), 2), @"kvqueue: TMP/data exists and is not an empty directory; name one that does not exist");
     insta::assert_snapshot!(refused("..", 2), @"kvqueue: .. exists and is not an empty directory; name one that does not exist");
     insta::assert_snapshot!(refused("/proc/copy", 1), @"kvqueue: cannot open /proc/copy.partial: No such file or directory (os error 2); check that it is a directory that this user may write");
-    let cluster = Database::at("fdb.cluster".to_owned(), String::new());
-    insta::assert_snapshot!(run(&cluster, &["backup", "--to", "copy"]).failed(2), @r#"kvqueue: only an embedded directory is copied, and "fdb.cluster" names a cluster: use FoundationDB's fdbbackup"#);
+    let cluster = Database::at("/nowhere/fdb.cluster".to_owned(), String::new());
+    insta::assert_snapshot!(run(&cluster, &["backup", "--to", "copy"]).failed(2), @r#"kvqueue: only an embedded directory is copied, and "/nowhere/fdb.cluster" names a cluster: use FoundationDB's fdbbackup"#);
     assert!(!db.file("copy").exists());
 }

@@ -77,8 +77,10 @@ fn single_items_are_deleted_whatever_they_wait_for() {
 
 #[test]
 fn a_name_that_cannot_be_is_a_usage_error() {
-    insta::assert_snapshot!(run(&Database::new(), &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
-    insta::assert_snapshot!(run(&Database::new(), &["pop", "q", "-k", "0"]).failed(2), @r"
+    let db = Database::new();
+    run(&db, &["push", "q", "item"]).ok();
+    insta::assert_snapshot!(run(&db, &["len", ""]).failed(2), @"kvqueue: queue name is empty, give it 1 to 255 bytes");
+    insta::assert_snapshot!(run(&db, &["pop", "q", "-k", "0"]).failed(2), @r"
         error: invalid value '0' for '-k <K>': write a whole number of 1 or more
 
         For more information, try '--help'.

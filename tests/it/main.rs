@@ -15,6 +15,7 @@ mod crash;
 mod dead;
 mod demo;
 mod doctor;
+mod elsewhere;
 mod exactly_once;
 mod exec;
 mod faults;

@@ -57,6 +57,11 @@ impl Deployment {
         entries.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(end)).count()
     }
 
+    /// What is said of the program.
+    fn not_started(&self) -> String {
+        format!("the handler of queue \"q\" cannot work: cannot start {}", self.db.file("handle").display())
+    }
+
     /// What the queue has of this.
     fn count(&self, what: &str) -> u64 {
         let counts: Value = serde_json::from_str(&run(&self.db, &["len", "q", "--json"]).ok()).unwrap();
@@ -95,7 +100,7 @@ fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
     wait_until("what was taken is given back", || deployment.count("running") <= 1);
     let ready = served.at.get("/readyz").is(200);
     let warning = ready["warnings"][0].as_str().unwrap();
-    assert!(warning.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{ready}");
+    assert!(warning.contains(&deployment.not_started()), "{ready}");
     let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
     assert!(metrics.contains("kvqueue_handler_unavailable{queue=\"q\"} 1\n"), "{metrics}");
     assert_eq!(deployment.count("dead"), 0);
@@ -180,7 +185,7 @@ fn a_run_until_empty_ends_with_an_error_and_keeps_the_items() {
     let deployment = Deployment::new("retry.max-attempts = 1");
     deployment.push(5);
     let said = deployment.run_until_empty().failed(1);
-    assert!(said.contains("the handler of queue \"q\" cannot work: cannot start ./handle"), "{said}");
+    assert!(said.contains(&deployment.not_started()), "{said}");
     assert!(said.contains("the queue keeps its items"), "{said}");
     assert_eq!((deployment.count("ready"), deployment.count("dead")), (5, 0));
 }

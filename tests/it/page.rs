@@ -164,7 +164,7 @@ fn status_shows_the_daemon_and_says_whether_it_is_ready() {
 fn without_a_daemon_status_shows_what_the_database_has() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b"]).ok();
-    let Ran { code, stdout, stderr } = run(&db, &["status"]);
+    let Ran { code, stdout, stderr, .. } = run(&db, &["status"]);
     assert_eq!(code, Some(69));
     assert!(stderr.contains("http.listen is \"off\""), "{stderr}");
     let last: Vec<_> = stdout.lines().last().unwrap().split_whitespace().collect();

@@ -133,8 +133,8 @@ impl From<BackupError> for Ended {
 /// Whether there is a database in a directory: not whether it is sound. Opening one that is not there makes it.
 #[must_use]
 pub fn is_database(directory: &Path) -> bool {
-    // What cannot be looked at says why when it is opened.
-    !matches!(is_there(&directory.join(DATA_FILE)), Ok(false))
+    // What cannot be looked at, or has only one of its files, says why when it is opened.
+    [DATA_FILE, LOG_FILE].iter().any(|file| !matches!(is_there(&directory.join(file)), Ok(false)))
 }
 
 /// Copies the database in the directory `from` to the new directory `to`, and reads the copy through.

@@ -71,7 +71,7 @@ struct Import<'a> {
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let client = Client::open(globals)?;
+        let client = Client::open_or_create(globals)?;
         let queue = self.target.open(&client)?;
         // Before the input is checked, which may take long.
         frozen::check(&client, &queue)?;

@@ -12,7 +12,10 @@ use foundationdb::{Database, Transaction};
 use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 
 use super::error::MigrateError;
-use crate::database::{Patience, Refused, Store, refusal};
+use crate::{
+    cli::{client::created, globals::Globals},
+    database::{Patience, Refused, Store, missing, refusal},
+};
 
 /// Both databases, open.
 pub(super) struct Ends {
@@ -32,19 +35,28 @@ pub(super) struct End {
 }
 
 impl Ends {
-    pub(super) fn open(from: &str, to: &str, patience: Patience) -> Result<Ends, anyhow::Error> {
+    /// Opens both. Where there is no target yet it is created, if `creates` says so.
+    pub(super) fn open(
+        globals: &Globals,
+        from: &str,
+        to: &str,
+        creates: bool,
+    ) -> Result<Ends, anyhow::Error> {
         if is_same(from, to) {
             return Err(MigrateError::SameDatabase(to.to_owned()).into());
         }
-        if let Some(directory) = fdb_embedded::embedded_directory(from)
-            && !fdb_embedded::is_database(&directory)
-        {
-            return Err(MigrateError::NoSource(from.to_owned()).into());
+        let missing_target = missing(to);
+        if missing(from).is_some() {
+            return Err(MigrateError::NoDatabase(from.to_owned()).into());
         }
-        let began = Instant::now();
+        if missing_target.is_some() && !creates {
+            return Err(MigrateError::NoDatabase(to.to_owned()).into());
+        }
+        let (patience, began) = (globals.patience(), Instant::now());
         let store = Store::open_within(from, patience)?;
         let source = began.elapsed();
         let target = store.also(to, patience)?;
+        created(globals, missing_target.as_deref());
         let end = |url: &str, db, took| End { url: url.to_owned(), db, patience, opening: Cell::new(took) };
         let from = end(from, Arc::clone(&store.db), source);
         Ok(Ends { from, to: end(to, target, began.elapsed() - source), _store: store })

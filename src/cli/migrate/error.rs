@@ -8,7 +8,7 @@ use crate::{database::NoAnswer, exit::Exit};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MigrateError {
     #[error("there is no database at {0}: its directory holds none")]
-    NoSource(String),
+    NoDatabase(String),
     #[error("{0} is the database that queues are to be moved from and to; name another one with --to")]
     SameDatabase(String),
     #[error("there is no queue {queue} at the source; `kvqueue list` says which there are")]
@@ -69,7 +69,7 @@ impl MigrateError {
     pub(crate) fn exit(&self) -> Exit {
         match self {
             Self::SameDatabase(_) => Exit::Usage,
-            Self::NoSource(_) | Self::NoAnswer(_) => Exit::Unavailable,
+            Self::NoDatabase(_) | Self::NoAnswer(_) => Exit::Unavailable,
             Self::NoQueue { .. }
             | Self::Exists { .. }
             | Self::Foreign { .. }

@@ -22,14 +22,16 @@ mod report;
 mod start;
 mod versions;
 
-use std::{collections::BTreeSet, ffi::OsString, os::unix::ffi::OsStrExt, time::Duration};
+use std::{
+    collections::BTreeSet, convert::Infallible, ffi::OsString, os::unix::ffi::OsStrExt, time::Duration,
+};
 
 use kvqueue_queue::{Queue, migration::Phase};
 use tokio::runtime;
 
 use super::{UsageError, globals::Globals};
 use crate::{
-    config::{Config, KindName, QueueConfig, duration},
+    config::{Config, KindName, QueueConfig, absolute_database, duration},
     exit::Exit,
 };
 use ends::Ends;
@@ -50,10 +52,10 @@ use start::Start;
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Where from: embedded:DIRECTORY or a cluster file [default: the configured database]
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     from: Option<String>,
     /// Where to: embedded:DIRECTORY, which is made if it is not there, or a cluster file
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = url)]
     to: String,
     /// A queue to move; repeat it for more [default: all]
     #[arg(long = "queue", value_name = "QUEUE", add = super::completions::queue())]
@@ -78,12 +80,17 @@ pub(super) struct Args {
     again: bool,
 }
 
+/// Reads the name of a database, and makes its path absolute: both ends keep it.
+fn url(text: &str) -> Result<String, Infallible> {
+    Ok(absolute_database(text))
+}
+
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let config = globals.start()?;
         let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-        let ends =
-            Ends::open(self.from.as_deref().unwrap_or(&config.database), &self.to, globals.patience())?;
+        let from = self.from.as_ref().unwrap_or(&config.database);
+        let ends = Ends::open(globals, from, &self.to, !self.verify_only)?;
         let report = Report::new(globals);
         let moved = runtime.block_on(self.move_all(globals, &config, &ends, &report));
         report.finish();

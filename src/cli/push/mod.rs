@@ -84,7 +84,7 @@ impl Args {
         if let Some(past) = self.beside.past(when::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }
-        let client = Client::open(globals)?;
+        let client = Client::open_or_create(globals)?;
         let queue = self.target.open(&client)?;
         let limit = self.target.max_payload(&client);
         let size = self.size();

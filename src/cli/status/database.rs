@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anyhow::Context;
 use kvqueue_queue::{Counts, Queue};
 use serde_json::json;
 
@@ -17,7 +18,7 @@ const MOST: usize = 1_000;
 /// Prints the counts of the configured queues, and of those that were pushed to; and why there is no more to be said.
 /// `spent` is how long the daemon has been waited for, which counts for `--timeout`.
 pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Result<()> {
-    let client = Client::open_after(globals, spent)?;
+    let client = Client::open_after(globals, spent).with_context(|| why.to_owned())?;
     let names = names(&client)?;
     let mut found = Vec::with_capacity(names.len());
     for name in &names {

@@ -120,7 +120,7 @@ impl Background {
             stderr.push_str(&line);
             stderr.push('\n');
         }
-        Ran { code: status.code(), stdout, stderr }
+        Ran { code: status.code(), stdout, stderr, created: None }
     }
 }
 

@@ -36,8 +36,14 @@ pub(crate) fn clean(command: &mut Command, db: &Database) {
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
+    /// But for the line of `created`, which depends on who is the first to use a database.
     pub(crate) stderr: String,
+    /// The directory in which it says that it created the database.
+    pub(crate) created: Option<String>,
 }
+
+/// How a command says that it created a database.
+const CREATED: &str = "kvqueue: created the database in ";
 
 impl Ran {
     /// stdout of a command that has to succeed.
@@ -58,7 +64,11 @@ impl Ran {
 impl From<Output> for Ran {
     fn from(output: Output) -> Self {
         let text = |bytes| String::from_utf8(bytes).unwrap();
-        Self { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        let stderr = text(output.stderr);
+        let (created, said): (Vec<_>, Vec<_>) =
+            stderr.split_inclusive('\n').partition(|line| line.starts_with(CREATED));
+        let created = created.first().map(|line| line.trim_start_matches(CREATED).trim_end().to_owned());
+        Self { code: output.status.code(), stdout: text(output.stdout), stderr: said.concat(), created }
     }
 }
 

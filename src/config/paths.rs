@@ -1,0 +1,121 @@
+//! Relative paths made absolute, so that what is shown of them is true wherever it is read.
+
+use std::path::Path;
+
+use fdb_embedded::SCHEME;
+use toml::{Table, Value};
+
+/// What stands before the path of a Unix socket.
+const UNIX: &str = "unix:";
+
+/// The base of paths that are relative to the working directory.
+pub(super) const WORKING_DIRECTORY: &str = "";
+
+/// Makes the paths in a configuration absolute. `base_of` says what the path of a key is relative to.
+pub(super) fn resolve<'b>(merged: &mut Table, base_of: impl Fn(&str) -> &'b Path) {
+    let at = |key: &str, path: &mut Value, resolved: fn(&str, &Path) -> String| {
+        if let Value::String(text) = path {
+            *text = resolved(text, base_of(key));
+        }
+    };
+    if let Some(url) = merged.get_mut("database") {
+        at("database", url, database);
+    }
+    if let Some(http) = merged.get_mut("http").and_then(Value::as_table_mut) {
+        if let Some(listen) = http.get_mut("listen") {
+            at("http.listen", listen, socket);
+        }
+        if let Some(file) = http.get_mut("token-file") {
+            at("http.token-file", file, absolute);
+        }
+    }
+    for (name, queue) in merged.get_mut("queues").and_then(Value::as_table_mut).into_iter().flatten() {
+        if let Some(program) = program(queue) {
+            at(&format!("queues.{name}.handler-config.command"), program, command);
+        }
+    }
+}
+
+/// The program that the handler `exec` of a queue starts.
+fn program(queue: &mut Value) -> Option<&mut Value> {
+    let queue =
+        queue.as_table_mut().filter(|queue| queue.get("handler").and_then(Value::as_str) == Some("exec"))?;
+    queue.get_mut("handler-config")?.get_mut("command")?.as_array_mut()?.first_mut()
+}
+
+/// The name of a database on the command line, with its path made absolute.
+pub(crate) fn absolute_database(url: &str) -> String {
+    database(url, Path::new(WORKING_DIRECTORY))
+}
+
+fn database(url: &str, base: &Path) -> String {
+    match url.strip_prefix(SCHEME) {
+        Some(directory) => format!("{SCHEME}{}", absolute(directory, base)),
+        // No path: the one who opens it says what may have been meant.
+        None if url.contains("://") || url == SCHEME.trim_end_matches(':') => url.to_owned(),
+        None => absolute(url, base),
+    }
+}
+
+fn socket(listen: &str, base: &Path) -> String {
+    match listen.strip_prefix(UNIX) {
+        Some(path) => format!("{UNIX}{}", absolute(path, base)),
+        None => listen.to_owned(),
+    }
+}
+
+/// A bare name is looked up in `PATH`.
+fn command(program: &str, base: &Path) -> String {
+    if program.contains('/') { absolute(program, base) } else { program.to_owned() }
+}
+
+/// An empty path is an error that names its key. One that is not Unicode could not be written in a configuration.
+fn absolute(path: &str, base: &Path) -> String {
+    let found = (!path.is_empty())
+        .then(|| std::path::absolute(base.join(path)).ok()?.into_os_string().into_string().ok());
+    found.flatten().unwrap_or_else(|| path.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(text: &str) -> Table {
+        let mut table: Table = text.parse().unwrap();
+        resolve(&mut table, |key| Path::new(if key == "http.token-file" { "/variable" } else { "/etc/q" }));
+        table
+    }
+
+    #[test]
+    fn each_path_is_made_absolute() {
+        let text = "database = 'embedded:./data'\n[http]\nlisten = 'unix:run/s'\ntoken-file = 'secret'\n\
+            [queues.'a.b']\nhandler = 'exec'\nhandler-config.command = ['bin/do', './as-it-is']\n";
+        let expected = "database = 'embedded:/etc/q/data'\n[http]\nlisten = 'unix:/etc/q/run/s'\ntoken-file = '/variable/secret'\n\
+            [queues.'a.b']\nhandler = 'exec'\nhandler-config.command = ['/etc/q/bin/do', './as-it-is']\n";
+        assert_eq!(resolved(text), expected.parse().unwrap());
+        assert_eq!(resolved(expected), expected.parse().unwrap());
+    }
+
+    #[test]
+    fn what_is_no_path_stays() {
+        for text in [
+            "database = ''\nhttp.listen = 'auto'\n",
+            "database = 'embedded:'\nhttp.listen = 'unix:'\n",
+            "database = 'redis://localhost'\nhttp.listen = '127.0.0.1:7420'\n",
+            "database = 'embedded'\nhttp.listen = 7\n",
+            "database = 7\nqueues = 1\n",
+            "[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'bin/do']\n",
+            "[queues.q]\nhandler = 'exec'\nhandler-config.command = []\n",
+            "[queues.q]\nhandler = 'own'\nhandler-config.command = ['bin/do']\n",
+        ] {
+            assert_eq!(resolved(text), text.parse().unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_file_is_a_path() {
+        assert_eq!(database("fdb.cluster", Path::new("/etc/q")), "/etc/q/fdb.cluster");
+        let here = std::env::current_dir().unwrap().join("data").display().to_string();
+        assert_eq!(absolute_database("embedded:data"), format!("embedded:{here}"));
+    }
+}

@@ -1,0 +1,154 @@
+//! Nothing goes silently elsewhere: to a database that nobody meant, because of a path or a typo.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+
+use serde_json::Value;
+
+use crate::support::{Database, Ran, kvqueue, run, run_with_input, serve_with};
+
+/// A command in a directory, with the configuration that it names and no other database.
+fn inside(directory: &Path, db: &Database, words: &[&str]) -> Command {
+    let mut command = kvqueue(db, &[]);
+    let mut bare = Command::new(command.get_program());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => bare.env(name, value),
+            None => bare.env_remove(name),
+        };
+    }
+    command = bare;
+    command.args(words).current_dir(directory);
+    command
+}
+
+fn ran(mut command: Command) -> Ran {
+    command.output().unwrap().into()
+}
+
+#[test]
+fn commands_that_read_create_no_database() {
+    let id = "000000000000000000000000";
+    let commands = [
+        "len q",
+        "list",
+        "peek q",
+        "pop q",
+        "delete q --yes",
+        "resume q",
+        "requeue q --dead",
+        "move q r --all",
+        "dead list q",
+        "dead retry q --all",
+        "dead purge q --all --yes",
+        "export q",
+        "status",
+    ];
+    let db = Database::embedded();
+    let data = db.file("data");
+    let show = format!("dead show q {id}");
+    let backup = format!("backup --to {}", db.file("copy").display());
+    let migrate = format!("migrate --to embedded:{}", db.file("new").display());
+    for command in commands.into_iter().chain([&*show, &*backup, &*migrate]) {
+        let words: Vec<_> = command.split(' ').collect();
+        let error = run(&db, &words).failed(69);
+        let names = error.contains("here is no database ") && error.contains(data.to_str().unwrap());
+        assert!(names, "{command}: {error}");
+        for made in ["data", "copy", "new"] {
+            assert!(!db.file(made).exists(), "{command} makes {made}");
+        }
+    }
+    let told = run(&db, &["len", "q"]).failed(69);
+    assert!(
+        told.contains("start the daemon or push an item to create it, or check --config and --database"),
+        "{told}"
+    );
+    run(&db, &["push", "q", "a"]).ok();
+    let verify = "migrate --verify-only --to embedded:";
+    let verify = format!("{verify}{}", db.file("new").display());
+    let error = run(&db, &verify.split(' ').collect::<Vec<_>>()).failed(69);
+    assert!(error.contains("there is no database at ") && !db.file("new").exists(), "{error}");
+}
+
+#[test]
+fn a_command_that_creates_a_database_says_so() {
+    let export = {
+        let db = Database::embedded();
+        run(&db, &["push", "q", "a"]).ok();
+        run(&db, &["export", "q"]).ok()
+    };
+    for words in [&["push", "q", "a"][..], &["pause", "q"], &["import", "q"]] {
+        let db = Database::embedded();
+        let created = format!("kvqueue: created the database in {}\n", db.file("data").display());
+        let first = run_with_input(&db, words, &*export);
+        assert!(first.stderr.contains(&created), "{words:?}: {first:?}");
+        first.ok();
+        let second = run_with_input(&db, words, &*export);
+        assert!(!second.stderr.contains("created"), "{words:?}: {second:?}");
+        let db = Database::embedded();
+        let quiet = run_with_input(&db, &[words, &["-q"]].concat(), &*export);
+        assert!(!quiet.stderr.contains("created"), "{words:?}: {quiet:?}");
+    }
+    let db = Database::embedded();
+    let words = ["run", "--queue", "q", "--handler", "log", "--until-empty"];
+    let events = |ran: Ran| ran.stderr.matches("database_created").count();
+    assert_eq!(events(run(&db, &words)), 1);
+    assert_eq!(events(run(&db, &words)), 0);
+    let target = format!("embedded:{}", db.file("new").display());
+    run(&db, &["push", "q", "a"]).ok();
+    let moved = run(&db, &["migrate", "--to", &target]);
+    assert!(
+        moved.stderr.contains(&format!("created the database in {}", db.file("new").display())),
+        "{moved:?}"
+    );
+}
+
+/// A file in one directory, commands in others.
+#[test]
+fn relative_paths_of_a_file_are_relative_to_its_directory() {
+    let db = Database::embedded();
+    let (place, away) = (db.file("place"), db.file("away"));
+    fs::create_dir(&place).unwrap();
+    fs::create_dir(&away).unwrap();
+    let text = "database = 'embedded:./data'\nhttp.listen = 'unix:http.sock'\nhttp.token-file = './secret'\n\
+        [queues.q]\nhandler = 'exec'\nhandler-config.command = ['./handle', './as-it-is']\n";
+    fs::write(place.join("kvqueue.toml"), text).unwrap();
+    fs::write(place.join("handle"), "#!/bin/sh\necho \"$1\" > \"$(dirname \"$0\")/handled\"\n").unwrap();
+    fs::set_permissions(place.join("handle"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::write(place.join("secret"), "0123456789abcdef").unwrap();
+    fs::set_permissions(place.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+
+    let config = ["--config", "../place/kvqueue.toml"];
+    let at_home = |words: &[&str]| {
+        let mut command = inside(&away, &db, &[words, &config].concat());
+        command.env_remove("KVQUEUE_HTTP__LISTEN");
+        command
+    };
+    let (data, file) = (place.join("data"), away.join("../place/kvqueue.toml"));
+    let created = ran(at_home(&["push", "q", "a"]));
+    assert!(
+        created.stderr.contains(&format!("created the database in {}", away.join("../place/data").display()))
+    );
+    created.ok();
+    assert!(data.is_dir() && !away.join("data").exists());
+
+    let mut served = serve_with(at_home(&["run"]), true);
+    served.daemon.wait_for("finished");
+    assert_eq!(fs::read_to_string(place.join("handled")).unwrap(), "./as-it-is\n");
+    let status: Value = serde_json::from_str(&ran(at_home(&["status", "--json"])).ok()).unwrap();
+    let shown = |path: &Path| path.to_str().unwrap().to_owned();
+    assert_eq!(status["database"]["url"], format!("embedded:{}", shown(&away.join("../place/data"))));
+    assert_eq!(status["config"]["path"], shown(&file));
+
+    // What the command line and variables say is relative to the working directory.
+    ran(inside(&away, &db, &["push", "q", "b", "--database", "embedded:here"])).ok();
+    let mut command = inside(&away, &db, &["push", "q", "b"]);
+    ran({
+        command.env("KVQUEUE_DATABASE", "embedded:./there");
+        command
+    })
+    .ok();
+    assert!(away.join("here").is_dir() && away.join("there").is_dir());
+    // So is the default, where there is no file.
+    ran(inside(&away, &db, &["push", "q", "b"])).ok();
+    assert!(away.join("kvqueue-data").is_dir());
+}
