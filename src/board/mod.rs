@@ -41,6 +41,7 @@ use self::{queue::Entry, verdict::Verdict};
 use crate::{
     config::Config,
     consumer::{ambient, breaker::Breaker, gate::Gate},
+    database::identity,
     metrics::Metrics,
 };
 
@@ -92,8 +93,8 @@ struct Inner {
 impl Board {
     /// For a daemon that is about to start on this database.
     pub(crate) fn new(database: &str) -> Arc<Self> {
-        let database =
-            DatabaseView { url: database.to_owned(), up: false, error: None, answered_in: None, space: None };
+        let (url, identity) = (database.to_owned(), identity(database));
+        let database = DatabaseView { url, identity, up: false, error: None, answered_in: None, space: None };
         let inner = Inner {
             phase: Phase::Starting,
             grace_ends: None,

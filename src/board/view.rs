@@ -39,6 +39,8 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DatabaseView {
     pub(crate) url: String,
+    /// The same for all names of the database.
+    pub(crate) identity: String,
     pub(crate) up: bool,
     /// What it said last, or that it says nothing.
     pub(crate) error: Option<String>,

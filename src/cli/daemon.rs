@@ -6,15 +6,20 @@ use std::{
     io::{self, Read, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream},
     os::unix::net::UnixStream,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Duration,
 };
 
 use serde_json::{Value, json};
 
-use super::{UsageError, globals::Globals, output::about};
+use super::{
+    UsageError,
+    globals::Globals,
+    output::about,
+    status::{self, Figures, fitting},
+};
 use crate::{
-    config::{DEFAULT_ADDRESS, Http, Listen, Place, is_loopback},
+    config::{Config, DEFAULT_ADDRESS, Http, Listen, Place, is_loopback},
     deadlines,
     exit::Exit,
     http::Token,
@@ -25,6 +30,9 @@ const REACH: Duration = Duration::from_secs(5);
 
 /// How long an answer to a question may keep silent. The daemon waits six seconds for its database.
 pub(super) const QUESTION: Duration = Duration::from_secs(15);
+
+/// Longer texts of a daemon are cut.
+const TEXT: usize = 400;
 
 /// The longest answer, in bytes.
 const LONGEST: u64 = 16 << 20;
@@ -57,8 +65,18 @@ impl At {
 pub(super) struct Daemon {
     address: Address,
     token: Option<Token>,
+    /// The configuration that it has to be of; none if it is the one at an address, whatever its configuration is.
+    of: Option<Own>,
     /// How long an answer may take, if `--timeout` says so.
     timeout: Option<Duration>,
+}
+
+/// What of a command's configuration tells which daemon is meant.
+#[derive(Debug)]
+struct Own {
+    database: String,
+    /// The file, if nothing was laid over the database that it names. A service may know its database from systemd alone.
+    file: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone)]
@@ -83,6 +101,11 @@ pub(super) enum AskError {
     /// It broke off, or is none of ours.
     #[error("what answers at {at} is no kvqueue, or was cut off: {problem}")]
     Garbled { at: String, problem: &'static str },
+    /// It is another database's.
+    #[error(
+        "nothing was changed: the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that is meant, or name this one with --at {at}"
+    )]
+    Elsewhere { at: String, theirs: String, ours: String },
     /// It did not do it.
     #[error("the daemon at {at} says: {message}; {fix}")]
     Refused { at: String, code: String, message: String, fix: String },
@@ -92,7 +115,7 @@ impl AskError {
     /// The exit code that tells it to scripts.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Nobody { .. } | Self::Silent { .. } => Exit::Unavailable,
+            Self::Nobody { .. } | Self::Silent { .. } | Self::Elsewhere { .. } => Exit::Unavailable,
             Self::Refused { code, .. } if code == "refused" => Exit::Config,
             Self::Garbled { .. } | Self::Refused { .. } => Exit::Failed,
         }
@@ -116,13 +139,26 @@ impl Daemon {
         if let Some(fault) = faults.into_iter().find(|fault| fault.place == Place::Http && !at.is_given()) {
             return Err(fault.error.into());
         }
-        let daemon = Self::at(at.at.as_ref().unwrap_or(&config.http.listen), &config.http)?;
+        let daemon = match &at.at {
+            Some(address) => Self::at(address, &config.http)?,
+            None => Self::of(globals, &config)?,
+        };
         Ok(Self { timeout: globals.timeout(), ..daemon })
     }
 
     /// The daemon of a configuration that may not be valid.
-    pub(super) fn of(http: &Http) -> anyhow::Result<Self> {
-        Self::at(&http.listen, http)
+    pub(super) fn of(globals: &Globals, config: &Config) -> anyhow::Result<Self> {
+        let file = globals.config().filter(|_| globals.database().is_none()).map(Path::to_owned);
+        let own = Own { database: config.database.clone(), file };
+        Ok(Self { of: Some(own), ..Self::at(&config.http.listen, &config.http)? })
+    }
+
+    /// The database of this command, if one that says this of itself is the daemon of another.
+    pub(super) fn elsewhere(&self, figures: &Figures) -> Option<String> {
+        let own = self.of.as_ref()?;
+        let is_ours = figures.database.is(&own.database)
+            || own.file.as_ref().is_some_and(|file| figures.config.is(file));
+        (!is_ours).then(|| own.database.clone())
     }
 
     /// Waits no longer than this for an answer.
@@ -153,7 +189,7 @@ impl Daemon {
             }
             trusted
         });
-        Ok(Self { address, token, timeout: None })
+        Ok(Self { address, token, of: None, timeout: None })
     }
 
     /// Asks for what is at a path.
@@ -161,9 +197,16 @@ impl Daemon {
         self.ask("GET", path, None)
     }
 
-    /// Tells it something.
-    pub(super) fn tell(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value, AskError> {
-        self.ask(method, path, body)
+    /// Tells it something, if it is the daemon of the database that it is asked for.
+    pub(super) fn tell(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
+        if self.of.is_some() {
+            let (_, figures) = status::ask(self)?;
+            if let Some(ours) = figures.elsewhere {
+                let theirs = fitting(&figures.database.url, TEXT);
+                return Err(AskError::Elsewhere { at: self.to_string(), theirs, ours }.into());
+            }
+        }
+        Ok(self.ask(method, path, body)?)
     }
 
     /// Has it take nothing from a queue, or take from it again; other daemons are not concerned.
@@ -173,9 +216,9 @@ impl Daemon {
         })?;
         let path = format!("/api/v1/queues/{}/pause", encoded(name));
         if paused {
-            self.ask("PUT", &path, Some(&json!({ "here": true })))?;
+            self.tell("PUT", &path, Some(&json!({ "here": true })))?;
         } else {
-            self.ask("DELETE", &(path + "?here=true"), None)?;
+            self.tell("DELETE", &(path + "?here=true"), None)?;
         }
         let mut told = about(name.as_bytes(), "paused", paused);
         told["here"] = true.into();
@@ -352,7 +395,7 @@ mod tests {
     fn who_says_nothing_is_another_than_nobody() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("socket");
-        let daemon = Daemon { address: Address::Unix(path.clone()), token: None, timeout: None };
+        let daemon = Daemon { address: Address::Unix(path.clone()), token: None, of: None, timeout: None };
         let ask = || {
             let patience = Duration::from_millis(50);
             daemon.exchange(b"GET", patience).map_err(|error| daemon.unanswered(error, patience))

@@ -19,6 +19,10 @@ use tokio::time::timeout;
 pub(crate) use self::space::{MAKE_SPACE, Refused, limit, limit_beyond_disk, origin, refusal, size};
 use crate::config::duration;
 
+mod identity;
+
+pub(crate) use identity::identity;
+
 /// How long an answer of the database may take before the log says so.
 pub(crate) const SILENCE: Duration = Duration::from_secs(5);
 

@@ -4,7 +4,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::Value;
 
-use crate::support::{Database, Ran, kvqueue, run, run_with_input, serve_with};
+use crate::support::{Database, Ran, kvqueue, run, run_with_input, serve, serve_with};
 
 /// A command in a directory, with the configuration that it names and no other database.
 fn inside(directory: &Path, db: &Database, words: &[&str]) -> Command {
@@ -151,4 +151,73 @@ fn relative_paths_of_a_file_are_relative_to_its_directory() {
     // So is the default, where there is no file.
     ran(inside(&away, &db, &["push", "q", "b"])).ok();
     assert!(away.join("kvqueue-data").is_dir());
+}
+
+#[test]
+fn a_daemon_of_another_database_is_told_nothing() {
+    let db = Database::new();
+    let socket = db.file("http.sock");
+    let listen = format!("unix:{}", socket.display());
+    let config = format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'");
+    let served = serve(&db, &config);
+    let other = Database::embedded();
+    let ask = |db: &Database, words: &[&str]| -> Ran {
+        let mut command = kvqueue(db, words);
+        command.env("KVQUEUE_HTTP__LISTEN", &listen);
+        ran(command)
+    };
+    for words in [&["reload"][..], &["pause", "q", "--here"], &["resume", "q", "--here"]] {
+        let error = ask(&other, words).failed(69);
+        let expected = format!("uses the database {}, not {}; ", db.url, other.url);
+        assert!(error.contains(&expected) && error.contains(&format!("--at {listen}")), "{words:?}: {error}");
+        let at = [words, &["--at", &listen]].concat();
+        ask(&other, &at).ok();
+        ask(&db, words).ok();
+    }
+    let shown = format!("this daemon uses {}, not {}\n", db.url, other.url);
+    for words in [["status"], ["top"]] {
+        let told = ask(&other, &words).ok();
+        assert!(told.contains(&shown), "{told}");
+        let json = ask(&other, &[words[0], "--json"]);
+        assert!(json.stderr.contains(&shown), "{json:?}");
+        let own = ask(&db, &words).ok();
+        assert!(!own.contains("this daemon uses"), "{own}");
+    }
+    let told = ask(&other, &["doctor"]);
+    assert!(told.stdout.contains(&format!("it uses the database {}, not {}", db.url, other.url)), "{told:?}");
+    drop(served);
+}
+
+/// Another name of the same directory is no other database.
+#[test]
+fn a_database_is_the_same_by_all_its_names() {
+    let db = Database::embedded();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'"));
+    std::os::unix::fs::symlink("data", db.file("link")).unwrap();
+    let link = Database::at(format!("embedded:{}", db.file("link").display()), String::new());
+    let mut command = kvqueue(&link, &["reload"]);
+    command.env("KVQUEUE_HTTP__LISTEN", &listen);
+    assert_eq!(ran(command).ok(), "reloaded; nothing has changed\n");
+}
+
+/// A service may know its database from systemd alone. Its file tells that it is meant.
+#[test]
+fn a_daemon_of_the_same_file_is_the_one_that_is_meant() {
+    let db = Database::embedded();
+    let text =
+        format!("http.listen = 'unix:{}'\n[queues.q]\nhandler = 'log'", db.file("http.sock").display());
+    fs::write(db.file("kvqueue.toml"), text).unwrap();
+    let command = |words: &[&str]| {
+        let mut command = inside(db.directory.path(), &db, words);
+        command.env_remove("KVQUEUE_HTTP__LISTEN").arg("--config").arg(db.file("kvqueue.toml"));
+        command
+    };
+    let mut run = command(&["run"]);
+    run.env("STATE_DIRECTORY", db.file("data"));
+    let _served = serve_with(run, true);
+    assert_eq!(ran(command(&["reload"])).ok(), "reloaded; nothing has changed\n");
+    let told = ran(command(&["status"])).ok();
+    assert!(!told.contains("this daemon uses"), "{told}");
+    ran(command(&["reload", "--database", "embedded:elsewhere"])).failed(69);
 }

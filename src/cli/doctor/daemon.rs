@@ -4,6 +4,7 @@ use super::{Deadline, findings::Findings};
 use crate::{
     cli::{
         daemon::{AskError, Daemon, QUESTION, rough},
+        globals::Globals,
         status::{self, Figures, QueueFigures, fitting},
     },
     config::{Config, Listen},
@@ -23,22 +24,26 @@ const NAMED: usize = 5;
 const START: &str = "start it if it should run, as with systemctl start kvqueue";
 
 /// Asks it, and returns what it has answered. Whether one should run is not known here, so that none is worth a note.
-pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) -> Option<Figures> {
-    let http = &config.http;
-    if http.listen == Listen::Off {
+pub(super) fn look(
+    globals: &Globals,
+    config: &Config,
+    deadline: Deadline,
+    findings: &mut Findings,
+) -> Option<Figures> {
+    if config.http.listen == Listen::Off {
         findings.note(ABOUT, "not asked: http.listen is \"off\"", "give it an address there");
         return None;
     }
-    let daemon = match Daemon::of(http) {
+    let daemon = match Daemon::of(globals, config) {
         Ok(daemon) => daemon.within(deadline.left(QUESTION)),
         Err(error) => {
             findings.note(ABOUT, format!("not asked: {error}"), "ask it with kvqueue status --at");
             return None;
         }
     };
-    match status::figures_of(&daemon).and_then(|answer| status::read(&answer)) {
-        Ok(figures) => {
-            judge(&figures, &daemon.to_string(), &config.database, findings);
+    match status::ask(&daemon) {
+        Ok((_, figures)) => {
+            judge(&figures, &daemon.to_string(), findings);
             Some(figures)
         }
         Err(error) => {
@@ -68,12 +73,15 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             let text = format!("the one at {at} does not say how it is: {}", fitting(message, TEXT));
             findings.note(ABOUT, text, fitting(fix, TEXT));
         }
-        None => findings.note(ABOUT, format!("the one at {at}: {error:#}"), "restart it with this version"),
+        // Nothing is told to one here.
+        Some(AskError::Elsewhere { .. }) | None => {
+            findings.note(ABOUT, format!("the one at {at}: {error:#}"), "restart it with this version");
+        }
     }
 }
 
 /// What one says of itself.
-fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
+fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
     let Figures { pid, version, not_ready, .. } = figures;
     let who = format!("the one at {at}, process {pid}, version {}", fitting(version, 20));
     if not_ready.is_empty() {
@@ -83,9 +91,8 @@ fn judge(figures: &Figures, at: &str, database: &str, findings: &mut Findings) {
         let text = format!("{who}, is not ready: {}", why.join("; "));
         findings.note(ABOUT, text, "kvqueue status says more, and so do its messages");
     }
-    let used = &figures.database.url;
-    if used != database {
-        let text = format!("it uses the database {}, not {database}", fitting(used, TEXT));
+    if let Some(ours) = &figures.elsewhere {
+        let text = format!("it uses the database {}, not {ours}", fitting(&figures.database.url, TEXT));
         findings.note(ABOUT, text, "if both are to be the same, give both the same configuration");
     }
     if let Some(refused) = &figures.config.refused {
@@ -129,8 +136,9 @@ mod tests {
 
     fn judged(figures: &Value) -> String {
         let mut findings = Findings::default();
-        let figures = status::read(figures).unwrap();
-        judge(&figures, "127.0.0.1:7420", "embedded:/data", &mut findings);
+        let mut figures = status::read(figures).unwrap();
+        figures.elsewhere = (figures.database.url != "embedded:/data").then(|| "embedded:/data".to_owned());
+        judge(&figures, "127.0.0.1:7420", &mut findings);
         assert!(findings.are_healthy());
         findings.lines()
     }

@@ -76,7 +76,7 @@ impl Args {
             findings.print(globals.json)?;
             database::look(&config, deadline, &mut findings)?;
         }
-        let told = daemon::look(&config, deadline, &mut findings);
+        let told = daemon::look(globals, &config, deadline, &mut findings);
         if config.validate_database().is_ok() {
             disk::look(&config, told, &mut findings);
         }

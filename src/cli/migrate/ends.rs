@@ -2,7 +2,6 @@
 
 use std::{
     cell::Cell,
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -14,7 +13,7 @@ use kvqueue_queue::{QueueError, RetryPolicy, all_queues, retry};
 use super::error::MigrateError;
 use crate::{
     cli::{client::created, globals::Globals},
-    database::{Patience, Refused, Store, missing, refusal},
+    database::{Patience, Refused, Store, identity, missing, refusal},
 };
 
 /// Both databases, open.
@@ -42,7 +41,7 @@ impl Ends {
         to: &str,
         creates: bool,
     ) -> Result<Ends, anyhow::Error> {
-        if is_same(from, to) {
+        if identity(from) == identity(to) {
             return Err(MigrateError::SameDatabase(to.to_owned()).into());
         }
         let missing_target = missing(to);
@@ -116,48 +115,5 @@ impl End {
 
     pub(super) fn is_embedded(&self) -> bool {
         fdb_embedded::embedded_directory(&self.url).is_some()
-    }
-}
-
-/// Whether both name the same database, as far as their names tell.
-fn is_same(from: &str, to: &str) -> bool {
-    match (fdb_embedded::embedded_directory(from), fdb_embedded::embedded_directory(to)) {
-        (Some(from), Some(to)) => canonical(&from) == canonical(&to),
-        (None, None) => from == to || id(from).is_some_and(|own| Some(own) == id(to)),
-        _ => false,
-    }
-}
-
-fn canonical(path: &Path) -> std::path::PathBuf {
-    path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_path_buf())
-}
-
-/// What a cluster file calls its cluster: the same in all files that lead there, whatever addresses they have.
-fn id(cluster_file: &str) -> Option<String> {
-    let text = std::fs::read_to_string(cluster_file).ok()?;
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    line.split_once('@').map(|(id, _)| id.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_database_is_known_by_its_directory_or_its_cluster_s_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = |name: &str| dir.path().join(name).display().to_string();
-        std::fs::create_dir(dir.path().join("data")).unwrap();
-        std::os::unix::fs::symlink("data", dir.path().join("link")).unwrap();
-        std::fs::write(path("one"), "# first\nname:id@127.0.0.1:4500\n").unwrap();
-        std::fs::write(path("same"), "name:id@127.0.0.1:4501,127.0.0.1:4500\n").unwrap();
-        std::fs::write(path("other"), "name:other@127.0.0.1:4500\n").unwrap();
-        std::fs::write(path("embedded"), "embedded:data\n").unwrap();
-        let embedded = |name: &str| format!("embedded:{}", path(name));
-        assert!(is_same(&embedded("data"), &embedded("link")));
-        assert!(is_same(&embedded("data"), &path("embedded")));
-        assert!(is_same(&embedded("new"), &embedded("new")) && !is_same(&embedded("new"), &embedded("data")));
-        assert!(is_same(&path("one"), &path("same")) && !is_same(&path("one"), &path("other")));
-        assert!(!is_same(&path("one"), &embedded("data")) && !is_same("/absent/a", "/absent/b"));
     }
 }

@@ -1,6 +1,10 @@
 //! What a daemon says of itself, as far as it is shown. What another version does not say, or says beside, does no harm.
 
+use std::path::Path;
+
 use serde::Deserialize;
+
+use crate::database::identity;
 
 /// A daemon at one moment: `/api/v1/status`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -15,12 +19,16 @@ pub(in crate::cli) struct Figures {
     pub(in crate::cli) config: Configuration,
     pub(in crate::cli) queues: Vec<QueueFigures>,
     pub(super) consumers: Vec<Consumer>,
+    /// The database of this command's configuration, if the daemon uses another. Not of the daemon's saying.
+    #[serde(skip)]
+    pub(in crate::cli) elsewhere: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(in crate::cli) struct Database {
     pub(in crate::cli) url: String,
+    identity: String,
     pub(super) answered_in: Option<f64>,
     pub(in crate::cli) space: Option<Space>,
 }
@@ -83,6 +91,20 @@ pub(in crate::cli) struct Paused {
 #[serde(default)]
 pub(in crate::cli) struct Unavailable {
     pub(in crate::cli) reason: String,
+}
+
+impl Database {
+    /// Whether it is the one that is called so here.
+    pub(in crate::cli) fn is(&self, url: &str) -> bool {
+        self.url == url || self.identity == identity(url)
+    }
+}
+
+impl Configuration {
+    /// Whether it is from this file.
+    pub(in crate::cli) fn is(&self, file: &Path) -> bool {
+        self.path.as_deref().is_some_and(|path| Path::new(path) == file)
+    }
 }
 
 impl QueueFigures {

@@ -27,7 +27,7 @@ use super::{
 use crate::{consumer::ambient, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
-pub(super) use text::{Line, Mood, Table, about, disk_figures};
+pub(super) use text::{Line, Mood, Table, about, disk_figures, elsewhere};
 pub(super) use words::fitting;
 
 /// The path of a daemon's figures.
@@ -52,8 +52,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let began = Instant::now();
-        match ask(globals, &self.at) {
-            Ok(answer) => show(globals.json, &answer),
+        match Daemon::find(globals, &self.at).and_then(|daemon| ask(&daemon)) {
+            Ok((answer, figures)) => show(globals.json, &answer, &figures),
             Err(error) if self.at.is_given() => Err(error),
             Err(error) => {
                 database::show(globals, began.elapsed(), &format!("{error:#}"))?;
@@ -63,25 +63,23 @@ impl Args {
     }
 }
 
-/// Asks the daemon.
-fn ask(globals: &Globals, at: &At) -> anyhow::Result<Value> {
-    figures_of(&Daemon::find(globals, at)?)
-}
-
-/// What this daemon says.
-pub(super) fn figures_of(daemon: &Daemon) -> anyhow::Result<Value> {
-    Ok(daemon.get(STATUS)?)
+/// What a daemon says of itself, and as much of it as is shown.
+pub(super) fn ask(daemon: &Daemon) -> anyhow::Result<(Value, Figures)> {
+    let answer = daemon.get(STATUS)?;
+    let mut figures = read(&answer)?;
+    figures.elsewhere = daemon.elsewhere(&figures);
+    Ok((answer, figures))
 }
 
 /// Prints what a daemon said. The exit code tells whether it is ready.
-pub(super) fn show(json: bool, answer: &Value) -> anyhow::Result<Exit> {
-    let figures = read(answer)?;
+pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Result<Exit> {
     if json {
+        elsewhere(figures).iter().for_each(|line| output::note(format_args!("kvqueue: {line}")));
         output::line(true, b"", answer)?;
     } else {
         let width = output::width().map_or(UNBOUNDED, usize::from);
         let lines = [
-            about(&figures, ambient::now()),
+            about(figures, ambient::now()),
             vec![Line::default()],
             Table::new(&figures.queues, width).lines(),
         ];

@@ -43,12 +43,12 @@ impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let daemon = Daemon::find(globals, &self.at)?;
         // Whoever cannot be asked at first is asked in vain.
-        let first = status::figures_of(&daemon)?;
+        let (answer, first) = status::ask(&daemon)?;
         if globals.json || !io::stdout().is_terminal() {
-            status::show(globals.json, &first)?;
+            status::show(globals.json, &answer, &first)?;
             return Ok(Exit::Done);
         }
-        let mut view = View::new(status::read(&first)?);
+        let mut view = View::new(first);
         let screen = Screen::open()?;
         let mut asked = Instant::now();
         loop {
@@ -58,7 +58,7 @@ impl Args {
                 Some(key) => view.on(key),
                 None => {
                     asked = Instant::now();
-                    view.update(status::figures_of(&daemon).and_then(|answer| status::read(&answer)));
+                    view.update(status::ask(&daemon).map(|(_, figures)| figures));
                 }
             }
         }
