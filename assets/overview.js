@@ -1,11 +1,14 @@
 // All queues: how much there is, how fast it goes.
 
+import { get } from "./api.js";
 import { h, keyed, text, toggle } from "./dom.js";
 import { compact, count, rate, roughly, visible } from "./format.js";
 import { badges, queueLink } from "./queue-parts.js";
 import { tile } from "./ui.js";
 
 const MANY = 8; // queues, from which on a search helps
+const EVERY = 30000; // a look at the other queues of the database
+const NAMED = 5; // of those
 
 const COLUMNS = [
   ["queue", "Queue", (it) => it.queue, (it) => it.queue],
@@ -44,12 +47,14 @@ export function overview() {
   const empty = h("p", { class: "empty", hidden: true });
   const table = h("table", { class: "cards queues" },
     h("caption", { class: "unseen" }, "Queues of this daemon"), h("thead", null, h("tr", null, heads.map((it) => it.node))), body);
+  const others = h("p", { class: "muted", hidden: true });
   const element = h("div", null,
     h("h1", { class: "unseen" }, "Queues"),
     h("dl", { class: "tiles" }, Object.values(tiles).map((it) => it.node)),
-    search, h("div", { class: "panel" }, table, empty));
+    search, h("div", { class: "panel" }, table, empty), others);
 
   function update(now) {
+    if (!snapshot) setTimeout(look);
     snapshot = now;
     const { queues } = now;
     const sum = (value) => (queues.length ? queues.reduce((all, it) => all + (value(it) ?? 0), 0) : null);
@@ -68,7 +73,25 @@ export function overview() {
     empty.hidden = shown.length > 0;
     text(empty, queues.length ? `No queue's name has “${search.value}” in it.` : "There are no queues yet: the daemon is starting.");
   }
-  return { title: "Queues", page: "queues", element, update };
+
+  async function look() {
+    const all = await get("queues?all=true").catch(() => null);
+    if (!all) return;
+    const own = new Set(snapshot.queues.map((it) => it.queue));
+    const found = all.queues.filter((it) => !own.has(it.queue));
+    others.hidden = found.length === 0;
+    text(others, whatElse(found));
+  }
+  const timer = setInterval(() => document.hidden || !snapshot || look(), EVERY);
+  return { title: "Queues", page: "queues", element, update, close: () => clearInterval(timer) };
+}
+
+// What was pushed to a wrong name is among these queues.
+function whatElse(queues) {
+  const first = [...queues].sort((a, b) => b.ready - a.ready).slice(0, NAMED);
+  const names = first.map((it) => `${visible(it.queue)} ${count(it.ready)} ready`).join(", ");
+  const more = queues.length > NAMED ? ` and ${queues.length - NAMED} more` : "";
+  return `${queues.length} other queue${queues.length === 1 ? "" : "s"} in the database, on which this daemon does not work: ${names}${more}`;
 }
 
 function heading(name, title, sort, redraw) {

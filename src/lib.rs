@@ -12,6 +12,7 @@
 //! | `actors` | supervisor and consumers as actors |
 //! | [`lifecycle`] | signals, drain, reasons to end |
 //! | [`database`] | opening the database |
+//! | `absent` | queues that there are not |
 //! | `pause` | queues that are paused for all daemons |
 //! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
 //! | [`testing`] | calling a handler in a unit test |
@@ -62,6 +63,7 @@
 //! That is the whole program `kvqueue`, whose `run` and `config check` know one handler more. To run a daemon within a program of another
 //! kind, [`Daemon`].
 
+mod absent;
 mod actors;
 mod board;
 pub mod cli;

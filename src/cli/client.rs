@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::{globals::Globals, output};
 use crate::{
+    absent,
     config::{Config, ConfigError, Fault, Place},
     database::{NoAnswer, OpenError, Patience, Store, missing},
 };
@@ -37,6 +38,7 @@ pub(super) struct Client {
     patience: Patience,
     /// How long opening has taken: the first answer has so much less time.
     opening: Cell<Duration>,
+    quiet: bool,
 }
 
 impl Client {
@@ -68,7 +70,8 @@ impl Client {
         let (patience, began) = (globals.patience(), Instant::now());
         let store = Store::open_within(&config.database, patience.after(spent))?;
         let faults = RefCell::new(faults);
-        Ok(Self { store, runtime, config, faults, patience, opening: Cell::new(spent + began.elapsed()) })
+        let opening = Cell::new(spent + began.elapsed());
+        Ok(Self { store, runtime, config, faults, patience, opening, quiet: globals.quiet })
     }
 
     pub(super) fn db(&self) -> &Database {
@@ -133,6 +136,21 @@ impl Client {
         let policy = RetryPolicy::default();
         let names = self.wait(self.answer(all_queues(self.db(), self.prefix(), &policy)))?;
         names.context("the database refused")
+    }
+
+    /// Says so if there is no such queue. A command that finds nothing there goes well all the same.
+    pub(super) fn remark_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
+        if self.quiet {
+            return Ok(());
+        }
+        let remark = self.transact(|tr| async {
+            let remark = absent::remark(&tr, &self.config, queue).await;
+            (tr, remark)
+        })?;
+        if let Some(remark) = remark {
+            output::note(format_args!("kvqueue: {remark}"));
+        }
+        Ok(())
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.

@@ -33,7 +33,7 @@ impl Args {
             .into());
         }
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         if self.items.is_empty() {
             whole(&client, &queue, globals)
         } else {

@@ -20,7 +20,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         if globals.json {
             Self::counts(&client, &queue)?;
         } else {

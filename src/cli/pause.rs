@@ -44,6 +44,7 @@ impl Args {
         self.at.only_with_here()?;
         let client = Client::open_or_create(globals)?;
         let queue = open(&client, &self.queue)?;
+        client.remark_if_absent(&queue)?;
         let pause = Pause { at: ambient::now(), frozen: false, reason: self.reason.clone() };
         let before = change(&client, &queue, false, |tr| queue.pause(tr, &pause))?;
         if let Some(Pause { frozen: true, reason, .. }) = before {

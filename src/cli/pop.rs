@@ -27,7 +27,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         frozen::check(&client, &queue)?;
         let mut session = Client::session(queue);
         let popped = self.pop(&client, &mut session, globals.json);

@@ -47,6 +47,9 @@ impl Args {
         {
             bail!("queue {name:?} is frozen: {}; to take its items all the same, add --frozen", why(reason));
         }
+        if before.is_none() {
+            client.remark_if_absent(&queue)?;
+        }
         let text =
             if before.is_some() { format!("resumed {name}") } else { format!("{name} was not paused") };
         let mut object = output::about(queue.name(), "paused", false);

@@ -38,8 +38,16 @@ struct Layout {
 }
 
 impl Target {
+    /// For a command that makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         open(client, &self.queue, &self.layout, "--")
+    }
+
+    /// For a command that expects the queue to be there. If it is not, stderr says so.
+    pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
+        let queue = self.open(client)?;
+        client.remark_if_absent(&queue)?;
+        Ok(queue)
     }
 
     /// What the configuration says of it, or what it would say by default.

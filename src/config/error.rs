@@ -88,7 +88,7 @@ pub(super) fn with_suggestion(problem: &str) -> String {
 }
 
 /// The one of `names` that `wrong` is likely to have been meant as.
-fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(wrong: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let distances = names.map(|name| (strsim::damerau_levenshtein(wrong, name), name));
     distances.filter(|(distance, name)| *distance * 3 <= name.len()).min().map(|(_, name)| name)
 }

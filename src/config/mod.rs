@@ -40,6 +40,7 @@ pub use environment::ignored_variables;
 #[cfg(test)]
 pub(crate) use environment::is_reserved;
 pub use error::ConfigError;
+pub(crate) use error::nearest;
 pub(crate) use faults::{Fault, Place};
 pub(crate) use http::DEFAULT_ADDRESS;
 pub use http::{Http, Listen};

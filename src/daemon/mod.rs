@@ -38,6 +38,7 @@ use self::{
     parts::{Part, Parts, parts, parts_to_run},
 };
 use crate::{
+    absent,
     actors::{self, Crew, Observer, Shared},
     board::{Board, Phase},
     config::{Config, ConfigError, Delivery, Http, Listen},
@@ -294,6 +295,7 @@ impl Daemon {
             stop = &mut stop => return Ok(stop.map_err(RunError::Signals)?),
         };
         space().begin().await;
+        absent::log(db, &self.config).await;
         live.run(&queues, followers, None).await.map_err(RunError::from)?;
         // Before it is said: whoever reads it may ask at once.
         shared.board.phase(Phase::Ready);

@@ -415,3 +415,12 @@ test("where nothing can be changed nothing offers to", async () => {
   await page.context().close();
   await still.remove();
 });
+
+test("other queues of the database are named", async () => {
+  await daemon.push("typo-of-a-name", "lost", "and lost");
+  const page = await open(browser, daemon.url);
+  await live(page);
+  await page.getByText("1 other queue in the database, on which this daemon does not work: typo-of-a-name 2 ready").waitFor();
+  assert.deepEqual(await wrong(page), []);
+  await page.context().close();
+});

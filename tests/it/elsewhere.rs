@@ -1,10 +1,17 @@
 //! Nothing goes silently elsewhere: to a database that nobody meant, because of a path or a typo.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use serde_json::Value;
 
-use crate::support::{Database, Ran, kvqueue, run, run_with_input, serve, serve_with};
+use crate::support::{Database, PATIENCE, Ran, kvqueue, run, run_with_input, serve, serve_with};
 
 /// A command in a directory, with the configuration that it names and no other database.
 fn inside(directory: &Path, db: &Database, words: &[&str]) -> Command {
@@ -78,15 +85,14 @@ fn a_command_that_creates_a_database_says_so() {
     };
     for words in [&["push", "q", "a"][..], &["pause", "q"], &["import", "q"]] {
         let db = Database::embedded();
-        let created = format!("kvqueue: created the database in {}\n", db.file("data").display());
         let first = run_with_input(&db, words, &*export);
-        assert!(first.stderr.contains(&created), "{words:?}: {first:?}");
+        assert_eq!(first.created.as_deref(), db.file("data").to_str(), "{words:?}: {first:?}");
         first.ok();
         let second = run_with_input(&db, words, &*export);
-        assert!(!second.stderr.contains("created"), "{words:?}: {second:?}");
+        assert_eq!(second.created, None, "{words:?}: {second:?}");
         let db = Database::embedded();
         let quiet = run_with_input(&db, &[words, &["-q"]].concat(), &*export);
-        assert!(!quiet.stderr.contains("created"), "{words:?}: {quiet:?}");
+        assert_eq!(quiet.created, None, "{words:?}: {quiet:?}");
     }
     let db = Database::embedded();
     let words = ["run", "--queue", "q", "--handler", "log", "--until-empty"];
@@ -96,10 +102,8 @@ fn a_command_that_creates_a_database_says_so() {
     let target = format!("embedded:{}", db.file("new").display());
     run(&db, &["push", "q", "a"]).ok();
     let moved = run(&db, &["migrate", "--to", &target]);
-    assert!(
-        moved.stderr.contains(&format!("created the database in {}", db.file("new").display())),
-        "{moved:?}"
-    );
+    assert_eq!(moved.created.as_deref(), db.file("new").to_str(), "{moved:?}");
+    moved.ok();
 }
 
 /// A file in one directory, commands in others.
@@ -125,15 +129,17 @@ fn relative_paths_of_a_file_are_relative_to_its_directory() {
     };
     let (data, file) = (place.join("data"), away.join("../place/kvqueue.toml"));
     let created = ran(at_home(&["push", "q", "a"]));
-    assert!(
-        created.stderr.contains(&format!("created the database in {}", away.join("../place/data").display()))
-    );
+    assert_eq!(created.created.as_deref(), away.join("../place/data").to_str(), "{created:?}");
     created.ok();
     assert!(data.is_dir() && !away.join("data").exists());
 
-    let mut served = serve_with(at_home(&["run"]), true);
-    served.daemon.wait_for("finished");
-    assert_eq!(fs::read_to_string(place.join("handled")).unwrap(), "./as-it-is\n");
+    let _served = serve_with(at_home(&["run"]), true);
+    let until = Instant::now() + PATIENCE;
+    let handled = || fs::read_to_string(place.join("handled")).unwrap_or_default();
+    while handled().is_empty() && Instant::now() < until {
+        sleep(Duration::from_millis(20));
+    }
+    assert_eq!(handled(), "./as-it-is\n");
     let status: Value = serde_json::from_str(&ran(at_home(&["status", "--json"])).ok()).unwrap();
     let shown = |path: &Path| path.to_str().unwrap().to_owned();
     assert_eq!(status["database"]["url"], format!("embedded:{}", shown(&away.join("../place/data"))));
@@ -220,4 +226,77 @@ fn a_daemon_of_the_same_file_is_the_one_that_is_meant() {
     let told = ran(command(&["status"])).ok();
     assert!(!told.contains("this daemon uses"), "{told}");
     ran(command(&["reload", "--database", "embedded:elsewhere"])).failed(69);
+}
+
+#[test]
+fn a_queue_that_is_not_there_is_remarked_on() {
+    let db = Database::new();
+    run(&db, &["push", "emails", "a"]).ok();
+    run(&db, &["push", "reports", "a"]).ok();
+    let id = "000000000000000000000000";
+    let meant = "kvqueue: there is no queue \"emial\"; did you mean \"emails\"?\n";
+    let commands = [
+        "len emial",
+        "len emial --json",
+        "peek emial",
+        "peek emial --state ready",
+        "pop emial",
+        "delete emial --yes",
+        "requeue emial --waiting",
+        "move emial reports --all",
+        "dead list emial",
+        "dead retry emial --all",
+        "dead purge emial --all --yes",
+        "export emial",
+        "resume emial",
+        "pause emial",
+    ];
+    for command in commands {
+        let words: Vec<_> = command.split(' ').collect();
+        let told = run(&db, &words);
+        assert!(told.stderr.contains(meant), "{command}: {told:?}");
+        told.ok();
+        let quiet = run(&db, &[&words[..], &["-q"]].concat());
+        assert!(!quiet.stderr.contains("there is no queue"), "{command}: {quiet:?}");
+    }
+    assert!(run(&db, &["dead", "show", "emial", id]).failed(1).contains(meant));
+    let other = run(&db, &["len", "nothing-alike"]);
+    assert_eq!(
+        other.stderr,
+        "kvqueue: there is no queue \"nothing-alike\"; `kvqueue list` shows which there are\n"
+    );
+    // One that is there, or in the configuration, is none of these; nor is one that was emptied.
+    run(&db, &["pop", "emails"]).ok();
+    assert_eq!(run(&db, &["len", "emails"]).stderr, "");
+    let config = db.file("kvqueue.toml");
+    fs::write(&config, "[queues.new]\nhandler = 'log'\n").unwrap();
+    let config = config.to_str().unwrap();
+    assert_eq!(run(&db, &["len", "new", "--config", config]).stderr, "");
+    // A daemon would wait for its end.
+    run(&db, &["resume", "emial"]).ok();
+    let daemon = run(&db, &["run", "--queue", "emial", "--handler", "log", "--until-empty"]);
+    assert!(
+        daemon.stderr.contains("queues_absent") && daemon.stderr.contains("emial (did you mean"),
+        "{daemon:?}"
+    );
+    let daemon = run(&db, &["run", "--queue", "emails", "--handler", "log", "--until-empty"]);
+    assert!(!daemon.stderr.contains("queues_absent"), "{daemon:?}");
+}
+
+#[test]
+fn status_names_other_queues_of_the_database() {
+    let db = Database::new();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.emails]\nhandler = 'log'"));
+    let status = |words: &[&str]| run(&db, &[&["status", "--at", &listen], words].concat()).ok();
+    assert!(!status(&[]).contains("other queue"));
+    run(&db, &["push", "typo", "a"]).ok();
+    run(&db, &["push", "emails", "a"]).ok();
+    assert!(status(&[]).ends_with("\n1 other queue in the database: typo 1 ready\n"), "{}", status(&[]));
+    let json: Value = serde_json::from_str(&status(&["--json"])).unwrap();
+    assert_eq!(json["other_queues"].as_array().map(Vec::len), Some(1), "{json}");
+    assert_eq!(
+        (&json["other_queues"][0]["queue"], &json["other_queues"][0]["ready"]),
+        (&"typo".into(), &1.into())
+    );
 }

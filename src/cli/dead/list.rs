@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
-use kvqueue_queue::{DeadLetter, ItemId, migration};
+use kvqueue_queue::{DeadLetter, ItemId};
 
 use super::letter;
 use crate::{
@@ -30,7 +30,7 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         let (mut after, mut wanted, mut more) = (self.after.clone(), self.n.get(), true);
         let mut letters = Vec::new();
         while more && wanted > 0 {
@@ -58,21 +58,8 @@ impl Args {
         if !letters.is_empty() {
             println(&table(&letters))?;
         }
-        let is_empty = self.after.is_none() && after.is_none();
         if let Some(last) = after.filter(|_| more) {
             output::note(format_args!("there are more; see them with --after {last}"));
-        }
-        if is_empty && !globals.quiet {
-            let is_there = client.transact(|tr| async {
-                let is_there = migration::is_there(&queue, &tr).await;
-                (tr, is_there)
-            })?;
-            let name = self.target.queue.display();
-            if !is_there && !client.config().queues.contains_key(&name.to_string()) {
-                output::note(format_args!(
-                    "kvqueue: there is no queue \"{name}\"; `kvqueue list` shows which there are"
-                ));
-            }
         }
         Ok(Exit::Done)
     }

@@ -21,7 +21,7 @@ pub(in crate::cli) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         let found = client.transact(|tr| async {
             let found = queue.dead_get(&tr, &self.id).await;
             (tr, found)

@@ -49,7 +49,7 @@ fn states() -> impl TypedValueParser<Value = ItemState> {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.open(&client)?;
+        let queue = self.target.find(&client)?;
         match self.state {
             Some(state) => self.of_state(globals, &client, &queue, state),
             None => payloads(globals, &client, &queue, self.k.unwrap_or(NonZeroUsize::MIN)),

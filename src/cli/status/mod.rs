@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `figures` | what a daemon says of itself |
 //! | `database` | what the database tells where there is no daemon |
+//! | `others` | queues that the daemon does not work on |
 //! | `text`, `words` | lines for a terminal |
 
 mod database;
 mod figures;
+mod others;
 mod text;
 mod words;
 
@@ -52,8 +54,14 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let began = Instant::now();
-        match Daemon::find(globals, &self.at).and_then(|daemon| ask(&daemon)) {
-            Ok((answer, figures)) => show(globals.json, &answer, &figures),
+        match Daemon::find(globals, &self.at).and_then(|daemon| ask_all(&daemon)) {
+            Ok((answer, figures, others)) => {
+                let exit = show(globals.json, &answer, &figures)?;
+                if !globals.json {
+                    print(others::line(&others).as_slice())?;
+                }
+                Ok(exit)
+            }
             Err(error) if self.at.is_given() => Err(error),
             Err(error) => {
                 database::show(globals, began.elapsed(), &format!("{error:#}"))?;
@@ -61,6 +69,14 @@ impl Args {
             }
         }
     }
+}
+
+/// What a daemon says of itself, and of the other queues in its database. If it cannot know those, it says why itself.
+fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
+    let (mut answer, figures) = ask(daemon)?;
+    let others = others::ask(daemon, &figures).unwrap_or_default();
+    answer["other_queues"] = others.as_slice().into();
+    Ok((answer, figures, others))
 }
 
 /// What a daemon says of itself, and as much of it as is shown.

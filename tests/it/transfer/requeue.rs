@@ -131,6 +131,7 @@ fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
 fn in_a_frozen_queue_nothing_moves() {
     let db = filled();
     let input = file(&db, "in", &export_of(&[]));
+    run(&db, &["push", "other", "item"]).ok();
     freeze(&db);
     let commands = [
         &["requeue", "q", "--waiting"][..],
