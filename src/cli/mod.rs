@@ -5,6 +5,7 @@
 //! | `run` | the daemon |
 //! | `push`, `pop`, `peek`, `len`, `list`, `delete` | one operation on a queue |
 //! | `pause`, `resume` | a queue that daemons leave alone |
+//! | `recount` | counters that say what is there |
 //! | `requeue`, `move_items` | items to another state, or to another queue |
 //! | `export`, `import`, `ndjson` | a queue as lines of JSON |
 //! | `dead` | dead letters: look, retry, purge |
@@ -49,6 +50,7 @@ mod peek;
 mod pop;
 mod progress;
 mod push;
+mod recount;
 mod reload;
 mod requeue;
 mod resume;
@@ -95,6 +97,7 @@ enum Command {
     Delete(delete::Args),
     Pause(pause::Args),
     Resume(resume::Args),
+    Recount(recount::Args),
     Requeue(requeue::Args),
     Move(move_items::Args),
     Export(export::Args),
@@ -205,6 +208,7 @@ impl Cli {
             Command::Delete(args) => args.run(globals),
             Command::Pause(args) => args.run(globals),
             Command::Resume(args) => args.run(globals),
+            Command::Recount(args) => args.run(globals),
             Command::Requeue(args) => args.run(globals),
             Command::Move(args) => args.run(globals),
             Command::Export(args) => args.run(globals),

@@ -60,6 +60,7 @@ fn a_sound_directory() {
     rows      fine     N can be read, N bytes of keys and values
     versions  fine     none above N has been handed out
     space     fine     N of N pages are free
+    counters  fine     right, queues: N
     "#);
 }
 
@@ -86,6 +87,7 @@ fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
     lock      fine     held by the process with pid N
     file      fine     data.redb, N bytes, format N
     pages     note     not read: the file changes while it is held; stop the process that holds it to have everything checked
+    counters  fine     right, queues: N
     "#);
     daemon.signal(Signal::KILL);
     daemon.end();
@@ -252,12 +254,19 @@ fn the_daemon_that_runs_is_asked() {
     };
     let alone = looked();
     assert!(alone.len() == 1 && alone[0].0 == "note", "{alone:?}");
-    assert!(alone[0].1.starts_with("none answers at unix:http.sock: "), "{alone:?}");
+    assert!(
+        alone[0].1.starts_with(&format!("none answers at unix:{}: ", db.file("http.sock").display())),
+        "{alone:?}"
+    );
 
     let mut served = serve_with(command(&["run"]), true);
     let well = looked();
     assert!(well.len() == 1 && well[0].0 == "fine", "{well:?}");
-    let process = format!("the one at unix:http.sock, process {}, version ", served.daemon.pid());
+    let process = format!(
+        "the one at unix:{}, process {}, version ",
+        db.file("http.sock").display(),
+        served.daemon.pid()
+    );
     assert!(well[0].1.starts_with(&process) && well[0].1.ends_with(", is ready"), "{well:?}");
 
     run(&db, &["pause", "q"]).ok();

@@ -40,6 +40,7 @@ mod pause;
 mod poison;
 mod push;
 mod push_options;
+mod recount;
 mod reload;
 mod retries;
 mod scale;

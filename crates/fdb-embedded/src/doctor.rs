@@ -145,12 +145,13 @@ impl Report {
 /// Checks the directory of an `embedded:` database.
 #[must_use]
 pub fn check(path: &Path) -> Report {
-    check_within(path, PATIENCE)
+    check_rows(path, PATIENCE, &mut |_, _| {})
 }
 
-/// Checks the directory of an `embedded:` database, and waits for so long until the process that hosts it answers.
+/// Does the same. It waits for so long until the process that hosts the directory answers. Of a directory that nobody holds, `visit` is
+/// shown every key and value in order; they are all, if there is a finding `rows`.
 #[must_use]
-pub fn check_within(path: &Path, patience: Duration) -> Report {
+pub fn check_rows(path: &Path, patience: Duration, visit: &mut dyn FnMut(&[u8], &[u8])) -> Report {
     let mut report = Report::default();
     let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
     if let Some(holding) = holding {
@@ -165,7 +166,7 @@ pub fn check_within(path: &Path, patience: Duration) -> Report {
                     "not read: the file changes while it is held",
                     Some("stop the process that holds it to have everything checked"),
                 ),
-                Holding::Nobody(_lock) => check_contents(&file, &data, &mut report),
+                Holding::Nobody(_lock) => check_contents(&file, &data, visit, &mut report),
             }
         }
     }
@@ -275,13 +276,13 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
     None
 }
 
-fn check_contents(file: &File, data: &Path, report: &mut Report) {
+fn check_contents(file: &File, data: &Path, visit: &mut dyn FnMut(&[u8], &[u8]), report: &mut Report) {
     let read = || Ok::<_, std::io::Error>((examine::sweep(file)?, file.try_clone()?));
     let (sweep, file) = match read() {
         Ok(read) => read,
         Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),
     };
-    let contents = examine::contents(file, data, &data.with_file_name(LOG_FILE));
+    let contents = examine::contents(file, data, &data.with_file_name(LOG_FILE), visit);
     tell_pages(&sweep, contents.is_ok(), report);
     match contents {
         Ok(contents) => tell_contents(&sweep, &contents, report),

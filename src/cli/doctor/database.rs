@@ -4,13 +4,14 @@ use std::{fs, io, path::Path, time::Duration};
 
 use fdb_embedded::doctor;
 use foundationdb::{Database, FdbError, RangeOption, Transaction, options::TransactionOption, tuple::unpack};
-use kvqueue_queue::{Queue, QueueError};
+use kvqueue_queue::{Queue, QueueError, RowCounter};
 use serde_json::Value;
 use tokio::{runtime, time::timeout};
 
 use super::{
     Deadline,
     clock::{self, Moment},
+    counters::Counters,
     findings::{Findings, Found},
 };
 use crate::{
@@ -53,11 +54,55 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
         );
         return Ok(());
     }
-    for finding in doctor::check_within(&directory, deadline.left(PATIENCE)).findings {
+    let mut rows = RowCounter::new(config.prefix.as_bytes());
+    let report =
+        doctor::check_rows(&directory, deadline.left(PATIENCE), &mut |key, value| rows.show(key, value));
+    let tells_of = |about| report.findings.iter().any(|finding| finding.about == about);
+    let (is_read, is_used) =
+        (tells_of("rows"), tells_of("pages") && !tells_of("host") && !tells_of("structure"));
+    for finding in report.findings {
         findings.add(finding.into());
     }
     clock::directory(&directory, findings);
+    if is_read {
+        Counters::of_rows(&rows, config).tell(findings);
+    } else if is_used {
+        // As a guest of the process that holds it.
+        match Store::open_within(&config.database, Patience::new(Some(deadline.left(PATIENCE)))) {
+            Ok(store) => counters(&runtime()?, &store.db, config, deadline, findings),
+            Err(error) => findings.note("counters", format!("not compared: {error}"), "try again"),
+        }
+    }
     Ok(())
+}
+
+fn runtime() -> io::Result<runtime::Runtime> {
+    runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// Of a database that is used. That it does not answer is said elsewhere.
+fn counters(
+    runtime: &runtime::Runtime,
+    db: &Database,
+    config: &Config,
+    deadline: Deadline,
+    findings: &mut Findings,
+) {
+    let patience = deadline.left(PATIENCE);
+    let found = runtime.block_on(async { timeout(2 * patience, Counters::of(db, config, patience)).await });
+    if let Ok(Ok(found)) = found {
+        found.tell(findings);
+    } else {
+        let why = found.map_or_else(
+            |_| "the database does not answer in time".to_owned(),
+            |found| found.err().map(|error| error.to_string()).unwrap_or_default(),
+        );
+        findings.note(
+            "counters",
+            format!("not compared: {why}"),
+            "kvqueue recount --dry-run QUEUE compares those of one queue",
+        );
+    }
 }
 
 fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {
@@ -69,7 +114,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
             return Ok(());
         }
     };
-    let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = runtime()?;
     let answer = runtime.block_on(async { timeout(deadline.left(patience), ask(&store.db)).await });
     let library = fdb_embedded::client_version();
     match answer {
@@ -85,6 +130,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
             if let Ok(Err(error)) = queues {
                 findings.problem("versions", error.to_string(), RESTORED);
             }
+            counters(&runtime, &store.db, config, deadline, findings);
         }
         Ok(Err(error)) => {
             let advice = "look at fdbcli --exec 'status details' with the same cluster file";

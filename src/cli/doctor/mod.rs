@@ -5,6 +5,7 @@
 //! | `configuration` | whether the settings are right |
 //! | `access` | who may read and change what kvqueue uses |
 //! | `database` | the directory, or the cluster and its client library |
+//! | `counters` | whether the counters of queues say what is there |
 //! | `clock` | this machine's clock beside the database's |
 //! | `unit` | systemd's unit: `files` finds it, `span` reads its times |
 //! | `daemon` | the daemon that runs, if one does |
@@ -14,6 +15,7 @@
 mod access;
 mod clock;
 mod configuration;
+mod counters;
 mod daemon;
 mod database;
 mod disk;

@@ -110,6 +110,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     (
         "dead list",
         &[
+            Before("push r one"),
             Says("dead list q"),
             Before("push q one two"),
             DIE,
@@ -247,6 +248,17 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("pause q --here --at unix:http.sock --json"),
             Says("pause r --here --at unix:http.sock"),
             Says("pause"),
+        ],
+    ),
+    (
+        "recount",
+        &[
+            Before("push q one two"),
+            Says("recount q"),
+            Says("recount q --json"),
+            Says("recount q --dry-run"),
+            Says("recount nosuch"),
+            Says("recount"),
         ],
     ),
     (

@@ -66,7 +66,16 @@ fn append_string(key: &mut Vec<u8>, code: u8, bytes: &[u8]) {
 
 /// Splits a byte-string element off the front; `None` if something else stands there.
 pub(crate) fn split_bytes(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
-    let (&BYTES, mut rest) = key.split_first()? else { return None };
+    split_string(BYTES, key)
+}
+
+/// Splits a text element off the front, as its bytes; `None` if something else stands there.
+pub(crate) fn split_text(key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    split_string(TEXT, key)
+}
+
+fn split_string(code: u8, key: &[u8]) -> Option<(Vec<u8>, &[u8])> {
+    let mut rest = key.strip_prefix(&[code])?;
     let mut bytes = Vec::new();
     loop {
         match rest {
@@ -119,6 +128,7 @@ mod tests {
             append_text(&mut key, &text);
             append_uuid(&mut key, uuid);
             append_number(&mut key, number);
+            prop_assert_eq!(split_text(&key).map(|(read, _)| read), Some(text.clone().into_bytes()));
             prop_assert_eq!(key, [pack(&text), vec![0x30], uuid.to_vec(), pack(&number)].concat());
             let mut key = Vec::new();
             append_number(&mut key, number);

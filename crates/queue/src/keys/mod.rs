@@ -39,4 +39,4 @@ pub(crate) mod tokens;
 pub(crate) mod wants;
 
 pub(crate) use element::{append_bytes, split_bytes};
-pub(crate) use space::{Space, after, range};
+pub(crate) use space::{DEAD, Space, after, range};

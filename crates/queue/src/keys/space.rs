@@ -11,7 +11,7 @@ use crate::kind::Kind;
 use crate::{MAX_NAME, MAX_PREFIX};
 
 /// Second element of the key of a dead letter.
-const DEAD: &[u8] = b"dead";
+pub(crate) const DEAD: &[u8] = b"dead";
 /// Second element of the key under which an item is the only one.
 const UNIQUE: &[u8] = b"unique";
 

@@ -63,7 +63,7 @@ async fn count_up_to(
 }
 
 /// By striding over them: a read for every [`STRIDE`] keys, and a few at both ends.
-async fn count_all(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<u64, QueueError> {
+pub(crate) async fn count_all(tr: &Transaction, (begin, end): (Vec<u8>, Vec<u8>)) -> Result<u64, QueueError> {
     let (mut at, mut count) = (begin, 0);
     // Strides grow until one leads out of the range, and shrink from there on.
     let (mut stride, mut growing) = (1, true);

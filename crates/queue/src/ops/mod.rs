@@ -32,6 +32,7 @@ pub(crate) mod promote;
 pub(crate) mod push;
 pub(crate) mod queues;
 pub(crate) mod recipe;
+pub(crate) mod recount;
 pub(crate) mod relocate;
 pub(crate) mod rows;
 pub(crate) mod running;

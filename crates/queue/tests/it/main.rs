@@ -43,6 +43,7 @@ mod pushers;
 mod queues;
 mod recipe_pushes;
 mod recipes;
+mod recount;
 mod restored;
 mod retries;
 mod sessions;

@@ -100,8 +100,14 @@ pub fn sweep(file: &File) -> std::io::Result<Sweep> {
     Ok(sweep)
 }
 
-/// Opens the file as the engine would, adds what is in the log, walks everything that is in use, and reads every row.
-pub fn contents(file: File, path: &Path, log: &Path) -> Result<Contents, StorageError> {
+/// Opens the file as the engine would, adds what is in the log, walks everything that is in use, and reads every row, which `visit` is
+/// shown.
+pub fn contents(
+    file: File,
+    path: &Path,
+    log: &Path,
+    visit: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<Contents, StorageError> {
     let health = Arc::new(Health::new(path));
     let overlay = Overlay::new(file).map_err(|source| super::refused(&health, "read", &source))?;
     let pages = Pages::open(Box::new(overlay), Arc::clone(&health))?;
@@ -118,6 +124,7 @@ pub fn contents(file: File, path: &Path, log: &Path) -> Result<Contents, Storage
         let (key, value) = row?;
         rows += 1;
         row_bytes += (key.value().len() + value.value().len()) as u64;
+        visit(key.value(), value.value());
     }
     let write = tree.db.begin_write().map_err(|error| failed(error.into()))?;
     let stats = write.stats().map_err(|error| failed(error.into()))?;

@@ -111,7 +111,7 @@ fn after_a_kill_nothing_is_walked_through() {
             std::fs::copy(at(name), at("copied-").with_extension(name)).unwrap();
         }
         let (data, log) = (at("copied-").with_extension("data"), at("copied-").with_extension("log"));
-        examine::contents(File::open(&data).unwrap(), &data, &log).unwrap()
+        examine::contents(File::open(&data).unwrap(), &data, &log, &mut |_, _| {}).unwrap()
     };
     for round in 0..3 {
         // More than redb keeps in memory: some of it lies in the file before anything speaks of it.

@@ -1,0 +1,113 @@
+//! Comparing counters with rows, and adding what they lack.
+
+use foundationdb::Transaction;
+use foundationdb::options::{ConflictRangeType, MutationType};
+use futures::future::{try_join, try_join3};
+
+use crate::error::QueueError;
+use crate::keys::element::{append_bytes, append_text, split_text};
+use crate::keys::{Space, after, counters, range};
+use crate::kind::Kind;
+use crate::mutant::mutant;
+use crate::ops::find::{count_all, first_key};
+use crate::ops::len::between;
+use crate::ops::pause::check_unfrozen;
+use crate::recount::{Counted, Recount};
+
+/// The most texts that are looked at.
+const TEXTS: usize = 100;
+
+pub(crate) async fn compare(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
+    let ready = async {
+        match space.kind {
+            Kind::Fifo => {
+                counted(tr, between(tr, &space.npush, &space.npop, true), space.item_range()).await.map(Some)
+            }
+            Kind::Recipe(_) | Kind::Priority(..) => Ok(None),
+        }
+    };
+    let dead = async {
+        let dead = tr.get(&space.ndead, true).await?;
+        Ok::<_, QueueError>(counters::decode(dead.as_deref()).cast_signed())
+    };
+    let (ready, waiting, dead) = try_join3(
+        ready,
+        counted(tr, between(tr, &space.nlater, &space.ndue, true), range(&space.later)),
+        counted(tr, dead, range(&space.dead)),
+    )
+    .await?;
+    Ok(Recount { ready, waiting, dead })
+}
+
+async fn counted(
+    tr: &Transaction,
+    counter: impl Future<Output = Result<i64, QueueError>>,
+    rows: (Vec<u8>, Vec<u8>),
+) -> Result<Counted, QueueError> {
+    let (by_counters, rows) = try_join(counter, count_all(tr, rows)).await?;
+    Ok(Counted { by_counters, by_rows: rows.cast_signed() })
+}
+
+pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
+    check_unfrozen(space, tr).await?;
+    let found = compare(space, tr).await?;
+    if found.is_right() {
+        return Ok(found);
+    }
+    if !mutant("recounts-do-not-conflict") {
+        // Two of them would add the same twice, and one beside a deletion would leave a counter.
+        let mut marker = space.queue.clone();
+        append_bytes(&mut marker, b"recount");
+        for kind in [ConflictRangeType::Read, ConflictRangeType::Write] {
+            tr.add_conflict_range(&marker, &after(&marker), kind)?;
+        }
+    }
+    let ready = found.ready.unwrap_or_default();
+    add(tr, ready.missing(), &space.npush, &space.npop);
+    add(tr, found.waiting.missing(), &space.nlater, &space.ndue);
+    add(tr, found.dead.missing(), &space.ndead, &space.ndead);
+    Ok(found)
+}
+
+/// Adds to one of two counters, so that the first less the second grows by so much. The second may be the first: that one may shrink.
+fn add(tr: &Transaction, missing: i64, came: &[u8], went: &[u8]) {
+    let (counter, number) = match missing {
+        0 => return,
+        1.. => (came, missing),
+        _ if came == went => (came, missing),
+        _ => (went, missing.wrapping_neg()),
+    };
+    tr.atomic_op(counter, &number.to_le_bytes(), MutationType::Add);
+}
+
+/// Whether what follows a queue's name is the counter of pushes, as a program has it that names the queue by a text.
+pub(crate) fn is_npush(rest: &[u8]) -> bool {
+    npush().iter().any(|npush| rest == npush)
+}
+
+fn npush() -> [Vec<u8>; 2] {
+    let (mut bytes, mut text) = (Vec::new(), Vec::new());
+    append_bytes(&mut bytes, counters::NPUSH);
+    append_text(&mut text, "npush");
+    [bytes, text]
+}
+
+pub(crate) async fn text_queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>, QueueError> {
+    let (mut cursor, end) = ([prefix, &[0x02]].concat(), [prefix, &[0x03]].concat());
+    let mut found = Vec::new();
+    for _ in 0..TEXTS {
+        let Some(key) = first_key(tr, &(cursor, end.clone())).await? else { break };
+        let Some((name, rest)) = key.strip_prefix(prefix).and_then(split_text) else {
+            cursor = after(&key);
+            continue;
+        };
+        let queue = &key[..key.len() - rest.len()];
+        let [bytes, text] = npush().map(|npush| [queue, &npush].concat());
+        let (bytes, text) = try_join(tr.get(&bytes, true), tr.get(&text, true)).await?;
+        if bytes.or(text).is_some() {
+            found.push(String::from_utf8_lossy(&name).into_owned());
+        }
+        cursor = [queue, &[0xff]].concat();
+    }
+    Ok(found)
+}

@@ -1,0 +1,131 @@
+//! Whether the counters of queues say what is there, and whether a program pushes to queues that no kvqueue finds.
+
+use std::time::{Duration, Instant};
+
+use foundationdb::{Database, Transaction};
+use kvqueue_queue::{Kind, Packing, Queue, QueueError, Recount, RowCounter, queues_page, text_queues};
+
+use super::findings::Findings;
+use crate::{
+    cli::recount::differences,
+    config::{Config, KindName, QueueConfig},
+    telemetry::listed,
+};
+
+const ABOUT: &str = "counters";
+
+/// Of a database that is used, larger queues are not counted, in bytes.
+const LARGEST: i64 = 50_000_000;
+
+/// So many queues with wrong counters are told of one by one.
+const NAMED: usize = 10;
+
+/// What was found.
+#[derive(Default)]
+pub(super) struct Counters {
+    compared: Vec<(String, Recount)>,
+    /// Too large to be counted.
+    large: Vec<String>,
+    /// There was no time for others.
+    is_partial: bool,
+    /// Named by a text.
+    texts: Vec<String>,
+}
+
+impl Counters {
+    /// Of a database all of whose rows were read.
+    pub(super) fn of_rows(rows: &RowCounter, config: &Config) -> Self {
+        let of_queue = |(name, found): (&[u8], Recount)| {
+            let is_fifo = configured(config, name).is_none_or(|queue| queue.kind == KindName::Fifo);
+            (name.escape_ascii().to_string(), Recount { ready: found.ready.filter(|_| is_fifo), ..found })
+        };
+        let compared = rows.queues().map(of_queue).collect();
+        Self { compared, texts: rows.text_queues(), ..Self::default() }
+    }
+
+    /// Of a database that is used, for so long.
+    pub(super) async fn of(db: &Database, config: &Config, patience: Duration) -> Result<Self, QueueError> {
+        let (prefix, end) = (config.prefix.as_bytes(), Instant::now() + patience);
+        let mut found = Self { texts: text_queues(&db.create_trx()?, prefix).await?, ..Self::default() };
+        let mut from = None;
+        loop {
+            let page = queues_page(&db.create_trx()?, prefix, from.as_deref()).await?;
+            for name in &page.names {
+                if Instant::now() >= end {
+                    return Ok(Self { is_partial: true, ..found });
+                }
+                let printable = name.escape_ascii().to_string();
+                match compare(&db.create_trx()?, config, name).await? {
+                    Some(recount) => found.compared.push((printable, recount)),
+                    None => found.large.push(printable),
+                }
+            }
+            from = page.next;
+            if from.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    pub(super) fn tell(self, findings: &mut Findings) {
+        let wrong: Vec<_> = self.compared.iter().filter(|(_, found)| !found.is_right()).collect();
+        for (name, found) in wrong.iter().take(NAMED) {
+            let text = format!("queue \"{name}\": {}", differences(found));
+            let advice =
+                format!("look which program pushes without kvqueue's modules; then: kvqueue recount {name}");
+            findings.problem(ABOUT, text, advice);
+        }
+        if wrong.len() > NAMED {
+            let names: Vec<_> = wrong.iter().skip(NAMED).map(|(name, _)| name).collect();
+            findings.problem(
+                ABOUT,
+                format!("wrong, too: {}", listed(&names)),
+                "run kvqueue recount for each",
+            );
+        }
+        if wrong.is_empty() {
+            findings.fine(ABOUT, format!("right, queues: {}", self.compared.len()));
+        }
+        if !self.large.is_empty() {
+            let text = format!("not compared, for their size: {}", listed(&self.large));
+            findings.note(ABOUT, text, "kvqueue recount --dry-run QUEUE compares one");
+        }
+        if self.is_partial {
+            let text = "other queues were not compared: there was no time for more";
+            findings.note(ABOUT, text, "kvqueue recount --dry-run QUEUE compares one");
+        }
+        if !self.texts.is_empty() {
+            let names: Vec<_> = self.texts.iter().map(|name| format!("{name:?}")).collect();
+            let text = format!(
+                "no kvqueue finds what was pushed to {}: a program gives the name as text",
+                listed(&names)
+            );
+            let advice = "have it give the name as bytes, as clients/python and clients/node do, and push these items again";
+            findings.problem("names", text, advice);
+        }
+    }
+}
+
+fn configured<'c>(config: &'c Config, name: &[u8]) -> Option<&'c QueueConfig> {
+    config.queues.get(std::str::from_utf8(name).ok()?)
+}
+
+/// None if it is too large.
+async fn compare(tr: &Transaction, config: &Config, name: &[u8]) -> Result<Option<Recount>, QueueError> {
+    let prefix = config.prefix.as_bytes();
+    let kind = configured(config, name).map(QueueConfig::layout).unwrap_or_default();
+    let Ok(queue) = Queue::of_kind(prefix, name, kind) else { return Ok(None) };
+    let (begin, end) = queue.range();
+    if tr.get_estimated_range_size_bytes(&begin, &end).await? > LARGEST {
+        return Ok(None);
+    }
+    let mut found = queue.compare_counters(tr).await?;
+    // The items of a recipe's queue lie elsewhere, and nobody has to count them.
+    if found.ready.is_some_and(|ready| ready.by_rows == 0)
+        && let Ok(recipe) = Queue::of_kind(prefix, name, Kind::Recipe(Packing::Raw))
+        && recipe.oldest(tr).await?.is_some()
+    {
+        found.ready = None;
+    }
+    Ok(Some(found))
+}
