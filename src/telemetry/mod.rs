@@ -30,7 +30,8 @@ use std::any::Any;
 
 use kvqueue_queue::Item;
 use tracing_subscriber::{
-    Registry, fmt,
+    Registry,
+    fmt::{self, MakeWriter},
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
@@ -78,6 +79,11 @@ pub fn init_daemon(log: &Log) -> Result<(), ConfigError> {
     start(log, true, traces)
 }
 
+/// A line of JSON for each event; the spans around it are in `spans`.
+fn json(out: impl for<'w> MakeWriter<'w> + Send + Sync + 'static) -> Boxed {
+    fmt::layer().with_writer(out).json().flatten_event(true).with_current_span(false).boxed()
+}
+
 fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Result<(), ConfigError> {
     let (filter, levels) = level::filter(&log.level)?;
     let stderr = || Out::to(to_stderr, queued);
@@ -88,16 +94,7 @@ fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Res
         }
         Output::Json => {
             let out = stderr();
-            (
-                fmt::layer()
-                    .with_writer(out.clone())
-                    .json()
-                    .flatten_event(true)
-                    .with_current_span(false)
-                    .boxed(),
-                out,
-                true,
-            )
+            (json(out.clone()), out, true)
         }
         Output::Journal => {
             let journal = journal::layer(queued);

@@ -6,11 +6,11 @@ use std::{
 };
 
 use tracing_subscriber::{
-    fmt::{self, MakeWriter},
+    fmt::MakeWriter,
     layer::{Layer, SubscriberExt},
 };
 
-use super::{level, span};
+use super::{json, level, span};
 use crate::testing::Sample;
 
 /// A log in memory.
@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for Memory {
 fn logged(level: &str, work: impl FnOnce(&level::Levels)) -> Vec<serde_json::Value> {
     let (filter, levels) = level::filter(level).unwrap();
     let memory = Memory::default();
-    let lines = fmt::layer().with_writer(memory.clone()).json().flatten_event(true).with_filter(filter);
+    let lines = json(memory.clone()).with_filter(filter);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![lines.boxed()]), || {
         work(&levels);
     });
@@ -80,9 +80,9 @@ fn the_span_of_an_item_says_what_it_is_and_what_becomes_of_it() {
         "name": "item", "queue": "emails", "handler": "exec", "item": item.id.to_string(), "attempt": 3,
         "trace_parent": PARENT,
     });
-    assert_eq!(lines[0]["span"], wanted);
+    assert_eq!(lines[0]["spans"][0], wanted);
     wanted["outcome"] = "retry".into();
-    assert_eq!(lines[1]["span"], wanted);
+    assert_eq!(lines[1]["spans"][0], wanted);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn what_is_no_trace_parent_is_not_logged() {
     let lines = logged("info", |_| {
         span::of("q", "log", std::slice::from_ref(&item)).in_scope(|| tracing::info!("hello"));
     });
-    assert_eq!(lines[0]["span"].get("trace_parent"), None);
+    assert_eq!(lines[0]["spans"][0].get("trace_parent"), None);
 }
 
 #[test]
@@ -104,5 +104,5 @@ fn a_call_for_several_items_has_one_span() {
         span.in_scope(|| tracing::info!("hello"));
     });
     let wanted = serde_json::json!({ "name": "items", "queue": "q", "handler": "whole", "items": 2 });
-    assert_eq!(lines[0]["span"], wanted);
+    assert_eq!(lines[0]["spans"][0], wanted);
 }
