@@ -82,7 +82,7 @@ fn a_queue_that_filled_its_disk_is_migrated_to_another() {
 
 #[test]
 fn a_limit_of_free_space_that_is_damaged_or_beyond_the_disk_is_shown() {
-    let db = Database::new();
+    let db = Database::embedded();
     let directory = std::path::PathBuf::from(db.url.strip_prefix("embedded:").unwrap());
     let config = db.file("beyond.toml");
     fs::write(&config, "min-free-space = \"4096TiB\"\n[http]\nlisten = \"off\"\n").unwrap();
