@@ -74,7 +74,7 @@ async fn it_greets_everyone_once_and_keeps_what_it_cannot_greet() {
     assert_eq!(said, format!("Good morning, {ann}! (1)\nGood morning, {bob}! (1)\n"));
     assert_eq!((greeted(&store.db, &ann).await, greeted(&store.db, &bob).await), (1, 1));
     let counts = queue.counts(&store.db.create_trx().unwrap()).await.unwrap();
-    assert_eq!(counts, Counts { done: 2, dead: 1, ..Counts::default() });
+    assert_eq!(counts, Counts { done: 2, dead: 1, pushed: Some(3), ..Counts::default() });
 
     // A cluster would keep it all.
     assert!(command(&["delete", "--yes", "greetings"]).status().await.unwrap().success());
