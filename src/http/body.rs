@@ -9,8 +9,9 @@ use actix_web::{
 use futures::StreamExt;
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeOwned, MapAccess, Visitor, value::MapAccessDeserializer},
+    de::{DeserializeOwned, Error, MapAccess, Visitor, value::MapAccessDeserializer},
 };
+use serde_json::Number;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
     time::timeout,
@@ -77,6 +78,22 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
     reader.end().map_err(|error| Failure::Bad(format!("the body: {error}")))?;
     let Object(parsed) = parsed;
     Ok(parsed)
+}
+
+/// A whole number, also if it is written as 3.0: for JSON that is the same.
+pub(super) fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
+    let number = Number::deserialize(input)?;
+    let whole = match (number.as_i128(), number.as_f64()) {
+        (Some(whole), _) => Some(whole),
+        // Up to there every whole number can be written so.
+        (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
+            Some(float as i128)
+        }
+        _ => None,
+    };
+    let fits = whole.and_then(|whole| N::try_from(whole).ok());
+    fits.map(Some)
+        .ok_or_else(|| D::Error::custom(format_args!("{number} is no whole number that is possible here")))
 }
 
 /// The beginning of a message that may quote a value of any length.

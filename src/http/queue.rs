@@ -9,6 +9,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
+    body::whole,
     call::{Answer, Call},
     database::{PATIENCE, POLICY},
     dead::all,
@@ -64,6 +65,9 @@ pub(super) async fn requeue(mut call: Call) -> Answer {
     Ok(all(done))
 }
 
+/// The largest `limit` of a move.
+const MOST: usize = 1_000_000;
+
 /// Which items are to go where.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +75,8 @@ struct Move {
     /// The queue that they go to.
     to: String,
     /// At most so many.
-    limit: Option<NonZeroUsize>,
+    #[serde(default, deserialize_with = "whole")]
+    limit: Option<usize>,
     /// All that are there now.
     #[serde(default)]
     all: bool,
@@ -83,6 +88,9 @@ struct Move {
 /// `POST /api/v1/queues/{queue}/move`
 pub(super) async fn move_items(mut call: Call) -> Answer {
     let Move { to, limit, all, dead } = call.json().await?;
+    if limit.is_some_and(|limit| !(1..=MOST).contains(&limit)) {
+        return Err(Failure::Bad(format!("limit is 1 to {MOST}; for all items send \"all\": true")));
+    }
     if all == limit.is_some() {
         let problem = "say how many items are to be moved: either \"limit\": N or \"all\": true";
         return Err(Failure::Bad(problem.to_owned()));
@@ -90,12 +98,16 @@ pub(super) async fn move_items(mut call: Call) -> Answer {
     let (from, to) = (call.unfrozen_queue().await?, call.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };
-    let mut mover = Mover::new(from, to, what, new_id()).map_err(|error| Failure::Bad(error.to_string()))?;
+    let mut mover = Mover::new(from, to, what, new_id()).map_err(|error| Failure::Conflict {
+        code: "same_queue",
+        message: error.to_string(),
+        fix: "name another queue",
+    })?;
     let _place = call.site.place()?;
     let (db, began) = (&call.site.door.db, Instant::now());
     let (mut moved, mut refused, mut unreadable, mut more) = (0, 0, 0, true);
     while more && began.elapsed() < PATIENCE {
-        let left = limit.map_or(usize::MAX, |limit| limit.get() - moved);
+        let left = limit.map_or(usize::MAX, |limit| limit - moved);
         let page = match NonZeroUsize::new(left) {
             Some(left) => mover.page(db, &POLICY, left).await?,
             None => None,

@@ -10,9 +10,12 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Number, value::RawValue};
+use serde_json::value::RawValue;
 
-use crate::http::{body::Object, error::Failure};
+use crate::http::{
+    body::{Object, whole},
+    error::Failure,
+};
 
 /// The most items of one push.
 const MOST: usize = 1_000;
@@ -61,22 +64,6 @@ struct Entry {
     at: Option<String>,
     #[serde(deserialize_with = "whole")]
     priority: Option<i64>,
-}
-
-/// A whole number, also if it is written as 3.0: for JSON that is the same.
-fn whole<'de, D: Deserializer<'de>, N: TryFrom<i128>>(input: D) -> Result<Option<N>, D::Error> {
-    let number = Number::deserialize(input)?;
-    let whole = match (number.as_i128(), number.as_f64()) {
-        (Some(whole), _) => Some(whole),
-        // Up to there every whole number can be written so.
-        (None, Some(float)) if float.fract() == 0.0 && float.abs() <= 9_007_199_254_740_992.0 => {
-            Some(float as i128)
-        }
-        _ => None,
-    };
-    let fits = whole.and_then(|whole| N::try_from(whole).ok());
-    fits.map(Some)
-        .ok_or_else(|| D::Error::custom(format_args!("{number} is no whole number that is possible here")))
 }
 
 /// A key that is there has a value: `null` is none.

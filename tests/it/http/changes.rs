@@ -78,7 +78,7 @@ fn items_of_a_queue_are_requeued_and_moved() {
     assert_eq!(run(&db, &["peek", "to", "-k", "9"]).ok(), "a\nb\n");
     assert_eq!(post("move", json!({"to": "to"})).error(400), "bad_request");
     assert_eq!(post("move", json!({"to": "to", "all": true, "limit": 1})).error(400), "bad_request");
-    assert_eq!(post("move", json!({"to": "from", "all": true})).error(400), "bad_request");
+    assert_eq!(post("move", json!({"to": "from", "all": true})).error(409), "same_queue");
     assert_eq!(post("move", json!({"to": "to", "all": true})).is(200), all(3));
     assert_eq!(run(&db, &["len", "from"]).ok(), "0\n");
     assert_eq!(run(&db, &["pop", "to", "-k", "9"]).ok(), "a\nb\nc\nd\nlater\n");
