@@ -113,12 +113,15 @@ fn stopping() -> Refused {
 pub(crate) struct InForce {
     config: watch::Sender<Arc<Config>>,
     token: watch::Sender<Option<Token>>,
+    /// The secret of the last start or reload; the one in force may be newer.
+    loaded: Option<Token>,
 }
 
 impl InForce {
     /// With the first one.
     pub(crate) fn new(config: Config, token: Option<Token>) -> Self {
-        Self { config: watch::Sender::new(Arc::new(config)), token: watch::Sender::new(token) }
+        let loaded = token.clone();
+        Self { config: watch::Sender::new(Arc::new(config)), token: watch::Sender::new(token), loaded }
     }
 
     /// As it is now.
@@ -131,13 +134,19 @@ impl InForce {
         self.config.subscribe()
     }
 
-    /// Follows the secret that clients have to know.
-    pub(crate) fn follow_token(&self) -> watch::Receiver<Option<Token>> {
-        self.token.subscribe()
+    /// The secret that clients have to know; who finds another one in its file puts it here.
+    pub(crate) fn token(&self) -> watch::Sender<Option<Token>> {
+        self.token.clone()
+    }
+
+    /// Whether this secret is another than that of the last start or reload.
+    pub(crate) fn is_other_token(&self, token: Option<&Token>) -> bool {
+        self.loaded.as_ref() != token
     }
 
     /// Another is in force, and with it the secret in its file.
-    pub(crate) fn take_up(&self, config: Config, token: Option<Token>) {
+    pub(crate) fn take_up(&mut self, config: Config, token: Option<Token>) {
+        self.loaded.clone_from(&token);
         self.token.send_replace(token);
         self.config.send_replace(Arc::new(config));
     }
@@ -152,5 +161,5 @@ pub(crate) struct Door {
     /// The configuration in force.
     pub(crate) config: watch::Receiver<Arc<Config>>,
     /// The secret that clients have to know, if there is one.
-    pub(crate) token: watch::Receiver<Option<Token>>,
+    pub(crate) token: watch::Sender<Option<Token>>,
 }

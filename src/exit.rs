@@ -11,7 +11,7 @@ use std::process::ExitCode;
 /// | 2 | the command line is wrong |
 /// | 65 | some of the input was refused (an item over the size limit, a damaged export, other items under an operation id that was used), stderr says what became of the rest; for `migrate`: a queue cannot be moved; for `run --fail-on-dead`: items became dead letters |
 /// | 66 | the directory of the embedded database was removed or moved away while `run` used it |
-/// | 69 | the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, it is not ready, or it uses another database |
+/// | 69 | the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, it is not ready, it does not accept the secret, or it uses another database |
 /// | 70 | a fault in kvqueue itself: a consumer keeps panicking |
 /// | 78 | the configuration is wrong |
 /// | 128 + n | a second signal n stopped it at once |
@@ -57,7 +57,7 @@ pub(crate) const TABLE: &[(&str, &str)] = &[
     ("66", "the directory of the embedded database was removed or moved away while `run` used it"),
     (
         "69",
-        "the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, it is not ready, or it uses another database",
+        "the database cannot be used: not there, client library missing, directory damaged, or held by a process that lets no other in; for `status`, `reload` and the like: no daemon answers, it is not ready, it does not accept the secret, or it uses another database",
     ),
     ("70", "a fault in kvqueue itself: a consumer keeps panicking"),
     ("78", "the configuration is wrong"),

@@ -115,9 +115,15 @@ impl AskError {
     /// The exit code that tells it to scripts.
     pub(super) fn exit(&self) -> Exit {
         match self {
-            Self::Nobody { .. } | Self::Silent { .. } | Self::Elsewhere { .. } => Exit::Unavailable,
-            Self::Refused { code, .. } if code == "refused" => Exit::Config,
-            Self::Garbled { .. } | Self::Refused { .. } => Exit::Failed,
+            Self::Nobody { .. } | Self::Silent { .. } | Self::Garbled { .. } | Self::Elsewhere { .. } => {
+                Exit::Unavailable
+            }
+            Self::Refused { code, .. } => match code.as_str() {
+                "refused" => Exit::Config,
+                // It answers nothing that is asked so, or nothing now.
+                "unauthorized" | "host" | "busy" | "unavailable" => Exit::Unavailable,
+                _ => Exit::Failed,
+            },
         }
     }
 }

@@ -114,7 +114,7 @@ impl Attendant {
             prepared.map_err(|_| refused("reading it, and making its handlers, takes too long"))?;
         let prepared =
             prepared.map_err(|_| refused("a handler panics when it is made; the log says how"))??;
-        let changed = prepared.plan.changed();
+        let changed = self.live.changes(&prepared);
         self.live.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
         self.board().metrics.reloads_applied.inc();
         Ok(changed)

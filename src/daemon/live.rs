@@ -63,6 +63,15 @@ impl Live {
         self.in_force.config()
     }
 
+    /// The keys that a prepared configuration changes.
+    pub(super) fn changes(&self, Prepared { plan, parts, .. }: &Prepared) -> Vec<String> {
+        let mut changed = plan.changed();
+        if self.in_force.is_other_token(parts.token.as_ref()) {
+            changed.push("http.token-file (contents)".to_owned());
+        }
+        changed
+    }
+
     /// The handlers in use.
     pub(super) fn handlers(&self) -> BTreeMap<Arc<str>, Handling> {
         self.queues

@@ -356,7 +356,7 @@ impl Drop for HandlerPool {
 /// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the
 /// database has answered, which it can say.
 fn door(control: Control, shared: &Shared, db: &Arc<Database>, in_force: &InForce) -> Door {
-    let (config, token) = (in_force.follow(), in_force.follow_token());
+    let (config, token) = (in_force.follow(), in_force.token());
     Door { control, board: shared.board.clone(), db: db.clone(), config, token }
 }
 

@@ -127,7 +127,10 @@ impl Failure {
             Self::Unauthorized(_) => {
                 "send \"Authorization: Bearer SECRET\" with the secret in the daemon's http.token-file".to_owned()
             }
-            Self::ReadOnly => "use the command line, or unset http.read-only and reload".to_owned(),
+            Self::ReadOnly => format!(
+                "change queues with commands that open the database, and reload with `systemctl reload` or `kill -HUP {}`",
+                std::process::id()
+            ),
             Self::CrossSite(_) => "add the origin to http.origins if the page is yours".to_owned(),
             Self::Host(_) => {
                 "ask for 127.0.0.1 or localhost with the port; behind a proxy of yours, add its origin to http.origins"

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use actix_web::http::header::HeaderMap;
 use tokio::{runtime::Handle, sync::Semaphore, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
     body, events,
-    guard::{Hosts, Token},
+    guard::{Hosts, Rotation, Token},
     push::Producers,
     ticker::Ticker,
 };
@@ -23,6 +24,7 @@ const KEPT_WAITING: usize = 32;
 pub(crate) struct Site {
     pub(super) door: Door,
     pub(super) hosts: Hosts,
+    rotation: Rotation,
     /// Places at the database.
     pub(super) places: Semaphore,
     /// Places for clients that are kept waiting.
@@ -46,6 +48,7 @@ impl Site {
         Self {
             door,
             hosts,
+            rotation: Rotation::default(),
             places: Semaphore::new(AT_THE_DATABASE),
             waiting: Semaphore::new(KEPT_WAITING),
             followers: Arc::new(Semaphore::new(events::FOLLOWERS)),
@@ -74,5 +77,21 @@ impl Site {
     /// The secret that clients have to know, if there is one.
     pub(super) fn token(&self) -> Option<Token> {
         self.door.token.borrow().clone()
+    }
+
+    /// Whether the client knows the secret that the file has now. If so, that one is in force from here on.
+    pub(super) async fn knows_new_token(&self, headers: &HeaderMap) -> bool {
+        let Some(path) = self.config().http.token_file.clone() else { return false };
+        let Some(found) = self.rotation.read(path).await else { return false };
+        if found.check(headers).is_err() {
+            return false;
+        }
+        if self.door.token.send_replace(Some(found.clone())) != Some(found) {
+            tracing::info!(
+                event = "secret_changed",
+                "the contents of http.token-file have changed; the new secret is in force"
+            );
+        }
+        true
     }
 }

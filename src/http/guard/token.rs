@@ -17,7 +17,7 @@ const LONGEST: usize = 4_096;
 pub(crate) const OTHERS: u32 = 0o007;
 
 /// A secret. Never shown.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Token(Vec<u8>);
 
 impl Token {

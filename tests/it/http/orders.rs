@@ -153,5 +153,72 @@ fn another_secret_takes_effect_with_a_reload() {
     fs::write(&path, format!("{http}http.read-only = true\n{LOG}")).unwrap();
     secret("the-second-of-secrets");
     with("the-second-of-secrets", "POST", "/api/v1/reload").is(200);
-    assert_eq!(with("the-second-of-secrets", "POST", "/api/v1/reload").error(403), "read_only");
+    let refused = with("the-second-of-secrets", "POST", "/api/v1/reload").is(403);
+    assert_eq!(refused["error"]["code"], "read_only");
+    let way_out = format!("`kill -HUP {}`", served.daemon.pid());
+    assert!(refused["error"]["fix"].as_str().unwrap().contains(&way_out), "{refused}");
+}
+
+#[test]
+fn another_secret_takes_effect_when_a_client_sends_it() {
+    let db = Database::new();
+    let token = db.file("token");
+    let secret = |text: &str| {
+        fs::write(&token, text).unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    secret("the-first-of-secrets");
+    let http = format!("http.token-file = '{}'\n", token.display());
+    let (path, command) = configured(&db, &format!("{http}{LOG}"));
+    let mut served = serve_with(command, false);
+    let ask = |secret: &str| {
+        let request = served.at.request("GET", "/api/v1/status");
+        request.header("Authorization", &format!("Bearer {secret}")).send()
+    };
+    let command =
+        |command: &str| run(&db, &[command, "--at", at(&served.at), "--config", path.to_str().unwrap()]);
+    // A wrong one has the file read, too, and keeps nobody else out.
+    assert_eq!(ask("none-of-the-secrets").error(401), "unauthorized");
+    secret("the-second-of-secrets");
+    // The command sends the new one.
+    assert_eq!(command("reload").ok(), "reloaded; changed: http.token-file (contents)\n");
+    assert_eq!(command("reload").ok(), "reloaded; nothing has changed\n");
+    assert_eq!(ask("the-first-of-secrets").error(401), "unauthorized");
+    ask("the-second-of-secrets").is(200);
+    // The old one is good until somebody sends the new one.
+    secret("the-third-of-secrets");
+    ask("the-second-of-secrets").is(200);
+    ask("the-third-of-secrets").is(200);
+    assert_eq!(ask("the-second-of-secrets").error(401), "unauthorized");
+    served.daemon.wait_for("\"secret_changed\"");
+    served.daemon.wait_for("\"changed\":\"http.token-file (contents)\"");
+    served.daemon.wait_for("\"secret_changed\"");
+}
+
+#[test]
+fn a_refusal_has_one_exit_code_whichever_way_the_daemon_is_found() {
+    let db = Database::new();
+    let [token, other] = ["token", "other"].map(|name| db.file(name));
+    for (path, secret) in [(&token, "the-first-of-secrets"), (&other, "the-second-of-secrets")] {
+        fs::write(path, secret).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let configured_with = |token: &std::path::Path, more: &str| {
+        configured(&db, &format!("http.token-file = '{}'\n{more}{LOG}", token.display()))
+    };
+    let (path, command) = configured_with(&token, "");
+    let served = serve_with(command, false);
+    // The command's configuration names another file than the daemon's.
+    configured_with(&other, &format!("http.listen = '{}'\n", at(&served.at)));
+    let path = path.to_str().unwrap();
+    let ask = |args: &[&str]| {
+        let mut command = kvqueue(&db, args);
+        command.args(["--config", path]).env_remove("KVQUEUE_HTTP__LISTEN");
+        crate::support::Ran::from(command.output().unwrap())
+    };
+    for command in
+        [&["status"][..], &["status", "--at", at(&served.at)], &["reload"], &["pause", "q", "--here"]]
+    {
+        assert!(ask(command).failed(69).contains("this is not the secret"), "{command:?}");
+    }
 }
