@@ -9,7 +9,7 @@ use crate::metrics::{
 };
 
 /// Labels that Prometheus adds, or whose values are an installation's.
-const FREE: [&str; 4] = ["queue", "job", "instance", "le"];
+const FREE: [&str; 6] = ["queue", "job", "namespace", "database", "instance", "le"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
