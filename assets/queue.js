@@ -74,8 +74,8 @@ export function queuePage(name, part, server) {
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
     paused.hidden = !it.paused && !it.paused_here;
     text(paused, whyPaused(it));
-    broken.hidden = !it.unavailable;
-    text(broken, it.unavailable ? whyBroken(it.unavailable) : "");
+    broken.hidden = !it.unavailable && !it.take_error;
+    text(broken, it.unavailable ? whyBroken(it.unavailable) : visible(`Takes fail: ${it.take_error}`));
     const now = `${it.paused !== null} ${it.paused_here} ${server.read_only}`;
     if (now !== state) pausing.replaceChildren(...(server.read_only ? [] : pauseButtons(name, it)));
     state = now;

@@ -22,6 +22,7 @@
 //! | `deadlines` | how long each waits for the next |
 //! | `http` | who asks and tells it from outside |
 //! | [`telemetry`], `systemd` | what the outside is told |
+//! | `causes` | errors in a line |
 //! | `json` | items and dead letters as JSON |
 //! | [`cli`] | the commands |
 //! | [`exit`] | exit codes |
@@ -66,6 +67,7 @@
 mod absent;
 mod actors;
 mod board;
+mod causes;
 pub mod cli;
 pub mod config;
 mod consumer;

@@ -15,6 +15,7 @@ use tokio::{
 
 use crate::{
     board::Board,
+    causes::with_causes,
     consumer::{backoff, gate::Gate},
     daemon::aside,
     deadlines::FIRST_LOOK,
@@ -50,7 +51,7 @@ impl Followed {
             Ok(Ok(watch)) => Some(watch),
             answer => {
                 let error = answer.ok().and_then(Result::err);
-                let error = error.as_ref().map(|error| error as &dyn std::error::Error);
+                let error = error.map(|error| with_causes(&error));
                 tracing::warn!(queue = %self.name, error, "the database does not say whether the queue is paused; it rests until it does");
                 self.gate.doubt();
                 None
@@ -84,8 +85,7 @@ impl Followed {
             match self.look().await {
                 Ok(armed) => watch = Some(armed),
                 Err(error) => {
-                    let error = &error as &dyn std::error::Error;
-                    tracing::debug!(queue = %self.name, error, "cannot read whether the queue is paused, trying again");
+                    tracing::debug!(queue = %self.name, error = with_causes(&error), "cannot read whether the queue is paused, trying again");
                 }
             }
         }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     board::{Pulse, Stage},
+    causes::{root_cause, with_causes},
     config::Delivery,
     consumer::{
         backoff,
@@ -164,6 +165,7 @@ impl Consumer {
             Attempt::GivenUp => Event::NotTaken,
             Attempt::Failed(error) => {
                 self.note(&*error, error.code(), "take failed, trying again");
+                self.pulse.take_failed(root_cause(&*error));
                 Event::TakeFailed
             }
             Attempt::NothingAhead => Event::Took(Found::NothingAhead),
@@ -186,6 +188,7 @@ impl Consumer {
         if code == Some(STORAGE_FAILED) {
             self.shared.signals.storage_failed();
         }
+        let error = with_causes(error);
         tracing::warn!(queue = %self.spec.source.name, consumer = self.pulse.id, error, "{what}");
     }
 

@@ -259,7 +259,7 @@ impl Board {
         self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
-    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work.
+    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work, takes that fail.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let refused = self.refuses_pushes().map(|why| format!("pushes are refused: {why}"));
         let inner = self.lock();
@@ -267,7 +267,9 @@ impl Board {
             let reason = entry.outage()?.reason;
             Some(format!("the handler of queue {name:?} cannot work: {reason}"))
         };
-        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).collect()
+        let takes = take_errors(&inner).into_iter();
+        let takes = takes.map(|(queue, error)| format!("takes from queue {queue:?} fail: {error}"));
+        refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(takes).collect()
     }
 
     /// Something changed that is not on the board itself, such as a gate.
@@ -297,7 +299,10 @@ impl Board {
         let mut crews = HashMap::<&str, usize>::new();
         consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
         let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
-        let queues = inner.queues.iter().map(|(name, entry)| entry.view(name, crew(name))).collect();
+        let mut take_errors = take_errors(&inner);
+        let queues = inner.queues.iter();
+        let queues = queues.map(|(name, entry)| entry.view(name, crew(name), take_errors.remove(name)));
+        let queues = queues.collect();
         Snapshot {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION"),
@@ -324,6 +329,12 @@ impl Board {
 fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) -> Arc<Breaker> {
     let breaker = breakers.entry(queue.clone());
     breaker.or_insert_with(|| Arc::new(Breaker::new(queue.clone()))).clone()
+}
+
+/// Why takes fail, by their queues.
+fn take_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
+    let failing = |pulse: &Arc<Pulse>| Some((pulse.queue.clone(), pulse.doing().take_error?));
+    inner.consumers.values().filter_map(failing).collect()
 }
 
 fn not_ready(inner: &Inner) -> Vec<String> {

@@ -73,11 +73,21 @@ pub(crate) struct Doing {
     pub(crate) handled: Option<Instant>,
     /// Beats while the lease of what the handler has is held. Gone when it is not.
     pub(crate) holder: Weak<Beat>,
+    /// Why its last take failed, until one succeeds.
+    pub(crate) take_error: Option<String>,
 }
 
 impl Doing {
     fn begin(stage: Stage) -> Self {
-        Self { stage, since: Instant::now(), called: None, items: None, handled: None, holder: Weak::new() }
+        Self {
+            stage,
+            since: Instant::now(),
+            called: None,
+            items: None,
+            handled: None,
+            holder: Weak::new(),
+            take_error: None,
+        }
     }
 }
 
@@ -89,7 +99,17 @@ impl Pulse {
 
     /// A stage begins; or the same one anew.
     pub(crate) fn set(&self, stage: Stage) {
-        *self.lock() = Doing::begin(stage);
+        let mut doing = self.lock();
+        let take_error = match stage {
+            Stage::Taking | Stage::Backoff => doing.take_error.take(),
+            _ => None,
+        };
+        *doing = Doing { take_error, ..Doing::begin(stage) };
+    }
+
+    /// A take failed, for this reason.
+    pub(crate) fn take_failed(&self, error: String) {
+        self.lock().take_error = Some(error);
     }
 
     /// The handler has items whose lease is held by one whose beat this is.

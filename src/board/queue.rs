@@ -89,7 +89,7 @@ impl Entry {
         self.breaker.outage()
     }
 
-    pub(super) fn view(&self, name: &str, consumers: usize) -> QueueView {
+    pub(super) fn view(&self, name: &str, consumers: usize, take_error: Option<String>) -> QueueView {
         QueueView {
             queue: name.to_owned(),
             kind: self.kind.clone(),
@@ -106,6 +106,7 @@ impl Entry {
                 reason,
                 tries,
             }),
+            take_error,
             survey: self.survey.map(|(survey, at)| self.survey_view(&survey, at)),
             in_flight: self.meters.in_flight.get(),
             finished: self.meters.finished(),

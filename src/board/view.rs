@@ -91,6 +91,8 @@ pub(crate) struct QueueView {
     pub(crate) paused_here: bool,
     /// The handler cannot work in this daemon.
     pub(crate) unavailable: Option<OutageView>,
+    /// Why takes of this daemon fail, while they do.
+    pub(crate) take_error: Option<String>,
     /// What the database has of it; none before the first look.
     #[serde(flatten)]
     pub(crate) survey: Option<SurveyView>,

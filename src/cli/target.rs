@@ -38,14 +38,14 @@ struct Layout {
 }
 
 impl Target {
-    /// For a command that makes the queue if it is not there.
+    /// For a command that adds items, and so makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
-        open(client, &self.queue, &self.layout, "--")
+        to_add(client, &self.queue, &self.layout, "--")
     }
 
     /// For a command that expects the queue to be there. If it is not, stderr says so.
     pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
-        let queue = self.open(client)?;
+        let queue = open(client, &self.queue, &self.layout, "--")?;
         client.remark_if_absent(&queue)?;
         Ok(queue)
     }
@@ -90,12 +90,25 @@ pub(super) struct Destination {
 impl Destination {
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
         let layout = Layout { kind: self.to_kind, values: self.to_values, end: self.to_end };
-        open(client, &self.to, &layout, "--to-")
+        to_add(client, &self.to, &layout, "--to-")
     }
 }
 
 fn settings<'c>(client: &'c Client, name: &OsStr) -> Option<&'c QueueConfig> {
     client.config().queues.get(name.to_str()?)
+}
+
+/// A queue that items are added to: of the kind that the configuration says, since a daemon finds none of another.
+fn to_add(client: &Client, name: &OsStr, layout: &Layout, dashes: &str) -> anyhow::Result<Queue> {
+    if let (Some(config), Some(kind)) = (settings(client, name), layout.kind)
+        && config.kind != kind
+    {
+        let (there, name) = (config.layout(), name.display());
+        return Err(UsageError(format!(
+            "queue \"{name}\" is of kind {there} in the configuration, so no daemon would find these items; leave out {dashes}kind, or use another queue"
+        )).into());
+    }
+    open(client, name, layout, dashes)
 }
 
 /// `dashes` is what the layout's options begin with.

@@ -7,6 +7,7 @@ use super::{
     reload::Plan,
 };
 use crate::{
+    causes::with_causes,
     config::{Config, ConfigError},
     control::Refused,
     handlers::{Handling, Registry},
@@ -59,12 +60,6 @@ impl Loader {
 }
 
 /// The error with its causes, in a line.
-fn refused(error: &dyn Error) -> Refused {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    Refused(text)
+fn refused(error: &(dyn Error + 'static)) -> Refused {
+    Refused(with_causes(error))
 }

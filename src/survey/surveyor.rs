@@ -22,6 +22,7 @@ use super::{
 };
 use crate::{
     board::{Board, Survey},
+    causes::with_causes,
     config::Config,
     database::{STORAGE_FAILED, storage_failure},
     metrics::QueueMeters,
@@ -246,7 +247,7 @@ fn differ(one: &Survey, other: &Survey) -> bool {
 
 /// Says that a look failed. That need not be the database's fault, but where its storage failed, it is down.
 fn failed(queue: &str, error: &QueueError, broken: &mut Option<String>) {
-    tracing::debug!(queue, %error, "a look at the queue failed");
+    tracing::debug!(queue, error = with_causes(error), "a look at the queue failed");
     if error.database().map(FdbError::code) == Some(STORAGE_FAILED) {
         *broken = Some(format!("its storage failed: {}", storage_failure()));
     }

@@ -13,6 +13,7 @@ use super::{
     pause::{self, Woken},
 };
 use crate::{
+    causes::with_causes,
     consumer::{
         ambient::{now, random},
         signals::Signals,
@@ -107,6 +108,5 @@ pub(super) fn warn(signals: &Signals, queue: &Queue, error: &RetryError) {
     if error.code() == Some(STORAGE_FAILED) {
         signals.storage_failed();
     }
-    let (name, error) = (queue.name().escape_ascii(), error as &dyn std::error::Error);
-    tracing::warn!(queue = %name, error, "sweep failed, trying again later");
+    tracing::warn!(queue = %queue.name().escape_ascii(), error = with_causes(error), "sweep failed, trying again later");
 }

@@ -67,7 +67,7 @@ impl Watch {
     }
 
     fn signs(&mut self, Present { pulse, source }: &Present, consumers: u64, now: Instant) -> Signs {
-        let Doing { stage, since, called, handled, holder, items: _ } = pulse.doing();
+        let Doing { stage, since, called, handled, holder, items: _, take_error: _ } = pulse.doing();
         let age = |at: Instant| now.saturating_duration_since(at);
         let turns = source.taker.turns.count();
         let seen = self.stages.entry(pulse.id).or_insert(Seen { since, turns });

@@ -26,6 +26,7 @@ mod http;
 mod idle;
 mod items;
 mod killed_commands;
+mod kinds;
 mod leases;
 mod logging;
 mod messages;

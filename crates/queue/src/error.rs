@@ -73,7 +73,7 @@ pub enum QueueError {
         /// The kind that the queue was opened with.
         kind: Kind,
     },
-    /// The queue was opened as one of FoundationDB's recipes and has items of the other one. Nothing was written. No retry helps.
+    /// The queue has items of another kind than the one it was opened with. Nothing was written. No retry helps.
     #[error(
         "cannot use queue \"{queue}\" as one of kind {kind}: it has items of kind {there}, such as {id}; open it with `kind` {there}, or \
          use another name"

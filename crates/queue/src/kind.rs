@@ -70,23 +70,32 @@ impl Kind {
 }
 
 impl Kind {
-    /// The other of the two recipes, if this is one of them and an id is laid out as the other's.
-    pub(crate) fn other_recipe(self, id: &ItemId) -> Option<&'static str> {
+    /// The kind whose items have ids of this layout, if it is that of one.
+    pub(crate) fn of_id(id: &ItemId) -> Option<&'static str> {
+        match id.as_bytes() {
+            _ if id.stamp().is_some() => Some(FIFO),
+            bytes if is_queue_id(bytes) => Some(RECIPE),
+            bytes if is_priority_id(bytes) => Some(PRIORITY),
+            _ => None,
+        }
+    }
+
+    /// As it is written in a configuration.
+    pub fn name(self) -> &'static str {
         match self {
-            Kind::Fifo => None,
-            Kind::Recipe(_) => is_priority_id(id.as_bytes()).then_some("priority"),
-            Kind::Priority(..) => is_queue_id(id.as_bytes()).then_some("recipe"),
+            Kind::Fifo => FIFO,
+            Kind::Recipe(_) => RECIPE,
+            Kind::Priority(..) => PRIORITY,
         }
     }
 }
 
+const FIFO: &str = "fifo";
+const RECIPE: &str = "recipe";
+const PRIORITY: &str = "priority";
+
 impl fmt::Display for Kind {
-    /// As it is written in a configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kind::Fifo => "fifo",
-            Kind::Recipe(_) => "recipe",
-            Kind::Priority(..) => "priority",
-        })
+        f.write_str(self.name())
     }
 }

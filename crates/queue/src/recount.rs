@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use foundationdb::{Database, Transaction};
 
 use crate::error::QueueError;
+use crate::id::ItemId;
 use crate::keys::element::{split_bytes, split_text};
 use crate::keys::{counters, items, later};
-use crate::ops::recount as ops;
+use crate::kind::Kind;
+use crate::ops::{kinds, recount as ops};
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 
@@ -55,6 +57,14 @@ impl Queue {
         ops::compare(self.space(), tr).await
     }
 
+    /// Makes sure that no items of another kind lie under the queue's name. Snapshot reads of a few keys.
+    ///
+    /// # Errors
+    /// [`QueueError::OtherKind`] names one that does.
+    pub async fn check_kind(&self, tr: &Transaction) -> Result<(), QueueError> {
+        kinds::check(self.space(), tr).await
+    }
+
     /// The same in a transaction of its own. `None` if the rows cannot be counted in five seconds.
     pub async fn compare(&self, db: &Database, policy: &RetryPolicy) -> Result<Option<Recount>, RetryError> {
         self.counting(db, policy, async |tr| ops::compare(self.space(), tr).await).await
@@ -98,7 +108,8 @@ pub async fn text_queues(tr: &Transaction, prefix: &[u8]) -> Result<Vec<String>,
 pub struct RowCounter {
     prefix: Vec<u8>,
     queues: BTreeMap<Vec<u8>, Rows>,
-    recipes: BTreeSet<Vec<u8>>,
+    /// Texts that items of a recipe's queue may lie behind, and the kind of the first of these that is laid out as such an item.
+    recipes: BTreeMap<Vec<u8>, Option<&'static str>>,
     texts: BTreeSet<Vec<u8>>,
 }
 
@@ -121,7 +132,7 @@ impl RowCounter {
         Self {
             prefix: prefix.to_vec(),
             queues: BTreeMap::new(),
-            recipes: BTreeSet::new(),
+            recipes: BTreeMap::new(),
             texts: BTreeSet::new(),
         }
     }
@@ -130,8 +141,12 @@ impl RowCounter {
     pub fn show(&mut self, key: &[u8], value: &[u8]) {
         let Some(key) = key.strip_prefix(self.prefix.as_slice()) else { return };
         if let Some((name, rest)) = split_text(key) {
-            let names = if ops::is_npush(rest) { &mut self.texts } else { &mut self.recipes };
-            names.insert(name);
+            if ops::is_npush(rest) {
+                self.texts.insert(name);
+                return;
+            }
+            let kind = self.recipes.entry(name).or_default();
+            *kind = kind.or_else(|| Kind::of_id(&ItemId::new(rest.to_vec().into())));
             return;
         }
         let Some((name, rest)) = split_bytes(key) else { return };
@@ -157,7 +172,7 @@ impl RowCounter {
             let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
             let ready = counted(counters::difference(rows.npush, rows.npop), rows.ready);
             // A recipe's items lie elsewhere, and nobody has to count them.
-            let is_recipe = self.recipes.contains(name) && rows.ready == 0;
+            let is_recipe = self.recipes.contains_key(name) && rows.ready == 0;
             let recount = Recount {
                 ready: (!is_recipe).then_some(ready),
                 waiting: counted(counters::difference(rows.nlater, rows.ndue), rows.later),
@@ -165,6 +180,12 @@ impl RowCounter {
             };
             (name.as_slice(), recount)
         })
+    }
+
+    /// The kinds, by their names, of which there are ready items under a queue's name.
+    pub fn kinds(&self, name: &[u8]) -> impl Iterator<Item = &'static str> + use<> {
+        let fifo = self.queues.get(name).is_some_and(|rows| rows.ready > 0).then(|| Kind::Fifo.name());
+        fifo.into_iter().chain(self.recipes.get(name).copied().flatten())
     }
 
     /// As [`text_queues`].

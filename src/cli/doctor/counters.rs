@@ -30,6 +30,8 @@ pub(super) struct Counters {
     is_partial: bool,
     /// Named by a text.
     texts: Vec<String>,
+    /// With items of another kind than the configuration says: that one, and theirs.
+    other_kinds: Vec<(String, &'static str, &'static str)>,
 }
 
 impl Counters {
@@ -40,13 +42,29 @@ impl Counters {
             (name.escape_ascii().to_string(), Recount { ready: found.ready.filter(|_| is_fifo), ..found })
         };
         let compared = rows.queues().map(of_queue).collect();
-        Self { compared, texts: rows.text_queues(), ..Self::default() }
+        let mut other_kinds = Vec::new();
+        for (name, queue) in &config.queues {
+            let kind = queue.layout().name();
+            let there = rows.kinds(name.as_bytes()).find(|there| *there != kind);
+            other_kinds.extend(there.map(|there| (name.clone(), kind, there)));
+        }
+        Self { compared, texts: rows.text_queues(), other_kinds, ..Self::default() }
     }
 
     /// Of a database that is used, for so long.
     pub(super) async fn of(db: &Database, config: &Config, patience: Duration) -> Result<Self, QueueError> {
         let (prefix, end) = (config.prefix.as_bytes(), Instant::now() + patience);
         let mut found = Self { texts: text_queues(&db.create_trx()?, prefix).await?, ..Self::default() };
+        for (name, queue) in &config.queues {
+            let kind = queue.layout();
+            let Ok(queue) = Queue::of_kind(prefix, name.as_bytes(), kind) else { continue };
+            match queue.check_kind(&db.create_trx()?).await {
+                Err(QueueError::OtherKind { there, .. }) => {
+                    found.other_kinds.push((name.clone(), kind.name(), there));
+                }
+                checked => checked?,
+            }
+        }
         let mut from = None;
         loop {
             let page = queues_page(&db.create_trx()?, prefix, from.as_deref()).await?;
@@ -93,6 +111,15 @@ impl Counters {
         if self.is_partial {
             let text = "other queues were not compared: there was no time for more";
             findings.note(ABOUT, text, "kvqueue recount --dry-run QUEUE compares one");
+        }
+        for (name, kind, there) in &self.other_kinds {
+            let text = format!(
+                "queue {name:?} is of kind {kind} in the configuration, and has items of kind {there}: no daemon takes these"
+            );
+            let advice = format!(
+                "set kind = \"{there}\", or move them: kvqueue move {name} OTHER --all --kind {there} --to-kind {kind}"
+            );
+            findings.problem("kind", text, advice);
         }
         if !self.texts.is_empty() {
             let names: Vec<_> = self.texts.iter().map(|name| format!("{name:?}")).collect();

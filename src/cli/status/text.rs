@@ -250,6 +250,9 @@ fn remark(queue: &QueueFigures) -> Option<String> {
     if let Some(unavailable) = &queue.unavailable {
         remarks.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
     }
+    if let Some(error) = &queue.take_error {
+        remarks.push(format!("takes fail: {}", fitting(error, 200)));
+    }
     if queue.versions_went_back {
         remarks.push("the database's versions went back: run kvqueue doctor".to_owned());
     }
@@ -273,7 +276,8 @@ mod tests {
             "queues": [
                 { "queue": "mail", "ready": 1234, "running": 20, "waiting": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
                   "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_here": false },
-                { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_here": true },
+                { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_here": true,
+                  "take_error": "no answer" },
             ],
             "consumers": [{ "stage": "idle" }, { "stage": "handling" }, { "stage": "idle" }],
             "something": "that another version says",
@@ -296,7 +300,7 @@ mod tests {
         3 consumers: 1 handling, 2 idle
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
-        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused here
+        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused here, takes fail: no answer
         ");
     }
 
@@ -308,13 +312,13 @@ mod tests {
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
         new\u{1b}[2J      -       -     -      -        -        -     -      -
-        new\u{1b}[2J: paused: the bill is unpaid, paused here
+        new\u{1b}[2J: paused: the bill is unpaid, paused here, takes fail: no answer
         ");
         insta::assert_snapshot!(table(60), @r"
         QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD
         mail           1234     2 s    0.4       20        0     3
         new\u{1b}[2J      -       -      -        -        -     -
-        new\u{1b}[2J: paused: the bill is unpaid, paused here
+        new\u{1b}[2J: paused: the bill is unpaid, paused here, takes
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
         assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));

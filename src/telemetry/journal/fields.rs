@@ -4,6 +4,8 @@ use std::{error::Error, fmt::Debug};
 
 use tracing::field::{Field, Visit};
 
+use crate::causes::with_causes;
+
 /// Names and values in the order in which they came.
 #[derive(Debug, Default)]
 pub(super) struct Fields(Vec<(&'static str, String)>);
@@ -43,12 +45,7 @@ impl Visit for Fields {
     }
 
     fn record_error(&mut self, field: &Field, error: &(dyn Error + 'static)) {
-        let (mut text, mut cause) = (error.to_string(), error.source());
-        while let Some(error) = cause {
-            text += &format!(": {error}");
-            cause = error.source();
-        }
-        self.set(field, text);
+        self.set(field, with_causes(error));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

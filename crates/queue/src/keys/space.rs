@@ -25,6 +25,8 @@ pub(crate) struct Space {
     pub(crate) queue: Vec<u8>,
     /// What every ready item's key begins with: (q, "val"), or text (q).
     pub(crate) ready: Vec<u8>,
+    /// The same of queues of this name that are of a kind whose items lie elsewhere; none where a name is no text.
+    pub(crate) elsewhere: Option<Vec<u8>>,
     pub(crate) npush: Vec<u8>,
     pub(crate) npop: Vec<u8>,
     pub(crate) ndone: Vec<u8>,
@@ -71,19 +73,21 @@ impl Space {
             append_bytes(&mut key, kind);
             key
         };
-        let ready = match kind {
-            Kind::Fifo => record(items::VAL),
-            Kind::Recipe(_) | Kind::Priority(..) => {
-                let text = std::str::from_utf8(name).map_err(|_| NameError::NotText)?;
-                let mut subspace = prefix.to_vec();
-                append_text(&mut subspace, text);
-                subspace
-            }
+        let fifo = record(items::VAL);
+        let recipe = std::str::from_utf8(name).map(|text| {
+            let mut subspace = prefix.to_vec();
+            append_text(&mut subspace, text);
+            subspace
+        });
+        let (ready, elsewhere) = match kind {
+            Kind::Fifo => (fifo, recipe.ok()),
+            Kind::Recipe(_) | Kind::Priority(..) => (recipe.map_err(|_| NameError::NotText)?, Some(fifo)),
         };
         Ok(Space {
             name: name.to_vec(),
             kind,
             ready,
+            elsewhere,
             npush: record(counters::NPUSH),
             npop: record(counters::NPOP),
             ndone: record(counters::NDONE),

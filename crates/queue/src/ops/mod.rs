@@ -16,6 +16,7 @@ pub(crate) mod find;
 pub(crate) mod forget_operations;
 pub(crate) mod hasten;
 pub(crate) mod jump;
+pub(crate) mod kinds;
 pub(crate) mod lease;
 pub(crate) mod len;
 pub(crate) mod list;

@@ -14,6 +14,7 @@ use crate::keys::Space;
 use crate::kind::Kind;
 use crate::ops::aside::{fitting, last_key};
 use crate::ops::find::first_key;
+use crate::ops::kinds;
 use crate::ops::scan::{self, Isolation, Row, Window, metas_between};
 
 /// The items behind one, or the first: at most `k`, and no more than make up [`MAX_TAKE_BYTES`] with all their parts, but one at least.
@@ -30,6 +31,9 @@ pub(crate) async fn after(
         isolation: Isolation::Snapshot,
     };
     let mut rows = scan::rows(space, tr, window).await?;
+    if rows.is_empty() && after.is_none() {
+        kinds::check_elsewhere(space, tr).await?;
+    }
     if let Some(ends) = scan::ends(space, &rows) {
         let metas = metas_between(space, tr, ends).await?;
         scan::attach(&mut rows, metas);

@@ -5,15 +5,12 @@
 use bytes::Bytes;
 use foundationdb::Transaction;
 use foundationdb::options::MutationType;
-use futures::future::try_join3;
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::keys::{Space, counters, later, meta, range};
-use crate::kind::Kind;
+use crate::keys::{Space, counters, later, meta};
 use crate::meta::{Meta, Millis};
 use crate::mutant::mutant;
-use crate::ops::find::first_key;
 
 /// The value of an item that is put aside or a dead letter. Read without a conflict: it stays as it is as long as the item's record
 /// does.
@@ -27,32 +24,6 @@ pub(crate) async fn body(space: &Space, tr: &Transaction, id: &ItemId) -> Result
 pub(crate) fn check_kind(space: &Space, id: &ItemId) -> Result<(), QueueError> {
     let kind = space.kind;
     if kind.owns(id) { Ok(()) } else { Err(QueueError::WrongKind { id: id.clone(), kind }) }
-}
-
-/// Makes sure that an item of a recipe's queue is not one of the other recipe, whose queues keep their items at the same place.
-pub(crate) fn check_recipe(space: &Space, id: &ItemId) -> Result<(), QueueError> {
-    let Some(there) = space.kind.other_recipe(id) else { return Ok(()) };
-    let queue = space.name.escape_ascii().to_string();
-    Err(QueueError::OtherKind { queue, kind: space.kind, there, id: id.clone() })
-}
-
-/// The same of the first item of a recipe's queue in each state but on a lease, before anything is pushed to it.
-pub(crate) async fn check_first_recipe(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    if space.kind == Kind::Fifo {
-        return Ok(());
-    }
-    let (ready, aside, dead) = try_join3(
-        first_key(tr, &space.item_range()),
-        first_key(tr, &range(&space.later)),
-        first_key(tr, &range(&space.dead)),
-    )
-    .await?;
-    let behind = |key: Option<Vec<u8>>, before: &[u8]| {
-        Some(ItemId::new(Bytes::copy_from_slice(key?.strip_prefix(before)?)))
-    };
-    let aside = aside.and_then(|key| later::decode(&space.later, &key).map(|(_, id)| id));
-    let ids = [behind(ready, &space.ready), aside, behind(dead, &space.dead)];
-    ids.iter().flatten().try_for_each(|id| check_recipe(space, id))
 }
 
 /// Makes an item ready, at its own place.

@@ -12,6 +12,7 @@ use crate::item::Item;
 use crate::keys::{Space, items};
 use crate::ops::aside::fitting;
 use crate::ops::claim::{forget, is_full, remove};
+use crate::ops::kinds;
 use crate::ops::scan::{self, Isolation, Window, ends, first_metas, join_metas};
 
 /// What a pop removed.
@@ -36,6 +37,9 @@ pub(crate) async fn pop_k(space: &Space, tr: &Transaction, k: NonZeroUsize) -> R
     join_metas(space, tr, &mut rows, metas).await?;
     let short = !is_full(space, &rows, k);
     let read = rows.len();
+    if read == 0 {
+        kinds::check_elsewhere(space, tr).await?;
+    }
     rows.truncate(fitting(space, &rows, MAX_TAKE_BYTES)?);
     let short = short && rows.len() == read;
     let items = scan::items(space, tr, &rows).await?;

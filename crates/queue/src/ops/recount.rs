@@ -10,6 +10,7 @@ use crate::keys::{Space, after, counters, range};
 use crate::kind::Kind;
 use crate::mutant::mutant;
 use crate::ops::find::{count_all, first_key};
+use crate::ops::kinds;
 use crate::ops::len::between;
 use crate::ops::pause::check_unfrozen;
 use crate::recount::{Counted, Recount};
@@ -49,7 +50,7 @@ async fn counted(
 }
 
 pub(crate) async fn recount(space: &Space, tr: &Transaction) -> Result<Recount, QueueError> {
-    check_unfrozen(space, tr).await?;
+    try_join(check_unfrozen(space, tr), kinds::check(space, tr)).await?;
     let found = compare(space, tr).await?;
     if found.is_right() {
         return Ok(found);

@@ -19,7 +19,7 @@ use crate::keys::{Space, after, chunks, items, meta, recipes};
 use crate::kind::Kind;
 use crate::meta::Meta;
 use crate::ops::cost;
-use crate::ops::place::check_recipe;
+use crate::ops::kinds;
 
 /// Whether a read counts when the database looks for conflicts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub(crate) async fn rows(space: &Space, tr: &Transaction, window: Window) -> Res
         if space.kind != Kind::Fifo
             && let Some(row) = page.first()
         {
-            check_recipe(space, &row.id)?;
+            kinds::check_ready(space, &row.id)?;
         }
         let cost = |row: &Row| cost::take_plain(space, row.id.as_bytes().len(), row.value.len());
         bytes += page.iter().map(cost).sum::<usize>();

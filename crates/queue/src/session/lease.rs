@@ -173,7 +173,7 @@ impl Session {
         }
         let length = take.length.max(1);
         match self.choose(tr, take, length).await? {
-            Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
+            Chosen::Empty => Ok(Step::Empty(self.watch_empty(tr, take).await?)),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows, seen) => {

@@ -14,7 +14,7 @@ use crate::ops::claim::forget;
 use crate::ops::lease::row;
 use crate::ops::scan::Row;
 use crate::ops::version::committed_at;
-use crate::ops::{lease, scan, token};
+use crate::ops::{kinds, lease, scan, token};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError};
 use crate::watch::Watch;
 
@@ -118,7 +118,7 @@ impl Session {
         match self.choose(tr, take, 0).await? {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
-            Chosen::Empty => Ok(Step::Empty(take.watch.then(|| self.queue.watch(tr)))),
+            Chosen::Empty => Ok(Step::Empty(self.watch_empty(tr, take).await?)),
             Chosen::Waits(key) => Ok(Step::Waits(key)),
             Chosen::Steps(step) => Ok(Step::Steps(step)),
             Chosen::Rows(rows, seen) => self.put_token(tr, &rows, By::Itself { seen }).await,
@@ -129,6 +129,19 @@ impl Session {
                 self.put_token(tr, &rows, By::Others).await
             }
         }
+    }
+
+    /// The watch of a take that found nothing, if it wants one: before it waits, it makes sure that there are no items of another kind.
+    pub(super) async fn watch_empty(
+        &self,
+        tr: &Transaction,
+        take: &Take<'_>,
+    ) -> Result<Option<Watch>, QueueError> {
+        if !take.watch {
+            return Ok(None);
+        }
+        kinds::check_elsewhere(self.queue.space(), tr).await?;
+        Ok(Some(self.queue.watch(tr)))
     }
 
     /// Ends the items of rows that the transaction removes, and leaves what tells that it has.

@@ -1,7 +1,7 @@
 //! What the layer does, with queues of every kind.
 
 use foundationdb::RangeOption;
-use kvqueue_queue::{Approach, Failure, Kind, Lease, Queue, RetryPolicy, Session, Settlement, Take};
+use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement, Take};
 
 use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads};
 
@@ -180,19 +180,5 @@ fn deleting_leaves_nothing() {
         })
         .await;
         assert_eq!(rows(t).await, []);
-    });
-}
-
-#[test]
-fn queues_of_all_kinds_can_have_one_name() {
-    on_database(async |t| {
-        let (fifo, recipe) = (t.queue_of("q", Kind::Fifo), t.queue_of("q", KINDS[1]));
-        t.fill(&recipe, &["a"]).await;
-        assert!(t.list(&fifo).await.is_empty());
-        t.fill(&fifo, &["b"]).await;
-        assert_eq!(
-            (t.list(&recipe).await, t.list(&fifo).await),
-            (vec!["a".to_owned()], vec!["b".to_owned()])
-        );
     });
 }

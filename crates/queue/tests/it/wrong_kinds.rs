@@ -51,43 +51,66 @@ fn a_sweeper_of_the_wrong_kind_clears_no_side_records() {
 }
 
 #[test]
-fn of_two_recipes_under_one_name_the_second_is_refused() {
-    let recipes = [Kind::Recipe(Packing::Raw), Kind::Priority(End::Min, Packing::Raw)];
-    for (kind, other) in [(recipes[0], recipes[1]), (recipes[1], recipes[0])] {
-        for state in ["ready", "later", "dead"] {
-            on_database(async |t| {
-                let (q, wrong) = (t.queue_of("q", kind), t.queue_of("q", other));
-                let due = (state == "later").then_some(5);
-                t.push_items(&q, &[NewItem { due, ..NewItem::new("first") }]).await;
-                if state == "dead" {
-                    let mut lease = t.lease(&q, 1).await.unwrap();
-                    t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+fn a_queue_with_items_of_another_kind_is_refused() {
+    for kind in KINDS {
+        for other in others(kind) {
+            for state in ["ready", "later", "dead"] {
+                // Waiting items and dead letters keep no FIFO queue from being pushed to: those who take from the other find its items.
+                if state == "ready" || other != Kind::Fifo {
+                    on_database(async |t| refused_in(t, kind, other, state).await);
                 }
-                let before = t.rows().await;
-                let mut session = t.session(&wrong);
-                let refused = session.push_items(&t.db, &[NewItem::new("x")], &PushOptions::default()).await;
-                let is_named = |error: &dyn std::error::Error| {
-                    let text = std::iter::successors(Some(error), |error| error.source())
-                        .map(ToString::to_string)
-                        .collect::<String>();
-                    text.contains(&format!("it has items of kind {kind}"))
-                };
-                assert!(is_named(&refused.unwrap_err()), "{kind} {state}");
-                let tr = t.db.create_trx().unwrap();
-                let mut pusher = wrong.pusher(&tr).seeded([1; 16]);
-                let refused = pusher.push_items(&[NewItem::new("x")], &PushOptions::default()).await;
-                assert!(is_named(&refused.unwrap_err()), "{kind} {state}");
-                if state == "ready" {
-                    assert!(is_named(&session.take(&t.db, k(1)).await.unwrap_err()));
-                    let mut take =
-                        Take { k: k(1), length: 1, approach: &mut Approach::default(), watch: false };
-                    assert!(is_named(&session.lease(&t.db, &mut take).await.unwrap_err()));
-                    assert!(is_named(&wrong.peek_k(&tr, k(1)).await.unwrap_err()));
-                }
-                assert_eq!(t.rows().await, before);
-            });
+            }
         }
     }
+}
+
+/// Whether this, or a cause of it, says of which kind the items are.
+fn names(error: &dyn std::error::Error, kind: Kind) -> bool {
+    let text = std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string);
+    text.collect::<String>().contains(&format!("it has items of kind {kind}"))
+}
+
+async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
+    let (q, wrong) = (t.queue_of("q", kind), t.queue_of("q", other));
+    let due = (state == "later").then_some(5);
+    t.push_items(&q, &[NewItem { due, ..NewItem::new("first") }]).await;
+    if state == "dead" {
+        let mut lease = t.lease(&q, 1).await.unwrap();
+        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+    }
+    let before = t.rows().await;
+    let mut session = t.session(&wrong);
+    let refused = session.push_items(&t.db, &[NewItem::new("x")], &PushOptions::default()).await;
+    assert!(names(&refused.unwrap_err(), kind), "{kind} as {other}, {state}");
+    let tr = t.db.create_trx().unwrap();
+    let mut pusher = wrong.pusher(&tr).seeded([1; 16]);
+    let refused = pusher.push_items(&[NewItem::new("x")], &PushOptions::default()).await;
+    assert!(names(&refused.unwrap_err(), kind), "{kind} as {other}, {state}");
+    assert!(names(&wrong.check_kind(&tr).await.unwrap_err(), kind));
+    if state == "ready" {
+        assert!(names(&session.take(&t.db, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
+        let mut take = Take { k: k(1), length: 1, approach: &mut Approach::default(), watch: true };
+        assert!(names(&session.lease(&t.db, &mut take).await.unwrap_err(), kind), "{kind} as {other}");
+        assert!(names(&wrong.peek_k(&tr, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
+        assert!(names(&wrong.pop_k(&tr, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
+        let policy = RetryPolicy::default();
+        assert!(names(&wrong.recount(&t.db, &policy).await.unwrap_err(), kind), "{kind} as {other}");
+    }
+    assert_eq!(t.rows().await, before);
+}
+
+#[test]
+fn rows_of_other_programs_under_a_text_of_the_same_name_are_none_of_its_items() {
+    on_database(async |t| {
+        let tr = t.db.create_trx().unwrap();
+        tr.set(&[&t.prefix[..], &foundationdb::tuple::pack(&("q", 1, "of another program"))].concat(), b"");
+        tr.commit().await.unwrap();
+        let q = t.queue_of("q", Kind::Fifo);
+        t.push_items(&q, &[NewItem::new("first")]).await;
+        let taken = t.session(&q).take(&t.db, k(1)).await.unwrap();
+        assert_eq!(taken.items.len(), 1);
+        assert!(t.session(&q).take(&t.db, k(1)).await.unwrap().watch.is_some());
+    });
 }
 
 #[test]

@@ -10,8 +10,8 @@ use crate::item::Stamp;
 use crate::keys::{Space, items};
 use crate::kind::Kind;
 use crate::mutant::mutant;
+use crate::ops::kinds;
 use crate::ops::pause::check_unfrozen;
-use crate::ops::place::check_first_recipe;
 
 /// What a pusher has checked already; each check is made once in a transaction.
 #[derive(Debug, Clone, Copy, Default)]
@@ -54,10 +54,7 @@ impl Pusher<'_> {
 
 /// Makes sure that the queue is not frozen, and that its items are of its kind.
 async fn check_queue(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
-    if space.kind == Kind::Fifo {
-        return check_unfrozen(space, tr).await;
-    }
-    try_join(check_unfrozen(space, tr), check_first_recipe(space, tr)).await.map(drop)
+    try_join(check_unfrozen(space, tr), kinds::check(space, tr)).await.map(drop)
 }
 
 /// Makes sure that the transaction has not yet written number 0 of the records behind `before`, whose keys get the stamp of its commit.

@@ -1,0 +1,60 @@
+//! Whether a queue has items of another kind than the one it was opened with.
+//!
+//! Nothing stored says of which kind a queue is. Items of a FIFO queue and of the recipes' queues lie at different places, so a handle of the wrong kind
+//! would find the queue empty, and what is pushed through it would never be found by the others.
+
+use bytes::Bytes;
+use foundationdb::Transaction;
+use futures::future::try_join4;
+
+use crate::error::QueueError;
+use crate::id::ItemId;
+use crate::keys::{Space, later, range};
+use crate::kind::Kind;
+use crate::ops::find::first_key;
+
+/// Makes sure that a ready item is not of the other recipe. Any other key at this place is an item, whatever it is like.
+pub(crate) fn check_ready(space: &Space, id: &ItemId) -> Result<(), QueueError> {
+    if id.stamp().is_some() { Ok(()) } else { check_id(space, id) }
+}
+
+/// Makes sure that an item's id is not one of another kind.
+fn check_id(space: &Space, id: &ItemId) -> Result<(), QueueError> {
+    let Some(there) = Kind::of_id(id).filter(|there| *there != space.kind.name()) else { return Ok(()) };
+    let queue = space.name.escape_ascii().to_string();
+    Err(QueueError::OtherKind { queue, kind: space.kind, there, id: id.clone() })
+}
+
+/// Makes sure that the first item in each state but running is not of another kind, before any is pushed. Reads that conflict with nothing.
+///
+/// Of a FIFO queue it is enough to look where the others have their ready items. The transaction may have pushed to it, and could not read its keys.
+pub(crate) async fn check(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    if space.kind == Kind::Fifo {
+        return check_elsewhere(space, tr).await;
+    }
+    let (elsewhere, ready, aside, dead) = try_join4(
+        first_elsewhere(space, tr),
+        first_key(tr, &space.item_range()),
+        first_key(tr, &range(&space.later)),
+        first_key(tr, &range(&space.dead)),
+    )
+    .await?;
+    behind(ready, &space.ready).map_or(Ok(()), |id| check_ready(space, &id))?;
+    let aside = aside.and_then(|key| later::decode(&space.later, &key).map(|(_, id)| id));
+    [elsewhere, aside, behind(dead, &space.dead)].iter().flatten().try_for_each(|id| check_id(space, id))
+}
+
+/// Makes sure that there is no ready item of a kind that has them elsewhere.
+pub(crate) async fn check_elsewhere(space: &Space, tr: &Transaction) -> Result<(), QueueError> {
+    first_elsewhere(space, tr).await?.map_or(Ok(()), |id| check_id(space, &id))
+}
+
+/// The first ready item where queues of this name have theirs that are of a kind of another layout.
+async fn first_elsewhere(space: &Space, tr: &Transaction) -> Result<Option<ItemId>, QueueError> {
+    let Some(elsewhere) = &space.elsewhere else { return Ok(None) };
+    Ok(behind(first_key(tr, &range(elsewhere)).await?, elsewhere))
+}
+
+fn behind(key: Option<Vec<u8>>, before: &[u8]) -> Option<ItemId> {
+    Some(ItemId::new(Bytes::copy_from_slice(key?.strip_prefix(before)?)))
+}

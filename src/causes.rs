@@ -1,0 +1,19 @@
+//! Errors in a line.
+
+use std::{error::Error, iter::successors};
+
+/// What an error says, and what each of its causes says.
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let texts: Vec<_> = chain(error).map(ToString::to_string).collect();
+    texts.join(": ")
+}
+
+/// What the first of an error's causes says, for where it is known what failed.
+pub(crate) fn root_cause(error: &(dyn Error + 'static)) -> String {
+    chain(error).last().unwrap_or(error).to_string()
+}
+
+/// The error and its causes, the first one last.
+fn chain<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
+    successors(Some(error), |error: &&'e (dyn Error + 'static)| (*error).source())
+}
