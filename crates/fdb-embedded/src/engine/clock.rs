@@ -9,7 +9,8 @@
 //! The *ceiling* is a durable upper bound of the versions handed out. A new process starts above it and above
 //! what its wall clock says, so versions never go back. A commit raises the ceiling in its own batch. Reading
 //! an idle database past the ceiling asks for an empty batch that raises it; until that is on disk, a few
-//! milliseconds, only the wall clock keeps the promise. When no batch will reach the disk any more, versions stand still:
+//! milliseconds, only the wall clock keeps the promise. A process that closes the directory leaves as its ceiling the
+//! last version itself, so that versions do not run ahead of the wall clock with every opening. When no batch will reach the disk any more, versions stand still:
 //! nothing will change that a later one could tell.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -135,6 +136,13 @@ impl Clock {
         self.in_flight = None;
     }
 
+    /// Hands out the last version, which is above all others: the ceiling for the next process.
+    pub fn end(&mut self, now: Instant) -> i64 {
+        let (version, _) = self.begin_batch(now);
+        self.stop();
+        version
+    }
+
     /// No batch will be durable any more, nor any ceiling: no version is handed out beyond those that have been.
     pub fn stop(&mut self) {
         self.is_stopped = true;
@@ -178,6 +186,18 @@ mod tests {
         assert_eq!(clock.read_version(later + Duration::from_secs(60)), last);
         assert!(!clock.wants_ceiling(), "nobody could raise it");
     }
+
+    #[test]
+    fn after_the_last_version_nothing_higher_is_handed_out() {
+        let (mut clock, now) = clock();
+        let read = clock.read_version(now + Duration::from_secs(1));
+        let last = clock.end(now);
+        assert!(last > read);
+        assert!(clock.read_version(now + Duration::from_secs(60)) < last);
+        let next = Clock::new(last, SystemTime::UNIX_EPOCH, now).read_version(now);
+        assert_eq!(next, last + 1, "and the next process begins right above it");
+    }
+
     #[test]
     fn a_clock_that_is_held_goes_on_with_commits_or_when_it_is_told_to() {
         let (mut clock, now) = clock();

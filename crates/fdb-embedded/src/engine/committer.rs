@@ -112,7 +112,19 @@ impl Committer {
             // The panic hook has reported it. The storage may hold half a batch.
             self.poison(&"its committer panicked");
         }
+        self.lower_ceiling();
         self.close();
+    }
+
+    /// Leaves the last version as the ceiling, which is ahead of it: the next process goes on from there.
+    fn lower_ceiling(&self) {
+        if self.shared.is_poisoned() || self.admission.is_full() {
+            return;
+        }
+        let version = self.shared.views.lock().clock().end(Instant::now());
+        let batch = storage::Batch { version, ceiling: Some(version), mutations: Vec::new() };
+        // If it fails, the ceiling on the disk is the higher one, which is as good but for the gap in versions.
+        let _ = self.storage.apply(batch, Durability::Written);
     }
 
     /// Ends all reads, refuses all commits, and closes the directory.

@@ -435,3 +435,21 @@ fn versions_that_were_advanced_stay_so_in_the_next_process_and_with_guests() {
     let db = open(directory.path());
     assert!(block_on(read_version(&db)) > taken_over);
 }
+
+#[test]
+fn versions_do_not_run_ahead_with_every_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    let began = std::time::Instant::now();
+    let version = || {
+        let db = open(directory.path());
+        let tr = db.create_trx().unwrap();
+        tr.set(b"k", b"v");
+        block_on(tr.commit()).unwrap();
+        block_on(read_version(&db))
+    };
+    let first = version();
+    (0..4).for_each(|_| assert!(version() > first));
+    let last = version();
+    let passed = i64::try_from(began.elapsed().as_micros()).unwrap();
+    assert!(last > first && last - first < passed + 1_000_000, "{last} follows {first} after {passed} us");
+}
