@@ -17,11 +17,12 @@ const QUIETEST: Duration = Duration::from_secs(2);
 /// A look that takes long is rare: looks are no more than one part in so many of the time.
 const SHARE: u32 = 20;
 
-/// Who asks gets figures that are no older, as far as looks keep their share of the time.
-const FRESH: Duration = Duration::from_secs(1);
-
-/// How long the looks for one question may take together. Where there are many queues, each question is for some of them.
+/// How long the looks for a question may take together before others have their share of the time.
 const FOR_A_QUESTION: Duration = Duration::from_millis(10);
+
+/// A question waits for the looks at all queues if they keep their share of the time within this. Where there are more queues, each
+/// question is for some of them.
+const WAIT: Duration = Duration::from_secs(1);
 
 /// Where there are many queues they share so many looks: one in so long while nobody looks at the board...
 const EACH_ALONE: Duration = Duration::from_millis(100);
@@ -64,9 +65,14 @@ impl Pace {
         Some(last + pause.max(took.saturating_mul(SHARE)))
     }
 
-    /// Whether it may be looked at for somebody who asks: its figures are not fresh, and looks keep their share of the time.
-    fn may_be_asked(&self, now: Instant) -> bool {
-        self.last.is_none_or(|(last, took)| now >= last + FRESH.max(took.saturating_mul(SHARE)))
+    /// Whether a look at it began at this time or later.
+    pub(super) fn was_looked_at_since(&self, since: Instant) -> bool {
+        self.last.is_some_and(|(last, took)| last.checked_sub(took).is_some_and(|began| began >= since))
+    }
+
+    /// From when on it may be looked at for somebody who asks, so that looks keep their share of the time; none: at once.
+    fn rested(&self) -> Option<Instant> {
+        self.last.map(|(last, took)| last + took.saturating_mul(SHARE))
     }
 }
 
@@ -83,17 +89,28 @@ impl Questions {
         if self.rest.is_some_and(|rest| now < rest) {
             return Vec::new();
         }
-        let mut may: Vec<_> = paces.filter(|(_, pace)| pace.may_be_asked(now)).collect();
+        let mut may: Vec<_> =
+            paces.filter(|(_, pace)| pace.rested().is_none_or(|rested| now >= rested)).collect();
         may.sort_by_key(|(_, pace)| pace.last.map(|(last, _)| last));
         let mut left = Some(FOR_A_QUESTION);
         let fits = may.into_iter().take_while(|(_, pace)| {
-            // The first fits however long it takes: `may_be_asked` bounds that.
+            // The first fits however long it takes: it has rested for that.
             let fits = left.is_some();
             let took = pace.last.map_or(Duration::ZERO, |(_, took)| took);
             left = left.and_then(|left| left.checked_sub(took));
             fits
         });
         fits.map(|(name, _)| name).collect()
+    }
+
+    /// When the next of these queues may be looked at, if a question is to wait for all of them; none if it is not.
+    pub(super) fn next<'a>(&self, paces: impl Iterator<Item = &'a Pace> + Clone) -> Option<Instant> {
+        let took: Duration = paces.clone().filter_map(|pace| pace.last).map(|(_, took)| took).sum();
+        if took.saturating_mul(SHARE) > WAIT {
+            return None;
+        }
+        let rested = paces.map(Pace::rested).min()?;
+        Some(rested.max(self.rest).unwrap_or_else(Instant::now))
     }
 
     /// Looks for a question took so long.
@@ -170,7 +187,28 @@ mod tests {
         assert!(busy <= share + 0.01 && oldest < Duration::from_secs(10), "{busy}, {oldest:?}");
         // A quick one stays fresh.
         let (busy, oldest) = asked(vec![Pace::default()], Duration::from_millis(1));
-        assert!(busy < 0.01 && oldest < FRESH * 2, "{busy}, {oldest:?}");
+        assert!(busy < 0.03 && oldest < Duration::from_millis(100), "{busy}, {oldest:?}");
+    }
+
+    #[test]
+    fn a_question_waits_for_a_few_queues_and_not_for_many() {
+        let (now, ms) = (Instant::now(), Duration::from_millis);
+        let of = |queues: usize, took: Duration| -> Vec<Pace> {
+            let mut paces: Vec<_> = (0..queues).map(|_| Pace::default()).collect();
+            paces.iter_mut().for_each(|pace| pace.looked(now, took, false));
+            paces
+        };
+        let next = |paces: &[Pace], questions: &Questions| questions.next(paces.iter());
+        let mut questions = Questions::default();
+        assert_eq!(next(&of(10, ms(1)), &questions), Some(now + ms(20)));
+        questions.looked(now, ms(2));
+        assert_eq!(next(&of(10, ms(1)), &questions), Some(now + ms(40)));
+        assert_eq!(next(&[], &questions), None);
+        assert_eq!(next(&of(1_000, ms(1)), &questions), None);
+        assert_eq!(next(&of(1, ms(400)), &questions), None);
+        let looked = &of(1, ms(1))[0];
+        assert!(looked.was_looked_at_since(now - ms(1)) && !looked.was_looked_at_since(now));
+        assert!(!Pace::default().was_looked_at_since(now));
     }
 
     #[test]

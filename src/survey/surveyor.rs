@@ -61,7 +61,11 @@ pub(super) struct Surveyor {
     places: BTreeMap<Arc<str>, Place>,
     /// One for each place that is `watched`; it tells which, and whether the watch was lost.
     watches: FuturesUnordered<BoxFuture<'static, Pushed>>,
+    /// How many questions there were, and how many of them are answered.
+    asked: u64,
     answered: u64,
+    /// How many questions are being answered together, and since when.
+    question: Option<(u64, Instant)>,
     questions: Questions,
     /// When the database was last asked.
     checked: Option<Instant>,
@@ -82,7 +86,9 @@ impl Surveyor {
             board,
             places: BTreeMap::new(),
             watches: FuturesUnordered::new(),
+            asked: 0,
             answered: 0,
+            question: None,
             questions: Questions::default(),
             checked: None,
             silent: None,
@@ -125,17 +131,39 @@ impl Surveyor {
         if unchecked || !due.is_empty() {
             self.look(&due, listened).await;
         }
+        self.asked = asked;
         if asked > self.answered {
-            let now = Instant::now();
-            let paces = self.places.iter().map(|(name, place)| (name.clone(), &place.pace));
-            let due: BTreeSet<_> = self.questions.due(now, paces).into_iter().collect();
-            if !due.is_empty() {
-                self.look(&due, listened).await;
-                self.questions.looked(now, now.elapsed());
-            }
+            self.answer(listened).await;
+        }
+    }
+
+    /// Looks at the queues that were not looked at since somebody asked, as far as looks keep their share of the time. Answers if that were
+    /// all, or if the others take too long to wait for.
+    async fn answer(&mut self, listened: bool) {
+        let now = Instant::now();
+        let (asked, since) = *self.question.get_or_insert((self.asked, now));
+        let due: BTreeSet<_> = self.questions.due(now, self.unseen(since)).into_iter().collect();
+        if !due.is_empty() {
+            self.look(&due, listened).await;
+            self.questions.looked(now, now.elapsed());
+        }
+        if self.next_for_question().is_none() {
+            self.question = None;
             self.answered = asked;
             self.board.audience.answer(asked);
         }
+    }
+
+    /// The queues that were not looked at since.
+    fn unseen(&self, since: Instant) -> impl Iterator<Item = (Arc<str>, &Pace)> + Clone {
+        let places = self.places.iter().filter(move |(_, place)| !place.pace.was_looked_at_since(since));
+        places.map(|(name, place)| (name.clone(), &place.pace))
+    }
+
+    /// When the next look is possible that a question waits for.
+    fn next_for_question(&self) -> Option<Instant> {
+        let (_, since) = self.question?;
+        self.questions.next(self.unseen(since).map(|(_, pace)| pace))
     }
 
     async fn look(&mut self, due: &BTreeSet<Arc<str>>, listened: bool) {
@@ -217,7 +245,12 @@ impl Surveyor {
         let due = self.places.values().filter_map(|place| place.pace.due(listened, queues)).min();
         let tick = listened.then(|| now + TICK);
         let check = self.checked.map_or(now, |at| at + CHECK);
-        due.into_iter().chain(tick).fold(check, Instant::min)
+        let asked = match self.question {
+            Some(_) => self.next_for_question(),
+            // Somebody asked while the question before was being answered.
+            None => (self.asked > self.answered).then_some(now),
+        };
+        due.into_iter().chain(tick).chain(asked).fold(check, Instant::min)
     }
 
     fn queues(&self) -> u32 {

@@ -30,10 +30,14 @@ use crate::{consumer::ambient, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
 pub(super) use text::{Line, Mood, Table, about, disk_figures, elsewhere};
+use words::age;
 pub(super) use words::fitting;
 
 /// The path of a daemon's figures.
 const STATUS: &str = "/api/v1/status";
+
+/// Figures that are older, in seconds, are from before the request.
+const JUST_NOW: f64 = 1.0;
 
 /// No terminal is that wide.
 const UNBOUNDED: usize = 1_000;
@@ -98,10 +102,19 @@ pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Res
             about(figures, ambient::now()),
             vec![Line::default()],
             Table::new(&figures.queues, width).lines(),
+            older(&figures.queues),
         ];
         print(&lines.concat())?;
     }
     Ok(if figures.not_ready.is_empty() { Exit::Done } else { Exit::Unavailable })
+}
+
+/// Figures from before the request.
+fn older(queues: &[QueueFigures]) -> Vec<Line> {
+    let oldest = queues.iter().map(|queue| queue.looked).fold(0.0, f64::max);
+    let line =
+        || Line::new(format!("The figures of some queues are up to {} old.", age(oldest)), Mood::Quiet);
+    (oldest > JUST_NOW).then(line).into_iter().collect()
 }
 
 pub(super) fn read(answer: &Value) -> anyhow::Result<Figures> {

@@ -222,3 +222,23 @@ fn a_refusal_has_one_exit_code_whichever_way_the_daemon_is_found() {
         assert!(ask(command).failed(69).contains("this is not the secret"), "{command:?}");
     }
 }
+
+#[test]
+fn status_shows_what_was_done_before_it_was_asked() {
+    let db = Database::new();
+    let (_, command) = configured(&db, LOG);
+    let served = serve_with(command, false);
+    run(&db, &["pause", "q"]).ok();
+    let mut seen = 0;
+    for pushed in 1..=10 {
+        run(&db, &["push", "q", "item"]).ok();
+        let told = run(&db, &["--json", "status", "--at", at(&served.at)]).ok();
+        let queue = &serde_json::from_str::<Value>(&told).unwrap()["queues"][0];
+        // On a machine so busy that looks take very long the figures may be older, and say so.
+        assert!(queue["ready"] == pushed || queue["looked"].as_f64() > Some(0.0), "{queue}");
+        seen += usize::from(queue["ready"] == pushed);
+    }
+    assert!(seen > 5, "only {seen} of 10 pushes were seen at once");
+    let said = run(&db, &["status", "--at", at(&served.at)]).ok();
+    assert!(said.lines().any(|line| line.starts_with("q ")), "{said}");
+}
