@@ -18,9 +18,10 @@ function disk(it) {
 export function daemon(server) {
   const list = h("dl", { class: "facts panel" });
   const reload = action("Reload the configuration", async () => {
-    const { changed, finishing } = await call("POST", "reload", {});
+    const { changed, finishing, left } = await call("POST", "reload", {});
     const still = finishing.length ? ` Items taken before are finished as they were: ${finishing.join(", ")}.` : "";
-    toast(changed.length ? `Changed: ${changed.join(", ")}.${still}` : "Nothing differs from what is in force.");
+    const idle = left.length ? ` Removed, with items that this daemon does not process any more: ${left.map((it) => `${it.queue} (${it.items})`).join(", ")}.` : "";
+    toast(changed.length ? `Changed: ${changed.join(", ")}.${still}${idle}` : "Nothing differs from what is in force.");
   });
   const element = h("div", null, h("h1", null, "Daemon"), list, h("p", { class: "buttons" }, reload));
 

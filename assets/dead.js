@@ -76,7 +76,7 @@ async function purge(queue, known, reload) {
   ];
   const sure = await ask({ title: "Purge all dead letters?", body, confirm: "Purge all", danger: true, valid: () => input.value === queue });
   if (!sure) return;
-  const { moved } = await call("POST", path(queue, "dead", "purge"), { confirm: queue });
-  toast(`${plural(moved, "dead letter")} deleted.`);
+  const { purged } = await call("POST", path(queue, "dead", "purge"), { confirm: queue });
+  toast(`${plural(purged, "dead letter")} deleted.`);
   await reload();
 }

@@ -166,7 +166,7 @@ export function failures(all) {
   if (all.length === 0) return null;
   return h("details", null, h("summary", null, `How earlier attempts ended (${all.length})`),
     h("ol", { class: "failures" }, all.map((it) =>
-      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
+      h("li", null, h("span", { class: "muted" }, `Attempt ${it.attempt}, ${it.before_retry ? "before it was retried, " : ""}${moment(it.at)}`), h("pre", null, visibleLines(it.reason))))));
 }
 
 // What goes beside the payload.

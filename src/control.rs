@@ -63,6 +63,16 @@ pub(crate) struct Reloaded {
     pub(crate) changed: Vec<String>,
     /// Queues some of whose consumers still finish items under the settings of before.
     pub(crate) finishing: Vec<String>,
+    /// Queues that were removed and have items: this daemon does not process them any more.
+    pub(crate) left: Vec<Left>,
+}
+
+/// A queue that the configuration does not have any more.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Left {
+    pub(crate) queue: String,
+    /// Ready and waiting items.
+    pub(crate) items: u64,
 }
 
 /// An order changed nothing.

@@ -7,6 +7,7 @@
 //! | a reload | reading the configuration, making its handlers | [`PREPARED`] |
 //! | a reload | the database, which says whether new queues are paused | [`FIRST_LOOK`] |
 //! | a reload | consumers that finish under earlier settings | [`FINISHED`] |
+//! | a reload | the database, which says what is left in removed queues | [`LEFT`] |
 //! | an HTTP request | all of these | [`REQUEST`] |
 //! | `kvqueue reload` and the like | the HTTP request | [`COMMAND`] |
 
@@ -24,6 +25,9 @@ pub(crate) const FIRST_LOOK: Duration = Duration::from_secs(5);
 /// After this a reload is answered though consumers still finish under earlier settings.
 pub(crate) const FINISHED: Duration = Duration::from_secs(10);
 
+/// How long a reload waits for the database to say what is left in the queues that it removed.
+pub(crate) const LEFT: Duration = Duration::from_secs(1);
+
 /// How long the handler of an HTTP request may take.
 pub(crate) const REQUEST: Duration = Duration::from_secs(30);
 
@@ -31,6 +35,7 @@ pub(crate) const REQUEST: Duration = Duration::from_secs(30);
 pub(crate) const COMMAND: Duration = Duration::from_secs(35);
 
 const _: () = {
-    let reload = TURN.as_secs() + PREPARED.as_secs() + FIRST_LOOK.as_secs() + FINISHED.as_secs();
+    let reload =
+        TURN.as_secs() + PREPARED.as_secs() + FIRST_LOOK.as_secs() + FINISHED.as_secs() + LEFT.as_secs();
     assert!(reload < REQUEST.as_secs() && REQUEST.as_secs() < COMMAND.as_secs());
 };

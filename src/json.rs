@@ -102,7 +102,7 @@ pub(crate) fn letter(letter: &DeadLetter) -> Value {
         "reason": letter.reason,
         "attempts": meta.attempts,
         "crashes": meta.crashes,
-        "failures": meta.failures.iter().map(failure).collect::<Vec<_>>(),
+        "failures": failures(meta).map(failure).collect::<Vec<_>>(),
     });
     let Value::Object(mut object) = known else { return known };
     insert_meta(&mut object, meta);
@@ -158,7 +158,7 @@ fn insert_item(object: &mut Map<String, Value>, state: ItemState, item: &Item) {
         object.insert("crashes".to_owned(), meta.crashes.into());
     }
     if !meta.failures.is_empty() {
-        let failures: Vec<_> = meta.failures.iter().map(failure).collect();
+        let failures: Vec<_> = failures(meta).map(failure).collect();
         object.insert("failures".to_owned(), failures.into());
     }
     if let Some(last) = last_failure(meta) {
@@ -187,8 +187,24 @@ fn lease(lease: &LeaseView) -> Value {
     })
 }
 
-fn failure(it: &Failure) -> Value {
-    json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason })
+/// How attempts ended, and of each whether that was before a dead letter was made ready again: its attempts begin at 1 then.
+pub(crate) fn failures(meta: &Meta) -> impl Iterator<Item = (&Failure, bool)> {
+    let mut above = meta.attempts.saturating_add(1);
+    let of_now = meta.failures.iter().rev().take_while(|it| {
+        let is_of_now = it.attempt < above;
+        above = it.attempt;
+        is_of_now
+    });
+    let before = meta.failures.len() - of_now.count();
+    meta.failures.iter().enumerate().map(move |(index, it)| (it, index < before))
+}
+
+fn failure((it, before_retry): (&Failure, bool)) -> Value {
+    let mut told = json!({ "at": time(it.at), "attempt": it.attempt, "reason": it.reason });
+    if before_retry {
+        told["before_retry"] = true.into();
+    }
+    told
 }
 
 /// Adds bytes under `key` if they are UTF-8, in base 64 under `key_base64` if not.
@@ -263,6 +279,22 @@ mod tests {
             cut(b"\xffab", 1),
             json!({"id": "x01", "payload_base64": "/w==", "bytes": 3, "cut": true})
         );
+    }
+
+    #[test]
+    fn failures_before_a_retry_are_told_apart() {
+        let told = |failures: &[u32], attempts| {
+            let mut meta = Meta::default();
+            meta.attempts = attempts;
+            meta.failures = failures.iter().map(|attempt| Failure::new(0, *attempt, "no")).collect();
+            super::failures(&meta).map(|(_, before)| before).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[1, 2, 3], 3), [false; 3]);
+        assert_eq!(told(&[1, 1, 1], 1), [true, true, false]);
+        assert_eq!(told(&[1, 2, 3, 1, 2], 2), [true, true, true, false, false]);
+        // It was made ready again, and has not failed since.
+        assert_eq!(told(&[1, 2], 0), [true; 2]);
+        assert_eq!(told(&[], 0), [false; 0]);
     }
 
     #[test]

@@ -6,8 +6,12 @@ use super::{
     daemon::{At, Daemon},
     globals::Globals,
     output,
+    status::fitting,
 };
 use crate::exit::Exit;
+
+/// Longer names are cut.
+const NAME: usize = 100;
 
 /// Have the running daemon take up its configuration anew
 #[derive(Debug, clap::Args)]
@@ -38,10 +42,19 @@ fn text(answer: &Value) -> String {
         none if none.is_empty() => "reloaded; nothing has changed".to_owned(),
         changed => format!("reloaded; changed: {changed}"),
     };
+    let mut lines = vec![changed];
     match names("finishing") {
-        none if none.is_empty() => changed,
-        finishing => format!("{changed}\nitems are still finished under earlier settings: {finishing}"),
+        none if none.is_empty() => {}
+        finishing => lines.push(format!("items are still finished under earlier settings: {finishing}")),
     }
+    for left in answer["left"].as_array().into_iter().flatten() {
+        let (queue, items) = (fitting(left["queue"].as_str().unwrap_or_default(), NAME), &left["items"]);
+        let items = output::items_of(items.as_u64().unwrap_or_default());
+        lines.push(format!(
+            "queue {queue} is removed and has {items}, which this daemon does not process any more"
+        ));
+    }
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -57,6 +70,12 @@ mod tests {
         };
         assert_eq!(told(&[], &[]), "reloaded; nothing has changed");
         assert_eq!(told(&["grace", "queues.a"], &[]), "reloaded; changed: grace, queues.a");
+        let left =
+            json!({ "changed": ["queues.a"], "finishing": [], "left": [{ "queue": "a", "items": 2 }] });
+        insta::assert_snapshot!(text(&left), @"
+        reloaded; changed: queues.a
+        queue a is removed and has 2 items, which this daemon does not process any more
+        ");
         assert!(
             told(&["queues.a"], &["a"]).ends_with("\nitems are still finished under earlier settings: a")
         );

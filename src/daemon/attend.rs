@@ -11,7 +11,7 @@ use tokio::{
 use super::{live::Live, loader::Loader, report::report};
 use crate::{
     board::{Board, Phase},
-    control::{Given, Order, Refused, Reloaded, Reply},
+    control::{Given, Left, Order, Refused, Reloaded, Reply},
     deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
     lifecycle::Told,
@@ -30,6 +30,7 @@ pub(super) struct Attendant {
 struct TakenUp {
     reply: Reply<Result<Reloaded, Refused>>,
     changed: Vec<String>,
+    left: Vec<Left>,
     finishing: watch::Receiver<BTreeSet<String>>,
     until: Instant,
 }
@@ -85,12 +86,20 @@ impl Attendant {
         self.close();
         self.board().phase(Phase::Reloading);
         match self.take_up().await {
-            Ok(changed) => {
+            Ok((changed, left)) => {
                 let (keys, listed) = (changed.len(), telemetry::listed(&changed));
                 tracing::info!(changed = listed, keys, "the configuration is taken up");
+                if !left.is_empty() {
+                    let told: Vec<_> = left.iter().map(|it| format!("{} ({})", it.queue, it.items)).collect();
+                    tracing::warn!(
+                        event = "queues_left",
+                        queues = telemetry::listed(&told),
+                        "these queues are removed and have items, which this daemon does not process any more"
+                    );
+                }
                 let finishing = self.live.shared.still_finishing();
                 let until = Instant::now() + FINISHED;
-                self.taken_up = Some(TakenUp { reply, changed, finishing, until });
+                self.taken_up = Some(TakenUp { reply, changed, left, finishing, until });
             }
             Err(refused) => {
                 self.board().refused(refused.0.clone());
@@ -101,11 +110,11 @@ impl Attendant {
         }
     }
 
-    /// Loads and checks, and has it take effect. Returns the keys that changed.
-    async fn take_up(&mut self) -> Result<Vec<String>, Refused> {
+    /// Loads and checks, and has it take effect. Returns the keys that changed, and the removed queues that have items.
+    async fn take_up(&mut self) -> Result<(Vec<String>, Vec<Left>), Refused> {
         let loader = self.loader.clone().ok_or_else(no_loader)?;
         let (config, handlers, registry) = (self.live.config(), self.live.handlers(), self.registry.clone());
-        let path = loader.path();
+        let (path, old) = (loader.path(), config.clone());
         let prepared = move || loader.prepare(&config, &registry, handlers);
         // Not on a thread that its end would wait for: what is read may be anything.
         let prepared = timeout(PREPARED, self.live.shared.pool.spawn_blocking(prepared)).await;
@@ -117,18 +126,18 @@ impl Attendant {
         let changed = self.live.changes(&prepared);
         self.live.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
         self.board().metrics.reloads_applied.inc();
-        Ok(changed)
+        Ok((changed, self.live.left(&old).await))
     }
 
     /// Says what has come of the last configuration that was taken up.
     fn close(&mut self) {
-        let Some(TakenUp { reply, changed, finishing, .. }) = self.taken_up.take() else { return };
+        let Some(TakenUp { reply, changed, left, finishing, .. }) = self.taken_up.take() else { return };
         let finishing: Vec<_> = finishing.borrow().iter().cloned().collect();
         if !finishing.is_empty() {
             let queues = telemetry::listed(&finishing);
             tracing::info!(queues, "consumers still finish what they have in hand under earlier settings");
         }
-        let _ = reply.send(Ok(Reloaded { changed, finishing }));
+        let _ = reply.send(Ok(Reloaded { changed, finishing, left }));
         self.board().phase(Phase::Ready);
     }
 }

@@ -12,13 +12,13 @@ use futures::future::join_all;
 use super::{
     loader::Prepared,
     parts::{Part, Parts},
-    reload::Plan,
+    reload::{self, Plan},
 };
 use crate::{
     actors::{End, Helm, Shared, Spec, Wanted},
     config::Config,
     consumer::source::Source,
-    control::{InForce, Refused},
+    control::{InForce, Left, Refused},
     handlers::Handling,
     pause::Follower,
     sweep::Sweeping,
@@ -70,6 +70,11 @@ impl Live {
             changed.push("http.token-file (contents)".to_owned());
         }
         changed
+    }
+
+    /// The queues of the configuration before that are removed and have items.
+    pub(super) async fn left(&self, before: &Config) -> Vec<Left> {
+        reload::left(&self.db, before, &self.config()).await
     }
 
     /// The handlers in use.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use actix_web::{HttpRequest, HttpResponse, web::Payload};
+use actix_web::{HttpRequest, HttpResponse, http::header, web::Payload};
 use futures::future::LocalBoxFuture;
 use serde::de::DeserializeOwned;
 use tokio::{sync::OwnedSemaphorePermit, task::spawn_blocking};
@@ -48,6 +48,16 @@ impl Call {
     /// The body of any other request, read as JSON.
     pub(super) async fn json<T: DeserializeOwned + Send + 'static>(&mut self) -> Result<T, Failure> {
         self.read(SHORT).await
+    }
+
+    /// The same, where a request without a body means the default.
+    pub(super) async fn json_if_any<T: DeserializeOwned + Default + Send + 'static>(
+        &mut self,
+    ) -> Result<T, Failure> {
+        let headers = self.request.headers();
+        let is_empty = headers.get(header::CONTENT_LENGTH).is_none_or(|length| length == "0")
+            && !headers.contains_key(header::TRANSFER_ENCODING);
+        if is_empty { Ok(T::default()) } else { self.json().await }
     }
 
     async fn read<T: DeserializeOwned + Send + 'static>(&mut self, limit: usize) -> Result<T, Failure> {

@@ -105,7 +105,8 @@ pub(super) async fn purge_all(mut call: Call) -> Answer {
     call.confirmed(&confirm, "all dead letters of")?;
     let queue = call.unfrozen_queue().await?;
     let _place = call.site.place()?;
-    Ok(all(queue.purge_all_dead(&call.site.door.db, &POLICY).await?))
+    let AllDead { moved: purged, unreadable, .. } = queue.purge_all_dead(&call.site.door.db, &POLICY).await?;
+    Ok(HttpResponse::Ok().json(json!({ "purged": purged, "unreadable": unreadable })))
 }
 
 pub(super) fn all(all: AllDead) -> HttpResponse {

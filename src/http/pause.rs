@@ -13,21 +13,19 @@ use super::{
 use crate::{board::Phase, consumer::ambient, control::Refused};
 
 /// How a queue is to be paused.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct How {
     /// For this daemon alone, until it ends.
-    #[serde(default)]
     here: bool,
     /// Why, for people.
-    #[serde(default)]
     reason: String,
 }
 
 /// `PUT /api/v1/queues/{queue}/pause`
 pub(super) async fn pause(mut call: Call) -> Answer {
     let queue = call.queue()?;
-    let How { here, reason } = call.json().await?;
+    let How { here, reason } = call.json_if_any().await?;
     if reason.len() > MAX_REASON {
         let problem = format!("the reason has {} bytes, at most {MAX_REASON} are kept", reason.len());
         return Err(Failure::Bad(problem));

@@ -305,3 +305,28 @@ fn a_run_that_fails_on_dead_letters_tells_so_by_its_exit_code() {
     run(&db, &["push", "q", "two"]).ok();
     assert_eq!(code("exit 0"), 0);
 }
+
+#[test]
+fn failures_before_a_retry_are_told_apart() {
+    let db = Database::new();
+    let config = db.file("dying.toml");
+    let settings = "[queues.q]\nhandler = 'exec'\nhandler-config.command = ['false']\nretry.max-attempts = 2\nretry.base = '1ms'\n";
+    std::fs::write(&config, settings).unwrap();
+    let work_off = || run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
+    run(&db, &["push", "q", "one"]).ok();
+    work_off();
+    let letters = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
+    let id = letters[0]["id"].as_str().unwrap();
+    run(&db, &["dead", "retry", "q", id]).ok();
+    work_off();
+    let shown = run(&db, &["dead", "show", "q", id]).ok();
+    let attempts: Vec<_> =
+        shown.lines().filter_map(|line| line.strip_prefix("failure      attempt ")).collect();
+    let begin = ["1, before it was retried, at ", "2, before it was retried, at ", "1 at ", "2 at "];
+    assert_eq!(attempts.len(), begin.len(), "{shown}");
+    assert!(attempts.iter().zip(begin).all(|(line, begin)| line.starts_with(begin)), "{shown}");
+    let letters = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
+    let before: Vec<_> =
+        letters[0]["failures"].as_array().unwrap().iter().map(|it| it["before_retry"].is_boolean()).collect();
+    assert_eq!(before, [true, true, false, false]);
+}

@@ -2,8 +2,8 @@
 
 use kvqueue_queue::DeadLetter;
 
-use crate::cli::output::time;
 pub(super) use crate::json::letter as object;
+use crate::{cli::output::time, json::failures};
 
 /// The first line of a text.
 pub(super) fn one_line(text: &str) -> String {
@@ -22,8 +22,9 @@ pub(super) fn text(letter: &DeadLetter) -> Vec<u8> {
     if meta.crashes > 0 {
         lines.push(("crashes", meta.crashes.to_string()));
     }
-    for failure in &meta.failures {
-        let text = format!("attempt {} at {}: {}", failure.attempt, time(failure.at), failure.reason);
+    for (failure, before_retry) in failures(meta) {
+        let before = if before_retry { ", before it was retried," } else { "" };
+        let text = format!("attempt {}{before} at {}: {}", failure.attempt, time(failure.at), failure.reason);
         lines.push(("failure", text));
     }
     lines.extend(meta.attributes.iter().map(|(name, value)| ("attribute", format!("{name}={value}"))));

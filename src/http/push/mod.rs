@@ -12,7 +12,10 @@ mod request;
 
 use std::time::Duration;
 
-use actix_web::HttpResponse;
+use actix_web::{
+    HttpResponse,
+    http::header::{HeaderMap, HeaderValue},
+};
 use kvqueue_queue::{
     NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session, SessionId,
 };
@@ -33,6 +36,9 @@ use crate::{config::QueueConfig, consumer::ambient};
 /// How long a push may wait: for the transaction before it, and for its own.
 const WAIT: Duration = PATIENCE.saturating_mul(2);
 
+/// A header that stands for `operation` in the body.
+const KEY: &str = "Idempotency-Key";
+
 /// What is said when it is not known whether something was pushed.
 const MAYBE: &str =
     "; the items may be in the queue all the same: with an operation id a push can be repeated safely";
@@ -40,7 +46,8 @@ const MAYBE: &str =
 /// Pushes what the body has.
 pub(super) async fn push(mut call: Call) -> Answer {
     let request: Request = call.long_json().await?;
-    let (mut items, operation) = request.items(ambient::now())?;
+    let (mut items, in_body) = request.items(ambient::now())?;
+    let operation = operation(call.request.headers(), in_body)?;
     let queue = call.queue()?;
     let options = PushOptions { operation, max_payload: max_payload(&call) };
     let pushed = match items.pop() {
@@ -55,7 +62,31 @@ pub(super) async fn push(mut call: Call) -> Answer {
     let added = pushed.iter().filter(|it| it.effect == PushEffect::Added).count();
     let already = pushed.iter().any(|it| it.effect == PushEffect::Repeated);
     let ids: Vec<_> = pushed.iter().map(|it| it.id.as_ref().map(ToString::to_string)).collect();
-    Ok(HttpResponse::Created().json(json!({ "pushed": added, "ids": ids, "already": already })))
+    let effects: Vec<_> = pushed.iter().map(|it| word(it.effect)).collect();
+    let answer = json!({ "pushed": added, "ids": ids, "effects": effects, "already": already });
+    Ok(HttpResponse::Created().json(answer))
+}
+
+fn word(effect: PushEffect) -> &'static str {
+    match effect {
+        PushEffect::Added => "added",
+        PushEffect::Duplicate => "duplicate",
+        PushEffect::Repeated => "repeated",
+    }
+}
+
+/// The operation's id, which the body has or a header, as other APIs have it.
+fn operation(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Failure> {
+    let mut given = body;
+    for key in headers.get_all(KEY).map(HeaderValue::as_bytes) {
+        if given.as_ref().is_some_and(|given| given != key) {
+            let problem =
+                format!("there are two ids for the operation: leave out \"operation\" or the header {KEY}");
+            return Err(Failure::Bad(problem));
+        }
+        given = Some(key.to_owned());
+    }
+    Ok(given)
 }
 
 fn max_payload(call: &Call) -> usize {

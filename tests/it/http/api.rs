@@ -1,7 +1,7 @@
 //! What is asked and told.
 
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{LOG, with_dead};
 use crate::support::{Database, freeze, run, serve};
@@ -83,18 +83,70 @@ fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
     let twice = json!({"items": [{"payload": "a"}, {"payload": "b"}], "operation": "o"});
     let first = push(twice.clone()).is(201);
     let again = push(twice).is(201);
-    assert_eq!(again, json!({"pushed": 0, "ids": first["ids"], "already": true}));
+    assert_eq!(
+        again,
+        json!({"pushed": 0, "ids": first["ids"], "effects": ["repeated", "repeated"], "already": true})
+    );
     let other = push(json!({"items": [{"payload": "a"}, {"payload": "other"}], "operation": "o"}));
     assert_eq!(other.error(409), "operation_reused");
     let unique = json!({"items": [{"payload": "c", "unique": "u", "attributes": {"k": "v"}, "content_type": "text/plain"}]});
     let first = push(unique.clone()).is(201);
-    assert_eq!(push(unique).is(201), json!({"pushed": 0, "ids": first["ids"], "already": false}));
+    assert_eq!(
+        push(unique).is(201),
+        json!({"pushed": 0, "ids": first["ids"], "effects": ["duplicate"], "already": false})
+    );
     let path = format!("/api/v1/queues/other/items/{}", first["ids"][0].as_str().unwrap());
     let item = served.at.get(&path).is(200);
     assert_eq!((&item["attributes"], &item["unique"]), (&json!({"k": "v"}), &json!("u")));
     push(json!({"items": [{"payload": "d", "delay_ms": 3_600_000}]})).is(201);
     let counts = served.at.get("/api/v1/queues?all=true").is(200)["queues"][1].clone();
     assert_eq!((&counts["ready"], &counts["waiting"]), (&json!(3), &json!(1)));
+}
+
+#[test]
+fn each_item_of_a_push_is_said_to_be_added_or_not() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let item = |unique: &str| json!({"payload": "x", "unique": unique});
+    let items = json!({"items": [item("one"), item("one"), item("two")]});
+    let pushed = served.at.post("/api/v1/queues/other/items", &items).is(201);
+    assert_eq!((&pushed["pushed"], &pushed["effects"]), (&json!(2), &json!(["added", "duplicate", "added"])));
+    assert_eq!(pushed["ids"][0], pushed["ids"][1]);
+}
+
+#[test]
+fn the_header_idempotency_key_stands_for_the_operation() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let push = |key: &str, body: Value| {
+        let request = served.at.request("POST", "/api/v1/queues/other/items").json(&body);
+        request.header("Idempotency-Key", key).send()
+    };
+    let item = json!([{"payload": "a"}]);
+    let first = push("order-17", json!({ "items": item })).is(201);
+    assert_eq!(first["effects"], json!(["added"]));
+    let again = push("order-17", json!({ "items": item })).is(201);
+    assert_eq!((&again["effects"], &again["ids"]), (&json!(["repeated"]), &first["ids"]));
+    // It is the same operation wherever it is named.
+    let both = push("order-17", json!({"items": item, "operation": "order-17"})).is(201);
+    assert_eq!(both["already"], true);
+    let other = json!([{"payload": "other"}]);
+    assert_eq!(push("order-17", json!({ "items": other })).error(409), "operation_reused");
+    assert_eq!(push("order-17", json!({"items": item, "operation": "order-18"})).error(400), "bad_request");
+    assert_eq!(push("", json!({ "items": item })).error(400), "bad_request");
+    assert_eq!(run(&db, &["len", "other"]).ok(), "1\n");
+}
+
+#[test]
+fn a_pause_needs_no_body() {
+    let db = Database::new();
+    let served = serve(&db, LOG);
+    let pause = || served.at.request("PUT", "/api/v1/queues/other/pause");
+    assert!(pause().send().is(204).is_null());
+    assert!(run(&db, &["push", "other", "x"]).ok().contains("pushed 1"));
+    // One that is there has to be what it says.
+    assert_eq!(pause().body("{}").send().error(415), "content_type");
+    assert_eq!(pause().header("Content-Type", "application/json").body("{").send().error(400), "bad_request");
 }
 
 #[test]
@@ -149,7 +201,7 @@ fn dead_letters_are_looked_at_retried_and_purged() {
     assert_eq!(purge("other").error(409), "not_confirmed");
     let all = served.at.request("POST", "/api/v1/queues/dead/dead/retry").send().is(200);
     assert_eq!(all, json!({"moved": 2, "refused": 0, "unreadable": 0}));
-    assert_eq!(purge("dead").is(200), json!({"moved": 0, "refused": 0, "unreadable": 0}));
+    assert_eq!(purge("dead").is(200), json!({"purged": 0, "unreadable": 0}));
     assert_eq!(run(&db, &["len", "dead"]).ok().trim(), "3");
 }
 

@@ -187,6 +187,7 @@ fn the_document_is_what_is_served() {
     ask(200, "POST", purge, &["dead"], Some(json!({"confirm": "dead"})));
     ask(409, "POST", purge, &["dead"], Some(json!({"confirm": ""})));
 
+    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
     ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"here": true})));
     for path in ["/api/v1/status", "/api/v1/queues?all=true", "/api/v1/consumers"] {

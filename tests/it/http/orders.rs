@@ -46,10 +46,17 @@ fn a_reload_takes_effect_or_says_why_not() {
     let command = |at: &str| run(&db, &["reload", "--at", at]);
     assert!(command(at(&served.at)).failed(78).contains("grace"));
     fs::write(&path, LOG).unwrap();
-    assert_eq!(command(at(&served.at)).ok(), "reloaded; changed: queues.more\n");
+    run(&db, &["pause", "more", "--here", "--at", at(&served.at)]).ok();
+    run(&db, &["push", "more", "one", "two"]).ok();
+    run(&db, &["push", "more", "three", "--delay", "1h"]).ok();
+    assert_eq!(
+        command(at(&served.at)).ok(),
+        "reloaded; changed: queues.more\n\
+         queue more is removed and has 3 items, which this daemon does not process any more\n"
+    );
     let told: Value =
         serde_json::from_str(&run(&db, &["--json", "reload", "--at", at(&served.at)]).ok()).unwrap();
-    assert_eq!(told, json!({"changed": [], "finishing": []}));
+    assert_eq!(told, json!({"changed": [], "finishing": [], "left": []}));
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     assert!(command(&nobody.to_string()).failed(69).contains("is it running?"));
     assert!(run(&db, &["reload", "--at", "off"]).failed(2).contains("--at"));
