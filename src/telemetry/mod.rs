@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `output` | in which form, by the configuration and by where the process runs |
 //! | `human` | lines for people |
+//! | `json` | lines of JSON |
 //! | `journal` | the journal's native protocol |
 //! | `out`, `writer` | where messages go; the thread that writes them |
 //! | `level` | what is logged; it can change while the process runs |
@@ -14,6 +15,7 @@
 
 mod human;
 mod journal;
+mod json;
 mod level;
 mod list;
 #[cfg(feature = "otel")]
@@ -31,12 +33,12 @@ use std::any::Any;
 use kvqueue_queue::Item;
 use tracing_subscriber::{
     Registry,
-    fmt::{self, MakeWriter},
     layer::{Layer, SubscriberExt},
     util::SubscriberInitExt,
 };
 
 use self::{
+    json::Objects,
     out::{Out, to_stderr},
     output::Output,
     traceparent::TraceParent,
@@ -79,11 +81,6 @@ pub fn init_daemon(log: &Log) -> Result<(), ConfigError> {
     start(log, true, traces)
 }
 
-/// A line of JSON for each event; the spans around it are in `spans`.
-fn json(out: impl for<'w> MakeWriter<'w> + Send + Sync + 'static) -> Boxed {
-    fmt::layer().with_writer(out).json().flatten_event(true).with_current_span(false).boxed()
-}
-
 fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Result<(), ConfigError> {
     let (filter, levels) = level::filter(&log.level)?;
     let stderr = || Out::to(to_stderr, queued);
@@ -94,7 +91,7 @@ fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Res
         }
         Output::Json => {
             let out = stderr();
-            (json(out.clone()), out, true)
+            (Objects(out.clone()).boxed(), out, true)
         }
         Output::Journal => {
             let journal = journal::layer(queued);

@@ -10,7 +10,7 @@ use tracing_subscriber::{
     layer::{Layer, SubscriberExt},
 };
 
-use super::{json, level, span};
+use super::{json::Objects, level, span};
 use crate::testing::Sample;
 
 /// A log in memory.
@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for Memory {
 fn logged(level: &str, work: impl FnOnce(&level::Levels)) -> Vec<serde_json::Value> {
     let (filter, levels) = level::filter(level).unwrap();
     let memory = Memory::default();
-    let lines = json(memory.clone()).with_filter(filter);
+    let lines = Objects(memory.clone()).with_filter(filter);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![lines.boxed()]), || {
         work(&levels);
     });
@@ -77,12 +77,16 @@ fn the_span_of_an_item_says_what_it_is_and_what_becomes_of_it() {
         span.in_scope(|| tracing::info!("after"));
     });
     let mut wanted = serde_json::json!({
-        "name": "item", "queue": "emails", "handler": "exec", "item": item.id.to_string(), "attempt": 3,
+        "timestamp": lines[0]["timestamp"], "level": "INFO", "message": "before", "target": module_path!(),
+        "span": "item", "queue": "emails", "handler": "exec", "item": item.id.to_string(), "attempt": 3,
         "trace_parent": PARENT,
     });
-    assert_eq!(lines[0]["spans"][0], wanted);
+    assert_eq!(lines[0], wanted);
+    assert!(lines[0]["timestamp"].as_str().unwrap().parse::<jiff::Timestamp>().is_ok(), "{}", lines[0]);
     wanted["outcome"] = "retry".into();
-    assert_eq!(lines[1]["spans"][0], wanted);
+    wanted["message"] = "after".into();
+    wanted["timestamp"] = lines[1]["timestamp"].clone();
+    assert_eq!(lines[1], wanted);
 }
 
 #[test]
@@ -91,7 +95,7 @@ fn what_is_no_trace_parent_is_not_logged() {
     let lines = logged("info", |_| {
         span::of("q", "log", std::slice::from_ref(&item)).in_scope(|| tracing::info!("hello"));
     });
-    assert_eq!(lines[0]["spans"][0].get("trace_parent"), None);
+    assert_eq!(lines[0].get("trace_parent"), None);
 }
 
 #[test]
@@ -103,6 +107,36 @@ fn a_call_for_several_items_has_one_span() {
         span::outcome(|| span.clone(), "done");
         span.in_scope(|| tracing::info!("hello"));
     });
-    let wanted = serde_json::json!({ "name": "items", "queue": "q", "handler": "whole", "items": 2 });
-    assert_eq!(lines[0]["spans"][0], wanted);
+    let wanted = serde_json::json!({
+        "timestamp": lines[0]["timestamp"], "level": "INFO", "message": "hello", "target": module_path!(),
+        "span": "items", "queue": "q", "handler": "whole", "items": 2,
+    });
+    assert_eq!(lines[0], wanted);
+}
+
+#[test]
+fn values_are_of_their_kind_and_an_event_s_own_ones_count() {
+    let lines = logged("info", |_| {
+        let outer = tracing::info_span!("outer", queue = "of the outer", own = 1, k = 3);
+        let inner = outer.in_scope(|| tracing::info_span!("inner", queue = "of the inner"));
+        inner.in_scope(|| {
+            let long = std::time::Duration::from_millis(30_000);
+            tracing::info!(
+                own = true,
+                long_ms = long.as_millis(),
+                below = -5,
+                part = 0.5,
+                huge = u128::MAX,
+                path = ?"a\n\"b\"",
+                error = %"it\tfailed",
+                "quoted \"text\""
+            );
+        });
+    });
+    let wanted = serde_json::json!({
+        "timestamp": lines[0]["timestamp"], "level": "INFO", "message": "quoted \"text\"", "target": module_path!(),
+        "span": "inner", "queue": "of the inner", "k": 3, "own": true, "long_ms": 30_000, "below": -5, "part": 0.5,
+        "huge": u128::MAX.to_string(), "path": "\"a\\n\\\"b\\\"\"", "error": "it\tfailed",
+    });
+    assert_eq!(lines[0], wanted);
 }
