@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis};
 use serde_json::{Map, Value, json};
 
-use crate::consumer::identity;
+use crate::consumer::{ambient, identity};
 
 /// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
 pub(crate) fn item(item: &Item) -> Value {
@@ -125,7 +125,12 @@ pub(crate) fn view(view: &ItemView) -> Value {
         object.insert("due".to_owned(), json!(time(due)));
     }
     match &view.item {
-        Ok(item) => insert_item(&mut object, view.state, item),
+        Ok(item) => {
+            insert_item(&mut object, view.state, item);
+            if let Some(at) = enqueued_at(view) {
+                object.insert("enqueued_at".to_owned(), json!(time(at)));
+            }
+        }
         Err(why) => {
             object.insert("unreadable".to_owned(), json!(why));
         }
@@ -134,6 +139,14 @@ pub(crate) fn view(view: &ItemView) -> Value {
         object.insert("lease".to_owned(), self::lease(lease));
     }
     Value::Object(object)
+}
+
+/// When an item was pushed, as it says itself, or as its id tells, to about a second.
+pub(crate) fn enqueued_at(view: &ItemView) -> Option<Millis> {
+    let said = view.item.as_ref().ok().and_then(|item| item.meta.as_ref()?.enqueued_at);
+    let told =
+        || Some(ambient::now().saturating_sub(u64::try_from(view.age?.as_millis()).ok()?) / 1000 * 1000);
+    said.or_else(told)
 }
 
 /// The same with the number of attempts that an item of the queue has, if that is known.

@@ -35,7 +35,9 @@ impl Queue {
     /// A ready item and a dead letter are found at once. To find a scheduled or retrying one, the records of all these are read, and to
     /// find a running one all leases.
     pub async fn view_item(&self, tr: &Transaction, id: &ItemId) -> Result<Option<ItemView>, QueueError> {
-        view::one(self.space(), tr, id).await
+        let mut found = view::one(self.space(), tr, id).await?;
+        view::tell_ages(tr, found.as_mut_slice()).await?;
+        Ok(found)
     }
 
     /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all that goes with it, and sees it through, also under

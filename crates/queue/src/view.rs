@@ -85,6 +85,8 @@ pub struct ItemView {
     pub due: Option<Millis>,
     /// Its lease, if it is running.
     pub lease: Option<LeaseView>,
+    /// How long ago it was pushed, by the versions of a FIFO queue's stamps: to about a second, but for jumps of the versions.
+    pub age: Option<Duration>,
 }
 
 impl ItemView {
@@ -205,14 +207,16 @@ impl Queue {
         after: Option<&Cursor>,
         k: NonZeroUsize,
     ) -> Result<ItemPage, QueueError> {
-        match state {
-            ItemState::Ready => ops::view::ready(self.space(), tr, after, k).await,
+        let mut page = match state {
+            ItemState::Ready => ops::view::ready(self.space(), tr, after, k).await?,
             ItemState::Scheduled | ItemState::Retrying => {
-                ops::view::waiting(self.space(), tr, state, after, k).await
+                ops::view::waiting(self.space(), tr, state, after, k).await?
             }
-            ItemState::Running => ops::running::page(self.space(), tr, after, k).await,
-            ItemState::Dead => ops::view::dead(self.space(), tr, after, k).await,
-        }
+            ItemState::Running => ops::running::page(self.space(), tr, after, k).await?,
+            ItemState::Dead => ops::view::dead(self.space(), tr, after, k).await?,
+        };
+        ops::view::tell_ages(tr, &mut page.items).await?;
+        Ok(page)
     }
 }
 

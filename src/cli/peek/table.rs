@@ -3,7 +3,11 @@
 use comfy_table::{ContentArrangement, Table, presets::UTF8_FULL_CONDENSED};
 use kvqueue_queue::{Item, ItemState, ItemView, LeaseView, Meta};
 
-use crate::{cli::output, consumer::identity, json::last_failure};
+use crate::{
+    cli::output,
+    consumer::identity,
+    json::{enqueued_at, last_failure},
+};
 
 /// The most characters of a payload, and of a reason.
 const MOST: usize = 60;
@@ -39,7 +43,7 @@ impl Row {
         let meta = item.and_then(|item| item.meta.as_deref());
         let text = |text: Option<String>| text.unwrap_or_default();
         let due = || text(view.due.map(output::time));
-        let pushed = || text(meta.and_then(|meta| meta.enqueued_at).map(output::time));
+        let pushed = || text(enqueued_at(view).map(output::time));
         let attempt = || text(item.map(|item| of_limit(item.attempt, limit)));
         let spent = || of_limit(view.attempts(), limit);
         let reason = || text(meta.and_then(last_failure).map(|last| one_line(&last.reason)));

@@ -134,7 +134,14 @@ async fn item(space: &Space, tr: &Transaction, row: &Row, lease: LeaseView) -> R
         Ok(mut items) => items.pop().ok_or_else(String::new),
         Err(error) => Err(error.to_string()),
     };
-    Ok(ItemView { id: row.id.clone(), state: ItemState::Running, item, due: None, lease: Some(lease) })
+    Ok(ItemView {
+        id: row.id.clone(),
+        state: ItemState::Running,
+        item,
+        due: None,
+        lease: Some(lease),
+        age: None,
+    })
 }
 
 fn view(id: LeaseId, header: &Header, version: u64) -> LeaseView {

@@ -1,6 +1,7 @@
 //! Pages of items that wait, or are dead letters. Reads that conflict with nothing.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::Transaction;
 
@@ -14,6 +15,7 @@ use crate::meta::Millis;
 use crate::ops::aside::{delayed, read_records};
 use crate::ops::locate::{Located, Waiting, locate};
 use crate::ops::scan::{self, Row};
+use crate::ops::version::now;
 use crate::ops::{dead, peek};
 use crate::view::{Cursor, ItemPage, ItemState, ItemView};
 
@@ -43,7 +45,14 @@ pub(crate) async fn ready(
 }
 
 fn of_ready(item: Item) -> ItemView {
-    ItemView { id: item.id.clone(), state: ItemState::Ready, item: Ok(item), due: None, lease: None }
+    ItemView {
+        id: item.id.clone(),
+        state: ItemState::Ready,
+        item: Ok(item),
+        due: None,
+        lease: None,
+        age: None,
+    }
 }
 
 /// Scheduled or retrying items. Both lie in one range, by time; whether attempts are spent tells them apart.
@@ -102,7 +111,7 @@ fn state_of(record: &[u8]) -> ItemState {
 
 fn of_waiting(id: ItemId, state: ItemState, due: Millis, read: Result<(Row, Item), QueueError>) -> ItemView {
     let item = read.map(|(_, item)| item).map_err(|error| error.to_string());
-    ItemView { id, state, item, due: Some(due), lease: None }
+    ItemView { id, state, item, due: Some(due), lease: None, age: None }
 }
 
 pub(crate) async fn dead(
@@ -130,7 +139,17 @@ fn of_letter(letter: DeadLetter) -> ItemView {
         }
         (_, why) => Err(why.unwrap_or(letter.reason)),
     };
-    ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None }
+    ItemView { id: letter.id, state: ItemState::Dead, item, due: None, lease: None, age: None }
+}
+
+/// Adds how old items are whose ids tell.
+pub(crate) async fn tell_ages(tr: &Transaction, items: &mut [ItemView]) -> Result<(), QueueError> {
+    let now = now(tr).await?;
+    for item in items {
+        let pushed = item.id.stamp().map(|stamp| stamp.version());
+        item.age = pushed.map(|pushed| Duration::from_micros(now.saturating_sub(pushed)));
+    }
+    Ok(())
 }
 
 /// The item of this id, whatever it is doing.
