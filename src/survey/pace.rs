@@ -22,7 +22,7 @@ const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 
 /// A question waits for the looks at all queues if they keep their share of the time within this. Where there are more queues, each
 /// question is for some of them.
-const WAIT: Duration = Duration::from_secs(1);
+const WAIT: Duration = Duration::from_millis(500);
 
 /// Where there are many queues they share so many looks: one in so long while nobody looks at the board...
 const EACH_ALONE: Duration = Duration::from_millis(100);
