@@ -20,7 +20,7 @@ pub(crate) fn obstacle(directory: &Path) -> Option<String> {
             there = there.display()
         ));
     }
-    another_users(directory).or_else(|| foreign_file(directory))
+    another_users(directory).or_else(|| foreign_file(directory).map(|(text, mend)| format!("{text}: {mend}")))
 }
 
 /// Says that a directory belongs to another user than this process's.
@@ -36,18 +36,16 @@ pub(crate) fn another_users(directory: &Path) -> Option<String> {
     })
 }
 
-/// Says which file of a directory belongs to another user than the directory, as after a restore by root.
-pub(crate) fn foreign_file(directory: &Path) -> Option<String> {
+/// Says which file of a directory belongs to another user than the directory, as after a restore by root, and what to do.
+pub(crate) fn foreign_file(directory: &Path) -> Option<(String, String)> {
     let owner = fs::metadata(directory).ok()?.uid();
     let mut entries = fs::read_dir(directory).ok()?.flatten();
     let uid = |entry: &fs::DirEntry| Some(entry.metadata().ok()?.uid()).filter(|uid| *uid != owner);
     let (file, uid) = entries.find_map(|entry| Some((entry.path(), uid(&entry)?)))?;
     let owner = name(owner);
-    Some(format!(
-        "{} belongs to {}, and its directory to {owner}: stop what uses it, and run chown -R {owner}: {}",
-        file.display(),
-        name(uid),
-        directory.display()
+    Some((
+        format!("{} belongs to {}, and its directory to {owner}", file.display(), name(uid)),
+        format!("stop what uses it, and run chown -R {owner}: {}", directory.display()),
     ))
 }
 

@@ -1,6 +1,10 @@
 //! `kvqueue doctor`: what it says of a database.
 
-use std::{fs, os::unix::fs::PermissionsExt, time::Instant};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
+    time::Instant,
+};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -307,4 +311,35 @@ fn a_stopped_host_is_a_problem_that_says_how_to_continue_it() {
     host.signal(Signal::TERM);
     host.end();
     assert_eq!(run(&db, &["doctor"]).code, Some(0));
+}
+
+#[test]
+fn what_root_makes_in_the_directory_of_another_user_is_that_user_s() {
+    let db = Database::embedded();
+    let data = db.file("data");
+    fs::create_dir(&data).unwrap();
+    // Only root can give files away.
+    if chown(&data, Some(12_345), Some(12_345)).is_err() {
+        return;
+    }
+    let owners = || {
+        let files = fs::read_dir(&data).unwrap().map(|file| file.unwrap());
+        let mut owners: Vec<_> = files
+            .map(|file| (file.file_name().into_string().unwrap(), file.metadata().unwrap().uid()))
+            .collect();
+        owners.sort();
+        owners
+    };
+    run(&db, &["push", "q", "one"]).ok();
+    let files = ["data.redb", "lock", "log", "reserve"].map(|file| (file.to_owned(), 12_345));
+    assert_eq!(owners(), files);
+    assert_eq!(finding(&run(&db, &["doctor", "--json"]), "access")["verdict"], "note");
+    chown(data.join("lock"), Some(54_321), None).unwrap();
+    let ran = run(&db, &["doctor", "--json"]);
+    assert_eq!(ran.code, Some(1), "{ran:?}");
+    let access = finding(&ran, "access");
+    assert_eq!(access["verdict"], "problem");
+    let text = access["text"].as_str().unwrap();
+    assert!(text.contains("lock belongs to 54321, and its directory to 12345"), "{text}");
+    assert!(access["advice"].as_str().unwrap().contains("chown -R 12345:"), "{access}");
 }

@@ -7,9 +7,8 @@
 //! 2. the file [`FILE`] in the directory,
 //! 3. [`DEFAULT`], or 5 % of the file system where that is less.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,6 +16,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
+use crate::engine::open_or_make;
 use crate::engine::{DATA_FILE, RESERVE_FILE};
 
 /// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
@@ -247,13 +247,10 @@ pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
         return Ok(());
     }
     let new = directory.join(format!("{FILE}.new"));
-    let written = File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .and_then(|mut file| writeln!(file, "{bytes}").and_then(|()| file.sync_all()))
+    let written = open_or_make(&new)
+        .and_then(|mut file| {
+            file.set_len(0).and_then(|()| writeln!(file, "{bytes}")).and_then(|()| file.sync_all())
+        })
         .and_then(|()| fs::rename(&new, &file));
     written.inspect_err(|_| drop(fs::remove_file(&new)))
 }

@@ -60,6 +60,9 @@ fn owner(directory: &Path, findings: &mut Findings) {
     if !directory.exists() {
         return;
     }
+    if let Some((text, mend)) = users::foreign_file(directory) {
+        findings.problem(ABOUT, format!("{text}, whose programs cannot open it"), mend);
+    }
     match users::another_users(directory) {
         Some(text) => findings.note(ABOUT, text, "a directory is one user's"),
         None => {
@@ -68,9 +71,6 @@ fn owner(directory: &Path, findings: &mut Findings) {
                 format!("the database belongs to this user, {}", users::name(geteuid().as_raw())),
             );
         }
-    }
-    if let Some(text) = users::foreign_file(directory) {
-        findings.problem(ABOUT, text, "the daemon cannot open it otherwise");
     }
 }
 

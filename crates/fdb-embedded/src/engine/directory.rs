@@ -10,7 +10,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -129,7 +129,7 @@ impl Directory {
             return Err(OpenError::Network { path, system });
         }
         let lock_path = path.join("lock");
-        let lock = Own::open(|| private().create(true).open(&lock_path)).map_err(io(&lock_path))?;
+        let lock = Own::open(|| open_or_make(&lock_path)).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&lock), path }),
@@ -265,6 +265,36 @@ pub fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false).mode(0o600);
     options
+}
+
+/// Opens a file to be written, or makes it if it is not there.
+pub fn open_or_make(file: &Path) -> std::io::Result<File> {
+    match make(file) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => private().create(true).open(file),
+        made => made,
+    }
+}
+
+/// Makes a file that is not there, for its directory's owner alone: what root makes in a directory of another user goes to that user,
+/// whose programs could not open it otherwise.
+pub fn make(file: &Path) -> std::io::Result<File> {
+    // It is new and no link, so no other file is given away.
+    let made = private().create_new(true).open(file)?;
+    // Where root may not give files away, as in some containers, it uses them all the same.
+    let _ = hand_over(&made, file);
+    Ok(made)
+}
+
+fn hand_over(made: &File, file: &Path) -> std::io::Result<()> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    let above = file.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let owner = std::fs::metadata(above)?;
+    if owner.uid() == made.metadata()?.uid() {
+        return Ok(());
+    }
+    fchown(made, Some(owner.uid()), Some(owner.gid()))
 }
 
 fn sync(directory: &Path) -> std::io::Result<()> {

@@ -57,7 +57,9 @@ use crate::future::Future;
 pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
 pub(crate) use custody::{How, Identity, Lost, identity_of};
 pub use directory::OpenError;
-pub(crate) use directory::{DATA_FILE, Directory, Holding, LOG_FILE, MEND_ONLY_LOG, is_there, look};
+pub(crate) use directory::{
+    DATA_FILE, Directory, Holding, LOG_FILE, MEND_ONLY_LOG, is_there, look, open_or_make,
+};
 pub use storage::Durability;
 pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};

@@ -58,7 +58,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 
-use super::directory::private;
+use super::directory::{make, private};
 use super::history::Layer;
 use super::mutation::Mutation;
 use crate::error::Code;
@@ -197,7 +197,7 @@ impl Storage {
     /// Makes a new file.
     pub fn create(file: &Path) -> Result<(), StorageError> {
         let health = Arc::new(Health::new(file));
-        let opened = private().create_new(true).open(file);
+        let opened = make(file);
         let disk = opened.map_err(|source| refused(&health, "create", &source))?;
         let pages = Pages::create(Box::new(disk), Arc::clone(&health));
         Tree::open(pages, health, || ())?.create_tables()
@@ -372,11 +372,10 @@ impl Drop for Storage {
 
 /// Opens the log of a file, or makes it, if it holds nothing that is needed.
 fn open_log(path: &Path, health: &Health, known: &Known) -> Result<Own<File>, StorageError> {
-    let mut options = private();
-    let file = match Own::open(|| options.open(path)) {
+    let file = match Own::open(|| private().open(path)) {
         Err(source) if source.kind() == ErrorKind::NotFound && known.mark.is_none() => {
             let above = path.parent().unwrap_or(Path::new("."));
-            let made = Own::open(|| options.create_new(true).open(path));
+            let made = Own::open(|| make(path));
             // A file whose name is lost with the power is lost.
             made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
                 .map_err(|source| refused(health, "create", &source))?

@@ -20,7 +20,7 @@ use rustix::io::Errno;
 
 use super::disk::Disk;
 use super::log::is_full;
-use crate::engine::directory::private;
+use crate::engine::directory::open_or_make;
 use crate::fork::Own;
 
 /// The reserve of an empty database, bytes.
@@ -48,7 +48,7 @@ impl Room {
     /// For a data file, with the reserve at this path, which is made if it is not there. It holds as much then as the disk has.
     pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<Room> {
         // Without a reserve as much space of the disk is left free.
-        let reserve = Own::open(|| private().create(true).open(reserve)).ok();
+        let reserve = Own::open(|| open_or_make(reserve)).ok();
         let room = Room {
             data,
             is_unsupported: AtomicBool::new(reserve.is_none()),
