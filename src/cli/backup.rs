@@ -101,7 +101,7 @@ impl Args {
 /// What the process ends with after such an error.
 pub(super) fn exit(error: &BackupError) -> Exit {
     match error {
-        BackupError::Exists(_) | BackupError::NoName(_) => Exit::Usage,
+        BackupError::Exists(_) | BackupError::Inside(_) | BackupError::NoName(_) => Exit::Usage,
         BackupError::NoDatabase(_) | BackupError::Open(_) => Exit::Unavailable,
         _ => Exit::Failed,
     }

@@ -67,6 +67,12 @@ fn refusals_name_what_is_wrong_and_change_nothing() {
     insta::assert_snapshot!(refused(text(&db.file("data")), 2), @"kvqueue: TMP/data exists and is not an empty directory; name one that does not exist");
     insta::assert_snapshot!(refused("..", 2), @"kvqueue: .. exists and is not an empty directory; name one that does not exist");
     insta::assert_snapshot!(refused("/proc/copy", 1), @"kvqueue: cannot open /proc/copy.partial: No such file or directory (os error 2); check that it is a directory that this user may write");
+    let inside = db.file("data/copies/new");
+    insta::assert_snapshot!(refused(text(&inside), 2), @"kvqueue: cannot make a copy in TMP/data/copies/new: it is inside the database's own directory, and is lost with that; name a place outside of it, on another disk if there is one");
+    std::os::unix::fs::symlink(db.file("data"), db.file("link")).unwrap();
+    assert!(refused(text(&db.file("link/copy")), 2).contains("inside the database's own directory"));
+    let above = refused(text(db.directory.path()), 2);
+    assert!(above.contains("is not an empty directory"), "{above}");
     let cluster = Database::at("/nowhere/fdb.cluster".to_owned(), String::new());
     insta::assert_snapshot!(run(&cluster, &["backup", "--to", "copy"]).failed(2), @r#"kvqueue: only an embedded directory is copied, and "/nowhere/fdb.cluster" names a cluster: use FoundationDB's fdbbackup"#);
     assert!(!db.file("copy").exists());

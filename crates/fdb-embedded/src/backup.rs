@@ -70,6 +70,13 @@ pub enum BackupError {
     /// What is there is not overwritten.
     #[error("{path} exists and is not an empty directory; name one that does not exist", path = .0.display())]
     Exists(PathBuf),
+    /// The copy would be inside the database's directory.
+    #[error(
+        "cannot make a copy in {path}: it is inside the database's own directory, and is lost with that; name a place outside of it, on \
+         another disk if there is one",
+        path = .0.display()
+    )]
+    Inside(PathBuf),
     /// The path does not end in a name.
     #[error("{path:?} has no name that a directory could get; name one that does not exist", path = .0)]
     NoName(PathBuf),
@@ -158,6 +165,9 @@ fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, End
         return Err(BackupError::NoDatabase(from.to_path_buf()).into());
     }
     let partial = partial(to)?;
+    if is_inside(from, to) {
+        return Err(BackupError::Inside(to.to_path_buf()).into());
+    }
     let directory = from.to_path_buf();
     let link = aside(move || Link::open(&directory), Step::Waits, progress)?;
     let link = link.map_err(BackupError::Open)?;
@@ -223,6 +233,17 @@ fn wait<T>(receiver: &Receiver<T>, step: Step, progress: Progress<'_>) -> Result
             }
         }
     }
+}
+
+/// Whether a place that need not be there yet is inside the database's directory, whatever links lead to it.
+fn is_inside(directory: &Path, place: &Path) -> bool {
+    let (Ok(directory), Ok(place)) = (directory.canonicalize(), std::path::absolute(place)) else {
+        return false;
+    };
+    place
+        .ancestors()
+        .find_map(|above| above.canonicalize().ok())
+        .is_some_and(|above| above.starts_with(directory))
 }
 
 /// The directory that a copy is made in.
