@@ -37,6 +37,7 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
+pub(crate) use self::traceparent::{NO_TRACE_PARENT, is_trace_parent};
 use self::{
     json::Objects,
     out::{Out, to_stderr},

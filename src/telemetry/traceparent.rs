@@ -36,6 +36,15 @@ impl TraceParent {
     }
 }
 
+/// What to say of a text that is none.
+pub(crate) const NO_TRACE_PARENT: &str =
+    "not a W3C traceparent; write it as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+/// Whether a text is one.
+pub(crate) fn is_trace_parent(text: &str) -> bool {
+    TraceParent::parse(text).is_some()
+}
+
 fn is_hex(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }

@@ -43,6 +43,21 @@ fn attributes_are_shown_with_the_item() {
 }
 
 #[test]
+fn an_attribute_twice_and_a_trace_parent_that_is_none_are_refused() {
+    let db = Database::new();
+    run(&db, &["push", "q", "there"]).ok();
+    let refused = |args: &[&str]| run(&db, &[&["push", "q", "letter"], args].concat()).failed(2);
+    let twice = refused(&["--attr", "to=ann", "--attr", "to=bob"]);
+    insta::assert_snapshot!(twice, @"kvqueue: --attr to=... is given twice; an item has one value of each attribute");
+    let none = refused(&["--trace-parent", "abc"]);
+    assert!(
+        none.contains("'abc' for '--trace-parent <TRACEPARENT>': not a W3C traceparent; write it as in 00-"),
+        "{none}"
+    );
+    assert_eq!(len(&db, "q"), "1");
+}
+
+#[test]
 fn an_item_for_later_is_not_there_yet() {
     let db = Database::new();
     let pushed = object(&db, &["push", "q", "later", "too", "--delay", "1h"]);
@@ -177,8 +192,9 @@ fn queues_of_the_recipes_are_used_by_their_options() {
     let recipe = ["--kind", "recipe", "--values", "tuple"];
     run(&db, &[&["push", "q", "a", "b"], &recipe[..]].concat()).ok();
     assert_eq!(run(&db, &[&["peek", "q", "-k", "9"], &recipe[..]].concat()).ok(), "a\nb\n");
-    // A queue of another kind may have the same name.
-    assert_eq!(run(&db, &["peek", "q"]).ok(), "");
+    // Without its kind it is not taken for an empty one.
+    let error = run(&db, &["peek", "q"]).failed(1);
+    assert!(error.contains("it has items of kind recipe"), "{error}");
     assert_eq!(run(&db, &[&["pop", "q"], &recipe[..]].concat()).ok(), "a\n");
     assert_eq!(run(&db, &[&["len", "q"], &recipe[..]].concat()).ok(), "1\n");
     run(&db, &[&["delete", "q", "--yes"], &recipe[..]].concat()).ok();

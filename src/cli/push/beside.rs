@@ -1,12 +1,19 @@
 //! Options for what goes with each item beside its payload.
 
-use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    os::unix::ffi::OsStringExt,
+};
 
 use bytes::Bytes;
 use kvqueue_queue::{Millis, NewItem};
 
 use super::when::{self, When};
-use crate::cli::output;
+use crate::{
+    cli::{UsageError, output},
+    telemetry,
+};
 
 const HEADING: &str = "What goes with each item";
 
@@ -29,7 +36,7 @@ pub(super) struct Beside {
     #[arg(long, help_heading = HEADING, value_name = "TYPE")]
     content_type: Option<String>,
     /// The W3C traceparent of what the item is for
-    #[arg(long, help_heading = HEADING, value_name = "TRACEPARENT")]
+    #[arg(long, help_heading = HEADING, value_name = "TRACEPARENT", value_parser = trace_parent)]
     trace_parent: Option<String>,
     /// The item's priority, in a priority queue
     #[arg(long, help_heading = HEADING, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
@@ -43,6 +50,17 @@ impl Beside {
 
     pub(super) fn is_delayed(&self) -> bool {
         self.delay.or(self.at).is_some()
+    }
+
+    /// An error if two attributes have the same name.
+    pub(super) fn check(&self) -> Result<(), UsageError> {
+        let mut names = BTreeSet::new();
+        match self.attributes.iter().find(|(name, _)| !names.insert(name)) {
+            Some((name, _)) => Err(UsageError(format!(
+                "--attr {name}=... is given twice; an item has one value of each attribute"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// The time that `--at` names, if it is over.
@@ -73,6 +91,10 @@ impl Beside {
             priority: self.priority,
         }
     }
+}
+
+fn trace_parent(text: &str) -> Result<String, &'static str> {
+    if telemetry::is_trace_parent(text) { Ok(text.to_owned()) } else { Err(telemetry::NO_TRACE_PARENT) }
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {

@@ -81,6 +81,7 @@ impl Args {
             let help = "nothing to push: give items as arguments, or --lines FILE, or --file FILE";
             return Err(UsageError(help.to_owned()).into());
         }
+        self.beside.check()?;
         if let Some(past) = self.beside.past(when::now()).filter(|_| !globals.quiet) {
             output::note(format_args!("kvqueue: --at {past} is in the past, so the items are ready at once"));
         }

@@ -12,9 +12,12 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::http::{
-    body::{Object, whole},
-    error::Failure,
+use crate::{
+    http::{
+        body::{Object, whole},
+        error::Failure,
+    },
+    telemetry::{NO_TRACE_PARENT, is_trace_parent},
 };
 
 /// The most items of one push.
@@ -165,6 +168,9 @@ impl Entry {
                 );
             }
         };
+        if self.trace_parent.as_deref().is_some_and(|text| !is_trace_parent(text)) {
+            return Err(format!("trace_parent is {NO_TRACE_PARENT}"));
+        }
         let due = due(self.delay_ms, self.at.as_deref(), now)?;
         // An item with nothing to say needs no record beside it, and so tells no time.
         let says = !self.attributes.is_empty()
@@ -214,6 +220,8 @@ mod tests {
     use super::*;
     use crate::http::body::parse;
 
+    const TRACE: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
     fn items(body: &Value) -> Result<Vec<NewItem>, String> {
         let request: Request = parse(body.to_string().as_bytes()).map_err(|error| error.to_string())?;
         request.items(1_000).map(|(items, _)| items).map_err(|error| error.to_string())
@@ -231,12 +239,12 @@ mod tests {
             assert_eq!(item(&json!({"payload_json": value})).unwrap(), NewItem::new(value.to_string()));
         }
         let whole = item(&json!({
-            "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "t",
+            "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": TRACE,
             "unique": "u", "delay_ms": 5, "priority": -3,
         }));
         let expected = NewItem {
             content_type: Some("text/plain".to_owned()),
-            trace_parent: Some("t".to_owned()),
+            trace_parent: Some(TRACE.to_owned()),
             enqueued_at: Some(1_000),
             unique: Some(b"u".to_vec()),
             due: Some(1_005),

@@ -137,7 +137,7 @@ fn the_document_is_what_is_served() {
 
     let entry = |n: usize| {
         json!({
-            "payload": format!("{n}"), "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "t",
+            "payload": format!("{n}"), "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
             "unique": format!("u{n}"),
         })
     };
