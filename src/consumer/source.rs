@@ -13,7 +13,7 @@ use super::{
     idle::Idle,
     signals::Signals,
     suspects::Suspects,
-    take::Taker,
+    take::{LastWords, Taker},
 };
 use crate::{config::Delivery, metrics::QueueMeters};
 
@@ -32,8 +32,8 @@ pub(crate) struct Source {
     pub(crate) retry: RetryRules,
     /// How long a call of the handler may take.
     pub(crate) timeout: Option<Duration>,
-    /// Whether consumers stop once there is nothing left to wait for.
-    pub(crate) until_empty: bool,
+    /// Whether consumers stop once there is nothing left to wait for; and what they say while there is.
+    pub(crate) until_empty: Option<LastWords>,
     pub(crate) taker: Taker,
     pub(crate) contention: Arc<Contention>,
     pub(crate) meters: Arc<QueueMeters>,

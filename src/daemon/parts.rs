@@ -8,7 +8,11 @@ use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
 use crate::{
     actors::Shared,
     config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
-    consumer::{idle::Idle, source::Source, take::Taker},
+    consumer::{
+        idle::Idle,
+        source::Source,
+        take::{LastWords, Taker},
+    },
     handlers::{Handling, Registry},
     http::Token,
     pause::{Followed, Follower},
@@ -118,7 +122,7 @@ impl Part {
             lease: config.lease,
             retry: config.retry.rules(),
             timeout: config.handler_timeout,
-            until_empty,
+            until_empty: until_empty.then(LastWords::default),
             taker: Taker::new(approach(config.take)),
             contention: shared.contention.clone(),
             meters: meters.clone(),

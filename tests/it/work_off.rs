@@ -1,6 +1,8 @@
 //! What was pushed is worked off: each item once, in order where one consumer works.
 
-use crate::support::{Database, run, run_with_input};
+use rustix::process::Signal;
+
+use crate::support::{Background, Database, kvqueue, run, run_with_input};
 
 /// Debug builds are slow.
 const ITEMS: u32 = if cfg!(debug_assertions) { 20_000 } else { 100_000 };
@@ -64,4 +66,16 @@ fn queues_that_are_empty_from_the_start_do_not_end_the_others() {
     std::fs::write(&config, queues.concat()).unwrap();
     let out = run(&db, &["run", "--until-empty", "--config", config.to_str().unwrap()]).ok();
     assert!(out == numbers, "not all numbers in order");
+}
+
+#[test]
+fn what_is_for_later_is_waited_for_and_the_log_says_until_when() {
+    let db = Database::new();
+    run(&db, &["push", "q", "bill", "--at", "2100-01-01T08:00:00Z"]).ok();
+    let args = ["run", "--queue", "q", "--handler", "stdout", "--until-empty"];
+    let mut daemon = Background::start(kvqueue(&db, &args));
+    let line = daemon.wait_for("--until-empty waits: what is left is for later");
+    assert!(line.contains("2100-01-01T08:00:00.000Z"), "{line}");
+    daemon.signal(Signal::TERM);
+    assert_eq!(daemon.end().stdout, "");
 }

@@ -1,5 +1,7 @@
 //! How many items a queue has, and in which state.
 
+use crate::meta::Millis;
+
 /// Whether there are items in each of the states that are not an end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rest {
@@ -7,8 +9,8 @@ pub struct Rest {
     pub ready: bool,
     /// Some are held under a lease.
     pub running: bool,
-    /// Some wait for their time.
-    pub waiting: bool,
+    /// Some wait for their time: that of the first of them.
+    pub waiting: Option<Millis>,
 }
 
 impl Rest {

@@ -85,7 +85,7 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         lease: PATIENCE,
         retry: RetryRules::default(),
         timeout: None,
-        until_empty: false,
+        until_empty: None,
         taker: Taker::new(Approach::default()),
         contention: shared.contention.clone(),
         meters: meters.clone(),

@@ -89,7 +89,7 @@ impl Dispatcher {
         match (&ended.cut, ended.said.iter().find_map(unavailable)) {
             (None, Some(reason)) => {
                 let tries = breaker.fails(consumer, tried, reason);
-                if self.source.until_empty && tries.is_some_and(|tries| tries >= MOST_TRIES) {
+                if self.source.until_empty.is_some() && tries.is_some_and(|tries| tries >= MOST_TRIES) {
                     let queue = &self.source.name;
                     let fix = match self.source.delivery {
                         Delivery::AtMostOnce => {

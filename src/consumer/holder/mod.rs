@@ -118,7 +118,7 @@ impl Holder {
         // Before the guard's turn: whoever is cancelled asks whether the lease was lost.
         self.asked.close();
         self.slices.ended();
-        if self.source.until_empty {
+        if self.source.until_empty.is_some() {
             self.source.idle.nudge();
         }
     }

@@ -13,6 +13,7 @@ mod clock;
 mod line;
 mod once;
 mod share;
+mod words;
 
 use std::{
     num::NonZeroUsize,
@@ -44,7 +45,7 @@ use crate::{
     config::Delivery,
 };
 
-pub(crate) use self::clock::Clock;
+pub(crate) use self::{clock::Clock, words::LastWords};
 
 /// The most items that several consumers take together; one alone may ask for more. It bounds what one transaction holds up, and what
 /// is lost with one lease.

@@ -136,15 +136,17 @@ async fn remove(
 
 /// Whether the consumers are to end with the queue, and it has nothing that is ready, leased by anyone, or to become ready later.
 async fn at_rest(source: &Source) -> Result<bool, TakeError> {
-    if !source.until_empty {
-        return Ok(false);
-    }
+    let Some(words) = &source.until_empty else { return Ok(false) };
     let policy = policy();
     let rest = retry::run(&source.db, &policy, |tr| async move {
         let rest = source.queue.rest(&tr).await;
         (tr, rest)
     });
-    Ok(rest.await?.value.is_none())
+    let rest = rest.await?.value;
+    if !rest.is_none() {
+        words.wait_for(&source.name, rest);
+    }
+    Ok(rest.is_none())
 }
 
 fn refuse(asked: Vec<Request>, error: TakeError) {

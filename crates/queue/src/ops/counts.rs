@@ -12,12 +12,13 @@ use crate::keys::{Space, counters, range};
 use crate::kind::Kind;
 use crate::ops::find::first_key;
 use crate::ops::len::len;
+use crate::ops::look::first_due;
 
 /// A key each, without a value and without a conflict.
 pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Rest, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
     let (ready, running, waiting) =
-        try_join3(any(space.item_range()), any(range(&space.leases)), any(range(&space.later))).await?;
+        try_join3(any(space.item_range()), any(range(&space.leases)), first_due(space, tr)).await?;
     Ok(Rest { ready, running, waiting })
 }
 

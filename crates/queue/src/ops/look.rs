@@ -104,7 +104,7 @@ pub(crate) async fn look<P: Fn(LeaseId) -> bool>(
 }
 
 /// A key that is none of ours counts as due, so that whoever goes about it names it; but for one behind all times, which nobody gets to.
-async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
+pub(super) async fn first_due(space: &Space, tr: &Transaction) -> Result<Option<Millis>, QueueError> {
     let Some(key) = first_key(tr, &range(&space.later)).await? else { return Ok(None) };
     let none_of_ours = || (key <= later::at(&space.later, Millis::MAX)).then_some(0);
     Ok(later::decode(&space.later, &key).map_or_else(none_of_ours, |(due, _)| Some(due)))

@@ -24,7 +24,7 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (empty, true));
         t.push(&q, &["a", "b", "c", "d", "e", "f"]).await;
         let state = async || (counts(t, &q).await, rest(t, &q).await);
-        assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: false });
+        assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: None });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
         let later = Settlement::Retry { due: Some(10), failure: Failure::new(1, 1, "no") };
@@ -32,11 +32,11 @@ fn every_item_is_counted_in_its_state() {
         let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
         lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
         let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1, pushed: Some(6) };
-        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: true }));
+        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: Some(10) }));
 
         t.sweep(&mut sweeper(&q), 10, &rules()).await;
         let expected = Counts { ready: 2, waiting: 0, ..expected };
-        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: false }));
+        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: None }));
 
         t.settle(&mut lease, &Settlement::Done).await;
         let mut lease = t.lease(&q, 5).await.unwrap();
