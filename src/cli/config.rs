@@ -14,7 +14,11 @@ use crate::{
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum Command {
     /// Tell whether the configuration is right; exit code 78 if not
-    Check,
+    Check {
+        /// Exit code 78 also for what is valid and likely not meant, such as a command that is not there
+        #[arg(long)]
+        strict: bool,
+    },
     /// Print the configuration in effect, from defaults, file, environment and options, as TOML
     Show,
     /// Print the manual of the configuration: every key, its default and what it means. As kvqueue.toml(5)
@@ -41,17 +45,21 @@ impl Command {
         let config = globals.load()?;
         let warnings = register(Daemon::new(config.clone())).warnings()?;
         match self {
-            Self::Check if globals.quiet => {}
-            Self::Check => {
+            Self::Check { strict } => {
                 let text = format!("configuration is valid, queues: {}", config.queues.len());
                 let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
                 let limit = unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config));
                 let notes: Vec<_> = limit.into_iter().chain(warnings).collect();
+                let exit = if *strict && !notes.is_empty() { Exit::Config } else { Exit::Done };
+                if globals.quiet && exit == Exit::Done {
+                    return Ok(exit);
+                }
                 notes.iter().for_each(|note| output::note(format_args!("kvqueue: {note}")));
                 if !notes.is_empty() {
                     object["notes"] = serde_json::json!(notes);
                 }
                 output::line(globals.json, text.as_bytes(), &object)?;
+                return Ok(exit);
             }
             Self::Manual => {}
             Self::Show => {

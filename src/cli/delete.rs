@@ -1,9 +1,8 @@
 //! `kvqueue delete`
 
-use std::future::ready;
-
 use anyhow::anyhow;
-use kvqueue_queue::{ItemFate, ItemId, Queue, RetryPolicy, SessionId};
+use kvqueue_queue::{Counts, ItemFate, ItemId, Queue, RetryPolicy, SessionId};
+use serde_json::json;
 use uuid::Uuid;
 
 use super::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target};
@@ -63,14 +62,19 @@ impl Args {
 }
 
 fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
-    client.transact(|tr| {
+    let counts = client.transact(|tr| async {
+        // One whose counters cannot be read is deleted all the same.
+        let counts = queue.counts(&tr).await.unwrap_or_default();
         queue.delete(&tr);
-        ready((tr, Ok(())))
+        (tr, Ok(counts))
     })?;
-    if globals.json {
-        // Not an io::Error outside: whoever has closed the pipe does not know what was done.
-        output::line(true, b"", &output::about(queue.name(), "deleted", true))
-            .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
-    }
+    let Counts { ready, running, waiting, dead, .. } = counts;
+    let mut object = output::about(queue.name(), "deleted", true);
+    object["items"] = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
+    let name = queue.name().escape_ascii();
+    let text = format!("deleted {name}: {ready} ready, {waiting} waiting, {running} running, {dead} dead");
+    // Not an io::Error outside: whoever has closed the pipe does not know what was done.
+    output::line(globals.json, text.as_bytes(), &object)
+        .map_err(|error| anyhow!("the queue is deleted, which could not be printed: {error}"))?;
     Ok(Exit::Done)
 }

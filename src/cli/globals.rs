@@ -20,8 +20,8 @@ pub(super) struct Globals {
     /// embedded:DIRECTORY, or the path of a FoundationDB cluster file
     #[arg(long, global = true, value_name = "URL")]
     database: Option<String>,
-    /// The configuration file; without it, defaults and KVQUEUE_... variables
-    #[arg(long, global = true, value_name = "FILE", env = "KVQUEUE_CONFIG", value_parser = absolute())]
+    /// The configuration file; without it, the one that KVQUEUE_CONFIG names, or defaults and KVQUEUE_... variables
+    #[arg(long, global = true, value_name = "FILE", value_parser = absolute())]
     config: Option<PathBuf>,
     /// How long to wait for an answer, as in 5s; then end with 69. Without it: until there is one
     #[arg(long, global = true, value_name = "TIME", value_parser = limit)]
@@ -37,7 +37,18 @@ pub(super) struct Globals {
     pub(super) quiet: bool,
 }
 
+/// Names the configuration file where `--config` does not. Empty is as good as unset.
+const CONFIG: &str = "KVQUEUE_CONFIG";
+
 impl Globals {
+    /// Takes the file from the environment, if no option names it. `clap` would show the option in every usage line then.
+    pub(super) fn read_environment(&mut self) {
+        let named = || std::env::var_os(CONFIG).filter(|file| !file.is_empty()).map(PathBuf::from);
+        // Only a process without a working directory has no absolute paths.
+        self.config =
+            self.config.take().or_else(|| named().map(|file| std::path::absolute(&file).unwrap_or(file)));
+    }
+
     /// What `--database` says; the file and the environment may say something else.
     pub(super) fn database(&self) -> Option<&str> {
         self.database.as_deref()

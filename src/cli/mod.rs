@@ -18,6 +18,7 @@
 //! | `demo` | the tutorial, live |
 //! | `bench` | how fast it is here |
 //! | `completions`, `man`, `markdown` | what shells and manuals show of all these |
+//! | `words` | other programs' names of commands |
 //! | `globals`, `target`, `client`, `daemon`, `number`, `output`, `lines`, `progress`, `frozen` | what they share |
 
 mod backup;
@@ -58,6 +59,7 @@ mod run;
 mod status;
 mod target;
 mod top;
+mod words;
 
 use std::{io::ErrorKind, panic::AssertUnwindSafe};
 
@@ -177,14 +179,16 @@ pub fn main_as(name: &'static str, version: &'static str, register: impl FnOnce(
         }
     }
     let parsed = command().name(name).version(version).try_get_matches();
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let mut cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
+            let error = words::with_ours(error);
             // Without a stderr to print to, the code has to do.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Done };
         }
     };
+    cli.globals.read_environment();
     let exit = match std::panic::catch_unwind(AssertUnwindSafe(|| cli.run(register))) {
         Ok(Ok(exit)) => exit,
         Ok(Err(error)) => report(&error),

@@ -73,6 +73,8 @@ impl Args {
         let done = client.wait(self.pages(&client, &mut mover, &mut account, &mut progress));
         progress.finish();
         let text = format!("moved {} to {}", output::items_of(account.moved), self.destination.to.display());
+        let left = if self.all && done.is_ok() { left(&client, &from)? } else { String::new() };
+        let text = text + &left;
         // Not an io::Error outside: whoever has closed the pipe does not know what was moved.
         let told = output::line(globals.json, text.as_bytes(), &account.object(&from, &to))
             .map_err(|error| anyhow!("{text}, which could not be printed: {error}"));
@@ -111,6 +113,22 @@ impl Args {
             progress.done(account.moved, 0);
         }
     }
+}
+
+/// What stays in a queue all of whose items were to be moved.
+fn left(client: &Client, from: &Queue) -> anyhow::Result<String> {
+    let Counts { ready, running, waiting, dead, .. } = client.transact(|tr| async {
+        let counts = from.counts(&tr).await;
+        (tr, counts)
+    })?;
+    let running = i64::try_from(running).unwrap_or(i64::MAX);
+    let states = [(ready, "ready"), (waiting, "waiting"), (running, "running"), (dead, "dead")];
+    let there: Vec<_> = states
+        .iter()
+        .filter(|(items, _)| *items > 0)
+        .map(|(items, state)| format!("{items} {state}"))
+        .collect();
+    Ok(if there.is_empty() { String::new() } else { format!("; left: {}", there.join(", ")) })
 }
 
 impl Account {

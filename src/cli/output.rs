@@ -39,6 +39,21 @@ pub(super) fn items_of(number: impl std::fmt::Display) -> String {
     format!("{number} item{plural}")
 }
 
+/// The beginning of a text's first line, up to so many characters, without what a terminal would obey.
+pub(super) fn one_line(text: &str, most: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let mut short: String = line.chars().take(most).flat_map(shown).collect();
+    if line.chars().count() > most {
+        short.push('…');
+    }
+    short
+}
+
+/// A control character as its code.
+fn shown(c: char) -> Vec<char> {
+    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+}
+
 /// Prints a message on stderr. Without a stderr there is nobody to tell.
 pub(super) fn note(text: std::fmt::Arguments<'_>) {
     telemetry::note(&text.to_string());

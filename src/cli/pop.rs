@@ -14,8 +14,10 @@ const GROUP: usize = 250;
 /// Take the first items out of a queue and print them
 #[derive(Debug, clap::Args)]
 #[command(long_about = "Take the first items out of a queue and print them.\n\n\
-    Prints each payload and a newline, with --json an object each. An empty queue gives nothing, and is no error. More \
-    than 250 items are taken in groups, each in a transaction of its own.")]
+    Prints each payload and a newline, with --json an object each. An empty queue gives nothing, and is no error; \
+    stderr says \"nothing to pop\". \
+    Items are popped at most once: they are gone when they are printed, and whoever reads them and dies has lost them; run a \
+    daemon with a handler where that matters. More than 250 items are taken in groups, each in a transaction of its own.")]
 pub(super) struct Args {
     #[command(flatten)]
     target: Target,
@@ -31,17 +33,22 @@ impl Args {
         frozen::check(&client, &queue)?;
         let mut session = Client::session(queue);
         let popped = self.pop(&client, &mut session, globals.json);
+        let is_empty = matches!(popped, Ok(0));
         let closed = client.ask(session.close(client.db()));
         if let Ok(left) = &closed {
             // A take whose outcome stayed unknown may have removed these.
             print(globals.json, left)?;
         }
         popped?;
+        if is_empty && !globals.quiet && closed.as_ref().is_ok_and(Vec::is_empty) {
+            output::note(format_args!("nothing to pop"));
+        }
         closed.context("items popped, but the session is not closed; a later sweep removes its token")?;
         Ok(Exit::Done)
     }
 
-    fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<()> {
+    /// Returns how many items it has printed.
+    fn pop(&self, client: &Client, session: &mut Session, json: bool) -> anyhow::Result<usize> {
         let mut wanted = self.k.get();
         while let Some(k) = NonZeroUsize::new(wanted.min(GROUP)) {
             let taken = client.ask(session.take(client.db(), k))?;
@@ -51,7 +58,7 @@ impl Args {
             print(json, &taken.items)?;
             wanted -= taken.items.len();
         }
-        Ok(())
+        Ok(self.k.get() - wanted)
     }
 }
 

@@ -17,7 +17,7 @@ use foundationdb::Database;
 use tokio::time::timeout;
 
 pub(crate) use self::space::{MAKE_SPACE, Refused, limit, limit_beyond_disk, origin, refusal, size};
-use crate::config::duration;
+use crate::config::{duration, nearest};
 
 mod identity;
 
@@ -122,6 +122,12 @@ fn suggestion(url: &str) -> Option<String> {
     if url == fdb_embedded::SCHEME.trim_end_matches(':') {
         return Some(format!("no directory is named; did you mean {}./kvqueue-data?", fdb_embedded::SCHEME));
     }
+    if let Some(directory) = misspelt_scheme(url) {
+        return Some(format!(
+            "there is no such cluster file; did you mean {}{directory}?",
+            fdb_embedded::SCHEME
+        ));
+    }
     let path = Path::new(url);
     let is_directory = path.is_dir();
     // Cluster files are called fdb.cluster and the like.
@@ -129,6 +135,15 @@ fn suggestion(url: &str) -> Option<String> {
     let what =
         if is_directory { "it is a directory, not a cluster file" } else { "there is no such cluster file" };
     (is_directory || may_become_one).then(|| format!("{what}; did you mean {}{url}?", fdb_embedded::SCHEME))
+}
+
+/// The directory behind a scheme that is nearly ours. Such a name may have been taken for a path, and have another before it.
+fn misspelt_scheme(url: &str) -> Option<&str> {
+    let (before, directory) = url.split_once(':')?;
+    let scheme = before.rsplit('/').next().unwrap_or(before);
+    let ours = fdb_embedded::SCHEME.trim_end_matches(':');
+    let is_near = nearest(&scheme.to_lowercase(), [ours].into_iter()).is_some();
+    (is_near && !Path::new(url).exists()).then_some(directory)
 }
 
 /// Opens on a thread of its own if there is a limit. An opening that lasts longer is left to the end of the process.
@@ -272,6 +287,10 @@ mod tests {
         assert_eq!(suggestion("./mydata").unwrap(), missing);
         assert!(suggestion("embedded").unwrap().ends_with("did you mean embedded:./kvqueue-data?"));
         assert!(suggestion("redis://localhost").unwrap().contains("not in redis; write embedded:DIRECTORY"));
+        for url in ["embeded:data", "/some/where/embeded:data", "Embedded:data", "emebdded:data"] {
+            let meant = "there is no such cluster file; did you mean embedded:data?";
+            assert_eq!(suggestion(url).as_deref(), Some(meant), "{url}");
+        }
         let file = directory.path().join("there");
         std::fs::write(&file, "a:b@127.0.0.1:4500").unwrap();
         for url in [file.to_str().unwrap(), "/nowhere/fdb.cluster"] {

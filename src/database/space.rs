@@ -64,6 +64,9 @@ pub(crate) const MAKE_SPACE: &str = "free some space, let consumers empty its qu
 pub(crate) fn refusal(directory: &Path, space: &Space) -> Option<String> {
     let what = match (space.is_low(), space.is_full) {
         (true, _) => "has too little free space",
+        (false, true) if space.free > space.min_free => {
+            "is full but for 4 to 16 MiB, which the database keeps for finishing and deleting items"
+        }
         (false, true) => "is full",
         (false, false) => return None,
     };

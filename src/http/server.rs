@@ -38,7 +38,9 @@ const LAST_ANSWERS: u64 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The address cannot be had.
-    #[error("cannot listen on {listen}; set http.listen to another address, or to \"off\"")]
+    #[error(
+        "cannot listen on {listen}, where another kvqueue may run: `kvqueue status` with its configuration tells; set http.listen to another address, or to \"off\""
+    )]
     Listen {
         /// The address.
         listen: Listen,

@@ -217,3 +217,33 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
     write("databse = 'embedded:elsewhere'");
     assert!(ask(&["len", "q"]).failed(78).contains("databse: unknown field"));
 }
+
+#[test]
+fn an_empty_variable_names_no_configuration_and_usage_does_not_ask_for_one() {
+    let db = Database::new();
+    let empty = kvqueue(&db, &["config", "check"]).env("KVQUEUE_CONFIG", "").output().unwrap();
+    assert!(empty.status.success(), "{empty:?}");
+    let file = db.file("named.toml");
+    std::fs::write(&file, "graze = 1").unwrap();
+    let named = |args: &[&str]| kvqueue(&db, args).env("KVQUEUE_CONFIG", &file).output().unwrap();
+    assert_eq!(named(&["config", "check"]).status.code(), Some(78));
+    let usage = String::from_utf8(named(&["len", "--no-such-flag"]).stderr).unwrap();
+    assert!(usage.contains("Usage: kvqueue len [OPTIONS] <QUEUE>"), "{usage}");
+}
+
+#[test]
+fn names_that_other_programs_give_to_commands_lead_to_those_of_this_one() {
+    let db = Database::new();
+    for (name, meant) in [
+        ("purge", "'delete', 'dead purge'"),
+        ("clear", "'delete', 'dead purge'"),
+        ("stats", "'status', 'len'"),
+        ("enqueue", "'push'"),
+        ("add", "'push'"),
+        ("ls", "'list'"),
+        ("rm", "'delete'"),
+    ] {
+        let error = run(&db, &[name, "q"]).failed(2);
+        assert!(error.contains(meant), "{name}: {error}");
+    }
+}

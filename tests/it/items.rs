@@ -44,7 +44,10 @@ fn delete_needs_a_yes_and_leaves_other_queues() {
     run(&db, &["push", "ab", "y"]).ok();
     assert_eq!(run(&db, &["list"]).ok(), "a\nab\n");
     insta::assert_snapshot!(run(&db, &["delete", "a"]).failed(2), @r#"kvqueue: this deletes queue "a" for good; repeat it with --yes"#);
-    assert_eq!(run(&db, &["delete", "a", "--yes"]).ok(), "");
+    assert_eq!(
+        run(&db, &["delete", "a", "--yes"]).ok(),
+        "deleted a: 1 ready, 0 waiting, 0 running, 0 dead\n"
+    );
     assert_eq!(run(&db, &["list"]).ok(), "ab\n");
     assert_eq!(run(&db, &["len", "a"]).ok(), "0\n");
 }
@@ -85,4 +88,26 @@ fn a_name_that_cannot_be_is_a_usage_error() {
 
         For more information, try '--help'.
         ");
+}
+
+#[test]
+fn an_empty_queue_says_that_there_is_nothing_to_pop() {
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    let pop = |args: &[&str]| {
+        let ran = run(&db, &[&["pop", "q"], args].concat());
+        (ran.code, ran.stdout, ran.stderr)
+    };
+    assert_eq!(pop(&[]), (Some(0), "one\n".to_owned(), String::new()));
+    assert_eq!(pop(&[]), (Some(0), String::new(), "nothing to pop\n".to_owned()));
+    assert_eq!(pop(&["-q"]), (Some(0), String::new(), String::new()));
+}
+
+#[test]
+fn a_move_of_all_says_what_stays() {
+    let db = Database::new();
+    run(&db, &["push", "q", "later", "too", "--delay", "1h"]).ok();
+    assert_eq!(run(&db, &["move", "q", "other", "--all"]).ok(), "moved 0 items to other; left: 2 waiting\n");
+    run(&db, &["push", "q", "one"]).ok();
+    assert_eq!(run(&db, &["move", "q", "other", "-n", "1"]).ok(), "moved 1 item to other\n");
 }

@@ -217,6 +217,9 @@ fn config_check_doctor_and_start_warn_of_it() {
     let checked = asked(&["config", "check"]);
     assert!(checked.stderr.contains(&missing) && checked.stderr.contains(twice), "{checked:?}");
     checked.ok();
+    let strict = asked(&["config", "check", "--strict", "-q"]);
+    assert!(strict.stderr.contains(&missing), "{strict:?}");
+    strict.failed(78);
     let doctor = asked(&["doctor"]).stdout;
     assert!(doctor.contains(&missing) && doctor.contains(twice), "{doctor}");
     let served = deployment.serve();
@@ -226,4 +229,6 @@ fn config_check_doctor_and_start_warn_of_it() {
     deployment.install("true");
     let checked = asked(&["config", "check"]);
     assert!(!checked.stderr.contains("cannot be started"), "{checked:?}");
+    // The delivery is remarked on still.
+    asked(&["config", "check", "--strict"]).failed(78);
 }

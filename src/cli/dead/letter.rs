@@ -5,11 +5,6 @@ use kvqueue_queue::DeadLetter;
 pub(super) use crate::json::letter as object;
 use crate::{cli::output::time, json::failures};
 
-/// The first line of a text.
-pub(super) fn one_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
-}
-
 /// All that is known, as lines, and the payload behind an empty one.
 pub(super) fn text(letter: &DeadLetter) -> Vec<u8> {
     let meta = &letter.meta;

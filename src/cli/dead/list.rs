@@ -14,6 +14,9 @@ use crate::{
 /// The most letters of one transaction. More could be too much to read within its five seconds.
 const GROUP: usize = 250;
 
+/// The most characters of a reason in the table. `dead show` has all of it.
+const REASON: usize = 100;
+
 /// Print the dead letters of a queue, without their payloads
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -74,7 +77,12 @@ fn table(letters: &[DeadLetter]) -> Table {
     table.set_header(["id", "died", "attempts", "reason"]);
     for it in letters {
         let attempts = it.meta.attempts.to_string();
-        table.add_row([it.id.to_string(), output::time(it.died_at), attempts, letter::one_line(&it.reason)]);
+        table.add_row([
+            it.id.to_string(),
+            output::time(it.died_at),
+            attempts,
+            output::one_line(&it.reason, REASON),
+        ]);
     }
     table
 }

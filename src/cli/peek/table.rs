@@ -46,7 +46,7 @@ impl Row {
         let pushed = || text(enqueued_at(view).map(output::time));
         let attempt = || text(item.map(|item| of_limit(item.attempt, limit)));
         let spent = || of_limit(view.attempts(), limit);
-        let reason = || text(meta.and_then(last_failure).map(|last| one_line(&last.reason)));
+        let reason = || text(meta.and_then(last_failure).map(|last| output::one_line(&last.reason, MOST)));
         let died = |meta: &Meta| meta.death.as_ref().map(|death| output::time(death.at));
         let died = || text(meta.and_then(died));
         let payload = match &view.item {
@@ -94,20 +94,5 @@ fn lease(lease: &LeaseView) -> String {
 fn beginning(item: &Item) -> String {
     // A character has up to four bytes.
     let part = &item.payload[..item.payload.len().min(4 * MOST)];
-    one_line(&String::from_utf8_lossy(part))
-}
-
-/// The beginning of a text's first line, without what a terminal would obey.
-fn one_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let mut short: String = line.chars().take(MOST).flat_map(shown).collect();
-    if line.chars().count() > MOST {
-        short.push('…');
-    }
-    short
-}
-
-/// A control character as its code.
-fn shown(c: char) -> Vec<char> {
-    if c.is_control() { c.escape_default().collect() } else { vec![c] }
+    output::one_line(&String::from_utf8_lossy(part), MOST)
 }
