@@ -265,8 +265,9 @@ fn what_a_guest_has_pinned_goes_with_its_connection() {
     let dir = tempfile::tempdir().unwrap();
     let db = open(dir.path());
     set(&db, b"k", b"v").unwrap();
+    let copies = tempfile::tempdir().unwrap();
     let copy = |name: &str| {
-        let to = dir.path().join(name);
+        let to = copies.path().join(name);
         fdb_embedded::backup(dir.path(), &to, &mut |_| std::ops::ControlFlow::Continue(()))
     };
     let mut raw = Raw::greeted(dir.path());
