@@ -9,16 +9,24 @@
 //! use std::num::NonZeroUsize;
 //!
 //! use foundationdb::Database;
-//! use kvqueue_queue::{Queue, Session, SessionId};
+//! use kvqueue_queue::{NewItem, PushOptions, Queue, Session, SessionId};
 //!
 //! # async fn example(db: &Database, id: [u8; 16]) -> Result<(), Box<dyn std::error::Error>> {
 //! let queue = Queue::new(b"", b"emails")?;
 //!
-//! // In a transaction of one's own: the order and the email about it are stored together, or neither is.
-//! let tr = db.create_trx()?;
-//! tr.set(b"order/17", b"two pounds of tea");
-//! queue.pusher(&tr).push(b"order 17 has come in").await?;
-//! tr.commit().await?;
+//! // In your own transaction: the order and the email about it are stored together, or neither is. If
+//! // the outcome of a commit is unknown, `run` repeats the transaction. The idempotency key makes sure
+//! // that the email is pushed once all the same; make one for each call of `run`, outside of it.
+//! let options = &PushOptions { operation: Some(b"order 17".to_vec()), ..PushOptions::default() };
+//! db.run(|tr, _maybe_committed| {
+//!     let queue = queue.clone();
+//!     async move {
+//!         tr.set(b"order/17", b"two pounds of tea");
+//!         queue.pusher(&tr).push_items(&[NewItem::new("order 17 has come in")], options).await?;
+//!         Ok(())
+//!     }
+//! })
+//! .await?;
 //!
 //! // Or as a consumer: take what there is, and wait where there is nothing.
 //! let mut session = Session::new(queue, SessionId(id));
@@ -58,6 +66,7 @@
 
 mod approach;
 mod batch;
+mod binding;
 mod counts;
 mod dead;
 mod delayed;
