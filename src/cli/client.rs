@@ -10,9 +10,8 @@ use std::{
 
 use anyhow::Context;
 use foundationdb::{Database, Transaction};
-use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, SessionId, all_queues, retry};
+use kvqueue_queue::{Queue, QueueError, RetryPolicy, Session, all_queues, retry};
 use tokio::runtime;
-use uuid::Uuid;
 
 use super::{globals::Globals, output};
 use crate::{
@@ -99,7 +98,7 @@ impl Client {
 
     /// A session of this process's own.
     pub(super) fn session(queue: Queue) -> Session {
-        Session::new(queue, SessionId(Uuid::now_v7().into_bytes()))
+        Session::new(queue)
     }
 
     /// Waits for an answer of the database, as long as `--timeout` allows.

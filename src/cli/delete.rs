@@ -1,9 +1,8 @@
 //! `kvqueue delete`
 
 use anyhow::anyhow;
-use kvqueue_queue::{Counts, ItemFate, ItemId, Queue, RetryPolicy, SessionId};
+use kvqueue_queue::{Counts, ItemFate, ItemId, Queue, RetryPolicy};
 use serde_json::json;
-use uuid::Uuid;
 
 use super::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target};
 use crate::exit::Exit;
@@ -46,8 +45,7 @@ impl Args {
         let policy = RetryPolicy::default();
         let mut named = Named::new("items", "deleted", globals.json);
         for id in &self.items {
-            let session = SessionId(Uuid::now_v7().into_bytes());
-            let fate = client.ask_partly(queue.delete_item(client.db(), &policy, session, id))?;
+            let fate = client.ask_partly(queue.delete_item(client.db(), &policy, id))?;
             named.tell(
                 id,
                 match fate {

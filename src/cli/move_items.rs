@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow, bail};
-use kvqueue_queue::{Counts, Movable, MovedItems, Mover, Queue, RetryPolicy, SessionId};
+use kvqueue_queue::{Counts, Movable, MovedItems, Mover, Queue, RetryPolicy};
 use serde_json::{Map, Value, json};
-use uuid::Uuid;
 
 use super::{
     UsageError,
@@ -61,9 +60,8 @@ impl Args {
         frozen::check(&client, &to)?;
         let from = if self.all { from.in_order_for(&to) } else { from };
         let what = if self.dead { Movable::Dead } else { Movable::Ready };
-        let id = SessionId(Uuid::now_v7().into_bytes());
         let mut mover =
-            Mover::new(from.clone(), to.clone(), what, id).map_err(|error| UsageError(error.to_string()))?;
+            Mover::new(from.clone(), to.clone(), what).map_err(|error| UsageError(error.to_string()))?;
         let counts = client.transact(|tr| async {
             let counts = from.counts(&tr).await;
             (tr, counts)

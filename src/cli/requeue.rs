@@ -7,11 +7,10 @@ use std::{
 
 use anyhow::{Context, bail};
 use kvqueue_queue::{
-    DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, SessionId, SweepRules, Sweeper,
+    DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, SweepRules, Sweeper,
 };
 use serde_json::json;
 use tokio::time::sleep;
-use uuid::Uuid;
 
 use super::{client::Client, frozen, globals::Globals, named::Named, output, target::Target};
 use crate::{config::QueueConfig, consumer::ambient::version_history, exit::Exit, sweep};
@@ -123,10 +122,6 @@ const WORTH_A_WORD: Duration = Duration::from_secs(2);
 
 const REFUSED: &str = "the database refused; some of them may be done";
 
-fn new_id() -> SessionId {
-    SessionId(Uuid::now_v7().into_bytes())
-}
-
 fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTreeMap<ItemId, Fate>> {
     let policy = RetryPolicy::default();
     let (mut fates, mut others) = (BTreeMap::new(), BTreeSet::new());
@@ -167,7 +162,7 @@ fn hasten(
     wanted: Option<&BTreeSet<ItemId>>,
 ) -> anyhow::Result<kvqueue_queue::Hastened> {
     let policy = RetryPolicy::default();
-    client.ask_partly(queue.hasten(client.db(), &policy, new_id(), wanted))
+    client.ask_partly(queue.hasten(client.db(), &policy, wanted))
 }
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
@@ -179,7 +174,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     // An operator does not wait for the pause of a crashed item.
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
     let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), retry, ..rules };
-    let mut sweeper = Sweeper::new(queue.clone(), new_id(), version_history());
+    let mut sweeper = Sweeper::new(queue.clone(), version_history());
     let (mut moved, mut told) = (Moved::default(), false);
     client.wait(async {
         loop {

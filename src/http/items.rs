@@ -11,7 +11,6 @@ use super::{
     database::POLICY,
     dead::unique_taken,
     error::Failure,
-    queue::new_id,
 };
 use crate::{board::Handled, consumer::ambient::now, json};
 
@@ -98,14 +97,14 @@ pub(super) async fn one(call: Call) -> Answer {
 pub(super) async fn delete(call: Call) -> Answer {
     let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
     let _place = call.site.place()?;
-    told(&id, queue.delete_item(&call.site.door.db, &POLICY, new_id(), &id).await?)
+    told(&id, queue.delete_item(&call.site.door.db, &POLICY, &id).await?)
 }
 
 /// `POST /api/v1/queues/{queue}/items/{id}/requeue`
 pub(super) async fn requeue(call: Call) -> Answer {
     let (queue, id) = (call.unfrozen_queue().await?, call.id(1)?);
     let _place = call.site.place()?;
-    told(&id, queue.requeue_item(&call.site.door.db, &POLICY, new_id(), &id).await?)
+    told(&id, queue.requeue_item(&call.site.door.db, &POLICY, &id).await?)
 }
 
 fn told(id: &ItemId, fate: ItemFate) -> Answer {

@@ -3,10 +3,9 @@
 use std::{future::ready, num::NonZeroUsize, time::Instant};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{AllDead, Movable, Mover, SessionId};
+use kvqueue_queue::{AllDead, Movable, Mover};
 use serde::Deserialize;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::{
     body::whole,
@@ -52,7 +51,7 @@ pub(super) async fn requeue(mut call: Call) -> Answer {
     let _place = call.site.place()?;
     let (db, mut done) = (&call.site.door.db, AllDead::default());
     if waiting {
-        let hastened = queue.hasten(db, &POLICY, new_id(), None).await?;
+        let hastened = queue.hasten(db, &POLICY, None).await?;
         done.moved += hastened.moved;
         done.unreadable += hastened.unreadable;
     }
@@ -98,7 +97,7 @@ pub(super) async fn move_items(mut call: Call) -> Answer {
     let (from, to) = (call.unfrozen_queue().await?, call.unfrozen(&to).await?);
     let from = if all { from.in_order_for(&to) } else { from };
     let what = if dead { Movable::Dead } else { Movable::Ready };
-    let mut mover = Mover::new(from, to, what, new_id()).map_err(|error| Failure::Conflict {
+    let mut mover = Mover::new(from, to, what).map_err(|error| Failure::Conflict {
         code: "same_queue",
         message: error.to_string(),
         fix: "name another queue",
@@ -121,11 +120,6 @@ pub(super) async fn move_items(mut call: Call) -> Answer {
     mover.close(db, &POLICY).await?;
     let done = json!({ "moved": moved, "refused": refused, "unreadable": unreadable, "more": more });
     Ok(HttpResponse::Ok().json(done))
-}
-
-/// The identity of something that is done at the database.
-pub(super) fn new_id() -> SessionId {
-    SessionId(Uuid::now_v7().into_bytes())
 }
 
 impl Call {

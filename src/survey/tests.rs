@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{Queue, Session, SessionId};
+use kvqueue_queue::{Queue, Session};
 use tokio::{sync::watch, time::timeout};
 
 use super::forever;
@@ -57,7 +57,7 @@ impl Surveyed {
 
     async fn push(&self, queue: &str, items: usize) {
         let queue = Queue::new(b"", queue.as_bytes()).unwrap();
-        Session::new(queue, SessionId([7; 16])).push(&self.db, &vec!["x"; items]).await.unwrap();
+        Session::new(queue).push(&self.db, &vec!["x"; items]).await.unwrap();
     }
 }
 

@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Queue, RetryError, SessionId, SweepRules, Sweeper, Swept as Found, VersionHistory};
+use kvqueue_queue::{Queue, RetryError, SweepRules, Sweeper, Swept as Found, VersionHistory};
 use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use super::{
     Swept,
@@ -31,8 +30,7 @@ const LATEST: Duration = Duration::from_secs(60);
 /// Sweeps the queue, again and again, until it is told to stop: between two sweeps.
 pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>, stop: &CancellationToken) {
     let Swept { db, queue, history, gate, signals, meters } = swept;
-    let id = SessionId(Uuid::now_v7().into_bytes());
-    let mut sweeper = Sweeper::new(queue.clone(), id, history.clone());
+    let mut sweeper = Sweeper::new(queue.clone(), history.clone());
     let mut failures = 0;
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
         let by = *rules.borrow_and_update();

@@ -1,8 +1,6 @@
 //! `kvqueue dead`, and what `kvqueue len` knows of other states than ready.
 
-use kvqueue_queue::{
-    Approach, Failure, NewItem, PushOptions, Queue, RetryPolicy, Session, SessionId, Settlement, Take,
-};
+use kvqueue_queue::{Approach, Failure, NewItem, PushOptions, Queue, RetryPolicy, Session, Settlement, Take};
 use serde_json::Value;
 
 use crate::support::{Background, Database, database_of_helper, helper, run, run_script};
@@ -14,7 +12,7 @@ fn helper_bury() {
     let Some((database, prefix)) = database_of_helper() else { return };
     let store = kvqueue::database::Store::open(&database).unwrap();
     let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let mut session = Session::new(queue);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(bury(&store.db, &mut session));
     std::process::exit(0);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use kvqueue::{Config, Context, Daemon, Event, Found, Handler, Item, Outcome, Settings, SettingsError};
-use kvqueue_queue::{Queue, Session, SessionId};
+use kvqueue_queue::{Queue, Session};
 use rustix::process::Signal;
 
 use crate::support::{
@@ -182,7 +182,7 @@ fn helper_wake() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let db = foundationdb::Database::from_path(&database).unwrap();
     let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue, SessionId(*uuid::Uuid::now_v7().as_bytes()));
+    let mut session = Session::new(queue);
     let mut pushes = Vec::new();
     let mut wakes = Vec::new();
     for _ in 0..PUSHES {

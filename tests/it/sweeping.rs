@@ -6,7 +6,7 @@ use std::{
 };
 
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{Approach, Queue, Session, SessionId, Take};
+use kvqueue_queue::{Approach, Queue, Session, Take};
 use rustix::process::Signal;
 
 use crate::support::{Background, Database, database_of_helper, helper, kvqueue, run};
@@ -18,7 +18,7 @@ fn helper_die_with_items() {
     let Some((database, prefix)) = database_of_helper() else { return };
     let store = kvqueue::database::Store::open(&database).unwrap();
     let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let mut session = Session::new(queue);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let k = NonZeroUsize::new(100).unwrap();
     let mut take = Take { k, length: 1, approach: &mut Approach::Front, watch: false };

@@ -62,13 +62,12 @@ impl Queue {
 
     /// Makes delayed items ready at once, each at its own place: those of `wanted`, or all that there are when it begins.
     ///
-    /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome nothing is counted or made ready
-    /// twice. `id` is one that no session of the queue has or had.
+    /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome
+    /// no item is counted or made ready twice.
     pub async fn hasten(
         &self,
         db: &Database,
         policy: &RetryPolicy,
-        id: SessionId,
         wanted: Option<&BTreeSet<ItemId>>,
     ) -> Result<Hastened, RetryError> {
         let space = self.space();
@@ -81,7 +80,7 @@ impl Queue {
         let mut hastened = Hastened::default();
         let Some(last) = last.await?.value else { return Ok(hastened) };
         let (mut begin, end) = (Some(all.0.clone()), after(&last));
-        let mut marked = Marked::new(self.clone(), id);
+        let mut marked = Marked::new(self.clone(), SessionId::new());
         while let Some(from) = begin {
             let from = from.as_slice();
             let body = async |tr: &Transaction| {

@@ -9,9 +9,9 @@
 //! use std::num::NonZeroUsize;
 //!
 //! use foundationdb::Database;
-//! use kvqueue_queue::{NewItem, PushOptions, Queue, Session, SessionId};
+//! use kvqueue_queue::{NewItem, PushOptions, Queue, Session};
 //!
-//! # async fn example(db: &Database, id: [u8; 16]) -> Result<(), Box<dyn std::error::Error>> {
+//! # async fn example(db: &Database) -> Result<(), Box<dyn std::error::Error>> {
 //! let queue = Queue::new(b"", b"emails")?;
 //!
 //! // In your own transaction: the order and the email about it are stored together, or neither is. If
@@ -29,7 +29,7 @@
 //! .await?;
 //!
 //! // Or as a consumer: take what there is, and wait where there is nothing.
-//! let mut session = Session::new(queue, SessionId(id));
+//! let mut session = Session::new(queue);
 //! loop {
 //!     let taken = session.take(db, NonZeroUsize::MIN).await?;
 //!     for item in taken.items {
@@ -58,8 +58,9 @@
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
-//! There is no clock, no random source and no background task in here. Time limits are FoundationDB's own
-//! ([`RetryPolicy`]); session ids, and the clock of a [`VersionHistory`], come from the caller.
+//! The crate starts no background task. Operations read no clock and no random source: time limits are
+//! FoundationDB's own ([`RetryPolicy`]), and times and the clock of a [`VersionHistory`] come from the
+//! caller. Only [`SessionId::new`] makes random bytes; with given ids a run can be repeated.
 //!
 //! Where things are: `keys/` is the contract on disk, one record type per file; `ops/` holds one transaction body per
 //! file; [`session`] and [`retry`] run them.

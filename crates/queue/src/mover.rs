@@ -48,14 +48,15 @@ pub struct MovedItems {
 }
 
 impl Mover {
-    /// A mover between queues of one database. The id is one that no session of `from` has or had.
+    /// A mover between queues of one database.
     ///
     /// # Errors
     /// If both are the same queue.
-    pub fn new(from: Queue, to: Queue, what: Movable, id: SessionId) -> Result<Mover, MoveError> {
+    pub fn new(from: Queue, to: Queue, what: Movable) -> Result<Mover, MoveError> {
         if from.space().queue == to.space().queue {
             return Err(MoveError::SameQueue { name: from.name().escape_ascii().to_string() });
         }
+        let id = SessionId::new();
         let marked = Marked::new(from.clone(), id);
         Ok(Mover { from, to, what, marked, rng: Rng::of(id), behind: None, until: None })
     }

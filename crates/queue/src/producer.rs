@@ -55,9 +55,9 @@ impl ProduceError {
 ///
 /// ```no_run
 /// # use std::sync::Arc;
-/// # use kvqueue_queue::{NewItem, Producer, Queue, Session, SessionId};
-/// # async fn example(db: Arc<foundationdb::Database>, queue: Queue, id: [u8; 16]) -> Result<(), Box<dyn std::error::Error>> {
-/// let (producer, driver) = Producer::new(Session::new(queue, SessionId(id)), db);
+/// # use kvqueue_queue::{NewItem, Producer, Queue, Session};
+/// # async fn example(db: Arc<foundationdb::Database>, queue: Queue) -> Result<(), Box<dyn std::error::Error>> {
+/// let (producer, driver) = Producer::new(Session::new(queue), db);
 /// let driver = tokio::spawn(driver.run());
 /// // In any number of tasks:
 /// let pushed = producer.push(NewItem::new("order 17")).await?;

@@ -40,13 +40,24 @@ impl Queue {
         Ok(found)
     }
 
-    /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all that goes with it, and sees it through, also under
-    /// an unknown outcome. A running item stays. `session` is an id that no session of the queue has or had.
+    /// Deletes an item that is ready, scheduled, retrying or a dead letter, with all its records, and
+    /// finds out an unknown outcome. A running item stays.
     pub async fn delete_item(
         &self,
         db: &Database,
         policy: &RetryPolicy,
+        id: &ItemId,
+    ) -> Result<ItemFate, RetryError> {
+        self.delete_item_as(SessionId::new(), db, policy, id).await
+    }
+
+    /// The same under an id of the caller's, which no session of the queue has or had. Simulations use
+    /// it, so that a run can be repeated.
+    pub async fn delete_item_as(
+        &self,
         session: SessionId,
+        db: &Database,
+        policy: &RetryPolicy,
         id: &ItemId,
     ) -> Result<ItemFate, RetryError> {
         if self.purge_dead(db, policy, id).await? == DeadFate::Moved {
@@ -60,12 +71,11 @@ impl Queue {
     }
 
     /// Makes a scheduled or retrying item ready before its time, as [`Queue::hasten`] does, or retries a dead letter, as
-    /// [`Queue::retry_dead`] does. `session` is an id that no session of the queue has or had.
+    /// [`Queue::retry_dead`] does.
     pub async fn requeue_item(
         &self,
         db: &Database,
         policy: &RetryPolicy,
-        session: SessionId,
         id: &ItemId,
     ) -> Result<ItemFate, RetryError> {
         match self.retry_dead(db, policy, id).await? {
@@ -74,7 +84,7 @@ impl Queue {
             DeadFate::Gone => {}
         }
         let wanted = BTreeSet::from([id.clone()]);
-        if self.hasten(db, policy, session, Some(&wanted)).await?.moved > 0 {
+        if self.hasten(db, policy, Some(&wanted)).await?.moved > 0 {
             return Ok(ItemFate::Done);
         }
         let found = run(db, policy, |tr| async move {

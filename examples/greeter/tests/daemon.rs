@@ -9,7 +9,7 @@ use greeter::{key, number};
 use kvqueue::{
     database::Store,
     foundationdb::{Database, FdbResult},
-    queue::{Counts, NewItem, PushOptions, Queue, Session, SessionId},
+    queue::{Counts, NewItem, PushOptions, Queue, Session},
 };
 use tokio::{process::Command, time::timeout};
 
@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/greeter.toml");
 
 async fn push(db: &Database, queue: &Queue, items: &[NewItem]) {
-    let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+    let mut session = Session::new(queue.clone());
     session.push_items(db, items, &PushOptions::default()).await.unwrap();
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context;
 use foundationdb::Database;
-use kvqueue_queue::{Queue, RetryPolicy, Session, SessionId, retry};
+use kvqueue_queue::{Queue, RetryPolicy, Session, retry};
 use tempfile::TempDir;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -195,5 +195,5 @@ async fn are_gone(db: &Database, queues: &[Queue]) -> anyhow::Result<bool> {
 
 /// A session of its own at a queue.
 pub(super) fn session(queue: &Queue) -> Session {
-    Session::new(queue.clone(), SessionId(Uuid::now_v7().into_bytes()))
+    Session::new(queue.clone())
 }

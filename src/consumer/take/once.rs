@@ -33,7 +33,7 @@ enum Found {
 
 /// An identity that no other session has, or has had.
 pub(super) fn session(source: &Source) -> Session {
-    Session::new(source.queue.clone(), identity::session_id())
+    Session::with_id(source.queue.clone(), identity::session_id())
         .with_policy(policy())
         .with_quarantine(&source.suspects.quarantine)
         .with_history(&source.history)

@@ -5,7 +5,7 @@ use std::{
 };
 
 use foundationdb::Database;
-use kvqueue_queue::{Queue, Session, SessionId};
+use kvqueue_queue::{Queue, Session};
 
 use super::{super::parts::parts_to_run, *};
 use crate::{
@@ -78,7 +78,7 @@ fn a_queue_can_be_paused_here() {
         daemon.all(Stage::Idle, 1).await;
         daemon.control.pause_here("q", true).await.unwrap();
         let queue = Queue::new(b"", b"q").unwrap();
-        Session::new(queue, SessionId([1; 16])).push(&daemon.db, &["one"]).await.unwrap();
+        Session::new(queue).push(&daemon.db, &["one"]).await.unwrap();
         daemon.all(Stage::Paused, 1).await;
         assert!(daemon.shared.board.snapshot().queues.iter().all(|queue| queue.paused_here));
         daemon.control.pause_here("q", false).await.unwrap();

@@ -16,12 +16,9 @@ use actix_web::{
     HttpResponse,
     http::header::{HeaderMap, HeaderValue},
 };
-use kvqueue_queue::{
-    NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session, SessionId,
-};
+use kvqueue_queue::{NewItem, ProduceError, PushEffect, PushError, PushOptions, PushedItem, Queue, Session};
 use serde_json::json;
 use tokio::time::timeout;
-use uuid::Uuid;
 
 pub(super) use self::producers::Producers;
 use self::request::Request;
@@ -129,7 +126,7 @@ async fn several(
     let _place = call.site.place()?;
     let (db, held) = (call.site.door.db.clone(), call.held.clone());
     let pushing = call.site.spawn(async move {
-        let mut session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes())).with_policy(POLICY);
+        let mut session = Session::new(queue).with_policy(POLICY);
         let pushed = session.push_items(&db, &items, &options).await;
         // What is left of a session that could not be closed is swept away later.
         let closed = session.close(&db).await;

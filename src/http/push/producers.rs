@@ -5,8 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use kvqueue_queue::{Kind, Producer, Queue, Session, SessionId};
-use uuid::Uuid;
+use kvqueue_queue::{Kind, Producer, Queue, Session};
 
 use crate::http::{database::POLICY, site::Site};
 
@@ -37,7 +36,7 @@ impl Producers {
         if producers.len() >= MOST {
             producers.clear();
         }
-        let session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes())).with_policy(POLICY);
+        let session = Session::new(queue).with_policy(POLICY);
         let (producer, driver) = Producer::with_max_payload(session, site.door.db.clone(), max_payload);
         drop(site.spawn(async move {
             if let Err(error) = driver.run().await {

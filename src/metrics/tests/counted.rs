@@ -9,8 +9,7 @@ use std::{
 use async_trait::async_trait;
 use foundationdb::Database;
 use futures::executor::block_on;
-use kvqueue_queue::{Item, Queue, RetryPolicy, Session, SessionId, retry};
-use uuid::Uuid;
+use kvqueue_queue::{Item, Queue, RetryPolicy, Session, retry};
 
 use crate::{
     BatchHandler, Config, Context, Daemon, Handler, Outcome, SettingsError,
@@ -81,7 +80,7 @@ fn config(delivery: Delivery, handler: &str) -> Config {
 
 fn push(db: &Database, payloads: impl IntoIterator<Item = &'static str>) {
     let queue = Queue::new(b"", QUEUE.as_bytes()).unwrap();
-    let mut session = Session::new(queue, SessionId(Uuid::now_v7().into_bytes()));
+    let mut session = Session::new(queue);
     let payloads: Vec<_> = payloads.into_iter().collect();
     block_on(session.push(db, &payloads)).unwrap();
 }

@@ -14,7 +14,7 @@ use fdb_embedded::Network;
 use foundationdb::{Database, options::TransactionOption};
 use kvqueue_queue::{
     Approach, Counts, Failure, Item, Lease, NewItem, PushEffect, PushOptions, Queue, RetryPolicy, Session,
-    SessionId, Settlement, SweepRules, Sweeper, Take, VersionHistory, retry,
+    Settlement, SweepRules, Sweeper, Take, VersionHistory, retry,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -59,7 +59,7 @@ impl Here {
 }
 
 pub(super) fn session(queue: &Queue) -> Session {
-    Session::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()))
+    Session::new(queue.clone())
 }
 
 /// Takes up to `k` items on a lease of an hour.
@@ -159,7 +159,7 @@ async fn sweep(db: &Database, queue: &Queue) {
     let ticks = AtomicU64::new(0);
     let history =
         VersionHistory::new(move || Duration::from_hours(24 * ticks.fetch_add(1, Ordering::Relaxed)));
-    let mut sweeper = Sweeper::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()), history);
+    let mut sweeper = Sweeper::new(queue.clone(), history);
     let rules = SweepRules { lease: 0, ..SweepRules::default() };
     let moved = |counts: &Counts| counts.waiting == 0 && counts.running == 0;
     // What a lease returns waits for a pause after that.

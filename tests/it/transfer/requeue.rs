@@ -1,6 +1,6 @@
 //! `kvqueue requeue`
 
-use kvqueue_queue::{Approach, Queue, Session, SessionId, Take};
+use kvqueue_queue::{Approach, Queue, Session, Take};
 use serde_json::{Value, json};
 
 use super::{export_of, file, len};
@@ -100,7 +100,7 @@ fn helper_take_and_die() {
     let Some((database, prefix)) = database_of_helper() else { return };
     let store = kvqueue::database::Store::open(&database).unwrap();
     let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let mut session = Session::new(queue);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     // Versions jump ahead by some seconds whenever another process opens the database.
     for length in [1, 3_000_000_000] {

@@ -25,7 +25,7 @@ use std::time::Duration;
 use cell::{Cell, approaches};
 use fdb_embedded::Network;
 use foundationdb::Database;
-use kvqueue_queue::{Queue, Session, SessionId};
+use kvqueue_queue::{Queue, Session};
 use worker::{Tally, work};
 
 /// Tells a process that it is a worker of the benchmark: database, prefix, cell.
@@ -120,7 +120,7 @@ async fn run(database: &str, db: &Arc<Database>, cell: &Cell) -> Tally {
 async fn fill(db: &Database, queue: &Queue, cell: &Cell) {
     let seconds = cell.time.as_secs_f64();
     let items = if cell.k == 1 { 30_000.0 } else { PLENTY as f64 } * seconds;
-    let mut session = Session::new(queue.clone(), SessionId(uuid::Uuid::now_v7().into_bytes()));
+    let mut session = Session::new(queue.clone());
     let payloads = vec![[7; 100]; 2_000];
     for _ in 0..(items as usize).div_ceil(payloads.len()) {
         session.push(db, &payloads).await.unwrap();

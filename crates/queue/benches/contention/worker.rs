@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Leased, Queue, RetryPolicy, Session, SessionId, Settlement, Take};
+use kvqueue_queue::{Approach, Leased, Queue, RetryPolicy, Session, Settlement, Take};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -74,7 +74,7 @@ pub(crate) async fn work(db: &Arc<Database>, queue: &Queue, cell: &Cell, push: b
 }
 
 fn session(queue: Queue) -> Session {
-    Session::new(queue, SessionId(uuid::Uuid::now_v7().into_bytes()))
+    Session::new(queue)
 }
 
 async fn produce(db: Arc<Database>, queue: Queue, end: Instant) {

@@ -71,7 +71,7 @@ impl Path {
 
     /// Does what has to be done before.
     pub(crate) async fn prepare(&self, db: &Database, queue: Queue) -> Ready {
-        let session = Session::new(queue, SessionId([7; 16]));
+        let session = Session::with_id(queue, SessionId([7; 16]));
         let mut ready = Ready { session, approach: Approach::default(), leases: VecDeque::new(), done: 0 };
         let mut missing = REST + if self.work == Work::Push { 0 } else { self.items() };
         while missing > 0 {

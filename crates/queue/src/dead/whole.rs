@@ -235,7 +235,7 @@ mod tests {
     fn a_page_whose_first_letter_another_moved_is_not_taken_for_done() {
         on_database(async |db| {
             let (queue, policy) = (Queue::new(b"", b"q").unwrap(), RetryPolicy::default());
-            let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+            let mut session = Session::new(queue.clone());
             session.push(db, &["a", "b", "c"]).await.unwrap();
             let k = NonZeroUsize::new(3).unwrap();
             let mut take = Take { k, length: 30_000_000, approach: &mut Approach::Front, watch: false };

@@ -103,7 +103,7 @@ fn numbers(id: &ItemId) -> Option<i64> {
 mod tests {
     use super::*;
     use crate::queue::Queue;
-    use crate::session::{Session, SessionId};
+    use crate::session::Session;
     use crate::testing::on_database;
 
     #[test]
@@ -115,7 +115,7 @@ mod tests {
     fn a_jump_over_large_items_leads_to_its_place_by_their_stamps() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
-            let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+            let mut session = Session::new(queue.clone());
             for _ in 0..50 {
                 session.push(db, &["x"; 20]).await.unwrap();
             }

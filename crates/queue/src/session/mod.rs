@@ -22,6 +22,8 @@ mod unsettled;
 use std::collections::VecDeque;
 use std::fmt;
 
+use uuid::Uuid;
+
 pub use lease::{Leased, Take};
 pub use push::Pushed;
 pub use take::Taken;
@@ -37,14 +39,21 @@ use request::Asked;
 use suspects::Passed;
 use unsettled::Unsettled;
 
-/// Names a session's token slot. 16 bytes that no other session of the queue ever has, such as a UUID's: make new ones
-/// for every session, also after a restart.
+/// The identity of a session in the database: 16 bytes that no other session of the queue ever has.
 ///
-/// Nothing checks that, as it would cost a read with every take. Two sessions of one id number their attempts alike: what one did under an
-/// unknown outcome the other may take for its own, and a lease of the one is overwritten by the other's of the same number, so that its
-/// items are lost.
+/// [`SessionId::new`] makes one. Use bytes of your own only if they are as unique as a UUID, also after
+/// a restart. Nothing checks that, since a check would cost a read with every fetch. Two sessions with
+/// one id lose items: one may take the other's transactions for its own, and overwrites its leases.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub [u8; 16]);
+
+impl SessionId {
+    /// A new id: a UUID of version 7.
+    #[expect(clippy::new_without_default, reason = "a default would be the same each time")]
+    pub fn new() -> SessionId {
+        SessionId(Uuid::now_v7().into_bytes())
+    }
+}
 
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -96,8 +105,15 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session at `queue`, retrying without end. Nothing is written before its first operation.
-    pub fn new(queue: Queue, id: SessionId) -> Session {
+    /// A session at `queue` with a new id, retrying without end. Nothing is written before its first
+    /// operation.
+    pub fn new(queue: Queue) -> Session {
+        Session::with_id(queue, SessionId::new())
+    }
+
+    /// A session with an id of the caller's; see [`SessionId`] for what that has to be. Simulations use
+    /// it, so that a run can be repeated.
+    pub fn with_id(queue: Queue, id: SessionId) -> Session {
         Session {
             queue,
             id,

@@ -148,9 +148,15 @@ pub struct Sweeper {
 }
 
 impl Sweeper {
-    /// A sweeper of `queue`. The id is one that no other sweeper or session of the queue has; the history is one of the database that
-    /// the queue is in, and tells the sweeper which leases may have run out.
-    pub fn new(queue: Queue, id: SessionId, history: VersionHistory) -> Sweeper {
+    /// A sweeper of `queue` with a new id. The history belongs to the database that the queue is in. It
+    /// tells the sweeper which leases may have expired.
+    pub fn new(queue: Queue, history: VersionHistory) -> Sweeper {
+        Sweeper::with_id(queue, SessionId::new(), history)
+    }
+
+    /// A sweeper with an id of the caller's, which no other sweeper or session of the queue has.
+    /// Simulations use it, so that a run can be repeated.
+    pub fn with_id(queue: Queue, id: SessionId, history: VersionHistory) -> Sweeper {
         Sweeper {
             queue,
             id,
@@ -338,7 +344,7 @@ mod tests {
     fn everything_is_looked_at_after_versions_went_back() {
         on_database(async |db| {
             let queue = Queue::new(b"", b"q").unwrap();
-            let mut session = Session::new(queue.clone(), SessionId([1; 16]));
+            let mut session = Session::new(queue.clone());
             session.push(db, &["a"]).await.unwrap();
             let approach = &mut Approach::Front;
             let mut take = Take { k: NonZeroUsize::MIN, length: 1, approach, watch: false };
@@ -347,7 +353,7 @@ mod tests {
             while version().await <= lease.deadline() {}
             let begun = std::time::Instant::now();
             let history = VersionHistory::new(move || begun.elapsed());
-            let mut sweeper = Sweeper::new(queue, SessionId([2; 16]), history);
+            let mut sweeper = Sweeper::new(queue, history);
             // It has rested until then, in another life of the database.
             sweeper.pause = u64::MAX / 2..u64::MAX;
             let swept = sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();

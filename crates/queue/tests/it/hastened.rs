@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use fdb_embedded::Faults;
 use kvqueue_queue::{Hastened, ItemId, Queue, RetryPolicy, State, StoredItem};
 
-use crate::common::{KINDS, TestDb, on_database, session_id};
+use crate::common::{KINDS, TestDb, on_database};
 use crate::restored::{item, restore, stored};
 use crate::unknown::scripts;
 
 async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Hastened {
-    queue.hasten(&t.db, &RetryPolicy::default(), session_id(), wanted).await.unwrap()
+    queue.hasten(&t.db, &RetryPolicy::default(), wanted).await.unwrap()
 }
 
 fn later(payload: &str, due: u64) -> StoredItem {

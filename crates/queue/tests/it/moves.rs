@@ -6,14 +6,14 @@ use kvqueue_queue::{
     Queue, RetryPolicy, State, StoredItem,
 };
 
-use crate::common::{KINDS, TestDb, k, kinds_of_records, on_database, session_id};
+use crate::common::{KINDS, TestDb, k, kinds_of_records, on_database};
 use crate::restored::{item, plain, restore, stored, unique};
 use crate::unknown::scripts;
 
 /// Moves all, so many at a time; what came of it.
 async fn move_all(t: &TestDb, from: &Queue, to: &Queue, what: Movable, page: usize) -> MovedItems {
     let policy = RetryPolicy::default();
-    let mut mover = Mover::new(from.clone(), to.clone(), what, session_id()).unwrap();
+    let mut mover = Mover::new(from.clone(), to.clone(), what).unwrap();
     let mut all = MovedItems::default();
     while let Some(moved) = mover.page(&t.db, &policy, k(page)).await.unwrap() {
         all.moved += moved.moved;
@@ -121,7 +121,7 @@ fn what_comes_later_is_left() {
         let (from, to) = (t.queue("from"), t.queue("to"));
         let policy = RetryPolicy::default();
         t.push(&from, &["a", "b", "c"]).await;
-        let mut mover = Mover::new(from.clone(), to.clone(), Movable::Ready, session_id()).unwrap();
+        let mut mover = Mover::new(from.clone(), to.clone(), Movable::Ready).unwrap();
         assert_eq!(mover.page(&t.db, &policy, k(2)).await.unwrap(), Some(moved(2, 0)));
         t.push(&from, &["d"]).await;
         assert_eq!(mover.page(&t.db, &policy, k(2)).await.unwrap(), Some(moved(1, 0)));
@@ -134,7 +134,7 @@ fn what_comes_later_is_left() {
 fn a_queue_is_not_moved_to_itself() {
     on_database(async |t| {
         let (fifo, recipe) = (t.queue("q"), t.queue_of("q", KINDS[1]));
-        let error = Mover::new(fifo, recipe, Movable::Ready, session_id()).unwrap_err();
+        let error = Mover::new(fifo, recipe, Movable::Ready).unwrap_err();
         assert!(matches!(error, MoveError::SameQueue { .. }));
     });
 }

@@ -5,7 +5,7 @@ use kvqueue_queue::{
     Counts, Failure, ItemFate, ItemId, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy, Settlement,
 };
 
-use crate::common::{KINDS, TestDb, id, k, later, on_database, session_id};
+use crate::common::{KINDS, TestDb, id, k, later, on_database};
 use crate::unknown::scripts;
 
 const HOUR: u64 = 3_600_000_000;
@@ -44,11 +44,11 @@ async fn view(t: &TestDb, q: &Queue, id: &ItemId) -> Option<ItemView> {
 }
 
 async fn delete(t: &TestDb, q: &Queue, id: &ItemId) -> ItemFate {
-    q.delete_item(&t.db, &RetryPolicy::default(), session_id(), id).await.unwrap()
+    q.delete_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
 async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemFate {
-    q.requeue_item(&t.db, &RetryPolicy::default(), session_id(), id).await.unwrap()
+    q.requeue_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
 #[test]

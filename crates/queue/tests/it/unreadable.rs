@@ -7,7 +7,7 @@ use kvqueue_queue::{
     Settlement, Staged, SweepRules, Take, TakeError,
 };
 
-use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, session_id, sweeper};
+use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
 
 /// Takes up to three items, for good or on a lease.
 async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> Vec<String> {
@@ -313,7 +313,7 @@ fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
         assert_eq!(behind, found[2..]);
         // A move leaves it where it is.
         let (to, policy) = (t.queue("to"), RetryPolicy::default());
-        let mut mover = Mover::new(q, to.clone(), Movable::Dead, session_id()).unwrap();
+        let mut mover = Mover::new(q, to.clone(), Movable::Dead).unwrap();
         let moved = mover.page(&t.db, &policy, k(9)).await.unwrap().unwrap();
         assert_eq!((moved.moved, moved.unreadable), (2, 1));
         assert_eq!(t.list(&to).await, ["a", "c"]);

@@ -99,7 +99,7 @@ impl Desk {
 
     /// A session of its own.
     pub(crate) fn session(&self) -> Session {
-        Session::new(self.world.queue.clone(), self.id())
+        Session::with_id(self.world.queue.clone(), self.id())
             .with_policy(self.policy())
             .with_history(&self.world.new_history())
     }

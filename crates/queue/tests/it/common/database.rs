@@ -12,7 +12,7 @@ use kvqueue_queue::{
 };
 use tempfile::TempDir;
 
-use super::{k, session_id};
+use super::k;
 
 /// A database, and a part of it that belongs to one test alone.
 pub(crate) struct TestDb {
@@ -73,7 +73,7 @@ impl TestDb {
 
     /// A new session at a queue.
     pub(crate) fn session(&self, queue: &Queue) -> Session {
-        Session::new(queue.clone(), session_id())
+        Session::new(queue.clone())
     }
 
     /// Lets commits from now on meet these faults. `false` on a cluster, which has only its own.

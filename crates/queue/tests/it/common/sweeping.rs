@@ -9,7 +9,7 @@ use kvqueue_queue::{
     VersionHistory,
 };
 
-use super::{TestDb, k, session_id};
+use super::{TestDb, k};
 
 /// A sweep of leases this short may follow at once. Versions go on with the clock, so it comes to an end.
 pub(crate) const SHORT: u64 = 1;
@@ -38,7 +38,7 @@ pub(crate) fn later(due: Millis) -> Settlement {
 pub(crate) fn sweeper(queue: &Queue) -> Sweeper {
     let ticks = AtomicU64::new(0);
     let clock = move || Duration::from_hours(ticks.fetch_add(1, Ordering::Relaxed));
-    Sweeper::new(queue.clone(), session_id(), VersionHistory::new(clock))
+    Sweeper::new(queue.clone(), VersionHistory::new(clock))
 }
 
 /// A clock that the test sets, and a new sweeper that goes by it.
@@ -46,7 +46,7 @@ pub(crate) fn sweeper_with_clock(queue: &Queue) -> (Arc<AtomicU64>, Sweeper) {
     let clock = Arc::<AtomicU64>::default();
     let its = Arc::clone(&clock);
     let history = VersionHistory::new(move || Duration::from_micros(its.load(Ordering::Relaxed)));
-    (clock, Sweeper::new(queue.clone(), session_id(), history))
+    (clock, Sweeper::new(queue.clone(), history))
 }
 
 impl TestDb {

@@ -16,7 +16,7 @@ use crate::simulation::AGE;
 pub(super) async fn work(desk: Rc<Desk>) {
     // It may be of a process that has been there for long, or of a new one.
     let history = if desk.chance(50) { desk.world.history.clone() } else { desk.world.new_history() };
-    let mut sweeper = Sweeper::new(desk.world.queue.clone(), desk.id(), history);
+    let mut sweeper = Sweeper::with_id(desk.world.queue.clone(), desk.id(), history);
     for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
         let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE * 5 / 2 };
