@@ -6,9 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{
-    DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, SweepRules, Sweeper,
-};
+use kvqueue_queue::{DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, Sweeper};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -173,7 +171,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     let rules = sweep::rules(settings);
     // An operator does not wait for the pause of a crashed item.
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
-    let rules = SweepRules { lease: 0, policy: RetryPolicy::default(), retry, ..rules };
+    let rules = rules.with_lease(Duration::ZERO).with_policy(RetryPolicy::default()).with_retry(retry);
     let mut sweeper = Sweeper::new(queue.clone(), version_history());
     let (mut moved, mut told) = (Moved::default(), false);
     client.wait(async {

@@ -50,13 +50,6 @@ pub(crate) struct Source {
     pub(crate) work: TaskTracker,
 }
 
-impl Source {
-    /// The lease's length in database versions, 10^6 a second.
-    pub(crate) fn lease_versions(&self) -> u64 {
-        u64::try_from(self.lease.as_micros()).unwrap_or(u64::MAX)
-    }
-}
-
 impl std::fmt::Debug for Source {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Source").field("name", &self.name).finish_non_exhaustive()

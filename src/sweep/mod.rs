@@ -74,15 +74,9 @@ impl Sweeping {
 
 /// By what rules a queue is swept.
 pub(crate) fn rules(config: &QueueConfig) -> SweepRules {
-    SweepRules {
-        retry: config.retry.rules(),
-        lease: versions(config.lease),
-        operations_kept: versions(config.operations_kept),
-        policy: POLICY,
-    }
-}
-
-/// A time in database versions.
-fn versions(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+    SweepRules::default()
+        .with_retry(config.retry.rules())
+        .with_lease(config.lease)
+        .with_operations_kept(config.operations_kept)
+        .with_policy(POLICY)
 }

@@ -55,8 +55,8 @@ pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>,
 }
 
 /// Reads the database's version from time to time, as long as it is polled. Leases of the dead end later by up to this time.
-async fn observe(db: &Database, history: &VersionHistory, lease: u64) {
-    let every = (Duration::from_micros(lease) / OBSERVATIONS).clamp(SOONEST, LATEST);
+async fn observe(db: &Database, history: &VersionHistory, lease: Duration) {
+    let every = (lease / OBSERVATIONS).clamp(SOONEST, LATEST);
     loop {
         sleep(every).await;
         if history.observe(db, every / 2).await.is_err() {

@@ -12,8 +12,8 @@ use crate::consumer::ambient::now;
 /// How often it is done; the first time, when the queue is taken up.
 const EVERY: Duration = Duration::from_hours(1);
 
-/// A session that has done nothing for a day, in database versions and by the clock, is gone.
-const GONE: u64 = 86_400_000_000;
+/// A session that has done nothing for a day, by the database's versions and by the clock, is gone.
+const GONE: Duration = Duration::from_hours(24);
 
 /// Sweeps the queue, again and again, until it is told to stop.
 pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {

@@ -1,7 +1,10 @@
 //! `kvqueue dead`, and what `kvqueue len` knows of other states than ready.
 
-use kvqueue_queue::{Approach, Failure, NewItem, PushOptions, Queue, RetryPolicy, Session, Settlement, Take};
+use kvqueue_queue::{
+    Approach, Failure, FetchOptions, NewItem, PushOptions, Queue, RetryPolicy, Session, Settlement,
+};
 use serde_json::Value;
+use std::time::Duration;
 
 use crate::support::{Background, Database, database_of_helper, helper, run, run_script};
 
@@ -25,8 +28,9 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
     session.push_items(db, &items, &PushOptions::default()).await.unwrap();
     for reason in ["no such address", "it is\nno text", "gone"] {
         let k = std::num::NonZeroUsize::MIN;
-        let mut take = Take { k, length: 30_000_000, approach: &mut Approach::Front, watch: false };
-        let mut lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+        let mut approach = Approach::Front;
+        let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
+        let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
         let dead = Settlement::Dead(Failure::new(1_800_000_000_010, 1, reason));
         lease.settle(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
     }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{Approach, Queue, Session, Take};
+use kvqueue_queue::{Approach, FetchOptions, Queue, Session};
 use rustix::process::Signal;
 
 use crate::support::{Background, Database, database_of_helper, helper, kvqueue, run};
@@ -21,8 +21,9 @@ fn helper_die_with_items() {
     let mut session = Session::new(queue);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let k = NonZeroUsize::new(100).unwrap();
-    let mut take = Take { k, length: 1, approach: &mut Approach::Front, watch: false };
-    let leased = runtime.block_on(session.lease(&store.db, &mut take)).unwrap();
+    let mut approach = Approach::Front;
+    let mut take = FetchOptions::new(k, Duration::from_micros(1), &mut approach);
+    let leased = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap();
     assert!(leased.lease.is_some());
     std::process::abort();
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 
 use foundationdb::{FdbBindingError, FdbError};
 
-use crate::error::{DeadLetterError, LeaseError, MoveError, NameError, PushError, QueueError, TakeError};
+use crate::error::{DeadLetterError, FetchError, LeaseError, MoveError, NameError, PushError, QueueError};
 use crate::retry::RetryError;
 
 /// The binding's loop retries only a database error that it finds itself, and it does not look into
@@ -63,7 +63,7 @@ macro_rules! never_retried {
     )*};
 }
 
-never_retried!(NameError, MoveError, RetryError, TakeError);
+never_retried!(NameError, MoveError, RetryError, FetchError);
 
 #[cfg(test)]
 mod tests {
@@ -135,7 +135,7 @@ mod tests {
             gave_up().into(),
             PushError::from(gave_up()).into(),
             LeaseError::from(gave_up()).into(),
-            TakeError::from(gave_up()).into(),
+            FetchError::from(gave_up()).into(),
         ];
         for error in errors {
             assert!(error.get_fdb_error().is_none(), "{error:?}");

@@ -429,10 +429,11 @@ impl LeaseError {
     }
 }
 
-/// A take failed. Items that it may have removed are kept in the session: its next take returns them.
+/// A fetch or a take failed. The session keeps the items that it may have got: its next fetch or take
+/// returns them.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum TakeError {
+pub enum FetchError {
     /// What was found does not fit into a transaction. Nothing was taken.
     #[error("take of up to {k} items is more than one transaction holds; lower `k`")]
     TooLarge {
@@ -447,7 +448,7 @@ pub enum TakeError {
     Retry(#[from] RetryError),
 }
 
-impl TakeError {
+impl FetchError {
     /// The database's error code, if the database's error ended it.
     pub fn code(&self) -> Option<i32> {
         self.retry().code()
@@ -470,7 +471,7 @@ impl TakeError {
     }
 
     /// A take of up to so many items was given up.
-    pub(crate) fn refused(error: RetryError, k: usize) -> TakeError {
+    pub(crate) fn refused(error: RetryError, k: usize) -> FetchError {
         if error.is_too_large() { Self::TooLarge { k, error } } else { Self::Retry(error) }
     }
 }
@@ -487,11 +488,11 @@ mod tests {
     #[test]
     fn what_is_too_large_says_what_to_lower() {
         assert_eq!(
-            TakeError::refused(given_up(2101), 10_000).to_string(),
+            FetchError::refused(given_up(2101), 10_000).to_string(),
             "take of up to 10000 items is more than one transaction holds; lower `k`"
         );
         assert!(matches!(LeaseError::refused(given_up(2103), 5), LeaseError::TooLarge { items: 5 }));
-        assert!(matches!(TakeError::refused(given_up(1031), 1), TakeError::Retry(_)));
+        assert!(matches!(FetchError::refused(given_up(1031), 1), FetchError::Retry(_)));
         let alone = PushError::TransactionTooLarge { items: 1, bytes: 9_000_000 };
         assert!(!alone.to_string().contains("use several"), "{alone}");
     }

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::{Approach, RetryError, Session, TakeError};
+use kvqueue_queue::{Approach, FetchError, RetryError, Session};
 use tokio::{
     sync::{Mutex, oneshot},
     task::yield_now,
@@ -57,7 +57,7 @@ pub(crate) enum Attempt {
     /// It had not begun when the consumer was told to stop.
     GivenUp,
     /// The database refused.
-    Failed(Arc<TakeError>),
+    Failed(Arc<FetchError>),
     /// There is nothing, until this resolves.
     Nothing(oneshot::Receiver<()>),
     /// There is nothing to take ahead.

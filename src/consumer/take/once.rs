@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
-use kvqueue_queue::{Attempts, Item, RetryPolicy, Session, Take, TakeError, Watch, retry};
+use kvqueue_queue::{Attempts, FetchError, FetchOptions, Item, RetryPolicy, Session, Watch, retry};
 use tokio::time::Instant;
 
 use super::{Attempt, Turn, Wish, line::Request, share};
@@ -67,7 +67,7 @@ pub(super) async fn serve(source: &Arc<Source>, turn: &mut Turn, mut asked: Vec<
 }
 
 /// Counts a take, however it ended.
-fn count(meters: &QueueMeters, taken: &Result<(Found, Attempts), TakeError>, took: Duration) {
+fn count(meters: &QueueMeters, taken: &Result<(Found, Attempts), FetchError>, took: Duration) {
     let attempts = match taken {
         Err(error) => error.attempts(),
         Ok((_, attempts)) => *attempts,
@@ -84,15 +84,11 @@ fn count(meters: &QueueMeters, taken: &Result<(Found, Attempts), TakeError>, too
     meters.take_seconds.observe(took);
 }
 
-async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Found, Attempts), TakeError> {
+async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Found, Attempts), FetchError> {
     let k = asked.iter().map(|request| request.wish.items()).reduce(|k, more| k.saturating_add(more.get()));
     let session = turn.session.get_or_insert_with(|| session(source));
-    let mut take = Take {
-        k: k.unwrap_or(NonZeroUsize::MIN),
-        length: source.lease_versions(),
-        approach: &mut turn.approach,
-        watch: source.idle.wants_watch() && asked.iter().any(|request| !request.wish.ahead),
-    };
+    let mut take = FetchOptions::new(k.unwrap_or(NonZeroUsize::MIN), source.lease, &mut turn.approach)
+        .with_watch(source.idle.wants_watch() && asked.iter().any(|request| !request.wish.ahead));
     tracing::trace!(queue = %source.name, consumers = asked.len(), "fetching");
     match source.delivery {
         Delivery::AtMostOnce => remove(source, session, &mut take).await,
@@ -103,10 +99,10 @@ async fn take(source: &Source, turn: &mut Turn, asked: &[Request]) -> Result<(Fo
 async fn lease(
     source: &Source,
     session: &mut Session,
-    take: &mut Take<'_>,
-) -> Result<(Found, Attempts), TakeError> {
+    take: &mut FetchOptions<'_>,
+) -> Result<(Found, Attempts), FetchError> {
     let taken_at = Instant::now();
-    let leased = session.lease(&source.db, take).await?;
+    let leased = session.fetch(&source.db, take).await?;
     source.taker.clock.learn(leased.version);
     let found = match leased.lease {
         Some(lease) => {
@@ -123,9 +119,9 @@ async fn lease(
 async fn remove(
     source: &Source,
     session: &mut Session,
-    take: &mut Take<'_>,
-) -> Result<(Found, Attempts), TakeError> {
-    let taken = session.take_by(&source.db, take).await?;
+    take: &mut FetchOptions<'_>,
+) -> Result<(Found, Attempts), FetchError> {
+    let taken = session.take_with(&source.db, take).await?;
     source.taker.clock.learn(taken.version);
     let found = match taken.items.is_empty() {
         false => Found::Taken(taken.items),
@@ -135,7 +131,7 @@ async fn remove(
 }
 
 /// Whether the consumers are to end with the queue, and it has nothing that is ready, leased by anyone, or to become ready later.
-async fn at_rest(source: &Source) -> Result<bool, TakeError> {
+async fn at_rest(source: &Source) -> Result<bool, FetchError> {
     let Some(words) = &source.until_empty else { return Ok(false) };
     let policy = policy();
     let rest = retry::run(&source.db, &policy, |tr| async move {
@@ -149,7 +145,7 @@ async fn at_rest(source: &Source) -> Result<bool, TakeError> {
     Ok(rest.is_none())
 }
 
-fn refuse(asked: Vec<Request>, error: TakeError) {
+fn refuse(asked: Vec<Request>, error: FetchError) {
     let error = Arc::new(error);
     for request in asked {
         // Whoever is gone needs no answer.

@@ -13,8 +13,8 @@ use std::{
 use fdb_embedded::Network;
 use foundationdb::{Database, options::TransactionOption};
 use kvqueue_queue::{
-    Approach, Counts, Failure, Item, Lease, NewItem, PushEffect, PushOptions, Queue, RetryPolicy, Session,
-    Settlement, SweepRules, Sweeper, Take, VersionHistory, retry,
+    Approach, Counts, Failure, FetchOptions, Item, Lease, NewItem, PushEffect, PushOptions, Queue,
+    RetryPolicy, Session, Settlement, SweepRules, Sweeper, VersionHistory, retry,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -65,8 +65,9 @@ pub(super) fn session(queue: &Queue) -> Session {
 /// Takes up to `k` items on a lease of an hour.
 pub(super) async fn lease(db: &Database, session: &mut Session, k: usize) -> Lease {
     let k = NonZeroUsize::new(k).unwrap();
-    let mut take = Take { k, length: LEASE, approach: &mut Approach::Front, watch: false };
-    session.lease(db, &mut take).await.unwrap().lease.unwrap()
+    let mut approach = Approach::Front;
+    let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut approach);
+    session.fetch(db, &mut take).await.unwrap().lease.unwrap()
 }
 
 fn payload(number: u64) -> Vec<u8> {
@@ -160,7 +161,7 @@ async fn sweep(db: &Database, queue: &Queue) {
     let history =
         VersionHistory::new(move || Duration::from_hours(24 * ticks.fetch_add(1, Ordering::Relaxed)));
     let mut sweeper = Sweeper::new(queue.clone(), history);
-    let rules = SweepRules { lease: 0, ..SweepRules::default() };
+    let rules = SweepRules::default().with_lease(Duration::ZERO);
     let moved = |counts: &Counts| counts.waiting == 0 && counts.running == 0;
     // What a lease returns waits for a pause after that.
     let mut now = 3 * HOUR;

@@ -1,7 +1,8 @@
 //! `kvqueue requeue`
 
-use kvqueue_queue::{Approach, Queue, Session, Take};
+use kvqueue_queue::{Approach, FetchOptions, Queue, Session};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 use super::{export_of, file, len};
 use crate::support::{Background, Database, database_of_helper, freeze, helper, run};
@@ -105,8 +106,9 @@ fn helper_take_and_die() {
     // Versions jump ahead by some seconds whenever another process opens the database.
     for length in [1, 3_000_000_000] {
         let k = std::num::NonZeroUsize::MIN;
-        let mut take = Take { k, length, approach: &mut Approach::Front, watch: false };
-        let lease = runtime.block_on(session.lease(&store.db, &mut take)).unwrap().lease;
+        let mut approach = Approach::Front;
+        let mut take = FetchOptions::new(k, Duration::from_micros(length), &mut approach);
+        let lease = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap().lease;
         assert!(lease.is_some());
     }
     std::process::exit(0);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Leased, Queue, RetryPolicy, Session, Settlement, Take};
+use kvqueue_queue::{Approach, FetchOptions, Fetched, Queue, RetryPolicy, Session, Settlement};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -95,11 +95,12 @@ async fn consume(
     let mut tally = Tally::default();
     let began = Instant::now();
     while Instant::now() < end {
-        let Leased { lease, watch, attempts, .. } = {
+        let Fetched { lease, watch, attempts, .. } = {
             let mut approach = turn.lock().await;
             let k = NonZeroUsize::new(cell.k).unwrap();
-            let mut take = Take { k, length: LEASE, approach: &mut approach, watch: cell.producer };
-            session.lease(&db, &mut take).await.unwrap()
+            let mut take =
+                FetchOptions::new(k, Duration::from_micros(LEASE), &mut approach).with_watch(cell.producer);
+            session.fetch(&db, &mut take).await.unwrap()
         };
         tally.conflicts += u64::from(attempts.conflicts);
         match lease {

@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, Lease, Queue, RetryPolicy, Session, SessionId, Settlement, Take};
+use kvqueue_queue::{Approach, FetchOptions, Lease, Queue, RetryPolicy, Session, SessionId, Settlement};
 
 const PAYLOAD: [u8; 100] = [b'x'; 100];
 
@@ -109,8 +110,8 @@ impl Ready {
 
     async fn take(&mut self, db: &Database, k: usize) {
         let k = NonZeroUsize::new(k).unwrap();
-        let mut take = Take { k, length: LEASE, approach: &mut self.approach, watch: false };
-        let lease = self.session.lease(db, &mut take).await.unwrap().lease.unwrap();
+        let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut self.approach);
+        let lease = self.session.fetch(db, &mut take).await.unwrap().lease.unwrap();
         self.done += lease.items().len();
         self.leases.push_back(lease);
     }
@@ -124,8 +125,8 @@ impl Ready {
 
     async fn remove(&mut self, db: &Database, k: usize) {
         let k = NonZeroUsize::new(k).unwrap();
-        let mut take = Take { k, length: LEASE, approach: &mut self.approach, watch: false };
-        self.done += self.session.take_by(db, &mut take).await.unwrap().items.len();
+        let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut self.approach);
+        self.done += self.session.take_with(db, &mut take).await.unwrap().items.len();
     }
 
     /// The path dealt with as many items as it says.

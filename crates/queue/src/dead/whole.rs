@@ -225,11 +225,12 @@ enum Step {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+    use std::time::Duration;
 
     use super::*;
     use crate::meta::Failure;
     use crate::testing::on_database;
-    use crate::{Approach, Session, Settlement, Take};
+    use crate::{Approach, FetchOptions, Session, Settlement};
 
     #[test]
     fn a_page_whose_first_letter_another_moved_is_not_taken_for_done() {
@@ -238,8 +239,9 @@ mod tests {
             let mut session = Session::new(queue.clone());
             session.push(db, &["a", "b", "c"]).await.unwrap();
             let k = NonZeroUsize::new(3).unwrap();
-            let mut take = Take { k, length: 30_000_000, approach: &mut Approach::Front, watch: false };
-            let mut lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+            let mut approach = Approach::Front;
+            let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
+            let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
             let dead = Settlement::Dead(Failure::new(1, 1, "no"));
             let all: Vec<_> = (0..3).map(|index| (index, dead.clone())).collect();
             lease.settle(db, &policy, &all).await.unwrap();

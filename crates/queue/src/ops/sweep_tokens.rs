@@ -1,6 +1,7 @@
 //! Removing the token slots of sessions that are gone.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{Database, RangeOption, Transaction};
@@ -13,6 +14,7 @@ use crate::ops::times;
 use crate::ops::version;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
+use crate::time::versions;
 use crate::version_history::VersionHistory;
 
 /// How many slots one transaction looks at.
@@ -54,7 +56,7 @@ pub async fn sweep_tokens(
     history: &VersionHistory,
     place: &mut TokenPlace,
     now: Millis,
-    older_than_versions: u64,
+    older_than: Duration,
     policy: &RetryPolicy,
 ) -> Result<SweptTokens, RetryError> {
     let known = history.last_version();
@@ -65,7 +67,7 @@ pub async fn sweep_tokens(
     loop {
         let (from, to) = (&begin, &end);
         let page = run(db, policy, |tr| async move {
-            let page = sweep_page(queue.space(), &tr, (from, to), now, older_than_versions).await;
+            let page = sweep_page(queue.space(), &tr, (from, to), now, versions(older_than)).await;
             (tr, page)
         });
         let page = page.await?.value;
@@ -85,7 +87,7 @@ pub async fn sweep_tokens(
     }
     if let Some(known) = known.filter(|_| swept.kept > 0) {
         let noted = run(db, policy, |tr| async move {
-            let noted = times::note(queue.space(), &tr, known, now, older_than_versions).await;
+            let noted = times::note(queue.space(), &tr, known, now, versions(older_than)).await;
             (tr, noted)
         });
         noted.await?;

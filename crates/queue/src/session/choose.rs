@@ -6,7 +6,7 @@ use foundationdb::Transaction;
 use futures::future::try_join;
 
 use super::request::{Step, Turn};
-use super::{Session, Take};
+use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
@@ -34,7 +34,7 @@ impl Session {
     pub(super) async fn choose(
         &mut self,
         tr: &Transaction,
-        take: &mut Take<'_>,
+        take: &mut FetchOptions<'_>,
         length: u64,
     ) -> Result<Chosen, QueueError> {
         self.ward = None;
@@ -55,7 +55,7 @@ impl Session {
     async fn choose_at_place(
         &mut self,
         tr: &Transaction,
-        take: &mut Take<'_>,
+        take: &mut FetchOptions<'_>,
         on_lease: bool,
     ) -> Result<Chosen, QueueError> {
         // Ends soon: where nothing was, the next place is nearer to the front, and at the latest where there is known to be something.
@@ -76,7 +76,7 @@ impl Session {
     async fn find(
         &mut self,
         tr: &Transaction,
-        take: &Take<'_>,
+        take: &FetchOptions<'_>,
         place: &Place,
         on_lease: bool,
     ) -> Result<(Vec<Row>, Extent), QueueError> {
@@ -149,7 +149,11 @@ impl Session {
     }
 
     /// How long the queue is, if the approach wants to know.
-    pub(super) async fn extent(&self, tr: &Transaction, take: &Take<'_>) -> Result<Extent, QueueError> {
+    pub(super) async fn extent(
+        &self,
+        tr: &Transaction,
+        take: &FetchOptions<'_>,
+    ) -> Result<Extent, QueueError> {
         let Some(reach) = take.approach.reach(take.k.get()) else { return Ok(Extent::Unknown) };
         let is_long = jump::has_items(self.queue.space(), tr, reach, self.row_bytes).await?;
         Ok(if is_long { Extent::Long } else { Extent::Short })
@@ -162,7 +166,7 @@ impl Session {
     async fn choose_or_ask(
         &mut self,
         tr: &Transaction,
-        take: &mut Take<'_>,
+        take: &mut FetchOptions<'_>,
         length: u64,
     ) -> Result<Chosen, QueueError> {
         let (space, on_lease) = (self.queue.space().clone(), length > 0);

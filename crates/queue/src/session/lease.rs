@@ -1,6 +1,7 @@
-//! Taking items on a lease.
+//! Fetching items: moving them to a lease.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::options::TransactionOption;
 use foundationdb::{Database, Transaction};
@@ -9,7 +10,7 @@ use super::Session;
 use super::choose::Chosen;
 use super::request;
 use crate::approach::{Approach, Extent};
-use crate::error::{QueueError, TakeError};
+use crate::error::{FetchError, QueueError};
 use crate::item::Item;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::lease::Lease;
@@ -19,26 +20,39 @@ use crate::ops::version::{committed_at, now};
 use crate::ops::{lease, scan};
 use crate::retry::{Attempts, NOT_COMMITTED, Retry, RetryError, maybe_committed};
 use crate::suspects::{Suspicion, Ward};
+use crate::time::versions;
 use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 
 /// How many attempts of unknown outcome are remembered; each is looked for by the attempt that follows it.
 const MAX_UNSURE: usize = 64;
 
-/// What a take is to do.
+/// What [`Session::fetch`] and [`Session::take_with`] are to do.
 #[derive(Debug)]
-pub struct Take<'a> {
+#[non_exhaustive]
+pub struct FetchOptions<'a> {
     /// The most items.
     pub k: NonZeroUsize,
-    /// How long nobody takes them away, in database versions: 10^6 a second.
-    pub length: u64,
-    /// Where to look for them.
+    /// The length of the lease, by the database's versions: to a microsecond. `take_with` needs none.
+    pub lease: Duration,
+    /// Where to look for the items.
     pub approach: &'a mut Approach,
-    /// Whether to make a watch where there is nothing.
+    /// Whether to watch an empty queue. The default is not to.
     pub watch: bool,
 }
 
-impl Take<'_> {
+impl<'a> FetchOptions<'a> {
+    /// Up to `k` items, for this time, without a watch.
+    pub fn new(k: NonZeroUsize, lease: Duration, approach: &'a mut Approach) -> FetchOptions<'a> {
+        FetchOptions { k, lease, approach, watch: false }
+    }
+
+    /// The same with a watch of an empty queue, or without one.
+    #[must_use]
+    pub fn with_watch(self, watch: bool) -> FetchOptions<'a> {
+        FetchOptions { watch, ..self }
+    }
+
     /// It committed, with these items.
     pub(super) fn won(&mut self, items: &[Item], by: By) {
         match (by, items.last()) {
@@ -66,9 +80,11 @@ pub(super) enum By {
     Others,
 }
 
-/// What a take on a lease came to.
+/// The result of [`Session::fetch`].
 #[derive(Debug)]
-pub struct Leased {
+#[non_exhaustive]
+#[must_use = "the items stay on their lease until it expires"]
+pub struct Fetched {
     /// The items; `None` if there were none.
     pub lease: Option<Lease>,
     /// Resolves after the next push. Only where there were no items and the take asked for a watch.
@@ -106,22 +122,27 @@ enum Step {
 }
 
 impl Session {
-    /// Takes up to `take.k` items on a lease.
+    /// Moves up to `take.k` ready items to a lease.
     ///
-    /// A take that fails, or whose future is dropped, leaves nothing behind that does not end by itself: if it had taken items,
-    /// the session's next take returns them, and without one their lease runs out.
+    /// If a fetch fails, or its future is dropped, it may have got items. The session's next fetch returns
+    /// them. Without a next fetch their lease expires.
     ///
-    /// On a cluster the lease is durable when this returns. The embedded engine has written it then, and flushes it a moment later: it survives
-    /// the end of any process; after a power failure within that moment the items are ready, as if it had run out.
-    pub async fn lease(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, TakeError> {
+    /// On a cluster the lease is durable when this returns. The embedded engine has written it by then and
+    /// flushes it a moment later. So the lease survives the end of any process. After a power failure within
+    /// that moment the items are ready, as if the lease had expired.
+    pub async fn fetch(&mut self, db: &Database, take: &mut FetchOptions<'_>) -> Result<Fetched, FetchError> {
         let leased = self.lease_until_done(db, take).await;
         if leased.is_err() {
             self.give_up(db).await;
         }
-        leased.map_err(|error| TakeError::refused(error, take.k.get()))
+        leased.map_err(|error| FetchError::refused(error, take.k.get()))
     }
 
-    async fn lease_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Leased, RetryError> {
+    async fn lease_until_done(
+        &mut self,
+        db: &Database,
+        take: &mut FetchOptions<'_>,
+    ) -> Result<Fetched, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         let mut aside = Vec::new();
         loop {
@@ -130,7 +151,7 @@ impl Session {
             let attempts = retry.attempts;
             let leased = |lease, recovered, version| {
                 let lease = Some(lease);
-                Leased { lease, watch: None, recovered, version, attempts }
+                Fetched { lease, watch: None, recovered, version, attempts }
             };
             tr = match prepared {
                 Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
@@ -139,7 +160,7 @@ impl Session {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
                         let watch = watch.map(|watch| watch.paced(db));
-                        return Ok(Leased { lease: None, watch, recovered: false, version: None, attempts });
+                        return Ok(Fetched { lease: None, watch, recovered: false, version: None, attempts });
                     }
                 },
                 Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
@@ -167,11 +188,15 @@ impl Session {
         }
     }
 
-    async fn prepare_lease(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Step, QueueError> {
+    async fn prepare_lease(
+        &mut self,
+        tr: &Transaction,
+        take: &mut FetchOptions<'_>,
+    ) -> Result<Step, QueueError> {
         if let Some(lease) = self.find_unsure(tr).await? {
             return Ok(Step::Found(lease));
         }
-        let length = take.length.max(1);
+        let length = versions(take.lease).max(1);
         match self.choose(tr, take, length).await? {
             Chosen::Empty => Ok(Step::Empty(self.watch_empty(tr, take).await?)),
             Chosen::Waits(key) => Ok(Step::Waits(key)),

@@ -24,7 +24,7 @@ use std::fmt;
 
 use uuid::Uuid;
 
-pub use lease::{Leased, Take};
+pub use lease::{FetchOptions, Fetched};
 pub use push::Pushed;
 pub use take::Taken;
 

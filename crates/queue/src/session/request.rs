@@ -15,7 +15,7 @@ use std::num::NonZeroUsize;
 
 use foundationdb::{Database, Transaction, TransactionCommitError};
 
-use super::{Session, Take};
+use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
@@ -117,7 +117,7 @@ impl Session {
     pub(super) async fn turn(
         &mut self,
         tr: &Transaction,
-        take: &mut Take<'_>,
+        take: &mut FetchOptions<'_>,
         length: u64,
     ) -> Result<Turn, QueueError> {
         if self.asked.ids.is_empty() {
@@ -157,7 +157,7 @@ impl Session {
     pub(super) async fn ask(
         &mut self,
         tr: &Transaction,
-        take: &Take<'_>,
+        take: &FetchOptions<'_>,
         length: u64,
     ) -> Result<(), QueueError> {
         let space = self.queue.space().clone();
@@ -175,7 +175,7 @@ impl Session {
         retry: &mut Retry,
         tr: Transaction,
         step: Step,
-        take: &mut Take<'_>,
+        take: &mut FetchOptions<'_>,
     ) -> Result<Transaction, RetryError> {
         match tr.commit().await {
             Ok(committed) => {

@@ -1,14 +1,15 @@
 //! Taking items, each at most once.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use foundationdb::{Database, Transaction};
 
 use super::choose::Chosen;
 use super::lease::By;
-use super::{Session, Take, request, unsettled::Effect};
+use super::{FetchOptions, Session, request, unsettled::Effect};
 use crate::approach::Approach;
-use crate::error::{QueueError, TakeError};
+use crate::error::{FetchError, QueueError};
 use crate::item::Item;
 use crate::ops::claim::forget;
 use crate::ops::lease::row;
@@ -53,12 +54,17 @@ impl Session {
     ///
     /// Two sessions that take at the same time conflict; pushes and takes do not. The watch was made in a
     /// transaction that saw the queue empty, and that committed.
-    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, TakeError> {
-        self.take_by(db, &mut Take { k, length: 0, approach: &mut Approach::Front, watch: true }).await
+    pub async fn take(&mut self, db: &Database, k: NonZeroUsize) -> Result<Taken, FetchError> {
+        self.take_with(db, &mut FetchOptions::new(k, Duration::ZERO, &mut Approach::Front).with_watch(true))
+            .await
     }
 
     /// As [`Session::take`], by another approach than from the front, and with a watch only if `take` asks for it.
-    pub async fn take_by(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, TakeError> {
+    pub async fn take_with(
+        &mut self,
+        db: &Database,
+        take: &mut FetchOptions<'_>,
+    ) -> Result<Taken, FetchError> {
         if !self.recovered.is_empty() {
             return Ok(self.hand_recovered(take.k, Attempts::default()));
         }
@@ -66,10 +72,14 @@ impl Session {
         if taken.is_err() {
             self.give_up(db).await;
         }
-        taken.map_err(|error| TakeError::refused(error, take.k.get()))
+        taken.map_err(|error| FetchError::refused(error, take.k.get()))
     }
 
-    async fn take_until_done(&mut self, db: &Database, take: &mut Take<'_>) -> Result<Taken, RetryError> {
+    async fn take_until_done(
+        &mut self,
+        db: &Database,
+        take: &mut FetchOptions<'_>,
+    ) -> Result<Taken, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, &self.policy)?;
         let mut aside = Vec::new();
         loop {
@@ -110,7 +120,11 @@ impl Session {
     }
 
     /// Writes the take into a transaction.
-    async fn prepare_take(&mut self, tr: &Transaction, take: &mut Take<'_>) -> Result<Step, QueueError> {
+    async fn prepare_take(
+        &mut self,
+        tr: &Transaction,
+        take: &mut FetchOptions<'_>,
+    ) -> Result<Step, QueueError> {
         self.settle(tr).await?;
         if !self.recovered.is_empty() {
             return Ok(Step::Recovered);
@@ -135,7 +149,7 @@ impl Session {
     pub(super) async fn watch_empty(
         &self,
         tr: &Transaction,
-        take: &Take<'_>,
+        take: &FetchOptions<'_>,
     ) -> Result<Option<Watch>, QueueError> {
         if !take.watch {
             return Ok(None);

@@ -14,6 +14,7 @@ use crate::ops::sweep_right::{self, CLAIM, held_by_another};
 use crate::ops::version::now;
 use crate::ops::{forget_operations, promote, times, want};
 use crate::retry::{Retry, RetryError, maybe_committed};
+use crate::time::versions;
 
 /// What a transaction does.
 #[derive(Debug, Clone, Copy)]
@@ -141,12 +142,12 @@ impl Sweeper {
                 Moved { promoted: promote::promote(space, tr, sweep.now).await?, ..Moved::default() }
             }
             Work::Chore(Chore::Forget) => {
-                let kept = sweep.rules.operations_kept;
+                let kept = versions(sweep.rules.operations_kept);
                 let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;
                 Moved { operations, ..Moved::default() }
             }
             Work::Chore(Chore::Note(known)) => {
-                let kept = sweep.rules.operations_kept;
+                let kept = versions(sweep.rules.operations_kept);
                 let notes = times::note(space, tr, known, sweep.now, kept).await?;
                 return Ok(Applied { notes, ..Applied::default() });
             }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::plan::{Chore, versions};
+use super::plan::Chore;
 use crate::keys::leases::LeaseId;
 use crate::ops::look::Seen;
+use crate::time::duration;
 
 /// What failed is not tried again sooner, in versions: ten seconds.
 const PAUSE: u64 = 10_000_000;
@@ -54,7 +55,7 @@ impl Failing {
 
     /// How long it is until then.
     pub(super) fn pause(&self, version: u64) -> Option<Duration> {
-        self.again_from().map(|again| versions(again.saturating_sub(version)))
+        self.again_from().map(|again| duration(again.saturating_sub(version)))
     }
 }
 
@@ -78,7 +79,7 @@ mod tests {
         let seldom = passed.seldom.unwrap();
         assert_eq!((passed.due, seldom.operation, seldom.requests), (None, None, true));
         assert!(failing.has_lease(lease));
-        assert_eq!(failing.pause(300), Some(versions(PAUSE - 200)));
+        assert_eq!(failing.pause(300), Some(duration(PAUSE - 200)));
         failing.tick(100 + PAUSE);
         assert!(!failing.has_lease(lease));
         assert_eq!(failing.again_from(), Some(200 + PAUSE));

@@ -27,11 +27,12 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::session::SessionId;
+use crate::time::duration;
 use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 use chore::Ran;
 use failing::Failing;
-use plan::{Chore, Plan, all_from_next, plan, versions};
+use plan::{Chore, Plan, all_from_next, plan};
 
 /// The most looks of one sweep; after so many it comes back, to be asked again at once.
 const MAX_LOOKS: usize = 20;
@@ -39,30 +40,58 @@ const MAX_LOOKS: usize = 20;
 /// The most pages of one kind between two looks.
 const MAX_PAGES: usize = 20;
 
-/// By what rules a sweeper works.
+/// The settings of a [`Sweeper`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SweepRules {
     /// How many attempts an item has, and how long it waits for the next one after its lease ran out. An item whose lease runs out on
     /// the last attempt is a dead letter.
     pub retry: RetryRules,
-    /// The length of the shortest leases, in versions (10^6 a second): so often leases are looked at, if none runs out sooner.
-    /// 0: at every sweep.
-    pub lease: u64,
-    /// How long operations are kept at least, in versions.
-    pub operations_kept: u64,
-    /// When to give a transaction up.
+    /// The length of the shortest leases: how often the sweeper looks at leases, if none expires sooner.
+    /// [`Duration::ZERO`]: at every sweep.
+    pub lease: Duration,
+    /// How long idempotency keys are kept at least.
+    pub operations_kept: Duration,
+    /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
 }
 
 impl Default for SweepRules {
-    /// The default retry rules, leases of thirty seconds, operations for a day, and retries without end.
+    /// The default retry rules, leases of thirty seconds, idempotency keys for a day, and retries without
+    /// end.
     fn default() -> SweepRules {
         SweepRules {
             retry: RetryRules::default(),
-            lease: 30_000_000,
-            operations_kept: 86_400_000_000,
+            lease: Duration::from_secs(30),
+            operations_kept: Duration::from_hours(24),
             policy: RetryPolicy::default(),
         }
+    }
+}
+
+impl SweepRules {
+    /// The same with other [`retry`](SweepRules::retry) rules.
+    #[must_use]
+    pub fn with_retry(self, retry: RetryRules) -> SweepRules {
+        SweepRules { retry, ..self }
+    }
+
+    /// The same for other lengths of [`lease`](SweepRules::lease).
+    #[must_use]
+    pub fn with_lease(self, lease: Duration) -> SweepRules {
+        SweepRules { lease, ..self }
+    }
+
+    /// The same with idempotency keys kept for another time.
+    #[must_use]
+    pub fn with_operations_kept(self, operations_kept: Duration) -> SweepRules {
+        SweepRules { operations_kept, ..self }
+    }
+
+    /// The same with another [`policy`](SweepRules::policy).
+    #[must_use]
+    pub fn with_policy(self, policy: RetryPolicy) -> SweepRules {
+        SweepRules { policy, ..self }
     }
 }
 
@@ -185,7 +214,7 @@ impl Sweeper {
     /// written.
     ///
     /// A look reads half a megabyte of leases at most. If there are more, looks come more often, and each reads the next part: all leases
-    /// within the time of half a lease, or within this sweep if `rules.lease` is 0.
+    /// within the time of half a lease, or within this sweep if `rules.lease` is zero.
     ///
     /// # Errors
     /// If the database could not even be looked at. What fails after that is in [`Swept::trouble`].
@@ -204,7 +233,7 @@ impl Sweeper {
             trouble: None,
             attempts: Attempts::default(),
         };
-        if rules.lease == 0 {
+        if rules.lease.is_zero() {
             // This sweep goes through all leases.
             self.leases = None;
         }
@@ -226,7 +255,7 @@ impl Sweeper {
                 }
             }
             match plan(&seen, self.pause.end, now, self.id, rules) {
-                Plan::Rest(_) if rules.lease == 0 && self.leases.is_some() => looks -= 1,
+                Plan::Rest(_) if rules.lease.is_zero() && self.leases.is_some() => looks -= 1,
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
                         if self.leases.is_none() {
@@ -240,7 +269,7 @@ impl Sweeper {
                     }
                     break (self.failing.pause(seen.version).map_or(next, |pause| pause.min(next)), watch);
                 }
-                Plan::Wait(left) => break (versions(left), watch),
+                Plan::Wait(left) => break (duration(left), watch),
                 Plan::Work(_) if looks == MAX_LOOKS => break (Duration::ZERO, watch),
                 Plan::Work(chores) => self.work(db, &chores, seen.version, &mut sweep).await,
             }
@@ -337,7 +366,7 @@ mod tests {
 
     use super::*;
     use crate::approach::Approach;
-    use crate::session::{Session, Take};
+    use crate::session::{FetchOptions, Session};
     use crate::testing::on_database;
 
     #[test]
@@ -347,8 +376,8 @@ mod tests {
             let mut session = Session::new(queue.clone());
             session.push(db, &["a"]).await.unwrap();
             let approach = &mut Approach::Front;
-            let mut take = Take { k: NonZeroUsize::MIN, length: 1, approach, watch: false };
-            let lease = session.lease(db, &mut take).await.unwrap().lease.unwrap();
+            let mut take = FetchOptions::new(NonZeroUsize::MIN, Duration::from_micros(1), approach);
+            let lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
             let version = async || db.create_trx().unwrap().get_read_version().await.unwrap().cast_unsigned();
             while version().await <= lease.deadline() {}
             let begun = std::time::Instant::now();

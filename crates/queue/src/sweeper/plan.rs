@@ -9,6 +9,7 @@ use crate::ops::look::{Seen, Seldom};
 use crate::ops::sweep_right::held_by_another;
 use crate::ops::times;
 use crate::session::SessionId;
+use crate::time::{duration, versions};
 
 /// Something to do, in one transaction or a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,10 +60,10 @@ const LOOKS: u64 = 16;
 pub(super) fn all_from_next(seen: &Seen, all_from: u64, rules: &SweepRules) -> u64 {
     let Some(seldom) = &seen.seldom else { return all_from };
     if seldom.pages > 1 {
-        return seen.version.saturating_add(rules.lease / LOOKS.max(2 * seldom.pages));
+        return seen.version.saturating_add(versions(rules.lease) / LOOKS.max(2 * seldom.pages));
     }
     // A lease taken after this look runs out later than this, and others not before theirs.
-    let new = seen.version.saturating_add(rules.lease);
+    let new = seen.version.saturating_add(versions(rules.lease));
     seldom.deadline.map_or(new, |deadline| deadline.saturating_add(1).min(new))
 }
 
@@ -73,7 +74,7 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     if seen.due.is_some_and(|due| due <= now) {
         chores.push(Chore::Promote);
     }
-    let kept = rules.operations_kept;
+    let kept = versions(rules.operations_kept);
     if let Some(oldest) = seldom.operation {
         if oldest < times::old_before(&seldom.times, seen.version, now, kept) {
             chores.push(Chore::Forget);
@@ -91,14 +92,9 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
 
 /// How long nothing is to be done.
 fn rest(seen: &Seen, all_from: u64, now: Millis) -> Duration {
-    let look = versions(all_from.saturating_sub(seen.version));
+    let look = duration(all_from.saturating_sub(seen.version));
     let due = seen.due.map(|due| Duration::from_millis(due.saturating_sub(now)));
     due.map_or(look, |due| due.min(look))
-}
-
-/// How long the database takes for so many versions.
-pub(super) fn versions(n: u64) -> Duration {
-    Duration::from_micros(n)
 }
 
 #[cfg(test)]
@@ -114,7 +110,11 @@ mod tests {
     const LEASE: LeaseId = LeaseId { session: OTHER, number: 1 };
 
     fn rules() -> SweepRules {
-        SweepRules { lease: 1_000_000, operations_kept: 500, ..SweepRules::default() }
+        SweepRules {
+            lease: Duration::from_secs(1),
+            operations_kept: Duration::from_micros(500),
+            ..SweepRules::default()
+        }
     }
 
     fn times(pairs: &[(u64, Millis)]) -> Sightings {

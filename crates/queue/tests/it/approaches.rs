@@ -9,10 +9,10 @@ use std::time::Duration;
 use fdb_embedded::{Fault, Faults};
 use futures::FutureExt;
 use kvqueue_queue::{
-    Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged, Take,
+    Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged,
 };
 
-use crate::common::{KINDS, Rng, TestDb, k, kinds_of_records, on_database, payloads, seeds};
+use crate::common::{KINDS, Rng, TestDb, fetch_options, kinds_of_records, on_database, payloads, seeds};
 
 const SESSIONS: u64 = 8;
 const ITEMS: usize = 120;
@@ -52,11 +52,11 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
         }
         for mode in [Mode::ForGood, Mode::OnLease] {
             let (mut approach, mut session) = (Approach::Spread(Spread::long_from(1)), t.session(&q));
-            let mut take = Take { k: k(70), length: LONG, approach: &mut approach, watch: false };
+            let mut take = fetch_options(70, LONG, &mut approach, false);
             let taken = match mode {
-                Mode::ForGood => session.take_by(&t.db, &mut take).await.unwrap().items.len(),
+                Mode::ForGood => session.take_with(&t.db, &mut take).await.unwrap().items.len(),
                 Mode::OnLease => {
-                    let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+                    let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
                     t.settle(&mut lease, &Settlement::Release).await;
                     lease.items().len()
                 }
@@ -82,8 +82,8 @@ fn a_take_sees_how_long_a_queue_is() {
                     return;
                 }
                 let (mut approach, mut session) = (Approach::Spread(Spread::long_from(runs)), t.session(&q));
-                let mut take = Take { k: k(2), length: LONG, approach: &mut approach, watch: false };
-                let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+                let mut take = fetch_options(2, LONG, &mut approach, false);
+                let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
                 t.settle(&mut lease, &Settlement::Release).await;
                 let seen = format!("{approach:?}").contains(if is_long { "Long" } else { "Short" });
                 assert!(seen, "{kind:?}, {runs} runs of 2 in 10 items: {approach:?}");
@@ -173,11 +173,10 @@ impl Storm<'_> {
         let (mut mine, mut conflicts) = (Vec::new(), 0);
         let mut last: Option<Item> = None;
         while finished.load(Ordering::SeqCst) < ITEMS {
-            let mut take =
-                Take { k: k(rng.below(4) + 1), length: LONG, approach: &mut approach, watch: true };
+            let mut take = fetch_options(rng.below(4) + 1, LONG, &mut approach, true);
             let watch = match self.mode {
                 Mode::ForGood => {
-                    let taken = session.take_by(&t.db, &mut take).await.unwrap();
+                    let taken = session.take_with(&t.db, &mut take).await.unwrap();
                     conflicts += taken.attempts.conflicts;
                     // Nothing is given back here and nothing comes before what is there, so the order shows.
                     if self.filled && !matches!(self.approach, Approach::Spread(_)) {
@@ -190,7 +189,7 @@ impl Storm<'_> {
                     taken.watch
                 }
                 Mode::OnLease => {
-                    let leased = session.lease(&t.db, &mut take).await.unwrap();
+                    let leased = session.fetch(&t.db, &mut take).await.unwrap();
                     conflicts += leased.attempts.conflicts;
                     if let Some(lease) = leased.lease {
                         mine.extend(self.settle(lease, &mut rng, finished).await);

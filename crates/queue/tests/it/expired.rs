@@ -1,6 +1,7 @@
 //! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
 
 use kvqueue_queue::{Failure, LeaseError, Moved, RetryPolicy, Settlement, SweepRules};
+use std::time::Duration;
 
 use crate::common::{SHORT, TestDb, at_most, on_database, payloads, rules, sweeper};
 
@@ -62,7 +63,7 @@ fn a_lease_that_has_not_run_out_is_left_alone() {
         assert!(swept.moved.is_nothing());
         // Looked at again at once, since the rules say so; by others, when the lease may run out.
         assert!(swept.next.is_zero());
-        let rules = SweepRules { lease: 10 * LONG, ..SweepRules::default() };
+        let rules = SweepRules::default().with_lease(Duration::from_micros(10 * LONG));
         let next = t.sweep(&mut sweeper(&q), 0, &rules).await.next.as_micros();
         assert!((20_000_000..=30_000_001).contains(&next), "{next}");
         t.settle(&mut lease, &Settlement::Done).await;

@@ -6,10 +6,10 @@ use std::task::Poll;
 use fdb_embedded::{Fault, Gate};
 use futures::poll;
 use kvqueue_queue::recipes::RecipeQueue;
-use kvqueue_queue::{Approach, Packing, Take, Taken};
+use kvqueue_queue::{Approach, Packing, Taken};
 
 use crate::common::gate::to_the_end;
-use crate::common::{TestDb, k, on_database};
+use crate::common::{TestDb, fetch_options, on_database};
 
 /// Removes the first item, as a program of the recipe does that knows nothing of kvqueue.
 async fn dequeue(t: &TestDb, gate: &Gate, queue: &RecipeQueue) -> bool {
@@ -59,8 +59,8 @@ fn share(items: usize, n: usize) -> Option<usize> {
         let (mut session, mut approach) = (t.session(queue.queue()), Approach::default());
         let (mut ours, mut theirs) = (0, 0);
         loop {
-            let mut take = Take { k: k(n), length: 0, approach: &mut approach, watch: true };
-            let taking = async { session.take_by(&t.db, &mut take).await.unwrap() };
+            let mut take = fetch_options(n, 0, &mut approach, true);
+            let taking = async { session.take_with(&t.db, &mut take).await.unwrap() };
             let (taken, removed) = beside(t, &gate, &queue, taking).await;
             (ours, theirs) = (ours + taken.items.len(), theirs + removed);
             if taken.items.is_empty() {

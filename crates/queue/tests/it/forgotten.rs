@@ -2,7 +2,8 @@
 
 use fdb_embedded::Fault::{self, Conflict, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{ItemId, NewItem, PushOptions, Queue, Stamp, SweepRules, Sweeper};
+use kvqueue_queue::{ItemId, NewItem, PushOptions, Queue, Stamp, Sweeper};
+use std::time::Duration;
 
 use crate::common::{TestDb, on_database, record, rules, sweeper};
 
@@ -40,7 +41,7 @@ async fn store_old(t: &TestDb, queue: &Queue, n: u32) -> Sweeper {
 }
 
 async fn sweep(t: &TestDb, sweeper: &mut Sweeper, now: u64) -> usize {
-    let rules = SweepRules { operations_kept: KEPT, ..rules() };
+    let rules = rules().with_operations_kept(Duration::from_micros(KEPT));
     t.sweep(sweeper, now, &rules).await.moved.operations
 }
 
@@ -60,7 +61,7 @@ fn old_operations_are_forgotten_and_young_ones_kept() {
         assert_eq!(left(t, &q).await, (2, 2));
         assert_eq!(sweep(t, &mut sweeper, KEPT_MS).await, 0);
         // By the clock the others are old too, and not by versions.
-        let day = SweepRules { operations_kept: 86_400_000_000, ..rules() };
+        let day = rules().with_operations_kept(Duration::from_hours(24));
         assert!(t.sweep(&mut sweeper, u64::MAX, &day).await.moved.is_nothing());
     });
 }
@@ -102,7 +103,7 @@ fn a_jump_of_versions_makes_no_operation_old() {
         let options = PushOptions { operation: Some(b"order 17".to_vec()), ..PushOptions::default() };
         let push =
             async || t.session(&q).push_items(&t.db, &[NewItem::new("a")], &options).await.unwrap().repeated;
-        let rules = SweepRules { operations_kept: DAY, ..rules() };
+        let rules = rules().with_operations_kept(Duration::from_micros(DAY));
         assert!(!push().await);
         for minute in 0..100 {
             t.jump(10 * DAY);

@@ -1,9 +1,9 @@
 //! What the layer does, with queues of every kind.
 
 use foundationdb::RangeOption;
-use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement, Take};
+use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement};
 
-use crate::common::{KINDS, Rng, TestDb, k, on_database, payloads};
+use crate::common::{KINDS, Rng, TestDb, fetch_options, k, on_database, payloads};
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
@@ -19,8 +19,9 @@ fn of_every_kind(mut test: impl AsyncFnMut(&TestDb, Queue)) {
 }
 
 async fn lease(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
-    let mut take = Take { k: k(n), length: LONG, approach: &mut Approach::Front, watch: false };
-    session.lease(&t.db, &mut take).await.unwrap().lease
+    let mut approach = Approach::Front;
+    let mut take = fetch_options(n, LONG, &mut approach, false);
+    session.fetch(&t.db, &mut take).await.unwrap().lease
 }
 
 async fn settle(t: &TestDb, lease: &mut Lease, settlements: &[(usize, Settlement)]) {
@@ -110,16 +111,17 @@ fn a_window_is_spread_from_the_end_that_is_taken_from() {
         t.fill(&q, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let mut approach = Approach::default();
         let (mut session, mut all) = (t.session(&q), Vec::new());
-        let mut take = Take { k: k(4), length: 0, approach: &mut approach, watch: false };
-        let first = session.take_by(&t.db, &mut take).await.unwrap().items;
+        let mut take = fetch_options(4, 0, &mut approach, false);
+        let first = session.take_with(&t.db, &mut take).await.unwrap().items;
         assert_eq!(payloads(&first), names[..4]);
         // Two sessions that read before either commits: whoever loses spreads.
         let mut other = t.session(&q);
         let mut wide = Approach::default();
         while all.len() < 36 {
-            let mut one = Take { k: k(4), length: 0, approach: &mut approach, watch: false };
-            let mut two = Take { k: k(4), length: 0, approach: &mut wide, watch: false };
-            let (one, two) = tokio::join!(session.take_by(&t.db, &mut one), other.take_by(&t.db, &mut two));
+            let mut one = fetch_options(4, 0, &mut approach, false);
+            let mut two = fetch_options(4, 0, &mut wide, false);
+            let (one, two) =
+                tokio::join!(session.take_with(&t.db, &mut one), other.take_with(&t.db, &mut two));
             for items in [one.unwrap().items, two.unwrap().items] {
                 let run = payloads(&items);
                 assert!(run.is_sorted(), "{run:?}");

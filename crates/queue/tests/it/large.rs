@@ -2,10 +2,9 @@
 
 use kvqueue_queue::{
     Approach, Failure, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue, RetryPolicy, Settlement,
-    Take,
 };
 
-use crate::common::{TestDb, k, on_database, record, rules, sweeper};
+use crate::common::{TestDb, fetch_options, on_database, record, rules, sweeper};
 
 /// More items with keys as long as those of [`far`] than a transaction can make ready.
 const ITEMS: usize = 900;
@@ -89,10 +88,11 @@ fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
             })
             .await;
             for length in [0, 1] {
-                let take = &mut Take { k: k(ITEMS), length, approach: &mut Approach::Front, watch: false };
+                let mut approach = Approach::Front;
+                let take = &mut fetch_options(ITEMS, length, &mut approach, false);
                 let found = match length {
-                    0 => t.session(&q).take_by(&t.db, take).await.unwrap().items.len(),
-                    _ => t.session(&q).lease(&t.db, take).await.unwrap().lease.unwrap().items().len(),
+                    0 => t.session(&q).take_with(&t.db, take).await.unwrap().items.len(),
+                    _ => t.session(&q).fetch(&t.db, take).await.unwrap().lease.unwrap().items().len(),
                 };
                 assert!((10..ITEMS).contains(&found), "{kind:?} {length}: {found}");
             }

@@ -6,12 +6,12 @@ use std::pin::pin;
 
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use kvqueue_queue::{
-    Approach, Lease, LeaseError, Leased, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
-    Take, migration,
+    Approach, Fetched, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
+    migration,
 };
 
 use crate::common::gate::{to_the_end, until_sent};
-use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
+use crate::common::{TestDb, fetch_options, k, on_database, payloads, rules, sweeper};
 
 /// The length of leases in versions: less than a transaction may last, so that one from before a lease's end can still commit after it.
 const LENGTH: u64 = 1_000_000;
@@ -22,10 +22,10 @@ fn policy() -> RetryPolicy {
     RetryPolicy::default()
 }
 
-async fn take(t: &TestDb, session: &mut Session) -> Leased {
+async fn take(t: &TestDb, session: &mut Session) -> Fetched {
     let mut approach = Approach::Front;
-    let mut take = Take { k: k(1), length: LENGTH, approach: &mut approach, watch: false };
-    session.lease(&t.db, &mut take).await.unwrap()
+    let mut take = fetch_options(1, LENGTH, &mut approach, false);
+    session.fetch(&t.db, &mut take).await.unwrap()
 }
 
 /// A lease on the first item, for a session of its own.

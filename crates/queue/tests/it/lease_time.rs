@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use fdb_embedded::{Fault, Gate};
 use futures::poll;
-use kvqueue_queue::{Approach, LeaseError, RetryPolicy, Settlement, SweepRules, Swept, Take, VersionHistory};
+use kvqueue_queue::{Approach, LeaseError, RetryPolicy, Settlement, Swept, VersionHistory};
 
 use crate::common::gate::{to_the_end, until_sent};
-use crate::common::{k, on_database, rules, sweeper_with_clock};
+use crate::common::{fetch_options, on_database, rules, sweeper_with_clock};
 
 /// A second, in microseconds and in versions.
 const SECOND: u64 = 1_000_000;
@@ -69,8 +69,8 @@ fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
         for (passed, lost) in [(LENGTH - 1, false), (LENGTH, true)] {
             t.push(&q, &["b"]).await;
             let mut approach = Approach::Front;
-            let mut take = Take { k: k(1), length: LENGTH, approach: &mut approach, watch: false };
-            let mut lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+            let mut take = fetch_options(1, LENGTH, &mut approach, false);
+            let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
             let Some(gate) = t.close_gate() else { return };
             let policy = RetryPolicy::default();
             let mut settle = pin!(lease.settle(&t.db, &policy, &[(0, Settlement::Done)]));
@@ -96,7 +96,7 @@ fn after_a_jump_each_lease_lasts_for_its_own_length() {
         let _long = t.lease_for(&q, 1, 10 * LENGTH).await.unwrap();
         let (clock, mut sweeper) = sweeper_with_clock(&q);
         // A sweeper whose own leases are short.
-        let rules = SweepRules { lease: LENGTH, ..rules() };
+        let rules = rules().with_lease(Duration::from_micros(LENGTH));
         t.sweep(&mut sweeper, 0, &rules).await;
         t.jump(JUMP);
         t.jump(10 * JUMP);
@@ -157,7 +157,7 @@ fn a_sweeper_that_has_just_started_watches_leases_before_it_ends_them() {
         let (clock, mut sweeper) = sweeper_with_clock(&q);
         let swept = t.sweep(&mut sweeper, 0, &rules()).await;
         assert_eq!((swept.moved.leases, swept.doubtful), (0, 1));
-        let seldom = SweepRules { lease: 10 * LENGTH, ..rules() };
+        let seldom = rules().with_lease(Duration::from_micros(10 * LENGTH));
         let next = t.sweep(&mut sweeper_with_clock(&q).1, 0, &seldom).await.next.as_micros();
         assert!((29_000_000..=31_000_000).contains(&next), "{next}");
         clock.store(29 * SECOND, Relaxed);
@@ -192,7 +192,7 @@ fn among_more_leases_than_a_look_reads_the_expired_ones_are_found_in_time() {
             expired += usize::from(is_short);
         }
         let (clock, mut sweeper) = sweeper_with_clock(&q);
-        let rules = SweepRules { lease: LENGTH, ..rules() };
+        let rules = rules().with_lease(Duration::from_micros(LENGTH));
         t.sweep(&mut sweeper, 0, &rules).await;
         let (mut found, mut time) = (0, 0);
         // The sweeper has to watch each for its length.
@@ -206,7 +206,7 @@ fn among_more_leases_than_a_look_reads_the_expired_ones_are_found_in_time() {
         // A sweep that looks at all leases finds the others at once.
         clock.store(200 * LENGTH, Relaxed);
         t.jump(200 * LENGTH);
-        let rules = SweepRules { lease: 0, ..rules };
+        let rules = rules.with_lease(Duration::ZERO);
         let swept = t.sweep(&mut sweeper, 0, &rules).await;
         assert_eq!(swept.moved.leases, LEASES - expired);
     });

@@ -2,19 +2,17 @@
 
 use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
-use kvqueue_queue::{
-    Approach, Failure, Lease, LeaseError, Leased, Queue, RetryPolicy, Session, Settlement, Take,
-};
+use kvqueue_queue::{Approach, Failure, Fetched, Lease, LeaseError, Queue, RetryPolicy, Session, Settlement};
 
-use crate::common::{TestDb, k, on_database, payloads};
+use crate::common::{TestDb, fetch_options, k, on_database, payloads};
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
 
-async fn take(t: &TestDb, session: &mut Session, n: usize) -> Leased {
+async fn take(t: &TestDb, session: &mut Session, n: usize) -> Fetched {
     let mut approach = Approach::Front;
-    let mut take = Take { k: k(n), length: LONG, approach: &mut approach, watch: true };
-    session.lease(&t.db, &mut take).await.unwrap()
+    let mut take = fetch_options(n, LONG, &mut approach, true);
+    session.fetch(&t.db, &mut take).await.unwrap()
 }
 
 async fn lease(t: &TestDb, queue: &Queue, n: usize) -> Lease {

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement, Take};
+use kvqueue_queue::{Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement};
 
-use crate::common::{Rng, SHORT, TestDb, at_most, k, on_database, seeds, sweeper};
+use crate::common::{Rng, SHORT, TestDb, at_most, fetch_options, k, on_database, seeds, sweeper};
 
 const ITEMS: usize = 60;
 const WORKERS: usize = 4;
@@ -82,9 +82,9 @@ impl World<'_> {
         while !self.over.load(Ordering::Relaxed) {
             let dies = rng.below(3) == 0;
             let length = if dies { SHORT } else { 30_000_000 };
-            let mut take =
-                Take { k: k(rng.below(5) + 1), length, approach: &mut Approach::default(), watch: false };
-            let Some(mut lease) = session.lease(&self.t.db, &mut take).await.unwrap().lease else {
+            let mut approach = Approach::default();
+            let mut take = fetch_options(rng.below(5) + 1, length, &mut approach, false);
+            let Some(mut lease) = session.fetch(&self.t.db, &mut take).await.unwrap().lease else {
                 tokio::task::yield_now().await;
                 continue;
             };

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use kvqueue_queue::{
     Approach, End, Kind, Lease, Moved, Packing, Quarantine, Queue, RetryRules, Session, Settlement,
-    SweepRules, Sweeper, Take,
+    SweepRules, Sweeper,
 };
 
-use crate::common::{SHORT, TestDb, at_most, k, on_database, payloads, rules, sweeper};
+use crate::common::{SHORT, TestDb, at_most, fetch_options, k, on_database, payloads, rules, sweeper};
 
 /// Longer than a test takes, in versions.
 const LONG: u64 = 600_000_000;
@@ -18,7 +18,7 @@ const PAUSE: u64 = 60_000;
 
 fn with_a_pause() -> SweepRules {
     let retry = RetryRules { base: Duration::from_millis(PAUSE), ..RetryRules::default() };
-    SweepRules { retry, ..rules() }
+    rules().with_retry(retry)
 }
 
 #[test]
@@ -96,8 +96,9 @@ async fn take_all(t: &TestDb, session: &mut Session, n: usize) -> Vec<Lease> {
 async fn take_all_for(t: &TestDb, session: &mut Session, n: usize, length: u64) -> Vec<Lease> {
     let mut leases = Vec::new();
     loop {
-        let mut take = Take { k: k(n), length, approach: &mut Approach::Front, watch: false };
-        match session.lease(&t.db, &mut take).await.unwrap().lease {
+        let mut approach = Approach::Front;
+        let mut take = fetch_options(n, length, &mut approach, false);
+        match session.fetch(&t.db, &mut take).await.unwrap().lease {
             Some(lease) => leases.push(lease),
             None => return leases,
         }
@@ -212,8 +213,9 @@ impl Worker<'_> {
     async fn work(&mut self) -> f64 {
         let (began, mut items) = (Instant::now(), 0);
         while items < BATCH {
-            let mut take = Take { k: k(BATCH), length: LONG, approach: &mut Approach::Front, watch: false };
-            let mut lease = self.session.lease(&self.t.db, &mut take).await.unwrap().lease.unwrap();
+            let mut approach = Approach::Front;
+            let mut take = fetch_options(BATCH, LONG, &mut approach, false);
+            let mut lease = self.session.fetch(&self.t.db, &mut take).await.unwrap().lease.unwrap();
             if lease.is_in_quarantine() {
                 assert!(self.suspects.replace(lease).is_none());
                 continue;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fdb_embedded::{Fault, Faults};
-use kvqueue_queue::{Attempts, RetryPolicy, Session, TakeError, retry};
+use kvqueue_queue::{Attempts, FetchError, RetryPolicy, Session, retry};
 
 use crate::common::{TestDb, k, on_database};
 
@@ -19,7 +19,7 @@ fn attempts_are_counted_and_bounded() {
     on_database(async |t| {
         let policy = RetryPolicy { max_attempts: Some(3), timeout: None };
         let Some(mut session) = against_conflicts(t, policy).await else { return };
-        let TakeError::Retry(error) = session.take(&t.db, k(1)).await.unwrap_err() else {
+        let FetchError::Retry(error) = session.take(&t.db, k(1)).await.unwrap_err() else {
             panic!("other error")
         };
         assert_eq!(error.attempts, Attempts { begun: 3, conflicts: 3, unknown: 0 });
@@ -34,7 +34,7 @@ fn time_is_bounded() {
     on_database(async |t| {
         let policy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_millis(50)) };
         let Some(mut session) = against_conflicts(t, policy).await else { return };
-        let TakeError::Retry(error) = session.take(&t.db, k(1)).await.unwrap_err() else {
+        let FetchError::Retry(error) = session.take(&t.db, k(1)).await.unwrap_err() else {
             panic!("other error")
         };
         assert_eq!(error.code(), Some(1031));

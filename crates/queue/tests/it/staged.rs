@@ -10,11 +10,12 @@ use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::MutationType;
 use kvqueue_queue::{
-    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Staged, Take, TakeError,
-    Taken,
+    Approach, End, FetchError, Fetched, Kind, Packing, Queue, RetryPolicy, Session, Settlement, Staged, Taken,
 };
 
-use crate::common::{TestDb, at_most, k, kinds_of_records, on_database, payloads, record, rules, sweeper};
+use crate::common::{
+    TestDb, at_most, fetch_options, k, kinds_of_records, on_database, payloads, record, rules, sweeper,
+};
 
 /// Thirty seconds in versions.
 const LONG: u64 = 30_000_000;
@@ -35,13 +36,13 @@ impl<'t> Taker<'t> {
         Taker { t, session: t.session(queue), approach: Approach::Staged(Staged::default()), length: LONG }
     }
 
-    async fn lease(&mut self, n: usize) -> Leased {
+    async fn lease(&mut self, n: usize) -> Fetched {
         self.try_lease(n).await.unwrap()
     }
 
-    async fn try_lease(&mut self, n: usize) -> Result<Leased, TakeError> {
-        let mut take = Take { k: k(n), length: self.length, approach: &mut self.approach, watch: true };
-        self.session.lease(&self.t.db, &mut take).await
+    async fn try_lease(&mut self, n: usize) -> Result<Fetched, FetchError> {
+        let mut take = fetch_options(n, self.length, &mut self.approach, true);
+        self.session.fetch(&self.t.db, &mut take).await
     }
 
     /// The payloads of items taken on a lease.
@@ -54,9 +55,9 @@ impl<'t> Taker<'t> {
         payloads(&self.try_take(n).await.unwrap().items)
     }
 
-    async fn try_take(&mut self, n: usize) -> Result<Taken, TakeError> {
-        let mut take = Take { k: k(n), length: 0, approach: &mut self.approach, watch: true };
-        self.session.take_by(&self.t.db, &mut take).await
+    async fn try_take(&mut self, n: usize) -> Result<Taken, FetchError> {
+        let mut take = fetch_options(n, 0, &mut self.approach, true);
+        self.session.take_with(&self.t.db, &mut take).await
     }
 
     async fn by(&mut self, mode: Mode, n: usize) -> Vec<String> {

@@ -7,10 +7,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, End, Kind, Leased, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged, Take,
+    Approach, End, Fetched, Kind, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged,
 };
 
-use crate::common::{Rng, TestDb, at_most, k, on_database, payloads, seeds, sweeper};
+use crate::common::{Rng, TestDb, at_most, fetch_options, on_database, payloads, seeds, sweeper};
 
 const SESSIONS: u64 = 5;
 const ITEMS: usize = 80;
@@ -128,9 +128,9 @@ impl World<'_> {
         approach: &mut Approach,
         n: usize,
         looks: usize,
-    ) -> Option<Leased> {
-        let mut take = Take { k: k(n), length: LENGTH, approach, watch: true };
-        let mut taking = pin!(session.lease(&self.t.db, &mut take));
+    ) -> Option<Fetched> {
+        let mut take = fetch_options(n, LENGTH, approach, true);
+        let mut taking = pin!(session.fetch(&self.t.db, &mut take));
         let mut left = looks;
         std::future::poll_fn(|cx| {
             if left == 0 {

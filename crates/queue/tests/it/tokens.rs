@@ -23,7 +23,9 @@ async fn known(t: &TestDb) -> VersionHistory {
 /// Sweeps a queue's slots at `now` (ms), from the first one on. Slots that are at most `kept` versions old are kept.
 async fn sweep(t: &TestDb, q: &Queue, now: u64, kept: u64) -> SweptTokens {
     let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
-    sweep_tokens(&t.db, q, &known(t).await, &mut place, now, kept, &policy).await.unwrap()
+    sweep_tokens(&t.db, q, &known(t).await, &mut place, now, Duration::from_micros(kept), &policy)
+        .await
+        .unwrap()
 }
 
 /// A session that has taken item "a" and does not know it; `None` where faults cannot be installed.
@@ -105,8 +107,9 @@ fn a_sweep_that_clears_little_looks_at_a_part_of_the_slots_and_the_next_one_goes
         let q = t.queue("q");
         slots(t, &q, 23_000).await;
         let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
-        let mut sweep =
-            async |now| sweep_tokens(&t.db, &q, &known(t).await, &mut place, now, 0, &policy).await.unwrap();
+        let mut sweep = async |now| {
+            sweep_tokens(&t.db, &q, &known(t).await, &mut place, now, Duration::ZERO, &policy).await.unwrap()
+        };
         let first = sweep(5).await;
         assert!((20_000..21_000).contains(&first.kept), "{first:?}");
         // The first sweep has noted the time, so the slots are old now. The second one begins behind the first, and goes on to the end.

@@ -3,21 +3,21 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, DeadFate, Failure, Movable, Mover, NewItem, Queue, QueueError, RetryPolicy, Session,
-    Settlement, Staged, SweepRules, Take, TakeError,
+    Approach, DeadFate, Failure, FetchError, Movable, Mover, NewItem, Queue, QueueError, RetryPolicy,
+    Session, Settlement, Staged, SweepRules,
 };
 
-use crate::common::{SHORT, TestDb, id, k, on_database, payloads, record, rules, sweeper};
+use crate::common::{SHORT, TestDb, fetch_options, id, k, on_database, payloads, record, rules, sweeper};
 
 /// Takes up to three items, for good or on a lease.
 async fn take(t: &TestDb, q: &Queue, on_lease: bool, mut approach: Approach) -> Vec<String> {
-    let mut take = Take { k: k(3), length: 30_000_000, approach: &mut approach, watch: false };
+    let mut take = fetch_options(3, 30_000_000, &mut approach, false);
     let mut session = t.session(q);
     if on_lease {
-        let lease = session.lease(&t.db, &mut take).await.unwrap().lease.unwrap();
+        let lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
         payloads(lease.items())
     } else {
-        payloads(&session.take_by(&t.db, &mut take).await.unwrap().items)
+        payloads(&session.take_with(&t.db, &mut take).await.unwrap().items)
     }
 }
 
@@ -101,12 +101,12 @@ fn an_item_that_cannot_be_read_and_was_served_becomes_a_dead_letter_too() {
             let ids = async |session: &mut Session, n| {
                 let approach = &mut Approach::Staged(Staged::default());
                 let length = if on_lease { 30_000_000 } else { 0 };
-                let mut take = Take { k: k(n), length, approach, watch: false };
+                let mut take = fetch_options(n, length, approach, false);
                 let items = match on_lease {
-                    true => session.lease(&t.db, &mut take).await?.lease.unwrap().items().to_vec(),
-                    false => session.take_by(&t.db, &mut take).await?.items,
+                    true => session.fetch(&t.db, &mut take).await?.lease.unwrap().items().to_vec(),
+                    false => session.take_with(&t.db, &mut take).await?.items,
                 };
-                Ok::<_, TakeError>(items.into_iter().map(|item| item.id).collect::<Vec<_>>())
+                Ok::<_, FetchError>(items.into_iter().map(|item| item.id).collect::<Vec<_>>())
             };
             // It asks, and gets no further.
             if !t.install(Faults::script([Conflict, Fine, Conflict, Conflict])) {

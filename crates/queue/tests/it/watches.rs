@@ -7,9 +7,9 @@ use std::time::Duration;
 use fdb_embedded::Faults;
 use foundationdb::options::DatabaseOption;
 use futures::{FutureExt, poll};
-use kvqueue_queue::{Approach, Take, Watch};
+use kvqueue_queue::{Approach, Watch};
 
-use crate::common::{TestDb, k, on_database, payloads, rules, sweeper};
+use crate::common::{TestDb, fetch_options, k, on_database, payloads, rules, sweeper};
 
 /// Waits for a watch; a wake-up that does not come in this time is a lost one.
 async fn woken(watch: Watch) {
@@ -134,8 +134,9 @@ fn a_refused_watch_pauses_before_it_resolves() {
         let _only = t.session(&q).take(&t.db, k(1)).await.unwrap().watch.unwrap();
         let Some(gate) = t.close_gate() else { return };
         let taken = t.session(&q).take(&t.db, k(1)).await.unwrap().watch;
-        let mut take = Take { k: k(1), length: 1, approach: &mut Approach::Front, watch: true };
-        let leased = t.session(&q).lease(&t.db, &mut take).await.unwrap().watch;
+        let mut approach = Approach::Front;
+        let mut take = fetch_options(1, 1, &mut approach, true);
+        let leased = t.session(&q).fetch(&t.db, &mut take).await.unwrap().watch;
         let swept = t.sweep(&mut sweeper(&q), 1, &rules()).await.watch;
         for watch in [taken.unwrap(), leased.unwrap(), swept] {
             let (mut watch, mut pauses) = (pin!(watch), 0);

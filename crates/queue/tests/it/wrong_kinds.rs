@@ -2,10 +2,10 @@
 
 use kvqueue_queue::{
     Approach, DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError,
-    RetryPolicy, Settlement, Take,
+    RetryPolicy, Settlement,
 };
 
-use crate::common::{KINDS, SHORT, TestDb, k, on_database, rules, sweeper};
+use crate::common::{KINDS, SHORT, TestDb, fetch_options, k, on_database, rules, sweeper};
 
 /// The kinds that `kind` can be mistaken for.
 fn others(kind: Kind) -> impl Iterator<Item = Kind> {
@@ -89,8 +89,9 @@ async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
     assert!(names(&wrong.check_kind(&tr).await.unwrap_err(), kind));
     if state == "ready" {
         assert!(names(&session.take(&t.db, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
-        let mut take = Take { k: k(1), length: 1, approach: &mut Approach::default(), watch: true };
-        assert!(names(&session.lease(&t.db, &mut take).await.unwrap_err(), kind), "{kind} as {other}");
+        let mut approach = Approach::default();
+        let mut take = fetch_options(1, 1, &mut approach, true);
+        assert!(names(&session.fetch(&t.db, &mut take).await.unwrap_err(), kind), "{kind} as {other}");
         assert!(names(&wrong.peek_k(&tr, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
         assert!(names(&wrong.pop_k(&tr, k(1)).await.unwrap_err(), kind), "{kind} as {other}");
         let policy = RetryPolicy::default();

@@ -1,5 +1,6 @@
 //! A database for one test.
 
+use crate::common::fetch_options;
 use std::sync::{Arc, OnceLock};
 
 use fdb_embedded::{Faults, Gate, Network};
@@ -7,12 +8,9 @@ use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
 use kvqueue_queue::{
-    Approach, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement, Take,
-    retry,
+    Approach, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement, retry,
 };
 use tempfile::TempDir;
-
-use super::k;
 
 /// A database, and a part of it that belongs to one test alone.
 pub(crate) struct TestDb {
@@ -167,8 +165,8 @@ impl TestDb {
     /// Takes up to `n` items on a lease; `None` if there are none.
     pub(crate) async fn lease(&self, queue: &Queue, n: usize) -> Option<Lease> {
         let mut approach = Approach::Front;
-        let mut take = Take { k: k(n), length: 30_000_000, approach: &mut approach, watch: false };
-        self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
+        let mut take = fetch_options(n, 30_000_000, &mut approach, false);
+        self.session(queue).fetch(&self.db, &mut take).await.unwrap().lease
     }
 
     /// Settles all that is left of a lease alike.

@@ -11,7 +11,7 @@ pub(crate) use database::{TestDb, on_database};
 pub(crate) use kinds::{KINDS, kinds_of_records};
 pub(crate) use raw::{id, record};
 pub(crate) use rng::{Rng, seeds};
-pub(crate) use sweeping::{SHORT, at_most, later, rules, sweeper, sweeper_with_clock};
+pub(crate) use sweeping::{SHORT, at_most, fetch_options, later, rules, sweeper, sweeper_with_clock};
 
 use std::num::NonZeroUsize;
 

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules, Sweeper, Swept, Take,
-    VersionHistory,
+    Approach, Failure, FetchOptions, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules,
+    Sweeper, Swept, VersionHistory,
 };
 
 use super::{TestDb, k};
@@ -20,13 +20,13 @@ const LOOKS: usize = 100_000;
 /// Rules that look at everything each time, and give the items of an expired lease back without a pause.
 pub(crate) fn rules() -> SweepRules {
     let retry = RetryRules { base: Duration::ZERO, ..RetryRules::default() };
-    SweepRules { lease: 0, retry, ..SweepRules::default() }
+    SweepRules::default().with_lease(Duration::ZERO).with_retry(retry)
 }
 
 /// The same, with so many attempts.
 pub(crate) fn at_most(max_attempts: u32) -> SweepRules {
     let rules = rules();
-    SweepRules { retry: RetryRules { max_attempts, ..rules.retry }, ..rules }
+    rules.with_retry(RetryRules { max_attempts, ..rules.retry })
 }
 
 /// Settles an item as one to be tried again at a time.
@@ -49,11 +49,17 @@ pub(crate) fn sweeper_with_clock(queue: &Queue) -> (Arc<AtomicU64>, Sweeper) {
     (clock, Sweeper::new(queue.clone(), history))
 }
 
+/// What a fetch of up to `n` items is to do, on a lease of so many microseconds.
+pub(crate) fn fetch_options(n: usize, lease: u64, approach: &mut Approach, watch: bool) -> FetchOptions<'_> {
+    FetchOptions::new(k(n), Duration::from_micros(lease), approach).with_watch(watch)
+}
+
 impl TestDb {
     /// Takes up to `n` items on a lease of this length, in versions.
     pub(crate) async fn lease_for(&self, queue: &Queue, n: usize, length: u64) -> Option<Lease> {
-        let mut take = Take { k: k(n), length, approach: &mut Approach::Front, watch: false };
-        self.session(queue).lease(&self.db, &mut take).await.unwrap().lease
+        let mut approach = Approach::Front;
+        let mut take = fetch_options(n, length, &mut approach, false);
+        self.session(queue).fetch(&self.db, &mut take).await.unwrap().lease
     }
 
     /// Pushes items, and puts each aside until its time.

@@ -2,10 +2,11 @@
 
 use std::num::NonZeroUsize;
 use std::rc::Rc;
+use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, Item, Kind, Lease, LeaseError, Session, Settlement, Spread, Staged, Take, TakeError,
-    Watch,
+    Approach, Failure, FetchError, FetchOptions, Item, Kind, Lease, LeaseError, Session, Settlement, Spread,
+    Staged, Watch,
 };
 
 use super::producer::failed;
@@ -61,7 +62,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
         let (mut take, terms) = terms(&desk, &mut approach, 0, u32::MAX);
         let k = terms.k;
         let intent = Intent::Take { session: session.id(), terms };
-        let (operation, taken) = desk.run(intent, session.take_by(&desk.world.db, &mut take)).await;
+        let (operation, taken) = desk.run(intent, session.take_with(&desk.world.db, &mut take)).await;
         match taken {
             Some(Ok(taken)) if taken.items.is_empty() => {
                 desk.told(&operation, &Claim::Nothing);
@@ -71,7 +72,7 @@ pub(super) async fn take_for_good(desk: Rc<Desk>) {
                 let short = taken.items.len() < k;
                 desk.told(&operation, &Claim::Took { items: taken.items, short });
             }
-            Some(Err(TakeError::Retry(error))) => desk.told(&operation, &failed(&error)),
+            Some(Err(FetchError::Retry(error))) => desk.told(&operation, &failed(&error)),
             Some(Err(error)) => panic!("{operation}: {error}"),
             None => {}
         }
@@ -88,7 +89,12 @@ fn approach(desk: &Desk) -> Approach {
     all[desk.world.approach.unwrap_or_else(|| desk.below(3))].clone()
 }
 
-fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64, crashes: u32) -> (Take<'a>, Terms) {
+fn terms<'a>(
+    desk: &Desk,
+    approach: &'a mut Approach,
+    length: u64,
+    crashes: u32,
+) -> (FetchOptions<'a>, Terms) {
     // Now and then enough for a group of suspects.
     let k = if desk.chance(10) { 40 } else { 1 + desk.below(5) };
     let terms = Terms {
@@ -98,7 +104,11 @@ fn terms<'a>(desk: &Desk, approach: &'a mut Approach, length: u64, crashes: u32)
             || matches!(desk.world.queue.kind(), Kind::Priority(..)),
         crashes,
     };
-    (Take { k: NonZeroUsize::new(k).unwrap(), length, approach, watch: desk.chance(50) }, terms)
+    (
+        FetchOptions::new(NonZeroUsize::new(k).unwrap(), Duration::from_micros(length), approach)
+            .with_watch(desk.chance(50)),
+        terms,
+    )
 }
 
 /// Takes on a lease.
@@ -106,7 +116,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
     let length = [SHORT, AGE / 2, AGE * 5 / 2, AGE * 101 / 2][desk.below(4)];
     let (mut take, terms) = terms(desk, approach, length, crashes);
     let intent = Intent::Lease { session: session.id(), terms };
-    let (operation, leased) = desk.run(intent, session.lease(&desk.world.db, &mut take)).await;
+    let (operation, leased) = desk.run(intent, session.fetch(&desk.world.db, &mut take)).await;
     match leased? {
         Ok(leased) => {
             let claim = match &leased.lease {
@@ -120,7 +130,7 @@ async fn lease(desk: &Desk, session: &mut Session, approach: &mut Approach, cras
             wait(desk, leased.watch).await;
             leased.lease
         }
-        Err(TakeError::Retry(error)) => {
+        Err(FetchError::Retry(error)) => {
             desk.told(&operation, &failed(&error));
             None
         }

@@ -20,16 +20,16 @@ pub(super) async fn work(desk: Rc<Desk>) {
     for _ in 0..2 + desk.below(12) {
         let pause = [0, 1_000, 50_000][desk.below(3)];
         let by = Sweeping { now: desk.now(), max_attempts: super::MAX_ATTEMPTS, pause, kept: AGE * 5 / 2 };
-        let rules = SweepRules {
-            retry: RetryRules {
-                max_attempts: by.max_attempts,
-                base: Duration::from_millis(pause),
-                ..RetryRules::default()
-            },
-            lease: [0, AGE / 2][desk.below(2)],
-            operations_kept: by.kept,
-            policy: desk.policy(),
+        let retry = RetryRules {
+            max_attempts: by.max_attempts,
+            base: Duration::from_millis(pause),
+            ..RetryRules::default()
         };
+        let rules = SweepRules::default()
+            .with_retry(retry)
+            .with_lease(Duration::from_micros([0, AGE / 2][desk.below(2)]))
+            .with_operations_kept(Duration::from_micros(by.kept))
+            .with_policy(desk.policy());
         let sweep = sweeper.sweep(&desk.world.db, by.now, &rules);
         let (operation, swept) = desk.run(Intent::Sweep(by), sweep).await;
         let swept = match swept {
