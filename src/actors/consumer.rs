@@ -2,13 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    num::NonZeroUsize,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use actix::{
-    Actor, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture, dev::ContextFutureSpawner,
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
+    dev::ContextFutureSpawner,
 };
 use tokio::{
     sync::oneshot,
@@ -19,21 +19,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     crew::Shared,
-    messages::{Drain, Ping, Spec},
+    fetcher::Fetcher,
+    messages::{Drain, Fetch, Gone, Join, Leave, Ping, Spec, Withdraw},
     obituary::Obituary,
 };
 use crate::{
     board::{Pulse, Stage},
-    causes::{root_cause, with_causes},
+    causes::with_causes,
     config::Delivery,
     consumer::{
-        backoff,
         batch::InHand,
         dispatch::Dispatcher,
+        fetch::{Ask, FetchRequest, Reply},
         holder::Slice,
-        idle::Place,
         state::{Effect, Event, Found, State},
-        take::{self, Attempt, Seat, Wish},
     },
     database::STORAGE_FAILED,
 };
@@ -54,44 +53,43 @@ pub(super) struct Consumer {
     spec: Spec,
     shared: Arc<Shared>,
     state: State,
-    /// Absent once it takes no more.
-    seat: Option<Seat>,
-    /// What takes have given: batches to dispatch, now or after the one that is handled...
+    fetcher: Addr<Fetcher>,
+    /// It asks the fetcher for nothing more.
+    has_left: bool,
+    /// Batches to dispatch, now or after the one that is handled.
     in_hand: VecDeque<InHand>,
-    /// ...or what wakes.
-    woken: Option<oneshot::Receiver<()>>,
-    waiting: Option<SpawnHandle>,
     /// They resolve when what was dispatched last is settled.
     settling: Vec<oneshot::Receiver<()>>,
     /// The same for what was given back since the last take. The next one begins when that is ready again, for it comes first.
     given_back: Vec<oneshot::Receiver<()>>,
     /// Fires when the batch that is handled has become slow.
     slow: Option<SpawnHandle>,
-    /// Among the queue's idle consumers.
-    place: Place,
     /// Fires on drain: no take may begin any more, and items that are not begun are given back.
     stop: CancellationToken,
     obituary: Obituary,
 }
 
 impl Consumer {
-    pub(super) fn new(spec: Spec, shared: Arc<Shared>, pulse: Arc<Pulse>, obituary: Obituary) -> Self {
-        let seat = Some(spec.source.taker.join());
-        let place = spec.source.idle.join();
+    pub(super) fn new(
+        spec: Spec,
+        shared: Arc<Shared>,
+        pulse: Arc<Pulse>,
+        fetcher: Addr<Fetcher>,
+        obituary: Obituary,
+    ) -> Self {
+        fetcher.do_send(Join(pulse.id));
         let stop = shared.signals.draining.child_token();
         Self {
             pulse,
             spec,
             shared,
             state: State::new(),
-            seat,
+            fetcher,
+            has_left: false,
             in_hand: VecDeque::new(),
-            woken: None,
-            waiting: None,
             settling: Vec::new(),
             given_back: Vec::new(),
             slow: None,
-            place,
             stop,
             obituary,
         }
@@ -120,18 +118,6 @@ impl Consumer {
             Effect::TakeAhead(batches) => self.take(batches, true, context),
             Effect::GiveBack => self.give_back(),
             Effect::Dispatch => self.dispatch(context),
-            Effect::Wait => self.wait(context),
-            Effect::Pause { failures } => {
-                let pause = tokio::time::sleep(backoff::pause(failures));
-                let pause =
-                    pause.into_actor(self).map(|(), actor, context| actor.on(Event::PauseOver, context));
-                self.waiting = Some(context.spawn(pause));
-            }
-            Effect::StopWaiting => {
-                if let Some(waiting) = self.waiting.take() {
-                    context.cancel_future(waiting);
-                }
-            }
             Effect::Close => self.close(context),
             Effect::Stop => {
                 self.obituary.stopped();
@@ -140,56 +126,53 @@ impl Consumer {
         }
     }
 
-    fn take(&mut self, batches: usize, ahead: bool, context: &mut Context<Self>) {
-        let Spec { source, k } = self.spec.clone();
-        let batches = NonZeroUsize::new(batches).unwrap_or(NonZeroUsize::MIN);
-        let wish = Wish { member: self.place.member, k, batches, ahead };
-        let (stop, pulse) = (self.stop.clone(), self.pulse.clone());
+    fn take(&mut self, batches: usize, prefetch: bool, context: &mut Context<Self>) {
+        let (reply, mut replied) = oneshot::channel();
+        let request = FetchRequest::new(self.spec.k, batches);
+        let fetch = Fetch(Ask { request, prefetch, pulse: self.pulse.clone(), reply });
+        let (fetcher, consumer, stop) = (self.fetcher.clone(), self.pulse.id, self.stop.clone());
         let before = std::mem::take(&mut self.given_back);
+        let unsent = if before.is_empty() {
+            fetcher.do_send(fetch);
+            None
+        } else {
+            Some(fetch)
+        };
         async move {
-            // If releasing items fails, do not take.
-            let _ = timeout(BEFORE_A_TAKE, settled(before)).await;
-            take::take(source, wish, stop, pulse).await
+            if let Some(fetch) = unsent {
+                // If releasing items fails, do not fetch.
+                let _ = timeout(BEFORE_A_TAKE, settled(before)).await;
+                fetcher.do_send(fetch);
+            }
+            tokio::select! {
+                biased;
+                reply = &mut replied => return reply,
+                () = stop.cancelled() => fetcher.do_send(Withdraw(consumer)),
+            }
+            replied.await
         }
         .into_actor(self)
-        .map(|attempt, actor, context| {
-            let event = actor.taken(attempt);
+        .map(|reply, actor, context| {
+            // A fetcher that panicked is replaced, and so are its consumers.
+            let event = actor.took(reply.unwrap_or(Reply::Withdrawn));
             actor.on(event, context);
         })
         .spawn(context);
     }
 
-    fn taken(&mut self, attempt: Attempt) -> Event {
-        let queue = &self.spec.source.name;
-        match attempt {
-            Attempt::GivenUp => Event::NotTaken,
-            Attempt::Failed(error) => {
-                self.note(&*error, error.code(), "take failed, trying again");
-                self.pulse.take_failed(root_cause(&*error));
-                Event::TakeFailed
-            }
-            Attempt::NothingAhead => Event::Took(Found::NothingAhead),
-            Attempt::AtRest => Event::Took(Found::Rest),
-            Attempt::Nothing(woken) => {
-                self.woken = Some(woken);
-                Event::Took(Found::Nothing)
-            }
-            Attempt::Batches(batches) => {
-                let items: usize = batches.iter().map(InHand::len).sum();
+    fn took(&mut self, reply: Reply) -> Event {
+        match reply {
+            Reply::Withdrawn => Event::NotTaken,
+            Reply::Nothing => Event::Took(Found::Nothing),
+            Reply::Exhausted => Event::Took(Found::Rest),
+            Reply::Batches(batches) => {
+                let (queue, items) = (&self.spec.source.name, batches.iter().map(InHand::len).sum::<usize>());
                 tracing::debug!(%queue, consumer = self.pulse.id, k = self.spec.k, items, "took items");
                 let found = Found::Batches(batches.len());
                 self.in_hand.extend(batches);
                 Event::Took(found)
             }
         }
-    }
-
-    fn note(&self, error: &(dyn std::error::Error + 'static), code: Option<i32>, what: &'static str) {
-        if code == Some(STORAGE_FAILED) {
-            self.shared.signals.storage_failed();
-        }
-        let error = with_causes(error);
-        tracing::warn!(queue = %self.spec.source.name, consumer = self.pulse.id, error, "{what}");
     }
 
     /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
@@ -256,26 +239,30 @@ impl Consumer {
         }
     }
 
-    fn wait(&mut self, context: &mut Context<Self>) {
-        tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, "waiting for push");
-        let woken = self.woken.take().expect("a wait follows a take that found nothing");
-        let woken = woken.into_actor(self).map(|_, actor, context| actor.on(Event::Woken, context));
-        self.waiting = Some(context.spawn(woken));
-    }
-
     fn close(&mut self, context: &mut Context<Self>) {
-        let seat = self.seat.take().expect("a consumer leaves once");
-        let source = self.spec.source.clone();
+        self.has_left = true;
+        let (fetcher, consumer) = (self.fetcher.clone(), self.pulse.id);
         let mut settling = std::mem::take(&mut self.settling);
         settling.append(&mut self.given_back);
         async move {
             settled(settling).await;
-            take::close(&source, seat).await
+            let (reply, closed) = oneshot::channel();
+            fetcher.do_send(Leave { consumer, reply });
+            // A fetcher that panicked has lost its session.
+            closed.await.unwrap_or(Ok(None))
         }
         .into_actor(self)
-        .map(|left, actor, context| {
-            let left = left.unwrap_or_else(|error| {
-                actor.note(&error, error.code(), "session not closed, a later sweep removes what it leaves");
+        .map(|closed, actor, context| {
+            let left = closed.unwrap_or_else(|error| {
+                if error.code() == Some(STORAGE_FAILED) {
+                    actor.shared.signals.storage_failed();
+                }
+                tracing::warn!(
+                    queue = %actor.spec.source.name,
+                    consumer = actor.pulse.id,
+                    error = with_causes(&error),
+                    "session not closed, a later sweep removes what it leaves"
+                );
                 None
             });
             let found = if left.is_some() { Found::Batches(1) } else { Found::Nothing };
@@ -291,10 +278,8 @@ fn stage(effect: Effect) -> Option<Stage> {
     match effect {
         Effect::Take => Some(Stage::Taking),
         Effect::Dispatch => Some(Stage::Handling),
-        Effect::Wait => Some(Stage::Idle),
-        Effect::Pause { .. } => Some(Stage::Backoff),
         Effect::Close => Some(Stage::Closing),
-        Effect::TakeAhead(_) | Effect::GiveBack | Effect::StopWaiting | Effect::Stop => None,
+        Effect::TakeAhead(_) | Effect::GiveBack | Effect::Stop => None,
     }
 }
 
@@ -324,6 +309,9 @@ impl Actor for Consumer {
 /// A consumer that panics may have the trial of its queue's handler.
 impl Drop for Consumer {
     fn drop(&mut self) {
+        if !self.has_left {
+            self.fetcher.do_send(Gone(self.pulse.id));
+        }
         self.spec.source.breaker.leave(self.pulse.id);
         self.give_back();
     }

@@ -9,10 +9,12 @@ use std::{
 };
 
 use actix::Message;
+use tokio::sync::oneshot;
 
+use super::fetcher::Closed;
 use crate::{
     board::Pulse,
-    consumer::{source::Source, state::Event},
+    consumer::{fetch::Ask, source::Source, state::Event},
 };
 
 /// Sees each consumer's events on the actors' thread, before they are acted on, and says whether they are to be. A panic in it is the
@@ -89,15 +91,57 @@ pub(crate) struct Present {
 #[rtype(result = "()")]
 pub(super) struct Ping;
 
-/// From a consumer's obituary.
+/// From a consumer to its fetcher: fetch items.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct Fetch(pub(super) Ask);
+
+/// From a consumer to its fetcher: answer the open request, unless a fetch has begun for it.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Withdraw(pub(super) u64);
+
+/// From a consumer to its fetcher: count on me.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Join(pub(super) u64);
+
+/// From a consumer to its fetcher: I ask for nothing more. The last one's answer comes when the
+/// session is closed.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Leave {
+    pub(super) consumer: u64,
+    pub(super) reply: oneshot::Sender<Closed>,
+}
+
+/// From a consumer that panicked to its fetcher.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Gone(pub(super) u64);
+
+/// To a fetcher: its last consumer has ended.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct StopFetcher;
+
+/// From an obituary.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct Ended {
-    pub(super) consumer: u64,
+    pub(super) who: Who,
     pub(super) ending: Ending,
 }
 
-/// How a consumer ended.
+/// Which actor ended.
+#[derive(Clone, Debug)]
+pub(super) enum Who {
+    Consumer(u64),
+    /// The fetcher of this source.
+    Fetcher(Arc<Source>),
+}
+
+/// How an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// It was told to, or its queue was empty and that was its task.

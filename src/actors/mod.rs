@@ -1,17 +1,5 @@
-//! The actors: a supervisor and its consumers. Actix stays in this directory; what a consumer decides and does is in
+//! The actors: a supervisor, a fetcher for each queue, and consumers. Actix stays in this directory; what a consumer decides and does is in
 //! `consumer`, free of it.
-//!
-//! | file | role |
-//! |---|---|
-//! | `system` | the actors' thread |
-//! | `crew` | the handle through which the rest of the daemon starts, stops and awaits consumers |
-//! | `supervisor` | keeps consumers alive, within a limit |
-//! | `intensity` | that limit |
-//! | `slots` | which consumers stay when others are wanted, and when those begin |
-//! | `consumer` | one consumer: carries out what its state machine says |
-//! | `obituary` | how the death of a consumer becomes known |
-//! | `messages` | what the actors say to each other |
-//! | `panics` (test) | the facts below, proved |
 //!
 //! # How actix 0.13 treats a panic
 //!
@@ -24,7 +12,7 @@
 //!   without a trace. `Addr::connected` becomes false.
 //! * Nobody is told. `actix::Supervisor` would not help: it restarts an actor that stops, not one that panics.
 //!
-//! Hence: a consumer holds an `Obituary`, whose `Drop` reports the end to the supervisor and says whether it was a
+//! Hence: a consumer, and a fetcher, holds an `Obituary`, whose `Drop` reports the end to the supervisor and says whether it was a
 //! panic; the supervisor makes a new consumer, with a new session, rather than reviving the value that broke. Nothing
 //! that must not be lost waits in a mailbox: items in hand are in tasks that outlive the actor, one that hands them to the
 //! handler and one that holds their lease; or on a lease that runs out; or, with at-most-once delivery, in a `Batch`, which logs
@@ -40,12 +28,14 @@
 //!
 //! # Mailboxes
 //!
-//! A mailbox holds 16 messages; `do_send` ignores that bound. A consumer is sent only `Drain`, the supervisor one
-//! message per start, stop, death and change of what is wanted, so neither can grow without end. Beside these there is the roll call, every few seconds, which waits
+//! A mailbox holds 16 messages; `do_send` ignores that bound. A consumer is sent only `Drain`, a fetcher a few messages for
+//! each open request of a consumer, of which there is one, the supervisor one
+//! message per start, stop, death and change of what is wanted, so none can grow without end. Beside these there is the roll call, every few seconds, which waits
 //! for its answer and does not get past the bound.
 
 mod consumer;
 mod crew;
+mod fetcher;
 mod intensity;
 mod messages;
 mod obituary;

@@ -1,7 +1,7 @@
 //! The supervisor: keeps consumers alive, within a limit.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,12 +12,15 @@ use tokio::sync::mpsc;
 use super::{
     consumer::Consumer,
     crew::Shared,
+    fetcher::Fetcher,
     intensity::Intensity,
-    messages::{Census, Converge, Drain, End, Ended, Ending, Ping, Present, Spec, Start, Stop},
+    messages::{
+        Census, Converge, Drain, End, Ended, Ending, Ping, Present, Spec, Start, Stop, StopFetcher, Who,
+    },
     obituary::Obituary,
     slots::{Change, Living, Slots},
 };
-use crate::board::Pulse;
+use crate::{board::Pulse, consumer::source::Source};
 
 /// So many failed consumers are replaced...
 const RESTARTS: usize = 5;
@@ -29,6 +32,8 @@ const WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Supervisor {
     shared: Arc<Shared>,
     consumers: BTreeMap<u64, Member>,
+    /// Those that have consumers, by their source.
+    fetchers: HashMap<*const Source, FetcherOf>,
     /// Each queue that ever had consumers.
     crews: BTreeMap<Arc<str>, QueueCrew>,
     next_id: u64,
@@ -44,10 +49,18 @@ struct Member {
     spec: Spec,
     pulse: Arc<Pulse>,
     address: Addr<Consumer>,
+    fetcher: Addr<Fetcher>,
     /// How many failed before it under its number.
     restarts: u64,
     /// Told to stop, so not to be replaced.
     leaving: bool,
+}
+
+/// The fetcher of a source.
+struct FetcherOf {
+    address: Addr<Fetcher>,
+    /// How many consumers it has.
+    consumers: usize,
 }
 
 /// The consumers of a queue: an index of `consumers`, so that no change to one queue walks through the consumers of all.
@@ -72,6 +85,7 @@ impl Supervisor {
         Self {
             shared,
             consumers: BTreeMap::new(),
+            fetchers: HashMap::new(),
             crews: BTreeMap::new(),
             next_id: 1,
             intensity: Intensity::new(RESTARTS, WITHIN),
@@ -91,10 +105,38 @@ impl Supervisor {
 
     fn start_consumer(&mut self, id: u64, spec: Spec, restarts: u64, context: &Context<Self>) {
         let pulse = self.shared.board.join(id, &spec.source.name, spec.k, restarts);
-        let obituary = Obituary::new(context.address(), id);
-        let address = Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), obituary).start();
+        let fetcher = self.fetcher(&spec.source, context);
+        let obituary = Obituary::new(context.address(), Who::Consumer(id));
+        let address =
+            Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), fetcher.clone(), obituary)
+                .start();
         self.crews.entry(spec.source.name.clone()).or_default().members.insert(id);
-        self.consumers.insert(id, Member { spec, pulse, address, restarts, leaving: false });
+        self.consumers.insert(id, Member { spec, pulse, address, fetcher, restarts, leaving: false });
+    }
+
+    /// The fetcher for another consumer of the source.
+    fn fetcher(&mut self, source: &Arc<Source>, context: &Context<Self>) -> Addr<Fetcher> {
+        let fetcher = self.fetchers.entry(Arc::as_ptr(source)).or_insert_with(|| {
+            let obituary = Obituary::new(context.address(), Who::Fetcher(source.clone()));
+            FetcherOf {
+                address: Fetcher::new(source.clone(), self.shared.observer.clone(), obituary).start(),
+                consumers: 0,
+            }
+        });
+        fetcher.consumers += 1;
+        fetcher.address.clone()
+    }
+
+    /// A consumer of the source has ended. With the last one goes the fetcher.
+    fn leave_fetcher(&mut self, Member { spec, fetcher: left, .. }: &Member) {
+        let key = Arc::as_ptr(&spec.source);
+        // One that panicked is not there any more, and another may be in its place.
+        let Some(fetcher) = self.fetchers.get_mut(&key).filter(|it| it.address == *left) else { return };
+        fetcher.consumers -= 1;
+        if fetcher.consumers == 0 {
+            fetcher.address.do_send(StopFetcher);
+            self.fetchers.remove(&key);
+        }
     }
 
     fn restart(&mut self, id: u64, member: Member, context: &Context<Self>) {
@@ -245,8 +287,21 @@ impl Handler<Drain> for Supervisor {
 impl Handler<Ended> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, Ended { consumer: id, ending }: Ended, context: &mut Context<Self>) {
+    fn handle(&mut self, Ended { who, ending }: Ended, context: &mut Context<Self>) {
+        match who {
+            Who::Consumer(id) => self.consumer_ended(id, ending, context),
+            Who::Fetcher(source) if ending != Ending::Stopped => {
+                self.fetcher_failed(&source, ending, context);
+            }
+            Who::Fetcher(_) => {}
+        }
+    }
+}
+
+impl Supervisor {
+    fn consumer_ended(&mut self, id: u64, ending: Ending, context: &Context<Self>) {
         let Some(member) = self.consumers.remove(&id) else { return };
+        self.leave_fetcher(&member);
         self.shared.board.leave(id);
         let queue = member.spec.source.name.clone();
         let leaving = member.leaving;
@@ -268,5 +323,30 @@ impl Handler<Ended> for Supervisor {
         if self.consumers.is_empty() && (self.draining || self.ran_dry) {
             self.finish(End::Finished);
         }
+    }
+
+    /// Its consumers get no answers any more: they end, and others, with another fetcher, replace them.
+    fn fetcher_failed(&mut self, source: &Arc<Source>, ending: Ending, context: &Context<Self>) {
+        let queue = &source.name;
+        tracing::error!(%queue, ?ending, "fetcher failed");
+        self.fetchers.remove(&Arc::as_ptr(source));
+        let of_source = |member: &&Member| Arc::ptr_eq(&member.spec.source, source) && !member.leaving;
+        let specs: Vec<_> =
+            self.consumers.values().filter(of_source).map(|member| member.spec.clone()).collect();
+        let ids: Vec<_> =
+            self.consumers.iter().filter(|(_, member)| of_source(member)).map(|(id, _)| *id).collect();
+        if specs.is_empty() {
+            return;
+        }
+        if !self.intensity.allows(Instant::now()) {
+            let (restarts, within) = self.intensity.limit();
+            tracing::error!(%queue, restarts, ?within, "too many consumers failed");
+            return self.finish(End::TooManyFailures { queue: queue.clone(), restarts, within });
+        }
+        source.meters.restarts.inc();
+        for id in ids {
+            self.leave(id);
+        }
+        self.converge(queue, specs, context);
     }
 }

@@ -215,7 +215,6 @@ impl Board {
     }
 
     /// All consumers.
-    #[cfg(test)]
     pub(crate) fn pulses(&self) -> Vec<Arc<Pulse>> {
         self.lock().consumers.values().cloned().collect()
     }

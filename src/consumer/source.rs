@@ -3,19 +3,19 @@
 use std::{sync::Arc, time::Duration};
 
 use foundationdb::Database;
-use kvqueue_queue::{Queue, RetryRules, VersionHistory};
+use kvqueue_queue::{Approach, Queue, RetryRules, VersionHistory};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use super::{
     breaker::{Breaker, Tried},
     contention::Contention,
+    fetch::{Clock, LastWords},
     gate::Gate,
-    idle::Idle,
     signals::Signals,
     suspects::Suspects,
-    take::{LastWords, Taker},
 };
-use crate::{config::Delivery, metrics::QueueMeters};
+use crate::{board::Beat, config::Delivery, metrics::QueueMeters};
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -34,14 +34,22 @@ pub(crate) struct Source {
     pub(crate) timeout: Option<Duration>,
     /// Whether consumers stop once there is nothing left to wait for; and what they say while there is.
     pub(crate) until_empty: Option<LastWords>,
-    pub(crate) taker: Taker,
+    /// Which items its first fetch tries to get.
+    pub(crate) approach: Approach,
+    /// The poll interval: how long a watch is relied on.
+    pub(crate) slow_look: Duration,
+    /// Tells the fetcher that there may be items for another reason than a push.
+    pub(crate) look_again: Notify,
+    /// Beats when a fetch ends, however it does.
+    pub(crate) fetches: Beat,
+    /// What time it is at the database.
+    pub(crate) clock: Arc<Clock>,
     pub(crate) contention: Arc<Contention>,
     pub(crate) meters: Arc<QueueMeters>,
     /// Whether takes may begin.
     pub(crate) gate: Gate,
     /// Holds takes back while the handler cannot work.
     pub(crate) breaker: Arc<Breaker>,
-    pub(crate) idle: Idle,
     pub(crate) suspects: Arc<Suspects>,
     /// By whose clock its leases are measured.
     pub(crate) history: VersionHistory,

@@ -5,15 +5,9 @@
 //!   ┌────────┐ ─────────────▶ ┌─────────────┐ ──┐ dispatched,
 //!   │ taking │ ◀───────────── │ dispatching │   │ more items were
 //!   └────────┘   dispatched   └─────────────┘ ◀─┘ taken ahead
-//!     │ ▲ │ ▲
-//!     │ │ │ └── pause over ── pausing
-//!     │ │ └──── failed ─────▶ pausing
-//!     │ └────── woken ─────── idle
-//!     ├──────── took none ──▶ idle
-//!     └─ at rest, given up ─▶ closing
+//!     └─ queue exhausted, request withdrawn ─▶ closing
 //!
-//!   drain:  idle, pausing ─▶ closing
-//!           taking, dispatching ─▶ draining ─ neither is under way ─▶ closing ─▶ (stopped)
+//!   drain:  taking, dispatching ─▶ draining ─ neither is under way ─▶ closing ─▶ (stopped)
 //!           closing ─ items were left in the session ─▶ finishing ─ dispatched ─▶ (stopped)
 //! ```
 //!
@@ -34,12 +28,8 @@ pub enum Event {
     Started,
     /// A take came back.
     Took(Found),
-    /// A take was given up before it began, because of a drain.
+    /// The request was withdrawn before a fetch began for it, because of a drain.
     NotTaken,
-    /// A take failed at the database.
-    TakeFailed,
-    /// The pause after a failed take is over.
-    PauseOver,
     /// The batch in hand is handled, and the one before it settled.
     Dispatched {
         /// It went fast enough to take so many batches ahead.
@@ -47,7 +37,9 @@ pub enum Event {
     },
     /// The batch in hand takes long.
     Slow,
-    /// There may be items again.
+    /// The queue's fetcher, which observers see as consumer 0, waits on a watch.
+    Idle,
+    /// The queue's fetcher looks for items after it was idle.
     Woken,
     /// Finish what is in hand and stop.
     Drain,
@@ -58,10 +50,8 @@ pub enum Event {
 /// What a take found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing; a push after this wakes the consumer.
+    /// Nothing: to take ahead, or left in the session at its end.
     Nothing,
-    /// Nothing to take ahead; nothing wakes the consumer.
-    NothingAhead,
     /// Nothing, and nothing will come of itself: the end, for a consumer that is to work until then.
     Rest,
     /// So many batches of up to K items. There may be more.
@@ -79,15 +69,6 @@ pub(crate) enum Effect {
     Dispatch,
     /// Give back all batches that wait for the handler.
     GiveBack,
-    /// Wait to be woken.
-    Wait,
-    /// Stop waiting, to be woken or for a pause to end.
-    StopWaiting,
-    /// Wait before the next take; this many failed in a row.
-    Pause {
-        /// Failed takes in a row, from 1.
-        failures: u32,
-    },
     /// Close the session, once all is settled.
     Close,
     /// End the actor.
@@ -98,8 +79,6 @@ pub(crate) enum Effect {
 enum Phase {
     /// Taking, dispatching, or both.
     Working,
-    Idle,
-    Pausing,
     Draining,
     Closing,
     Finishing,
@@ -121,7 +100,6 @@ pub(crate) struct State {
     slow: bool,
     /// What the take under way brings lies behind items that were given back meanwhile: they have to be taken before it.
     overtakes: bool,
-    failures: u32,
 }
 
 impl State {
@@ -135,14 +113,13 @@ impl State {
             most_ahead: 0,
             slow: false,
             overtakes: false,
-            failures: 0,
         }
     }
 
     /// Takes an event into account. Events that come too late for the phase change nothing.
     pub(crate) fn on(&mut self, event: Event) -> Vec<Effect> {
         match event {
-            Event::Took(_) | Event::NotTaken | Event::TakeFailed => self.taking = false,
+            Event::Took(_) | Event::NotTaken => self.taking = false,
             Event::Dispatched { ahead } => {
                 (self.dispatching, self.most_ahead) = (false, ahead.min(MOST_AHEAD));
             }
@@ -151,7 +128,6 @@ impl State {
         match (self.phase, event) {
             (Phase::Working, Event::Started) => self.take(),
             (Phase::Working, Event::Took(found)) => self.took(found),
-            (Phase::Working, Event::TakeFailed) => self.take_failed(),
             // The drain that made it give up is still on its way.
             (Phase::Working, Event::NotTaken) if !self.dispatching => self.close(),
             (Phase::Working, Event::Dispatched { .. }) => self.go_on(),
@@ -159,14 +135,14 @@ impl State {
                 self.slow = true;
                 self.give_back()
             }
-            (Phase::Idle, Event::Woken) | (Phase::Pausing, Event::PauseOver) => self.take(),
             (_, Event::Drain) => self.drain(),
             (Phase::Draining, Event::Took(Found::Batches(_))) if self.dispatching => vec![Effect::GiveBack],
             (Phase::Draining, Event::Took(Found::Batches(batches))) => self.dispatch(batches),
-            (
-                Phase::Draining,
-                Event::Took(_) | Event::NotTaken | Event::TakeFailed | Event::Dispatched { .. },
-            ) if !self.taking && !self.dispatching => self.close(),
+            (Phase::Draining, Event::Took(_) | Event::NotTaken | Event::Dispatched { .. })
+                if !self.taking && !self.dispatching =>
+            {
+                self.close()
+            }
             (Phase::Closing, Event::Closed(Found::Batches(batches))) => {
                 self.phase = Phase::Finishing;
                 self.dispatch(batches)
@@ -184,31 +160,20 @@ impl State {
     }
 
     fn took(&mut self, found: Found) -> Vec<Effect> {
-        self.failures = 0;
         let overtakes = std::mem::take(&mut self.overtakes);
         match found {
             Found::Batches(_) if overtakes && !self.dispatching => {
                 [vec![Effect::GiveBack], self.take()].concat()
             }
             Found::Rest => self.close(),
-            Found::Nothing => self.go(Phase::Idle, Effect::Wait),
-            Found::NothingAhead if self.dispatching => Vec::new(),
-            Found::NothingAhead => self.take(),
+            Found::Nothing if self.dispatching => Vec::new(),
+            Found::Nothing => self.take(),
             Found::Batches(batches) if !self.dispatching => self.dispatch(batches),
             Found::Batches(batches) => {
                 self.ahead += batches;
                 if self.slow { self.give_back() } else { Vec::new() }
             }
         }
-    }
-
-    fn take_failed(&mut self) -> Vec<Effect> {
-        self.failures = self.failures.saturating_add(1);
-        if self.dispatching {
-            // The next take waits until the batch is handled.
-            return Vec::new();
-        }
-        self.go(Phase::Pausing, Effect::Pause { failures: self.failures })
     }
 
     /// The batch in hand is handled: on with the next.
@@ -242,17 +207,11 @@ impl State {
     }
 
     fn drain(&mut self) -> Vec<Effect> {
-        match self.phase {
-            Phase::Idle | Phase::Pausing => {
-                self.phase = Phase::Closing;
-                vec![Effect::StopWaiting, Effect::Close]
-            }
-            Phase::Working => {
-                self.phase = Phase::Draining;
-                self.give_back()
-            }
-            Phase::Draining | Phase::Closing | Phase::Finishing => Vec::new(),
+        if self.phase != Phase::Working {
+            return Vec::new();
         }
+        self.phase = Phase::Draining;
+        self.give_back()
     }
 
     fn close(&mut self) -> Vec<Effect> {

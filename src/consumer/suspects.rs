@@ -35,7 +35,7 @@ impl Default for Suspects {
             waiting.ended += 1;
             let queues = std::mem::take(&mut waiting.queues);
             drop(waiting);
-            queues.iter().filter_map(Weak::upgrade).for_each(|source| source.idle.nudge());
+            queues.iter().filter_map(Weak::upgrade).for_each(|source| source.look_again.notify_one());
         });
         Self { quarantine, waiting }
     }
@@ -52,7 +52,7 @@ impl Suspects {
         let mut waiting = lock(&self.waiting);
         if waiting.ended != ended {
             drop(waiting);
-            source.idle.nudge();
+            source.look_again.notify_one();
         } else {
             let is_other = |queue: &Weak<Source>| !std::ptr::eq(queue.as_ptr(), Arc::as_ptr(source));
             waiting.queues.retain(|queue| queue.strong_count() > 0 && is_other(queue));

@@ -4,15 +4,13 @@ use std::{collections::BTreeMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use foundationdb::Database;
 use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
+use tokio::sync::Notify;
 
 use crate::{
     actors::Shared,
+    board::Beat,
     config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
-    consumer::{
-        idle::Idle,
-        source::Source,
-        take::{LastWords, Taker},
-    },
+    consumer::{fetch::LastWords, source::Source},
     handlers::{Handling, Registry},
     http::Token,
     pause::{Followed, Follower},
@@ -123,12 +121,15 @@ impl Part {
             retry: config.retry.rules(),
             timeout: config.handler_timeout,
             until_empty: until_empty.then(LastWords::default),
-            taker: Taker::new(approach(config.take)),
+            approach: approach(config.take),
+            slow_look,
+            look_again: Notify::default(),
+            fetches: Beat::default(),
+            clock: Arc::default(),
             contention: shared.contention.clone(),
-            meters: meters.clone(),
+            meters,
             gate: shared.board.gate(&self.name),
             breaker,
-            idle: Idle::new(self.name.clone(), slow_look, meters),
             suspects: shared.suspects.clone(),
             history: shared.history.clone(),
             signals: shared.signals.clone(),

@@ -10,7 +10,7 @@ use foundationdb::Transaction;
 use kvqueue_queue::{Item, Millis};
 use tokio_util::sync::CancellationToken;
 
-use crate::consumer::{ambient, breaker::Breaker, take::Clock};
+use crate::consumer::{ambient, breaker::Breaker, fetch::Clock};
 
 /// Something that handles items one by one.
 ///

@@ -69,7 +69,7 @@ impl Watch {
     fn signs(&mut self, Present { pulse, source }: &Present, consumers: u64, now: Instant) -> Signs {
         let Doing { stage, since, called, handled, holder, items: _, take_error: _ } = pulse.doing();
         let age = |at: Instant| now.saturating_duration_since(at);
-        let turns = source.taker.turns.count();
+        let turns = source.fetches.count();
         let seen = self.stages.entry(pulse.id).or_insert(Seen { since, turns });
         // Until then it may have waited for other things than its turn.
         if seen.since != since || age(since) <= self.patience {
@@ -86,13 +86,13 @@ impl Watch {
             lasted: age(since),
             open_for,
             turns: turns.saturating_sub(seen.turns),
-            last_turn: age(source.taker.turns.last()),
+            last_turn: age(source.fetches.last()),
             consumers,
             called: called.map(age),
             handled: handled.map(age),
             held: holder.upgrade().map(|beat| age(beat.last())),
             lease: source.lease,
-            slow_look: source.idle.slow_look(),
+            slow_look: source.slow_look,
             timeout: source.timeout,
         }
     }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue::{Config, Context, Daemon, Event, Found, Handler, Item, Outcome, Settings, SettingsError};
+use kvqueue::{Config, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
 use kvqueue_queue::{Queue, Session};
 use rustix::process::Signal;
 
@@ -171,7 +171,7 @@ fn helper_wake() {
     let daemon = Daemon::new(config)
         .handler("clock", move |_| Ok::<_, SettingsError>(Clock(Mutex::new(handed.lock().unwrap().clone()))))
         .observe(move |_, event| {
-            if event == Event::Took(Found::Nothing) {
+            if event == Event::Idle {
                 // Nobody listens any more at the end.
                 let _ = idle.send(());
             }

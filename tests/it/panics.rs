@@ -60,6 +60,19 @@ fn helper_consumer_panics_twice() {
 
 #[test]
 #[ignore = "a helper, run by other tests"]
+fn helper_fetcher_panics() {
+    let wakenings = AtomicU32::new(0);
+    run_daemon(|daemon| {
+        daemon.until_empty(false).observe(move |_, event| match event {
+            Event::Idle => eprintln!("idle"),
+            Event::Woken => assert!(wakenings.fetch_add(1, Ordering::Relaxed) > 0, "panic on purpose"),
+            _ => {}
+        })
+    });
+}
+
+#[test]
+#[ignore = "a helper, run by other tests"]
 fn helper_consumer_keeps_panicking() {
     run_daemon(|daemon| daemon.observe(|_, event| assert!(event != Event::Started, "panic on purpose")));
 }
@@ -93,6 +106,23 @@ fn a_consumer_that_panics_is_replaced() {
     assert_eq!(ran.stderr.matches("consumer replaced").count(), 2, "{ran:?}");
     assert_eq!(handled(&ran.stdout), ["one", "two", "three", "four"]);
     assert_eq!(ran.code, Some(0));
+}
+
+#[test]
+fn a_fetcher_that_panics_is_replaced_with_its_consumers() {
+    let db = Database::new();
+    let mut daemon = Background::start(helper(&db, "panics::helper_fetcher_panics"));
+    daemon.wait_for("idle");
+    run(&db, &["push", "q", "one"]).ok();
+    daemon.wait_for("fetcher failed");
+    daemon.wait_for("idle");
+    run(&db, &["push", "q", "two"]).ok();
+    daemon.wait_for("idle");
+    daemon.signal(Signal::TERM);
+    let ran = daemon.end();
+    assert_eq!(handled(&ran.stdout), ["one", "two"], "{ran:?}");
+    assert_eq!(ran.stderr.matches("fetcher failed").count(), 1, "{ran:?}");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 #[test]

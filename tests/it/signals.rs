@@ -197,14 +197,14 @@ fn an_idle_daemon_stops() {
     assert_eq!(ran.code, Some(0));
 }
 
-/// A take that is under way puts those for whom it has found nothing back into the line; and nobody leads the next.
+/// A fetch that is under way has too few items for all of them, and none is fetched any more.
 #[test]
 fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
     // Slow commits are the embedded engine's.
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();
     let config = db.file("kvqueue.toml");
-    let text = "grace = '30s'\nlog.level = 'debug,kvqueue::consumer::take=trace'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
+    let text = "grace = '30s'\nlog.level = 'debug,kvqueue::consumer::fetch=trace'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
     fs::write(&config, text).unwrap();
     let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
     command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=1500");

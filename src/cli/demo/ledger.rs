@@ -1,7 +1,7 @@
 //! Who consumed what.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -10,19 +10,13 @@ use bytes::Bytes;
 use kvqueue_queue::Item;
 use tokio::sync::watch;
 
-use crate::{
-    actors::Observer,
-    consumer::state::{Event, Found},
-    handlers::{Context, Handler, Outcome},
-};
+use crate::handlers::{Context, Handler, Outcome};
 
 /// What has happened so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Page {
     /// Payloads by consumer, in order.
     pub(super) consumed: BTreeMap<u64, Vec<Bytes>>,
-    /// Consumers that wait for a push.
-    pub(super) idle: BTreeSet<u64>,
 }
 
 impl Page {
@@ -32,7 +26,7 @@ impl Page {
     }
 }
 
-/// The demo's handler writes in it, and so does the observer of its consumers.
+/// The demo's handler writes in it.
 #[derive(Clone)]
 pub(super) struct Ledger {
     page: Arc<Mutex<Page>>,
@@ -42,18 +36,6 @@ pub(super) struct Ledger {
 impl Ledger {
     pub(super) fn new() -> Self {
         Self { page: Arc::default(), changed: watch::Sender::new(()) }
-    }
-
-    /// Notes which consumers are idle.
-    pub(super) fn observer(&self) -> Observer {
-        let ledger = self.clone();
-        Arc::new(move |consumer, event| {
-            ledger.write(|page| match event {
-                Event::Took(Found::Nothing) => page.idle.insert(consumer),
-                _ => page.idle.remove(&consumer),
-            });
-            true
-        })
     }
 
     /// Waits until the page is as wanted, and returns it.

@@ -3,7 +3,7 @@
 //! | file | role |
 //! |---|---|
 //! | `tutorial` | what happens |
-//! | `ledger` | who consumed what: the demo's handler, and the watch over its consumers |
+//! | `ledger` | who consumed what: the demo's handler |
 //! | `report` | the table at the end, and whether all was well |
 
 mod ledger;
@@ -40,8 +40,7 @@ impl Args {
         let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared =
-            Shared::new(pool.handle().clone(), Some(ledger.observer()), Arc::default(), Board::new(&url));
+        let shared = Shared::new(pool.handle().clone(), None, Arc::default(), Board::new(&url));
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

@@ -10,17 +10,18 @@ use anyhow::{Context, anyhow};
 use foundationdb::Database;
 use futures::future::try_join_all;
 use kvqueue_queue::{Approach, Queue, RetryPolicy, RetryRules, retry};
-use tokio::time::timeout;
-
-use super::{
-    ledger::{Ledger, Page},
-    report::Report,
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
 };
+
+use super::{ledger::Ledger, report::Report};
 use crate::{
     actors::{Crew, Shared, Spec},
+    board::{Beat, Pulse, Stage},
     cli::client::Client,
     config::Delivery,
-    consumer::{idle::Idle, source::Source, take::Taker},
+    consumer::source::Source,
     database::Store,
     handlers::Handling,
 };
@@ -37,6 +38,9 @@ const EARLY: [NonZeroUsize; 2] = [NonZeroUsize::MIN, NonZeroUsize::new(10).expec
 /// K of the one that joins while items are about.
 const LATE: NonZeroUsize = NonZeroUsize::new(10).expect("not zero");
 
+/// How often the demo looks whether consumers are idle.
+const LOOK: Duration = Duration::from_millis(2);
+
 /// Far more than it takes anywhere.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -48,7 +52,9 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
     for k in EARLY {
         consumers.push((start(&crew, &source, k).await?, k));
     }
-    until(ledger, "idle consumers", |page| page.idle.len() == EARLY.len()).await?;
+    timeout(PATIENCE, idle(shared, EARLY.len()))
+        .await
+        .map_err(|_| anyhow!("the consumers are not idle after {} s", PATIENCE.as_secs()))?;
 
     tracing::info!(items = ITEMS, "pushing, each item in a transaction of its own, all at once");
     let started = Instant::now();
@@ -60,8 +66,12 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
 
     // Items that are lost show in the report, when patience has run out.
     let all = consumers.len();
-    let done = ledger.until(|page| page.items() >= ITEMS && page.idle.len() == all);
-    let page = timeout(PATIENCE, done).await.unwrap_or_else(|_| ledger.page().clone());
+    let done = async {
+        ledger.until(|page| page.items() >= ITEMS).await;
+        idle(shared, all).await;
+    };
+    let _ = timeout(PATIENCE, done).await;
+    let page = ledger.page().clone();
     let total_time = started.elapsed();
     for (consumer, _) in &consumers {
         crew.stop(*consumer).await.map_err(|end| anyhow!("no consumer can be stopped: {end:?}"))?;
@@ -86,12 +96,15 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
         retry: RetryRules::default(),
         timeout: None,
         until_empty: None,
-        taker: Taker::new(Approach::default()),
+        approach: Approach::default(),
+        slow_look: PATIENCE,
+        look_again: Notify::default(),
+        fetches: Beat::default(),
+        clock: Arc::default(),
         contention: shared.contention.clone(),
-        meters: meters.clone(),
+        meters,
         gate: shared.board.gate(&QUEUE.into()),
         breaker,
-        idle: Idle::new(QUEUE.into(), PATIENCE, meters),
         suspects: Arc::default(),
         history: shared.history.clone(),
         signals: shared.signals.clone(),
@@ -106,10 +119,12 @@ async fn start(crew: &Crew, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Re
     ids.first().copied().context("no consumer was started")
 }
 
-async fn until(ledger: &Ledger, what: &str, wanted: impl FnMut(&Page) -> bool) -> anyhow::Result<Page> {
-    timeout(PATIENCE, ledger.until(wanted)).await.map_err(|_| {
-        anyhow!("no {what} after {} s; {} items were consumed", PATIENCE.as_secs(), ledger.page().items())
-    })
+/// Waits until this many consumers wait for pushes.
+async fn idle(shared: &Shared, consumers: usize) {
+    let is_idle = |pulse: &Arc<Pulse>| pulse.stage().0 == Stage::Idle;
+    while shared.board.pulses().iter().filter(|pulse| is_idle(pulse)).count() < consumers {
+        sleep(LOOK).await;
+    }
 }
 
 /// Pushes the numbers from 1, each in a task and a transaction of its own.

@@ -72,7 +72,7 @@ impl Dispatcher {
             transaction,
             stop: self.source.signals.stop.clone(),
             breaker: Some(self.source.breaker.clone()),
-            clock: Some(self.source.taker.clock.clone()),
+            clock: Some(self.source.clock.clone()),
         };
         let meters = &self.source.meters;
         let _in_flight = meters.in_flight.hold(items.len());
@@ -112,7 +112,7 @@ impl Dispatcher {
     fn begin(&self, items: &[Item]) {
         let now = Instant::now();
         for item in items.iter().filter(|item| waits::is_new(item)) {
-            if let Some(waited) = waits::waited(item, &self.source.taker.clock, now) {
+            if let Some(waited) = waits::waited(item, &self.source.clock, now) {
                 self.source.meters.start_seconds.observe(waited);
             }
         }

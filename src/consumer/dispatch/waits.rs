@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use kvqueue_queue::Item;
 
-use crate::consumer::{ambient, take::Clock};
+use crate::consumer::{ambient, fetch::Clock};
 
 /// Whether nobody has tried the item before, nor brought it back from the dead letters.
 pub(super) fn is_new(item: &Item) -> bool {

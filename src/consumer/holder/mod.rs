@@ -119,7 +119,7 @@ impl Holder {
         self.asked.close();
         self.slices.ended();
         if self.source.until_empty.is_some() {
-            self.source.idle.nudge();
+            self.source.look_again.notify_one();
         }
     }
 

@@ -18,25 +18,6 @@ fn it_takes_as_long_as_it_finds_items() {
 }
 
 #[test]
-fn with_nothing_to_take_it_waits_until_woken() {
-    assert_eq!(last(&[Started, Took(Found::Nothing)]), [Wait]);
-    assert_eq!(last(&[Started, Took(Found::Nothing), Woken]), [Take]);
-}
-
-#[test]
-fn failed_takes_are_counted_until_one_succeeds() {
-    let mut state = State::new();
-    state.on(Started);
-    for failures in 1..4 {
-        assert_eq!(state.on(TakeFailed), [Pause { failures }]);
-        assert_eq!(state.on(PauseOver), [Take]);
-    }
-    state.on(Took(Found::Nothing));
-    state.on(Woken);
-    assert_eq!(state.on(TakeFailed), [Pause { failures: 1 }]);
-}
-
-#[test]
 fn a_queue_at_rest_is_the_end() {
     assert_eq!(last(&[Started, Took(Found::Rest)]), [Close]);
     assert_eq!(last(&[Started, Took(Found::Rest), Closed(Found::Nothing)]), [Stop]);
@@ -51,7 +32,7 @@ fn a_drain_finishes_what_is_in_hand_and_takes_no_more() {
 
 #[test]
 fn items_left_in_the_session_are_handled_before_the_end() {
-    let closed = [Started, TakeFailed, Drain, Closed(Found::Batches(1))];
+    let closed = [Started, Drain, NotTaken, Closed(Found::Batches(1))];
     assert_eq!(last(&closed), [Dispatch]);
     assert_eq!(last(&[&closed[..], &[done(0)]].concat()), [Stop]);
 }
@@ -60,7 +41,6 @@ fn items_left_in_the_session_are_handled_before_the_end() {
 fn a_take_under_way_when_a_drain_comes_is_waited_for() {
     assert_eq!(last(&[Started, Drain]), []);
     assert_eq!(last(&[Started, Drain, NotTaken]), [Close]);
-    assert_eq!(last(&[Started, Drain, TakeFailed]), [Close]);
     assert_eq!(last(&[Started, Drain, Took(Found::Nothing)]), [Close]);
     assert_eq!(last(&[Started, Drain, Took(Found::Batches(1))]), [Dispatch]);
     assert_eq!(last(&[Started, Drain, Took(Found::Batches(1)), done(0)]), [Close]);
@@ -74,17 +54,10 @@ fn a_take_may_hear_of_a_drain_before_the_consumer_does() {
 }
 
 #[test]
-fn a_drain_ends_waiting_and_pausing() {
-    assert_eq!(last(&[Started, Took(Found::Nothing), Drain]), [StopWaiting, Close]);
-    assert_eq!(last(&[Started, TakeFailed, Drain]), [StopWaiting, Close]);
-}
-
-#[test]
 fn events_that_come_too_late_change_nothing() {
-    assert_eq!(last(&[Started, Woken]), []);
-    assert_eq!(last(&[Started, Took(Found::Batches(1)), Woken]), []);
-    assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Woken]), []);
-    assert_eq!(last(&[Started, Took(Found::Nothing), Drain, Drain]), []);
+    assert_eq!(last(&[Started, Slow]), []);
+    assert_eq!(last(&[Started, Drain, Drain]), []);
+    assert_eq!(last(&[Started, Drain, NotTaken, Drain]), []);
 }
 
 const QUICK: Event = done(usize::MAX);
@@ -122,16 +95,13 @@ fn a_take_ahead_that_is_late_is_the_next_take() {
     assert_eq!(busy(&[QUICK]), []);
     assert_eq!(busy(&[QUICK, took(3)]), [Dispatch]);
     assert_eq!(busy(&[QUICK, took(1)]), [Dispatch, TakeAhead(3)]);
-    assert_eq!(busy(&[QUICK, Took(Found::NothingAhead)]), [Take]);
-    assert_eq!(busy(&[QUICK, TakeFailed]), [Pause { failures: 1 }]);
+    assert_eq!(busy(&[QUICK, Took(Found::Nothing)]), [Take]);
 }
 
 #[test]
 fn a_take_ahead_that_brings_nothing_is_made_again_when_the_batch_is_handled() {
-    for nothing in [Took(Found::NothingAhead), TakeFailed] {
-        assert_eq!(busy(&[nothing]), []);
-        assert_eq!(busy(&[nothing, QUICK]), [Take]);
-    }
+    assert_eq!(busy(&[Took(Found::Nothing)]), []);
+    assert_eq!(busy(&[Took(Found::Nothing), QUICK]), [Take]);
 }
 
 #[test]
@@ -151,15 +121,14 @@ fn what_was_given_back_is_not_overtaken_by_a_take_that_was_under_way() {
     assert_eq!(after(&[done(0), took(2)]), [GiveBack, Take]);
     assert_eq!(after(&[done(0), took(2), took(1)]), [Dispatch]);
     assert_eq!(after(&[took(2), done(0)]), [Take]);
-    assert_eq!(after(&[done(0), Took(Found::NothingAhead), took(1)]), [Dispatch]);
-    assert_eq!(after(&[done(0), TakeFailed, PauseOver, took(1)]), [Dispatch]);
+    assert_eq!(after(&[done(0), Took(Found::Nothing), took(1)]), [Dispatch]);
 }
 
 #[test]
 fn a_drain_gives_back_what_was_taken_ahead() {
     assert_eq!(busy(&[took(2), Drain]), [GiveBack]);
     assert_eq!(busy(&[Drain, took(2)]), [GiveBack]);
-    for end in [[NotTaken, QUICK], [QUICK, NotTaken], [TakeFailed, QUICK]] {
+    for end in [[NotTaken, QUICK], [QUICK, NotTaken]] {
         assert_eq!(busy(&[&[Drain], &end[..]].concat()), [Close]);
     }
     // It is the one in hand if the one before is handled.
@@ -174,8 +143,6 @@ struct Actor {
     /// How many batches the take under way may bring, if it was begun ahead.
     ahead: Option<usize>,
     dispatching: bool,
-    waiting: bool,
-    pausing: bool,
     closing: bool,
     stopped: bool,
     in_hand: usize,
@@ -187,23 +154,17 @@ impl Actor {
     fn possible(&self) -> Vec<Event> {
         let mut events = vec![Drain];
         if self.taking {
-            events.extend([took(1), TakeFailed]);
+            events.push(took(1));
             events.extend(match self.ahead {
-                None => vec![Took(Found::Nothing), Took(Found::Rest)],
-                Some(1) => vec![Took(Found::NothingAhead)],
-                Some(batches) => vec![Took(Found::NothingAhead), took(batches)],
+                None => vec![Took(Found::Rest)],
+                Some(1) => vec![Took(Found::Nothing)],
+                Some(batches) => vec![Took(Found::Nothing), took(batches)],
             });
-            // The take hears of a drain before the actor does.
+            // The fetcher hears of a drain before the actor does.
             events.push(NotTaken);
         }
         if self.dispatching {
             events.extend([done(0), done(2), Slow]);
-        }
-        if self.waiting {
-            events.push(Woken);
-        }
-        if self.pausing {
-            events.push(PauseOver);
         }
         if self.closing {
             events.extend([Closed(Found::Nothing), Closed(Found::Batches(1))]);
@@ -217,16 +178,14 @@ impl Actor {
                 self.taking = false;
                 self.take_in_hand(found);
             }
-            NotTaken | TakeFailed => self.taking = false,
+            NotTaken => self.taking = false,
             Dispatched { .. } => self.dispatching = false,
-            Woken => self.waiting = false,
-            PauseOver => self.pausing = false,
             Closed(found) => {
                 self.closing = false;
                 self.take_in_hand(found);
             }
             Drain => self.drained = true,
-            Started | Slow => {}
+            Started | Slow | Idle | Woken => {}
         }
     }
 
@@ -243,7 +202,7 @@ impl Actor {
     }
 
     fn carry_out(&mut self, effect: Effect) {
-        let begins = matches!(effect, Take | TakeAhead(_) | Wait | Pause { .. });
+        let begins = matches!(effect, Take | TakeAhead(_));
         assert!(!(self.drained && begins), "{effect:?} after a drain");
         match effect {
             Take => self.begin_take(None),
@@ -254,12 +213,6 @@ impl Actor {
                 self.dispatching = true;
             }
             GiveBack => assert!(std::mem::take(&mut self.in_hand) > 0, "nothing to give back"),
-            Wait => self.waiting = true,
-            Pause { .. } => self.pausing = true,
-            StopWaiting => {
-                assert!(self.waiting || self.pausing);
-                (self.waiting, self.pausing) = (false, false);
-            }
             Close => {
                 assert!(
                     !self.taking && !self.dispatching && self.in_hand == 0,
@@ -283,7 +236,7 @@ fn explore(state: &State, actor: &Actor, steps: u32) {
             assert!(actor.in_hand == 0 && !actor.taking && !actor.dispatching);
             continue;
         }
-        let under_way = actor.taking || actor.dispatching || actor.waiting || actor.pausing || actor.closing;
+        let under_way = actor.taking || actor.dispatching || actor.closing;
         assert!(under_way, "{event:?} leaves nothing under way: {state:?}");
         assert!(actor.in_hand == 0 || actor.dispatching, "{event:?} leaves items lying about: {state:?}");
         if steps > 0 {

@@ -1,0 +1,439 @@
+//! The fetcher of a queue: carries out what its state machine says.
+
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, SpawnHandle, WrapFuture,
+    dev::ContextFutureSpawner,
+};
+use kvqueue_queue::{RetryError, Watch};
+use tokio::{
+    sync::oneshot,
+    task::yield_now,
+    time::{sleep, sleep_until},
+};
+
+use super::{
+    messages::{Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw},
+    obituary::Obituary,
+};
+use crate::{
+    board::Stage,
+    causes::{root_cause, with_causes},
+    consumer::{
+        self, ambient, backoff,
+        batch::{Batch, InHand},
+        fetch::{
+            Ask, FetchRequest, Fetched, Fetching, Reply, most_together,
+            state::{Answer, Effect, Event, Phase, Request, State},
+        },
+        source::Source,
+    },
+    database::STORAGE_FAILED,
+};
+
+/// A fetch waits for up to this fraction of the previous fetch's duration, so that consumers which
+/// that one has just served can join it. Those that come later wait for the whole fetch.
+const GATHER: u32 = 8;
+/// The longest such wait.
+const MOST_GATHER: Duration = Duration::from_micros(500);
+
+/// The actor. It owns the session, and all that is known of who waits for items.
+pub(super) struct Fetcher {
+    source: Arc<Source>,
+    state: State,
+    /// The requests in `state`, by consumer.
+    asks: BTreeMap<u64, Ask>,
+    /// How many of them wait; the future that gathers them reads it.
+    waiting: Rc<Cell<usize>>,
+    /// What the requests that wait are shown to wait for.
+    stage: Stage,
+    /// Absent while a fetch or the session's end is under way.
+    fetching: Option<Fetching>,
+    /// What the last fetch armed.
+    watch: Option<Watch>,
+    /// Watches lost in a row.
+    lost: u32,
+    /// Resolves when items may be fetched again; and the consumer that waits for its trial.
+    hold: Option<(SpawnHandle, Option<u64>)>,
+    members: BTreeSet<u64>,
+    /// The last consumer to leave waits until the session is closed.
+    leaving: Option<oneshot::Sender<Closed>>,
+    observer: Option<Observer>,
+    obituary: Obituary,
+}
+
+/// The end of a session. It may give items that a fetch of unknown outcome had removed.
+pub(super) type Closed = Result<Option<InHand>, RetryError>;
+
+impl Fetcher {
+    pub(super) fn new(source: Arc<Source>, observer: Option<Observer>, obituary: Obituary) -> Self {
+        let fetching = Fetching::new(source.approach.clone());
+        Self {
+            source,
+            state: State::default(),
+            asks: BTreeMap::new(),
+            waiting: Rc::default(),
+            stage: Stage::Idle,
+            fetching: Some(fetching),
+            watch: None,
+            lost: 0,
+            hold: None,
+            members: BTreeSet::new(),
+            leaving: None,
+            observer,
+            obituary,
+        }
+    }
+
+    fn on(&mut self, event: Event, context: &mut Context<Self>) {
+        let is_wakening = matches!(event, Event::WatchFired | Event::PollDue | Event::LookAgain);
+        if let Some(observer) = self.observer.as_ref().filter(|_| is_wakening)
+            && !observer(0, consumer::state::Event::Woken)
+        {
+            return;
+        }
+        // Chance matters to nothing but the delay after a watch.
+        let random = if event == Event::WatchFired { ambient::random() } else { 0 };
+        for effect in self.state.on(event, most_together(self.source.delivery), random) {
+            self.carry_out(effect, context);
+        }
+        self.waiting.set(self.state.waiting().len());
+        self.show();
+    }
+
+    fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
+        match effect {
+            Effect::Gather => self.gather(context),
+            Effect::Fetch => self.fetch(context),
+            Effect::Watch => self.wait_for_push(context),
+            Effect::Delay(delay) => after(sleep(delay), Event::DelayOver, context),
+            Effect::Backoff { failures } => {
+                after(sleep(backoff::pause(failures)), Event::BackoffOver, context);
+            }
+            Effect::Reply(consumer, answer) => {
+                self.source.breaker.leave(consumer);
+                self.reply(
+                    consumer,
+                    match answer {
+                        Answer::Nothing => Reply::Nothing,
+                        Answer::Exhausted => Reply::Exhausted,
+                        Answer::Withdrawn => Reply::Withdrawn,
+                    },
+                );
+            }
+        }
+    }
+
+    /// Returns the batches of a consumer that is gone.
+    fn reply(&mut self, consumer: u64, reply: Reply) {
+        let Some(ask) = self.asks.remove(&consumer) else { return };
+        if let Err(Reply::Batches(batches)) = ask.reply.send(reply) {
+            for batch in batches {
+                // One of items that have left the queue logs their loss when it is dropped.
+                if let InHand::Leased(slice) = batch {
+                    drop(slice.give_back());
+                }
+            }
+        }
+    }
+
+    /// Notes what the consumers wait for, where that has changed.
+    fn show(&mut self) {
+        let stage = match self.state.phase() {
+            Phase::Resting | Phase::Delayed => Stage::Idle,
+            Phase::Gathering | Phase::Fetching => Stage::Taking,
+            Phase::BackingOff => Stage::Backoff,
+            Phase::Held if !self.source.gate.is_open() => Stage::Paused,
+            Phase::Held => Stage::Unavailable,
+        };
+        if stage == self.stage {
+            return;
+        }
+        self.stage = stage;
+        let requests = self.state.waiting().iter().chain(self.state.fetching());
+        for request in requests.filter(|request| !request.prefetch) {
+            if let Some(ask) = self.asks.get(&request.consumer) {
+                ask.pulse.set(stage);
+                if stage == Stage::Idle {
+                    tracing::debug!(queue = %self.source.name, consumer = request.consumer, "waiting for push");
+                }
+            }
+        }
+    }
+
+    /// Gives others who are about to ask the time to do so. Not by sleeping: a timer is too coarse.
+    fn gather(&mut self, context: &mut Context<Self>) {
+        if !self.source.gate.is_open() || self.source.breaker.is_open() {
+            self.hold(context);
+            return;
+        }
+        let (served, took) =
+            self.fetching.as_ref().map_or((0, Duration::ZERO), |last| (last.requests, last.took));
+        // Before the first fetch all of them are about to ask.
+        let expected = if served == 0 { self.members.len() } else { served };
+        self.waiting.set(self.state.waiting().len());
+        if self.waiting.get() >= expected {
+            return self.on(Event::Gathered, context);
+        }
+        let waiting = self.waiting.clone();
+        let until = Instant::now() + (took / GATHER).min(MOST_GATHER);
+        async move {
+            loop {
+                yield_now().await;
+                if waiting.get() >= expected || Instant::now() >= until {
+                    return;
+                }
+            }
+        }
+        .into_actor(self)
+        .map(|(), actor, context| match actor.source.gate.is_open() && !actor.source.breaker.is_open() {
+            true => actor.on(Event::Gathered, context),
+            false => actor.hold(context),
+        })
+        .spawn(context);
+    }
+
+    /// Waits until the queue is not paused, and then until its handler may be called.
+    fn hold(&mut self, context: &mut Context<Self>) {
+        self.on(Event::Held, context);
+        let Some(trial) = self.state.waiting().front().map(|request| request.consumer) else {
+            return self.on(Event::Released, context);
+        };
+        let source = self.source.clone();
+        let is_open = source.gate.is_open();
+        let released = async move {
+            if is_open {
+                source.breaker.admit(trial).await;
+            } else {
+                source.gate.opened().await;
+            }
+        };
+        let released = released.into_actor(self).map(move |(), actor, context| {
+            actor.hold = None;
+            let is_trial = is_open && actor.source.gate.is_open() && actor.source.breaker.is_open();
+            actor.on(if is_trial { Event::Admitted(trial) } else { Event::Released }, context);
+        });
+        self.hold = Some((context.spawn(released), is_open.then_some(trial)));
+    }
+
+    fn fetch(&mut self, context: &mut Context<Self>) {
+        let mut fetching = self.fetching.take().expect("one fetch at a time");
+        let is_trial = self.source.breaker.is_open();
+        let asks = self.state.fetching().iter().filter_map(|request| self.asks.get(&request.consumer));
+        let requests: Vec<_> =
+            asks.map(|ask| if is_trial { FetchRequest::TRIAL } else { ask.request }).collect();
+        let (source, watch) = (self.source.clone(), self.state.wants_watch());
+        async move {
+            let fetched = fetching.fetch(&source, &requests, watch).await;
+            (fetching, fetched)
+        }
+        .into_actor(self)
+        .map(|(fetching, fetched), actor, context| {
+            actor.source.fetches.beat();
+            actor.fetching = Some(fetching);
+            let event = actor.fetched(fetched);
+            actor.on(event, context);
+            actor.close_if_left(context);
+        })
+        .spawn(context);
+    }
+
+    fn fetched(&mut self, fetched: Fetched) -> Event {
+        match fetched {
+            Fetched::Batches { batches, conflicts } => {
+                let served = batches.len();
+                let consumers: Vec<_> = self.state.fetching().iter().map(|it| it.consumer).collect();
+                for (consumer, batches) in consumers.into_iter().zip(batches) {
+                    self.reply(consumer, Reply::Batches(batches));
+                }
+                Event::Fetched { served, conflicts }
+            }
+            Fetched::Empty(watch) => {
+                self.watch = watch;
+                Event::Empty { watched: self.watch.is_some() }
+            }
+            Fetched::Exhausted => Event::Exhausted,
+            Fetched::Failed(error) => {
+                if error.code() == Some(STORAGE_FAILED) {
+                    self.source.signals.storage_failed();
+                }
+                tracing::warn!(
+                    queue = %self.source.name,
+                    consumers = self.state.fetching().len(),
+                    error = with_causes(&error),
+                    "take failed, trying again"
+                );
+                for request in self.state.fetching() {
+                    if let Some(ask) = self.asks.get(&request.consumer) {
+                        ask.pulse.take_failed(root_cause(&error));
+                    }
+                }
+                Event::Failed
+            }
+        }
+    }
+
+    /// Waits on the watch, but not for longer than the poll interval.
+    fn wait_for_push(&mut self, context: &mut Context<Self>) {
+        let Some(watch) = self.watch.take() else { return };
+        if let Some(observer) = &self.observer {
+            observer(0, consumer::state::Event::Idle);
+        }
+        tracing::debug!(queue = %self.source.name, "watching for pushes");
+        let look_at = tokio::time::Instant::now() + self.source.slow_look;
+        async move {
+            tokio::select! {
+                fired = watch => fired.map(|()| Event::WatchFired),
+                () = sleep_until(look_at) => Ok(Event::PollDue),
+            }
+        }
+        .into_actor(self)
+        .map(move |end, actor, context| match end {
+            Ok(event) => {
+                actor.lost = 0;
+                if event == Event::WatchFired {
+                    actor.source.meters.wakeups.inc();
+                }
+                actor.on(event, context);
+            }
+            // The watch is gone, not the queue. But a database that takes no watches is not to be
+            // asked without end.
+            Err(error) => {
+                actor.lost = actor.lost.saturating_add(1);
+                tracing::debug!(queue = %actor.source.name, %error, "watch lost");
+                let pause = tokio::time::Instant::now() + backoff::pause(actor.lost);
+                after(sleep_until(look_at.min(pause)), Event::PollDue, context);
+            }
+        })
+        .spawn(context);
+    }
+
+    /// Looks again whenever somebody else asks for it.
+    fn listen(&self, context: &mut Context<Self>) {
+        let source = self.source.clone();
+        async move { source.look_again.notified().await }
+            .into_actor(self)
+            .map(|(), actor, context| {
+                actor.on(Event::LookAgain, context);
+                actor.listen(context);
+            })
+            .spawn(context);
+    }
+
+    fn withdraw(&mut self, consumer: u64, context: &mut Context<Self>) {
+        self.on(Event::Withdrawn(consumer), context);
+        if self.hold.as_ref().is_some_and(|(_, trial)| *trial == Some(consumer))
+            && let Some((hold, _)) = self.hold.take()
+        {
+            context.cancel_future(hold);
+            self.source.breaker.leave(consumer);
+            self.on(Event::Released, context);
+        }
+    }
+
+    /// Closes the session if its last consumer waits for that, and no fetch is under way.
+    fn close_if_left(&mut self, context: &mut Context<Self>) {
+        let Some(fetching) = self.fetching.as_mut().filter(|_| self.leaving.is_some()) else { return };
+        let session = fetching.session.take();
+        let (Some(reply), source) = (self.leaving.take(), self.source.clone()) else { return };
+        async move {
+            let closed = match session {
+                None => Ok(None),
+                Some(session) => session.close(&source.db).await.map(|left| {
+                    source.meters.taken.add(left.len() as u64);
+                    (!left.is_empty()).then(|| InHand::Taken(Batch::new(&source, left)))
+                }),
+            };
+            // A consumer that is gone logs the loss of what it is not told.
+            let _ = reply.send(closed);
+        }
+        .into_actor(self)
+        .spawn(context);
+    }
+}
+
+/// Has an event happen when the future resolves.
+fn after(future: impl Future<Output = ()> + 'static, event: Event, context: &mut Context<Fetcher>) {
+    context.spawn(actix::fut::wrap_future(future).map(move |(), actor: &mut Fetcher, context| {
+        actor.on(event, context);
+    }));
+}
+
+impl Actor for Fetcher {
+    type Context = Context<Self>;
+
+    fn started(&mut self, context: &mut Context<Self>) {
+        self.listen(context);
+    }
+}
+
+impl Handler<Fetch> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, Fetch(ask): Fetch, context: &mut Context<Self>) {
+        let consumer = ask.pulse.id;
+        let request = Request { consumer, items: ask.request.items().get(), prefetch: ask.prefetch };
+        self.asks.insert(consumer, ask);
+        self.on(Event::Asked(request), context);
+        // Consumers show that they fetch, which is not so while nothing is fetched.
+        if let Some(ask) = self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != Stage::Taking)
+        {
+            ask.pulse.set(self.stage);
+        }
+    }
+}
+
+impl Handler<Withdraw> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, Withdraw(consumer): Withdraw, context: &mut Context<Self>) {
+        self.withdraw(consumer, context);
+    }
+}
+
+impl Handler<Join> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, Join(consumer): Join, _: &mut Context<Self>) {
+        self.members.insert(consumer);
+    }
+}
+
+impl Handler<Gone> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, Gone(consumer): Gone, context: &mut Context<Self>) {
+        self.members.remove(&consumer);
+        self.withdraw(consumer, context);
+    }
+}
+
+impl Handler<Leave> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, Leave { consumer, reply }: Leave, context: &mut Context<Self>) {
+        self.members.remove(&consumer);
+        if self.members.is_empty() {
+            self.leaving = Some(reply);
+            self.close_if_left(context);
+        } else {
+            let _ = reply.send(Ok(None));
+        }
+    }
+}
+
+impl Handler<StopFetcher> for Fetcher {
+    type Result = ();
+
+    fn handle(&mut self, _: StopFetcher, context: &mut Context<Self>) {
+        self.obituary.stopped();
+        context.stop();
+    }
+}

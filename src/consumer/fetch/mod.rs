@@ -1,0 +1,102 @@
+//! How the consumers of a queue in this process get items: one fetcher asks the database for all of
+//! them. While one fetch is under way requests gather, and the next fetch is for all of them. So
+//! fetches of one process never conflict with each other, and consumers share transactions: the
+//! fetch, and later the acknowledgement.
+//!
+//! `actors::fetcher` carries out what [`state`] decides.
+
+mod clock;
+mod share;
+pub(crate) mod state;
+mod transaction;
+mod words;
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use tokio::sync::oneshot;
+
+pub(crate) use self::{
+    clock::Clock,
+    transaction::{Fetched, Fetching},
+    words::LastWords,
+};
+use super::batch::InHand;
+use crate::{board::Pulse, config::Delivery};
+
+/// The most items that several consumers get together; one alone may ask for more. It bounds what
+/// one transaction holds up, and what is lost with one lease.
+const MOST_TOGETHER: usize = 2_000;
+
+/// How many items one fetch may get for several requests.
+pub(crate) fn most_together(delivery: Delivery) -> usize {
+    match delivery {
+        // The transactions of several handlers would conflict on the lease that they share.
+        Delivery::ExactlyOnce => 1,
+        Delivery::AtLeastOnce | Delivery::AtMostOnce => MOST_TOGETHER,
+    }
+}
+
+/// How many items a consumer asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FetchRequest {
+    /// How many items a batch has at most.
+    pub(crate) k: NonZeroUsize,
+    /// How many batches the consumer has room for.
+    pub(crate) batches: NonZeroUsize,
+}
+
+impl FetchRequest {
+    /// A single item: to try whether a handler works again.
+    pub(crate) const TRIAL: Self = Self { k: NonZeroUsize::MIN, batches: NonZeroUsize::MIN };
+
+    /// No more batches than are fetched together, but one at least.
+    pub(crate) fn new(k: NonZeroUsize, batches: usize) -> Self {
+        let batches = NonZeroUsize::new(batches.min(MOST_TOGETHER / k)).unwrap_or(NonZeroUsize::MIN);
+        Self { k, batches }
+    }
+
+    /// How many items it asks for.
+    pub(crate) fn items(&self) -> NonZeroUsize {
+        self.k.saturating_mul(self.batches)
+    }
+
+    /// The K of each batch.
+    fn batch_sizes(&self) -> impl Iterator<Item = usize> + use<> {
+        std::iter::repeat_n(self.k.get(), self.batches.get())
+    }
+}
+
+/// A request, as a consumer sends it.
+pub(crate) struct Ask {
+    pub(crate) request: FetchRequest,
+    /// The consumer has items to handle meanwhile: it does not wait if there are none.
+    pub(crate) prefetch: bool,
+    /// The status of the consumer: the fetcher notes there why the consumer waits.
+    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) reply: oneshot::Sender<Reply>,
+}
+
+/// What a consumer gets.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// Items, in batches of up to K.
+    Batches(Vec<InHand>),
+    /// There is nothing to prefetch.
+    Nothing,
+    /// Nothing is ready, scheduled or running.
+    Exhausted,
+    /// The consumer withdrew its request.
+    Withdrawn,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_k_is_not_multiplied() {
+        let k = |k| NonZeroUsize::new(k).unwrap();
+        assert_eq!(FetchRequest::new(k(900), 3).items().get(), 1_800);
+        assert_eq!(FetchRequest::new(k(10_000), 3).items().get(), 10_000);
+    }
+}

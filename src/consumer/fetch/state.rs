@@ -1,0 +1,367 @@
+//! The fetcher's state machine. Pure: an event changes the state and names the effects.
+//!
+//! ```text
+//!             a fetch is due
+//!   resting ─────────────────▶ gathering ─────▶ fetching ── items, or none ──▶ resting
+//!    │   ▲                     ▲   │               └──────── failed ──▶ backing off ──▶ resting
+//!    │   └──────── released ───┼── held (the queue is paused, or its handler is unavailable)
+//!    └─ the watch fired ─▶ delayed
+//! ```
+//!
+//! A consumer asks once and waits until it gets items. While anyone waits, one rule holds after
+//! every event: **a watch is armed, or something is under way that ends in a fetch.**
+//!
+//! A push fires the watches of all processes, and only one of them gets the item. A process that
+//! lost such a race delays its next fetch after a watch by a random time, within a span that
+//! doubles with each lost race and halves with each won one. A process without rivals never waits.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// The first span of the delay after a lost race, and the shortest that is kept.
+const LEAST_DELAY: Duration = Duration::from_millis(1);
+
+/// The longest span: the most that the delay adds to the latency of an item.
+const MOST_DELAY: Duration = Duration::from_millis(20);
+
+/// What a consumer asks for. It has one open request at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Request {
+    pub(crate) consumer: u64,
+    /// How many items it can use.
+    pub(crate) items: usize,
+    /// It has items to handle meanwhile: it is answered if there are none, and consumers without
+    /// items come first.
+    pub(crate) prefetch: bool,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// A consumer asks for items.
+    Asked(Request),
+    /// A consumer wants no items any more: it drains, or is gone.
+    Withdrawn(u64),
+    /// The watch fired, and is used up.
+    WatchFired,
+    /// The watch is not relied upon any longer: the poll interval is over, or the watch was lost.
+    PollDue,
+    /// There may be items for another reason than a push.
+    LookAgain,
+    /// The delay after a watch is over.
+    DelayOver,
+    /// Consumers that were served together had the time to ask again.
+    Gathered,
+    /// Nothing may be fetched now.
+    Held,
+    /// This consumer may have one item, to try whether its handler works again.
+    Admitted(u64),
+    /// Items may be fetched again.
+    Released,
+    /// The fetch got items: enough for this many of [`State::fetching`], in their order.
+    Fetched {
+        served: usize,
+        /// It lost against another process before it got them.
+        conflicts: bool,
+    },
+    /// The fetch got nothing.
+    Empty {
+        /// Whether it armed a watch.
+        watched: bool,
+    },
+    /// The fetch got nothing, and no item is scheduled or running that could become ready.
+    Exhausted,
+    /// The database refused the fetch.
+    Failed,
+    /// The back-off after a failed fetch is over.
+    BackoffOver,
+}
+
+/// What the fetcher has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Give consumers that were served together time to ask again, unless nothing may be fetched.
+    Gather,
+    /// Fetch for [`State::fetching`].
+    Fetch,
+    /// Wait on the watch that the fetch has armed.
+    Watch,
+    /// Wait this long before the next fetch.
+    Delay(Duration),
+    /// Wait before the next fetch: this many failed in a row.
+    Backoff { failures: u32 },
+    /// Answer this consumer.
+    Reply(u64, Answer),
+}
+
+/// An answer without items.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// There is nothing to prefetch.
+    Nothing,
+    /// The queue is exhausted, which ends a consumer that works until then.
+    Exhausted,
+    /// As the consumer wished.
+    Withdrawn,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    #[default]
+    Resting,
+    Delayed,
+    Gathering,
+    Fetching,
+    Held,
+    BackingOff,
+}
+
+/// Why a fetch is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Reason {
+    /// The watch fired.
+    Push,
+    /// Anything else.
+    Other,
+}
+
+/// The requests of a queue's consumers in this process, and what is under way for them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct State {
+    /// In the order in which they came. None of them is in `fetching`.
+    waiting: VecDeque<Request>,
+    /// Those that the fetch under way is for.
+    fetching: Vec<Request>,
+    /// Consumers in `fetching` that have withdrawn.
+    withdrawn: BTreeSet<u64>,
+    phase: Phase,
+    due: Option<Reason>,
+    /// Why the fetch under way was due.
+    reason: Option<Reason>,
+    /// Whether a watch is armed.
+    armed: bool,
+    /// Failed fetches in a row.
+    failures: u32,
+    /// The span of the delay after a watch.
+    delay: Duration,
+    /// A fetch that no watch had caused has got items since the watch was armed. If the watch leads
+    /// to nothing, then perhaps because of that, and not because another process won.
+    got_before_watch: bool,
+}
+
+impl State {
+    pub(crate) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The requests that wait for a later fetch.
+    pub(crate) fn waiting(&self) -> &VecDeque<Request> {
+        &self.waiting
+    }
+
+    /// The requests of the fetch under way: those of consumers without items come first.
+    pub(crate) fn fetching(&self) -> &[Request] {
+        &self.fetching
+    }
+
+    /// Whether the fetch under way should arm a watch.
+    pub(crate) fn wants_watch(&self) -> bool {
+        !self.armed && self.fetching.iter().any(|request| !request.prefetch)
+    }
+
+    /// Takes an event into account. A fetch asks for up to `most` items together, but always for
+    /// one request at least. `random` is any number.
+    pub(crate) fn on(&mut self, event: Event, most: usize, random: u64) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        match (self.phase, event) {
+            (Phase::Held | Phase::BackingOff, Event::Asked(Request { consumer, prefetch: true, .. })) => {
+                effects.push(Effect::Reply(consumer, Answer::Nothing));
+            }
+            (_, Event::Asked(request)) => {
+                self.waiting.push_back(request);
+                self.is_due(Reason::Other);
+            }
+            (_, Event::Withdrawn(consumer)) => self.withdraw(consumer, &mut effects),
+            (_, Event::WatchFired) => {
+                self.armed = false;
+                self.is_due(Reason::Push);
+            }
+            (_, Event::PollDue) => {
+                self.armed = false;
+                self.is_due(Reason::Other);
+            }
+            (_, Event::LookAgain) => self.is_due(Reason::Other),
+            (Phase::Delayed, Event::DelayOver) => self.gather(Reason::Push, &mut effects),
+            (Phase::Gathering, Event::Gathered) => self.fetch(most, &mut effects),
+            (Phase::Gathering, Event::Held) => self.hold(&mut effects),
+            (Phase::Held, Event::Admitted(consumer)) => self.fetch_for(consumer, &mut effects),
+            (Phase::Held, Event::Released) | (Phase::BackingOff, Event::BackoffOver) => {
+                self.phase = Phase::Resting;
+                self.is_due(Reason::Other);
+            }
+            (Phase::Fetching, Event::Fetched { served, conflicts }) => {
+                self.fetched(served, conflicts, &mut effects);
+            }
+            (Phase::Fetching, Event::Empty { watched }) => self.empty(watched, &mut effects),
+            (Phase::Fetching, Event::Exhausted) => self.exhausted(&mut effects),
+            (Phase::Fetching, Event::Failed) => self.failed(&mut effects),
+            _ => {}
+        }
+        self.go_on(random, &mut effects);
+        effects
+    }
+
+    /// A look for another reason than a push waits for no delay.
+    fn is_due(&mut self, reason: Reason) {
+        if self.due != Some(Reason::Other) {
+            self.due = Some(reason);
+        }
+    }
+
+    fn withdraw(&mut self, consumer: u64, effects: &mut Vec<Effect>) {
+        if self.fetching.iter().any(|request| request.consumer == consumer) {
+            self.withdrawn.insert(consumer);
+        } else if let Some(at) = self.waiting.iter().position(|request| request.consumer == consumer) {
+            self.waiting.remove(at);
+            effects.push(Effect::Reply(consumer, Answer::Withdrawn));
+        }
+    }
+
+    /// Starts what is due, if anyone waits.
+    fn go_on(&mut self, random: u64, effects: &mut Vec<Effect>) {
+        if self.waiting.is_empty() {
+            return;
+        }
+        match (self.phase, self.due) {
+            (Phase::Resting, Some(Reason::Push)) if !self.delay.is_zero() => {
+                self.due = None;
+                self.phase = Phase::Delayed;
+                effects.push(Effect::Delay(self.delay.mul_f64(random as f64 / u64::MAX as f64)));
+            }
+            (Phase::Resting, Some(reason)) => self.gather(reason, effects),
+            (Phase::Delayed, Some(Reason::Other)) => self.gather(Reason::Other, effects),
+            (Phase::Resting, None) if !self.armed => self.gather(Reason::Other, effects),
+            _ => {}
+        }
+    }
+
+    fn gather(&mut self, reason: Reason, effects: &mut Vec<Effect>) {
+        self.due = None;
+        self.reason = Some(reason);
+        self.phase = Phase::Gathering;
+        effects.push(Effect::Gather);
+    }
+
+    /// Begins a fetch for the first requests.
+    fn fetch(&mut self, most: usize, effects: &mut Vec<Effect>) {
+        // Whoever asked by now is in this fetch, or in the one after it.
+        self.due = None;
+        let mut items = 0_usize;
+        let count = self.waiting.iter().take_while(|request| {
+            let is_first = items == 0;
+            items = items.saturating_add(request.items);
+            is_first || items <= most
+        });
+        let count = count.count();
+        self.begin(self.waiting.iter().take(count).copied().collect(), effects);
+    }
+
+    fn fetch_for(&mut self, consumer: u64, effects: &mut Vec<Effect>) {
+        let request = self.waiting.iter().find(|request| request.consumer == consumer).copied();
+        self.begin(request.into_iter().collect(), effects);
+    }
+
+    fn begin(&mut self, mut requests: Vec<Request>, effects: &mut Vec<Effect>) {
+        if requests.is_empty() {
+            self.phase = Phase::Resting;
+            return;
+        }
+        self.waiting.retain(|waiting| !requests.contains(waiting));
+        requests.sort_by_key(|request| request.prefetch);
+        self.fetching = requests;
+        self.phase = Phase::Fetching;
+        effects.push(Effect::Fetch);
+    }
+
+    fn hold(&mut self, effects: &mut Vec<Effect>) {
+        self.phase = Phase::Held;
+        self.waiting.retain(|request| {
+            if request.prefetch {
+                effects.push(Effect::Reply(request.consumer, Answer::Nothing));
+            }
+            !request.prefetch
+        });
+    }
+
+    fn fetched(&mut self, served: usize, conflicts: bool, effects: &mut Vec<Effect>) {
+        match self.reason {
+            Some(Reason::Push) if conflicts => self.lost_race(),
+            Some(Reason::Push) => self.won_race(),
+            _ => self.got_before_watch = true,
+        }
+        self.failures = 0;
+        let served = served.min(self.fetching.len());
+        for request in self.fetching.drain(..served) {
+            self.withdrawn.remove(&request.consumer);
+        }
+        self.put_back(effects);
+        // There was not enough for all. The next fetch looks again, and arms a watch if there is nothing.
+        self.is_due(Reason::Other);
+    }
+
+    fn empty(&mut self, watched: bool, effects: &mut Vec<Effect>) {
+        if self.reason == Some(Reason::Push) && !self.got_before_watch {
+            self.lost_race();
+        }
+        self.failures = 0;
+        self.put_back(effects);
+        if watched {
+            self.armed = true;
+            self.got_before_watch = false;
+            effects.push(Effect::Watch);
+        }
+    }
+
+    fn exhausted(&mut self, effects: &mut Vec<Effect>) {
+        self.failures = 0;
+        self.put_back(effects);
+        let waiting = self.waiting.drain(..);
+        effects.extend(waiting.map(|request| Effect::Reply(request.consumer, Answer::Exhausted)));
+    }
+
+    fn failed(&mut self, effects: &mut Vec<Effect>) {
+        self.failures = self.failures.saturating_add(1);
+        self.put_back(effects);
+        self.phase = Phase::BackingOff;
+        effects.push(Effect::Backoff { failures: self.failures });
+    }
+
+    /// The fetch under way is over, and had nothing for those that are left in `fetching`.
+    fn put_back(&mut self, effects: &mut Vec<Effect>) {
+        for request in std::mem::take(&mut self.fetching).into_iter().rev() {
+            let Request { consumer, prefetch, .. } = request;
+            match self.withdrawn.remove(&consumer) {
+                true => effects.push(Effect::Reply(consumer, Answer::Withdrawn)),
+                false if prefetch => effects.push(Effect::Reply(consumer, Answer::Nothing)),
+                false => self.waiting.push_front(request),
+            }
+        }
+        self.phase = Phase::Resting;
+    }
+
+    fn lost_race(&mut self) {
+        self.delay = (self.delay * 2).clamp(LEAST_DELAY, MOST_DELAY);
+    }
+
+    fn won_race(&mut self) {
+        self.delay /= 2;
+        if self.delay < LEAST_DELAY {
+            self.delay = Duration::ZERO;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+use std::collections::HashSet;
+
+use super::{Effect::*, Event::*, *};
+
+const MOST: usize = 10;
+
+const fn request(consumer: u64) -> Request {
+    Request { consumer, items: 1, prefetch: false }
+}
+
+const fn asked(consumer: u64) -> Event {
+    Asked(request(consumer))
+}
+
+const fn prefetch(consumer: u64) -> Event {
+    Asked(Request { prefetch: true, ..request(consumer) })
+}
+
+const fn got(served: usize) -> Event {
+    Fetched { served, conflicts: false }
+}
+
+const NONE: Event = Empty { watched: true };
+
+/// Feeds the events to a new fetcher.
+fn after(events: &[Event]) -> State {
+    let mut state = State::default();
+    events.iter().for_each(|event| drop(state.on(*event, MOST, u64::MAX)));
+    state
+}
+
+/// The effects of the last event.
+fn last(events: &[Event]) -> Vec<Effect> {
+    let (last, before) = events.split_last().unwrap();
+    after(before).on(*last, MOST, u64::MAX)
+}
+
+fn consumers(state: &State) -> (Vec<u64>, Vec<u64>) {
+    let ids = |request: &Request| request.consumer;
+    (state.fetching.iter().map(ids).collect(), state.waiting.iter().map(ids).collect())
+}
+
+#[test]
+fn the_first_request_is_fetched_for_and_others_gather_meanwhile() {
+    assert_eq!(last(&[asked(1)]), [Gather]);
+    assert_eq!(last(&[asked(1), Gathered]), [Fetch]);
+    assert_eq!(last(&[asked(1), Gathered, asked(2)]), []);
+    assert_eq!(last(&[asked(1), Gathered, asked(2), asked(3), got(1)]), [Gather]);
+    let state = after(&[asked(1), Gathered, asked(2), asked(3), got(1), Gathered]);
+    assert_eq!(consumers(&state), (vec![2, 3], vec![]));
+}
+
+#[test]
+fn a_fetch_is_for_as_many_requests_as_have_room_and_for_one_at_least() {
+    let large = |consumer, items| Asked(Request { items, ..request(consumer) });
+    let asked = [large(1, 11), large(2, 9), large(3, 1), large(4, 1)];
+    let events = [&asked[..], &[Gathered]].concat();
+    assert_eq!(consumers(&after(&events)), (vec![1], vec![2, 3, 4]));
+    let events = [&events[..], &[got(1), Gathered]].concat();
+    assert_eq!(consumers(&after(&events)), (vec![2, 3], vec![4]));
+}
+
+#[test]
+fn consumers_without_items_come_before_those_that_prefetch() {
+    let mut state = after(&[prefetch(1), asked(2), Gathered]);
+    assert_eq!(consumers(&state), (vec![2, 1], vec![]));
+    assert_eq!(state.on(got(1), MOST, 0), [Reply(1, Answer::Nothing)]);
+}
+
+#[test]
+fn a_consumer_that_got_nothing_is_first_in_the_next_fetch_and_one_that_prefetches_is_answered() {
+    let state = after(&[asked(1), asked(2), prefetch(3), Gathered, asked(4)]);
+    let mut short = state.clone();
+    assert_eq!(short.on(got(1), MOST, 0), [Reply(3, Answer::Nothing), Gather]);
+    assert_eq!(consumers(&short).1, [2, 4]);
+    let mut none = state;
+    // The request that came meanwhile is looked for.
+    assert_eq!(none.on(NONE, MOST, 0), [Reply(3, Answer::Nothing), Watch, Gather]);
+    assert_eq!(consumers(&none).1, [1, 2, 4]);
+}
+
+#[test]
+fn an_empty_queue_is_watched_and_looked_at_again_when_the_watch_fires() {
+    let idle = [asked(1), Gathered, NONE];
+    assert_eq!(last(&idle), [Watch]);
+    let more = |event| last(&[&idle[..], &[event]].concat());
+    assert_eq!(more(WatchFired), [Gather]);
+    assert_eq!(more(PollDue), [Gather]);
+    assert_eq!(more(LookAgain), [Gather]);
+    assert_eq!(more(asked(2)), [Gather]);
+    // The watch stays armed, so the next fetch arms none.
+    assert!(!after(&[&idle[..], &[asked(2), Gathered]].concat()).wants_watch());
+    assert!(after(&[&idle[..], &[PollDue, Gathered]].concat()).wants_watch());
+    assert_eq!(last(&[asked(1), Gathered, Empty { watched: false }]), [Gather]);
+}
+
+#[test]
+fn a_watch_that_fires_while_nobody_waits_is_made_up_for() {
+    assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired]), []);
+    assert_eq!(last(&[asked(1), Gathered, NONE, Withdrawn(1), WatchFired, asked(2)]), [Gather]);
+    // It fires during a fetch that had begun when it was armed.
+    assert_eq!(
+        last(&[asked(1), Gathered, NONE, asked(2), Gathered, WatchFired, Empty { watched: false }]),
+        [Gather]
+    );
+}
+
+#[test]
+fn a_request_can_be_withdrawn_until_a_fetch_gets_items_for_it() {
+    let withdrawn = [Reply(1, Answer::Withdrawn)];
+    assert_eq!(last(&[asked(1), Withdrawn(1)]), withdrawn);
+    assert_eq!(last(&[asked(1), Gathered, Withdrawn(1)]), []);
+    assert_eq!(last(&[asked(1), Gathered, Withdrawn(1), Failed])[0], withdrawn[0]);
+    assert_eq!(last(&[asked(1), Gathered, Withdrawn(1), NONE])[0], withdrawn[0]);
+    assert_eq!(last(&[asked(1), Gathered, Withdrawn(1), got(1)]), []);
+    assert_eq!(last(&[Withdrawn(1)]), []);
+}
+
+#[test]
+fn failed_fetches_are_counted_until_one_succeeds() {
+    let mut state = after(&[asked(1), Gathered]);
+    for failures in 1..4 {
+        assert_eq!(state.on(Failed, MOST, 0), [Backoff { failures }]);
+        assert_eq!(state.on(asked(2), MOST, 0), []);
+        assert_eq!(state.on(Withdrawn(2), MOST, 0).len(), 1);
+        assert_eq!(state.on(BackoffOver, MOST, 0), [Gather]);
+        state.on(Gathered, MOST, 0);
+    }
+    state.on(NONE, MOST, 0);
+    state.on(WatchFired, MOST, 0);
+    state.on(DelayOver, MOST, 0);
+    state.on(Gathered, MOST, 0);
+    assert_eq!(state.on(Failed, MOST, 0), [Backoff { failures: 1 }]);
+}
+
+#[test]
+fn while_nothing_may_be_fetched_only_those_that_prefetch_are_answered() {
+    let held = [asked(1), prefetch(2), Held];
+    let nothing = |consumer| [Reply(consumer, Answer::Nothing)];
+    assert_eq!(last(&held), nothing(2));
+    assert_eq!(last(&[&held[..], &[prefetch(3)]].concat()), nothing(3));
+    assert_eq!(last(&[&held[..], &[asked(4), WatchFired, LookAgain]].concat()), []);
+    assert_eq!(last(&[&held[..], &[Released]].concat()), [Gather]);
+}
+
+#[test]
+fn a_trial_is_for_one_consumer_alone() {
+    let trial = [asked(1), asked(2), Held, Admitted(1)];
+    assert_eq!(last(&trial), [Fetch]);
+    assert_eq!(consumers(&after(&trial)), (vec![1], vec![2]));
+    assert_eq!(last(&[&trial[..], &[got(1)]].concat()), [Gather]);
+}
+
+#[test]
+fn an_exhausted_queue_is_told_to_everyone() {
+    let exhausted = |consumer| Reply(consumer, Answer::Exhausted);
+    assert_eq!(last(&[asked(1), Gathered, asked(2), Exhausted]), [exhausted(1), exhausted(2)]);
+}
+
+/// The longest that the next push may be waited with.
+fn delay(state: &State) -> Duration {
+    match state.clone().on(WatchFired, MOST, u64::MAX)[..] {
+        [Delay(delay)] => delay,
+        [Gather] => Duration::ZERO,
+        ref effects => panic!("{effects:?}"),
+    }
+}
+
+fn go(state: &mut State, events: &[Event]) {
+    events.iter().for_each(|event| drop(state.on(*event, MOST, 0)));
+}
+
+#[test]
+fn lost_races_lengthen_the_delay_and_won_ones_shorten_it() {
+    let mut state = after(&[asked(1), Gathered, NONE]);
+    let mut seen = vec![delay(&state).as_millis()];
+    for _ in 0..6 {
+        go(&mut state, &[WatchFired, DelayOver, Gathered, NONE]);
+        seen.push(delay(&state).as_millis());
+    }
+    assert_eq!(seen, [0, 1, 2, 4, 8, 16, 20]);
+    seen.clear();
+    for _ in 0..5 {
+        go(&mut state, &[WatchFired, DelayOver, Gathered, got(1), asked(1), Gathered, NONE]);
+        seen.push(delay(&state).as_millis());
+    }
+    assert_eq!(seen, [10, 5, 2, 1, 0]);
+}
+
+#[test]
+fn a_conflict_is_a_lost_race_and_an_item_that_this_process_got_before_is_none() {
+    let mut state = after(&[asked(1), Gathered, NONE]);
+    // Another consumer's request is faster than the watch.
+    go(&mut state, &[asked(2), Gathered, got(1), Gathered, Empty { watched: false }]);
+    go(&mut state, &[WatchFired, Gathered, NONE]);
+    assert_eq!(delay(&state), Duration::ZERO);
+    let conflict = Fetched { served: 1, conflicts: true };
+    go(&mut state, &[asked(3), Withdrawn(3), Gathered, NONE]);
+    go(&mut state, &[WatchFired, Gathered, conflict, asked(4), Gathered, NONE]);
+    assert_eq!(delay(&state), LEAST_DELAY);
+}
+
+#[test]
+fn a_request_does_not_wait_for_the_delay_after_a_watch() {
+    let mut state = after(&[asked(1), Gathered, NONE, WatchFired, Gathered, NONE]);
+    assert!(matches!(state.on(WatchFired, MOST, u64::MAX)[..], [Delay(_)]));
+    assert_eq!(state.on(asked(2), MOST, 0), [Gather]);
+    assert_eq!(state.on(DelayOver, MOST, 0), []);
+}
+
+/// What the actor has under way, apart from a watch.
+fn possible(state: &State, asking: &BTreeSet<u64>) -> Vec<Event> {
+    let mut events = vec![LookAgain];
+    for consumer in 1..=3 {
+        if asking.contains(&consumer) {
+            events.push(Withdrawn(consumer));
+        } else {
+            events.extend([asked(consumer), prefetch(consumer)]);
+        }
+    }
+    if state.armed {
+        events.extend([WatchFired, PollDue]);
+    }
+    events.extend(match state.phase {
+        Phase::Resting => vec![],
+        Phase::Delayed => vec![DelayOver],
+        Phase::Gathering => vec![Gathered, Held],
+        Phase::Held => {
+            let trial = state.waiting.front().map(|request| Admitted(request.consumer));
+            [Released].into_iter().chain(trial).collect()
+        }
+        Phase::BackingOff => vec![BackoffOver],
+        Phase::Fetching => {
+            let most = state.fetching.len();
+            let fetched =
+                (1..=most).flat_map(|served| [false, true].map(|conflicts| Fetched { served, conflicts }));
+            fetched.chain([Empty { watched: state.wants_watch() }, Exhausted, Failed]).collect()
+        }
+    });
+    events
+}
+
+/// Everything that can happen to three consumers: each request is answered once, and none is
+/// forgotten.
+#[test]
+fn while_anyone_waits_a_watch_is_armed_or_something_is_under_way() {
+    let start = (State::default(), BTreeSet::new());
+    let mut seen = HashSet::from([start.clone()]);
+    let mut to_explore = vec![start];
+    while let Some((state, asking)) = to_explore.pop() {
+        let under_way = state.phase != Phase::Resting || state.armed || state.waiting.is_empty();
+        assert!(under_way, "{state:?}");
+        let mut requests: Vec<_> =
+            state.waiting.iter().chain(&state.fetching).map(|it| it.consumer).collect();
+        requests.sort_unstable();
+        assert!(requests.iter().eq(asking.iter()), "{asking:?} {state:?}");
+        for event in possible(&state, &asking) {
+            let (mut next, mut asking) = (state.clone(), asking.clone());
+            next.failures = 0;
+            match event {
+                Asked(request) => drop(asking.insert(request.consumer)),
+                Fetched { served, .. } => {
+                    state.fetching[..served].iter().for_each(|it| assert!(asking.remove(&it.consumer)));
+                }
+                _ => {}
+            }
+            for effect in next.on(event, 2, u64::MAX) {
+                if let Reply(consumer, _) = effect {
+                    assert!(asking.remove(&consumer), "{consumer} is answered twice: {event:?} {state:?}");
+                }
+            }
+            if seen.insert((next.clone(), asking.clone())) {
+                to_explore.push((next, asking));
+            }
+        }
+    }
+    assert!(seen.len() > 1_000, "{} states", seen.len());
+}

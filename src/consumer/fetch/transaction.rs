@@ -1,0 +1,229 @@
+//! One fetch: a transaction that moves items to a lease, and who gets which of them.
+
+use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+
+use kvqueue_queue::{Approach, Attempts, FetchError, FetchOptions, Item, RetryPolicy, Session, Watch, retry};
+use tokio::time::Instant;
+
+use super::{FetchRequest, share};
+use crate::{
+    config::Delivery,
+    consumer::{
+        batch::{Batch, InHand},
+        holder::{Holder, Leased},
+        identity,
+        source::Source,
+    },
+    metrics::QueueMeters,
+};
+
+/// How long a fetch tries before it counts as failed and is logged. What it may have removed by
+/// then stays in the session and comes with the next fetch.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the fetches of a queue in this process have in common.
+pub(crate) struct Fetching {
+    /// Made by the first fetch, closed when the last consumer leaves.
+    pub(crate) session: Option<Session>,
+    /// Which items the next fetch tries to get. It learns from conflicts with other processes.
+    approach: Approach,
+    /// How many requests the last fetch was for.
+    pub(crate) requests: usize,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// How a fetch ended.
+pub(crate) enum Fetched {
+    /// Batches for the first requests, in the order of the requests.
+    Batches {
+        batches: Vec<Vec<InHand>>,
+        /// It lost against another process before.
+        conflicts: bool,
+    },
+    /// Nothing is ready; with a watch, if one was asked for.
+    Empty(Option<Watch>),
+    /// Nothing is ready, scheduled or running.
+    Exhausted,
+    Failed(FetchError),
+}
+
+/// What a fetch has got.
+enum Got {
+    Nothing(Option<Watch>),
+    /// Items on a lease.
+    Leased(Box<Leased>),
+    /// Items that have left the queue.
+    Taken(Vec<Item>),
+}
+
+impl Fetching {
+    /// For a queue without consumers yet.
+    pub(crate) fn new(approach: Approach) -> Self {
+        Self { session: None, approach, requests: 0, took: Duration::ZERO }
+    }
+
+    /// Fetches for all of these requests in one transaction.
+    pub(crate) async fn fetch(
+        &mut self,
+        source: &Arc<Source>,
+        requests: &[FetchRequest],
+        watch: bool,
+    ) -> Fetched {
+        let (began, ended) = (Instant::now(), source.suspects.ended());
+        let got = self.get(source, requests, watch).await;
+        (self.took, self.requests) = (began.elapsed(), requests.len());
+        count(&source.meters, &got, self.took);
+        let (got, attempts) = match got {
+            Ok(got) => got,
+            Err(error) => return Fetched::Failed(error),
+        };
+        let conflicts = attempts.conflicts > 0;
+        let batches = match got {
+            Got::Leased(leased) => leased_batches(source, requests, *leased),
+            Got::Taken(items) => taken_batches(source, requests, items),
+            Got::Nothing(watch) => {
+                return match is_exhausted(source).await {
+                    Err(error) => Fetched::Failed(error),
+                    Ok(true) => Fetched::Exhausted,
+                    Ok(false) => {
+                        source.suspects.wait(source, ended);
+                        Fetched::Empty(watch)
+                    }
+                };
+            }
+        };
+        source.contention.took(attempts.conflicts);
+        Fetched::Batches { batches: by_request(requests, batches), conflicts }
+    }
+
+    async fn get(
+        &mut self,
+        source: &Source,
+        requests: &[FetchRequest],
+        watch: bool,
+    ) -> Result<(Got, Attempts), FetchError> {
+        let items = requests.iter().map(FetchRequest::items);
+        let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
+        let session = self.session.get_or_insert_with(|| session(source));
+        let mut options = FetchOptions::new(k, source.lease, &mut self.approach).with_watch(watch);
+        tracing::trace!(queue = %source.name, consumers = requests.len(), "fetching");
+        match source.delivery {
+            Delivery::AtMostOnce => remove(source, session, &mut options).await,
+            Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut options).await,
+        }
+    }
+}
+
+/// An identity that no other session has, or has had.
+fn session(source: &Source) -> Session {
+    Session::with_id(source.queue.clone(), identity::session_id())
+        .with_policy(policy())
+        .with_quarantine(&source.suspects.quarantine)
+        .with_history(&source.history)
+}
+
+fn policy() -> RetryPolicy {
+    RetryPolicy { timeout: Some(FETCH_TIMEOUT), ..RetryPolicy::default() }
+}
+
+/// Counts a fetch, however it ended.
+fn count(meters: &QueueMeters, got: &Result<(Got, Attempts), FetchError>, took: Duration) {
+    let attempts = match got {
+        Err(error) => error.attempts(),
+        Ok((_, attempts)) => *attempts,
+    };
+    meters.conflicts.add(u64::from(attempts.conflicts));
+    let items = match got {
+        Err(_) => return meters.takes_failed.inc(),
+        Ok((Got::Nothing(_), _)) => return meters.takes_empty.inc(),
+        Ok((Got::Leased(leased), _)) => leased.lease.open().count(),
+        Ok((Got::Taken(items), _)) => items.len(),
+    };
+    meters.takes_items.inc();
+    meters.taken.add(items as u64);
+    meters.take_seconds.observe(took);
+}
+
+async fn lease(
+    source: &Source,
+    session: &mut Session,
+    options: &mut FetchOptions<'_>,
+) -> Result<(Got, Attempts), FetchError> {
+    let taken_at = Instant::now();
+    let leased = session.fetch(&source.db, options).await?;
+    source.clock.learn(leased.version);
+    let found = match leased.lease {
+        Some(lease) => {
+            // By the time at which it began, little would be left of the lease that a long take has made, or nothing.
+            let took_long = taken_at.elapsed() > source.lease / 3 * 2;
+            let doubtful = leased.recovered || took_long;
+            Got::Leased(Box::new(Leased { lease, taken_at, doubtful }))
+        }
+        None => Got::Nothing(leased.watch),
+    };
+    Ok((found, leased.attempts))
+}
+
+async fn remove(
+    source: &Source,
+    session: &mut Session,
+    options: &mut FetchOptions<'_>,
+) -> Result<(Got, Attempts), FetchError> {
+    let taken = session.take_with(&source.db, options).await?;
+    source.clock.learn(taken.version);
+    let found = match taken.items.is_empty() {
+        false => Got::Taken(taken.items),
+        true => Got::Nothing(taken.watch),
+    };
+    Ok((found, taken.attempts))
+}
+
+/// Whether the consumers are to end with the queue, and it has nothing that is ready, scheduled or running.
+async fn is_exhausted(source: &Source) -> Result<bool, FetchError> {
+    let Some(words) = &source.until_empty else { return Ok(false) };
+    let policy = policy();
+    let rest = retry::run(&source.db, &policy, |tr| async move {
+        let rest = source.queue.rest(&tr).await;
+        (tr, rest)
+    });
+    let rest = rest.await?.value;
+    if !rest.is_none() {
+        words.wait_for(&source.name, rest);
+    }
+    Ok(rest.is_none())
+}
+
+/// A batch for each share of a lease, and one keeper for the lease. An earlier fetch of unknown
+/// outcome may have asked for more: what nobody asks for now is released.
+fn leased_batches(source: &Arc<Source>, requests: &[FetchRequest], leased: Leased) -> Vec<InHand> {
+    let items = leased.lease.items().len();
+    let mut shares = share::out(items, requests.iter().flat_map(FetchRequest::batch_sizes));
+    let batches = shares.len();
+    let shared_out = shares.last().map_or(0, |share| share.end);
+    if shared_out < items {
+        shares.push(shared_out..items);
+    }
+    let (holder, mut slices) = Holder::new(source.clone(), leased, &shares);
+    source.work.spawn(holder.run());
+    for unwanted in slices.split_off(batches) {
+        drop(unwanted.give_back());
+    }
+    slices.into_iter().map(InHand::Leased).collect()
+}
+
+/// A batch for each share of items that have left the queue. The last share has all that nobody
+/// asks for, since these items are nowhere else any more.
+fn taken_batches(source: &Source, requests: &[FetchRequest], mut items: Vec<Item>) -> Vec<InHand> {
+    let shares = share::out(items.len(), requests.iter().flat_map(FetchRequest::batch_sizes));
+    let mut parts: Vec<Vec<Item>> = shares.iter().rev().map(|share| items.split_off(share.start)).collect();
+    parts.reverse();
+    parts.into_iter().map(|items| InHand::Taken(Batch::new(source, items))).collect()
+}
+
+/// The batches of each request, as far as there are any.
+fn by_request(requests: &[FetchRequest], batches: Vec<InHand>) -> Vec<Vec<InHand>> {
+    let mut batches = batches.into_iter();
+    let each = requests.iter().map(|request| batches.by_ref().take(request.batches.get()).collect());
+    each.take_while(|batches: &Vec<InHand>| !batches.is_empty()).collect()
+}
