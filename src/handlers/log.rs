@@ -1,5 +1,7 @@
 //! `log`: writes each item to the log.
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 use kvqueue_queue::Item;
 
@@ -22,15 +24,14 @@ impl Log {
 #[async_trait]
 impl Handler for Log {
     async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-        tracing::info!(bytes = item.payload.len(), payload = %beginning(&item.payload), "item");
+        tracing::info!(bytes = item.payload.len(), payload = &*beginning(&item.payload), "item");
         Outcome::Done
     }
 }
 
-/// How a payload begins, on one line and without anything that a terminal would act on.
-fn beginning(payload: &[u8]) -> String {
-    let shown = &payload[..payload.len().min(SHOWN)];
-    String::from_utf8_lossy(shown).escape_debug().to_string()
+/// The first bytes of a payload, as text. Each form of the log escapes it in its own way.
+fn beginning(payload: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(&payload[..payload.len().min(SHOWN)])
 }
 
 #[cfg(test)]
@@ -47,8 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_stays_a_line_and_short() {
-        assert_eq!(beginning(b"a\n\x1b[2J\xff"), "a\\n\\u{1b}[2J\u{fffd}");
+    fn long_payloads_are_cut() {
         assert_eq!(beginning(&[b'x'; 1000]).len(), SHOWN);
     }
 }

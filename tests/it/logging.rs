@@ -64,6 +64,28 @@ fn lines_are_for_people_without_colours_where_nobody_looks() {
 }
 
 #[test]
+fn log_handler_payloads_are_escaped_once() {
+    let db = Database::new();
+    let args = ["run", "--queue", "q", "--handler", "log", "--until-empty"];
+    for (payload, human) in [
+        (r#"{"a":"b c"}"#, r#"payload="{\"a\":\"b c\"}""#),
+        (r"back\slash", r#"payload="back\\slash""#),
+        ("two\nlines \u{1b}[2J", r#"payload="two\nlines \u{1b}[2J""#),
+    ] {
+        let logged = |format| {
+            run(&db, &["push", "q", payload]).ok();
+            let ran: Ran = kvqueue(&db, &args).env("KVQUEUE_LOG__FORMAT", format).output().unwrap().into();
+            let line = ran.stderr.lines().find(|line| line.contains("payload")).map(str::to_owned);
+            line.unwrap_or_else(|| panic!("{ran:?}"))
+        };
+        let line = logged("human");
+        assert!(line.contains(human), "{line}");
+        let event: serde_json::Value = serde_json::from_str(&logged("json")).unwrap();
+        assert_eq!(event["payload"], payload);
+    }
+}
+
+#[test]
 fn without_a_journal_journald_is_refused() {
     if Path::new("/run/systemd/journal/socket").exists() {
         return;

@@ -20,7 +20,8 @@ impl Message {
         let mut text = fields.take("message").unwrap_or_default();
         for (name, value) in fields.iter() {
             let value = cut(value);
-            let quoted = value.is_empty() || value.contains([' ', '"', '\n']);
+            let special = |it: char| it == ' ' || it == '"' || it.is_control();
+            let quoted = value.is_empty() || value.contains(special);
             text += &if quoted { format!(" {name}={value:?}") } else { format!(" {name}={value}") };
         }
         let ours = [
