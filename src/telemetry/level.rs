@@ -8,6 +8,7 @@ use tracing_subscriber::{
     reload,
 };
 
+use super::span;
 use crate::config::ConfigError;
 
 /// By which levels are changed.
@@ -50,9 +51,12 @@ pub(super) fn change(handle: &Levels, levels: Targets) {
 const NOISE: [(&str, LevelFilter); 2] =
     [("actix_http", LevelFilter::OFF), ("actix_server", LevelFilter::WARN)];
 
+/// The spans of items are there whatever is logged. An event without its span would not name its item.
+const SPANS: (&str, LevelFilter) = (span::TARGET, LevelFilter::ERROR);
+
 /// Reads `info` or `info,kvqueue::actors=debug`.
 pub(crate) fn parse(text: &str) -> Result<Targets, ConfigError> {
-    let mut targets = Targets::new().with_targets(NOISE);
+    let mut targets = Targets::new().with_targets(NOISE).with_targets([SPANS]);
     for part in text.split(',').map(str::trim) {
         let (target, level) = match part.split_once('=') {
             Some((target, level)) => (Some(target), level),

@@ -7,15 +7,19 @@ use tracing::{Span, field::Empty};
 
 use super::traceparent::TraceParent;
 
+/// The target of these spans. Every `log.level` keeps it on, so that what is logged of an item at any level names the item.
+pub(super) const TARGET: &str = module_path!();
+
 /// The span of a call of the handler. The trace that an item was pushed for goes on in it; several are linked to it.
 pub(crate) fn of(queue: &str, handler: &str, items: &[Item]) -> Span {
     let [item] = items else {
-        let span = tracing::info_span!("items", %queue, %handler, items = items.len(), otel.kind = kind());
+        let span = tracing::error_span!(target: TARGET, "items", %queue, %handler, items = items.len(), otel.kind = kind());
         items.iter().filter_map(TraceParent::of).for_each(|parent| link(&span, parent));
         return span;
     };
     let parent = TraceParent::of(item);
-    let span = tracing::info_span!(
+    let span = tracing::error_span!(
+        target: TARGET,
         "item",
         %queue,
         item = %item.id,

@@ -90,6 +90,20 @@ fn the_span_of_an_item_says_what_it_is_and_what_becomes_of_it() {
 }
 
 #[test]
+fn items_are_named_at_every_level() {
+    let item = Sample::new("").build();
+    for level in ["warn", "error", "off,kvqueue::telemetry::tests=error"] {
+        let lines = logged(level, |_| {
+            let span = span::of("q", "exec", std::slice::from_ref(&item));
+            span::outcome(|| span.clone(), "dead");
+            span.in_scope(|| tracing::error!("failed"));
+        });
+        let told = ["span", "queue", "handler", "outcome"].map(|name| lines[0][name].as_str().unwrap());
+        assert_eq!(told, ["item", "q", "exec", "dead"], "{level}");
+    }
+}
+
+#[test]
 fn what_is_no_trace_parent_is_not_logged() {
     let item = Sample::new("").trace_parent("00-\n\u{1b}[31m").build();
     let lines = logged("info", |_| {

@@ -26,7 +26,9 @@ fn what_is_logged_of_an_item_names_it() {
     let db = Database::new();
     run(&db, &["push", "q", "secret-payload", "--trace-parent", PARENT]).ok();
     let id = first_id(&db, "q");
-    let mut daemon = Background::start(failing(&db));
+    let mut daemon = failing(&db);
+    daemon.env("KVQUEUE_LOG__LEVEL", "warn");
+    let mut daemon = Background::start(daemon);
     let line = daemon.wait_for("item failed for good");
     let event: serde_json::Value = serde_json::from_str(&line).unwrap();
     let wanted = serde_json::json!({
@@ -47,20 +49,25 @@ fn what_is_logged_of_an_item_names_it() {
 #[test]
 fn lines_are_for_people_without_colours_where_nobody_looks() {
     let db = Database::new();
-    run(&db, &["push", "q", "x"]).ok();
-    let ran: Ran = failing(&db).env("JOURNAL_STREAM", "1:2").output().unwrap().into();
-    let line = ran
-        .stderr
-        .lines()
-        .find(|line| line.contains("item failed for good"))
-        .unwrap_or_else(|| panic!("{ran:?}"));
-    assert!(
-        line.contains("ERROR item{queue=q ")
-            && line.contains("outcome=dead")
-            && line.matches("item=").count() == 1,
-        "{line}"
-    );
-    assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    for level in ["info", "warn", "error", "off,kvqueue::consumer=error"] {
+        run(&db, &["push", "q", "x"]).ok();
+        let mut daemon = failing(&db);
+        daemon.env("JOURNAL_STREAM", "1:2").env("KVQUEUE_LOG__LEVEL", level);
+        let ran: Ran = daemon.output().unwrap().into();
+        let line = ran
+            .stderr
+            .lines()
+            .find(|line| line.contains("item failed for good"))
+            .unwrap_or_else(|| panic!("{level}: {ran:?}"));
+        assert!(
+            line.contains("ERROR item{queue=q ")
+                && line.contains("handler=exec")
+                && line.contains("outcome=dead")
+                && line.matches("item=").count() == 1,
+            "{level}: {line}"
+        );
+        assert!(!ran.stderr.contains('\u{1b}'), "{}", ran.stderr);
+    }
 }
 
 #[test]
@@ -163,7 +170,9 @@ fn journal_fields() {
     let directory = tempfile::tempdir().unwrap();
     let journal = UnixDatagram::bind(directory.path().join("socket")).unwrap();
     journal.set_read_timeout(Some(PATIENCE)).unwrap();
-    let Some(mut daemon) = with_journal(&failing(&db), directory.path()) else { return };
+    let mut daemon = failing(&db);
+    daemon.env("KVQUEUE_LOG__LEVEL", "error");
+    let Some(mut daemon) = with_journal(&daemon, directory.path()) else { return };
     let stderr = fs::File::create(db.file("stderr")).unwrap();
     let is = stderr.metadata().unwrap();
     daemon.env("JOURNAL_STREAM", format!("{}:{}", is.dev(), is.ino()));
