@@ -103,7 +103,7 @@ pub(super) enum AskError {
     Garbled { at: String, problem: &'static str },
     /// It is another database's.
     #[error(
-        "nothing was changed: the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that is meant, or name this one with --at {at}"
+        "the daemon at {at} uses the database {theirs}, not {ours}; give the configuration of the daemon that is meant, or name this one with --at {at}"
     )]
     Elsewhere { at: String, theirs: String, ours: String },
     /// It did not do it.
@@ -159,12 +159,20 @@ impl Daemon {
         Ok(Self { of: Some(own), ..Self::at(&config.http.listen, &config.http)? })
     }
 
-    /// The database of this command, if one that says this of itself is the daemon of another.
-    pub(super) fn elsewhere(&self, figures: &Figures) -> Option<String> {
-        let own = self.of.as_ref()?;
-        let is_ours = figures.database.is(&own.database)
-            || own.file.as_ref().is_some_and(|file| figures.config.is(file));
-        (!is_ours).then(|| own.database.clone())
+    /// An error if a daemon with these figures uses another database than this command.
+    pub(super) fn expect_own(&self, figures: &Figures) -> Result<(), AskError> {
+        let is_ours = |own: &Own| {
+            figures.database.is(&own.database)
+                || own.file.as_ref().is_some_and(|file| figures.config.is(file))
+        };
+        match &self.of {
+            Some(own) if !is_ours(own) => Err(AskError::Elsewhere {
+                at: self.to_string(),
+                theirs: fitting(&figures.database.url, TEXT),
+                ours: own.database.clone(),
+            }),
+            _ => Ok(()),
+        }
     }
 
     /// Waits no longer than this for an answer.
@@ -206,11 +214,10 @@ impl Daemon {
     /// Tells it something, if it is the daemon of the database that it is asked for.
     pub(super) fn tell(&self, method: &str, path: &str, body: Option<&Value>) -> anyhow::Result<Value> {
         if self.of.is_some() {
-            let (_, figures) = status::ask(self)?;
-            if let Some(ours) = figures.elsewhere {
-                let theirs = fitting(&figures.database.url, TEXT);
-                return Err(AskError::Elsewhere { at: self.to_string(), theirs, ours }.into());
-            }
+            status::ask(self).map_err(|error| match error.downcast_ref() {
+                Some(AskError::Elsewhere { .. }) => error.context("nothing was changed"),
+                _ => error,
+            })?;
         }
         Ok(self.ask(method, path, body)?)
     }

@@ -40,6 +40,10 @@ pub(super) struct Globals {
 /// Names the configuration file where `--config` does not. Empty is as good as unset.
 const CONFIG: &str = "KVQUEUE_CONFIG";
 
+/// What `--quiet` leaves of the log: errors, and that the default address is not free. Commands such as `status` ask the daemon that
+/// has it, which may be another database's.
+const QUIET: &str = "error,kvqueue::http::listener=warn";
+
 impl Globals {
     /// Takes the file from the environment, if no option names it. `clap` would show the option in every usage line then.
     pub(super) fn read_environment(&mut self) {
@@ -89,7 +93,7 @@ impl Globals {
             config.database = config::absolute_database(database);
         }
         let level = match (self.quiet, self.verbose) {
-            (true, _) => "error",
+            (true, _) => QUIET,
             (false, 0) => return,
             (false, 1) => "info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug",
             (false, 2) => "debug",

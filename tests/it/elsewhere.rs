@@ -180,18 +180,42 @@ fn a_daemon_of_another_database_is_told_nothing() {
         ask(&other, &at).ok();
         ask(&db, words).ok();
     }
-    let shown = format!("this daemon uses {}, not {}\n", db.url, other.url);
-    for words in [["status"], ["top"]] {
-        let told = ask(&other, &words).ok();
-        assert!(told.contains(&shown), "{told}");
-        let json = ask(&other, &[words[0], "--json"]);
-        assert!(json.stderr.contains(&shown), "{json:?}");
-        let own = ask(&db, &words).ok();
-        assert!(!own.contains("this daemon uses"), "{own}");
-    }
-    let told = ask(&other, &["doctor"]);
-    assert!(told.stdout.contains(&format!("it uses the database {}, not {}", db.url, other.url)), "{told:?}");
     drop(served);
+}
+
+/// What the database has is shown as where no daemon answers.
+#[test]
+fn figures_of_another_database_are_not_shown() {
+    let db = Database::new();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.theirs]\nhandler = 'log'"));
+    let other = Database::embedded();
+    run(&other, &["push", "ours", "a"]).ok();
+    let ask = |db: &Database, words: &[&str]| -> Ran {
+        let mut command = kvqueue(db, words);
+        command.env("KVQUEUE_HTTP__LISTEN", &listen);
+        ran(command)
+    };
+    let uses = format!("the daemon at {listen} uses the database {}, not {}; ", db.url, other.url);
+    let told = ask(&other, &["status"]);
+    assert!(told.stderr.starts_with(&format!("kvqueue: {uses}")), "{told:?}");
+    assert!(told.stdout.contains("\nours ") && !told.stdout.contains("theirs"), "{told:?}");
+    told.failed(69);
+    let told = ask(&other, &["status", "--json", "-q"]);
+    let json: Value = serde_json::from_str(&told.stdout).unwrap();
+    assert_eq!((&json["queues"][0]["queue"], &json["queues"][1]), (&"ours".into(), &Value::Null), "{json}");
+    assert!(json["not_ready"][0].as_str().unwrap().starts_with(&uses), "{json}");
+    told.failed(69);
+    assert!(ask(&other, &["top"]).failed(69).contains(&uses));
+    let told = ask(&other, &["doctor"]).ok();
+    let noted =
+        format!("daemon    note     the one at {listen} uses the database {}, not {}; ", db.url, other.url);
+    assert!(told.contains(&noted) && !told.contains("is ready"), "{told}");
+    for words in [["status"], ["top"]] {
+        assert!(ask(&db, &words).ok().contains("\ntheirs "));
+        let at = [&words[..], &["--at", &listen]].concat();
+        assert!(ask(&other, &at).ok().contains("\ntheirs "));
+    }
 }
 
 /// Another name of the same directory is no other database.
@@ -224,7 +248,7 @@ fn a_daemon_of_the_same_file_is_the_one_that_is_meant() {
     let _served = serve_with(run, true);
     assert_eq!(ran(command(&["reload"])).ok(), "reloaded; nothing has changed\n");
     let told = ran(command(&["status"])).ok();
-    assert!(!told.contains("this daemon uses"), "{told}");
+    assert!(told.contains(" is ready, "), "{told}");
     ran(command(&["reload", "--database", "embedded:elsewhere"])).failed(69);
 }
 

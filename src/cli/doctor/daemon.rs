@@ -73,8 +73,12 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
             let text = format!("the one at {at} does not say how it is: {}", fitting(message, TEXT));
             findings.note(ABOUT, text, fitting(fix, TEXT));
         }
-        // Nothing is told to one here.
-        Some(AskError::Elsewhere { .. }) | None => {
+        Some(AskError::Elsewhere { theirs, ours, .. }) => findings.note(
+            ABOUT,
+            format!("the one at {at} uses the database {theirs}, not {ours}"),
+            "give doctor the configuration of the daemon that is meant, and http.listen an address of its own",
+        ),
+        None => {
             findings.note(ABOUT, format!("the one at {at}: {error:#}"), "restart it with this version");
         }
     }
@@ -90,10 +94,6 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
         let why: Vec<_> = not_ready.iter().map(|why| fitting(why, TEXT)).collect();
         let text = format!("{who}, is not ready: {}", why.join("; "));
         findings.note(ABOUT, text, "kvqueue status says more, and so do its messages");
-    }
-    if let Some(ours) = &figures.elsewhere {
-        let text = format!("it uses the database {}, not {ours}", fitting(&figures.database.url, TEXT));
-        findings.note(ABOUT, text, "if both are to be the same, give both the same configuration");
     }
     if let Some(refused) = &figures.config.refused {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
@@ -136,9 +136,7 @@ mod tests {
 
     fn judged(figures: &Value) -> String {
         let mut findings = Findings::default();
-        let mut figures = status::read(figures).unwrap();
-        figures.elsewhere = (figures.database.url != "embedded:/data").then(|| "embedded:/data".to_owned());
-        judge(&figures, "127.0.0.1:7420", &mut findings);
+        judge(&status::read(figures).unwrap(), "127.0.0.1:7420", &mut findings);
         assert!(findings.are_healthy());
         findings.lines()
     }
@@ -158,11 +156,10 @@ mod tests {
             .collect();
         let figures = json!({
             "pid": 7, "version": "1.2.3", "not_ready": ["the database does not answer", "it is stopping"],
-            "database": { "url": "embedded:/other" }, "config": { "refused": "grace = 0: too short" }, "queues": queues,
+            "config": { "refused": "grace = 0: too short" }, "queues": queues,
         });
         insta::assert_snapshot!(judged(&figures), @r"
         daemon    note     the one at 127.0.0.1:7420, process 7, version 1.2.3, is not ready: the database does not answer; it is stopping; kvqueue status says more, and so do its messages
-        daemon    note     it uses the database embedded:/other, not embedded:/data; if both are to be the same, give both the same configuration
         daemon    note     it has not taken up its configuration: grace = 0: too short; mend it, and then: kvqueue reload
         daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
         daemon    note     paused for this daemon alone: b; kvqueue resume --here QUEUE has it take a queue's items again
@@ -197,6 +194,12 @@ mod tests {
             AskError::Nobody { at: at(), error: std::io::ErrorKind::ConnectionRefused.into() }.into(),
             AskError::Silent { at: at(), silence: std::time::Duration::from_secs(15) }.into(),
             AskError::Garbled { at: at(), problem: "the answer is not HTTP" }.into(),
+            AskError::Elsewhere {
+                at: at(),
+                theirs: "embedded:/other".to_owned(),
+                ours: "embedded:/data".to_owned(),
+            }
+            .into(),
             refused.into(),
             anyhow::anyhow!("the daemon's figures cannot be read"),
         ];
@@ -207,6 +210,7 @@ mod tests {
         daemon    note     none answers at 127.0.0.1:7420: connection refused; start it if it should run, as with systemctl start kvqueue
         daemon    note     the one at 127.0.0.1:7420 has said nothing for 15 s; its log may say why; if it is stuck, restart it, as with systemctl restart kvqueue
         daemon    note     what answers at 127.0.0.1:7420 is no kvqueue, or was cut off: the answer is not HTTP; look what listens there; http.listen gives the daemon another address
+        daemon    note     the one at 127.0.0.1:7420 uses the database embedded:/other, not embedded:/data; give doctor the configuration of the daemon that is meant, and http.listen an address of its own
         daemon    note     the one at 127.0.0.1:7420 does not say how it is: a secret is needed; send it
         daemon    note     the one at 127.0.0.1:7420: the daemon's figures cannot be read; restart it with this version
         ");

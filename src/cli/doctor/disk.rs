@@ -26,7 +26,6 @@ pub(super) fn look(config: &Config, told: Option<Figures>, findings: &mut Findin
     if let Some(problem) = known.as_ref().ok().and_then(|space| space.origin.problem(&directory)) {
         findings.problem(ABOUT, problem, ADVICE);
     }
-    let told = told.filter(|figures| figures.elsewhere.is_none());
     if let Some(space) = told.and_then(|figures| figures.database.space) {
         return match &space.pushes_refused {
             Some(why) => {

@@ -19,9 +19,6 @@ pub(in crate::cli) struct Figures {
     pub(in crate::cli) config: Configuration,
     pub(in crate::cli) queues: Vec<QueueFigures>,
     pub(super) consumers: Vec<Consumer>,
-    /// The database of this command's configuration, if the daemon uses another. Not of the daemon's saying.
-    #[serde(skip)]
-    pub(in crate::cli) elsewhere: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]

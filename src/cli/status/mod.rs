@@ -29,7 +29,7 @@ use super::{
 use crate::{consumer::ambient, exit::Exit};
 
 pub(super) use figures::{Figures, QueueFigures};
-pub(super) use text::{Line, Mood, Table, about, disk_figures, elsewhere};
+pub(super) use text::{Line, Mood, Table, about, disk_figures};
 use words::age;
 pub(super) use words::fitting;
 
@@ -47,8 +47,8 @@ const UNBOUNDED: usize = 1_000;
 #[command(
     long_about = "Show what the running daemon does, and what is in its queues. It is asked over HTTP where the configuration says that \
     it listens, or at --at.\n\n\
-    The exit code is 0 if it is ready, and 69 if it is not or does not answer. Without a daemon, and without --at, what the \
-    database has is shown all the same."
+    The exit code is 0 if it is ready, and 69 if it is not, does not answer, or uses another database. Where none of this \
+    database answers, and without --at, what the database has is shown all the same."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -83,18 +83,17 @@ fn ask_all(daemon: &Daemon) -> anyhow::Result<(Value, Figures, Vec<Value>)> {
     Ok((answer, figures, others))
 }
 
-/// What a daemon says of itself, and as much of it as is shown.
+/// What the daemon of this command's database says of itself, and as much of it as is shown.
 pub(super) fn ask(daemon: &Daemon) -> anyhow::Result<(Value, Figures)> {
     let answer = daemon.get(STATUS)?;
-    let mut figures = read(&answer)?;
-    figures.elsewhere = daemon.elsewhere(&figures);
+    let figures = read(&answer)?;
+    daemon.expect_own(&figures)?;
     Ok((answer, figures))
 }
 
 /// Prints what a daemon said. The exit code tells whether it is ready.
 pub(super) fn show(json: bool, answer: &Value, figures: &Figures) -> anyhow::Result<Exit> {
     if json {
-        elsewhere(figures).iter().for_each(|line| output::note(format_args!("kvqueue: {line}")));
         output::line(true, b"", answer)?;
     } else {
         let width = output::width().map_or(UNBOUNDED, usize::from);

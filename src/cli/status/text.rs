@@ -89,7 +89,6 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
         ]),
         Line::new(format!("database {}{answers}", fitting(&database.url, 120)), Mood::Plain),
     ];
-    lines.extend(elsewhere(figures).map(|text| Line::new(text, Mood::Warn)));
     lines.extend(database.space.iter().flat_map(disk));
     lines.extend(
         figures.not_ready.iter().map(|why| Line::new(format!("not ready: {}", fitting(why, 400)), Mood::Bad)),
@@ -103,12 +102,6 @@ pub(in crate::cli) fn about(figures: &Figures, now: u64) -> Vec<Line> {
         lines.push(Line::new(consumers(figures), Mood::Plain));
     }
     lines
-}
-
-/// That this daemon is another database's, if it is.
-pub(in crate::cli) fn elsewhere(figures: &Figures) -> Option<String> {
-    let (theirs, ours) = (&figures.database.url, figures.elsewhere.as_ref()?);
-    Some(format!("this daemon uses {}, not {}", fitting(theirs, 120), fitting(ours, 120)))
 }
 
 /// How much space the disk has, and what follows from that.

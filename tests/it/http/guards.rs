@@ -115,6 +115,10 @@ fn the_default_address_never_keeps_a_daemon_from_its_work() {
     let mut daemon = Background::start(command);
     daemon.wait_for("no HTTP: the default address is not free");
     daemon.wait_for("\"ready\"");
+    // Without this `kvqueue status` would ask another daemon, and nothing would have said why.
+    let mut command = kvqueue(&db, &["run", "--quiet", "--config", &config(&db, LOG)]);
+    command.env_remove("KVQUEUE_HTTP__LISTEN");
+    Background::start(command).wait_for("no HTTP: the default address is not free");
     // One that is to end by itself does not even try.
     let mut command = kvqueue(&db, &["run", "--until-empty", "--config", &config(&db, LOG)]);
     let ended = command.env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap();
