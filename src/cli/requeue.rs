@@ -1,5 +1,6 @@
 //! `kvqueue requeue`
 
+use std::time::UNIX_EPOCH;
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Duration,
@@ -176,8 +177,8 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
     let (mut moved, mut told) = (Moved::default(), false);
     client.wait(async {
         loop {
-            // At the time 0 no delayed item is due.
-            let swept = client.answer(sweeper.sweep(client.db(), 0, &rules)).await?.context(REFUSED)?;
+            // In 1970 no scheduled item is due.
+            let swept = client.answer(sweeper.sweep(client.db(), UNIX_EPOCH, &rules)).await?.context(REFUSED)?;
             moved += swept.moved;
             if let Some(trouble) = swept.trouble {
                 return Err(trouble).context(REFUSED);

@@ -1,6 +1,7 @@
 //! The sweeps of one queue.
 
 use std::time::Duration;
+use std::time::SystemTime;
 
 use foundationdb::Database;
 use kvqueue_queue::{Queue, RetryError, SweepRules, Sweeper, Swept as Found, VersionHistory};
@@ -13,10 +14,7 @@ use super::{
 };
 use crate::{
     causes::with_causes,
-    consumer::{
-        ambient::{now, random},
-        signals::Signals,
-    },
+    consumer::{ambient::random, signals::Signals},
     database::STORAGE_FAILED,
 };
 
@@ -34,7 +32,7 @@ pub(super) async fn sweep(swept: &Swept, mut rules: watch::Receiver<SweepRules>,
     let mut failures = 0;
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
         let by = *rules.borrow_and_update();
-        let woken = match sweeper.sweep(db, now(), &by).await {
+        let woken = match sweeper.sweep(db, SystemTime::now(), &by).await {
             Ok(found) => {
                 failures = 0;
                 meters.swept(&found.moved);

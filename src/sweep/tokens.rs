@@ -1,13 +1,13 @@
 //! Clearing what sessions left behind that ended without closing: killed processes, failed consumers.
 
 use std::time::Duration;
+use std::time::SystemTime;
 
 use kvqueue_queue::{QueueError, TokenPlace, sweep_tokens};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{POLICY, Swept, queue::warn};
-use crate::consumer::ambient::now;
 
 /// How often it is done; the first time, when the queue is taken up.
 const EVERY: Duration = Duration::from_hours(1);
@@ -22,7 +22,7 @@ pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
     while stop.run_until_cancelled(gate.thawed()).await.is_some() {
         // Before the clock is read: the noted version existed at that time. The sweep reports an error.
         let _: Result<(), QueueError> = history.observe(db, EVERY).await;
-        match sweep_tokens(db, queue, history, &mut place, now(), GONE, &POLICY).await {
+        match sweep_tokens(db, queue, history, &mut place, SystemTime::now(), GONE, &POLICY).await {
             Ok(swept) if swept.cleared == 0 => {}
             Ok(swept) => {
                 let name = queue.name().escape_ascii();

@@ -22,8 +22,7 @@ fn helper_bury() {
 }
 
 async fn bury(db: &foundationdb::Database, session: &mut Session) {
-    let item =
-        NewItem { unique: Some(b"order 1".to_vec()), ..NewItem::new("first").with_attribute("to", "ann") };
+    let item = NewItem::new("first").with_attribute("to", "ann").with_unique(b"order 1".to_vec());
     let items = [item, NewItem::new(b"\xff".as_slice()), NewItem::new("third")];
     session.push_items(db, &items, &PushOptions::default()).await.unwrap();
     for reason in ["no such address", "it is\nno text", "gone"] {

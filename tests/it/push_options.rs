@@ -127,7 +127,7 @@ fn an_operation_id_is_not_for_other_items() {
     assert_eq!(push("second").ok(), "pushed 2 items\n");
     let ran = push("third");
     assert_eq!(ran.stdout, "pushed 0 items\n");
-    insta::assert_snapshot!(ran.failed(65), @r#"kvqueue: cannot push to queue "q" under operation id "morning": other items were pushed under it; repeat a push with the same items, and use a new id for other items"#);
+    insta::assert_snapshot!(ran.failed(65), @r#"kvqueue: cannot push to queue "q" with idempotency key "morning": it was used for other items; repeat a push with the same items, and use a new key for other items"#);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "first\nsecond\n");
     // A delay that is counted from now is the same delay.
     let later = ["push", "q", "later", "--delay", "1h", "--op-id", "evening"];
@@ -163,7 +163,7 @@ fn options_that_cannot_be_are_usage_errors() {
     let error = |args: &[&str]| run(&db, &[&["push", "q"], args].concat()).failed(2);
     insta::assert_snapshot!(error(&["a", "b", "--unique", "k"]), @"kvqueue: --unique is for a single item; push several one by one, each with a key of its own");
     insta::assert_snapshot!(error(&["a", "--unique", ""]), @"kvqueue: unique key has 0 bytes, 1 to 1024 are possible; give it another");
-    insta::assert_snapshot!(error(&["a", "--op-id", ""]), @"kvqueue: operation id has 0 bytes, 1 to 1024 are possible; give it another");
+    insta::assert_snapshot!(error(&["a", "--op-id", ""]), @"kvqueue: idempotency key has 0 bytes, 1 to 1024 are possible; give it another");
     insta::assert_snapshot!(error(&["a", "--priority", "-1"]), @"kvqueue: priority -1 is for priority queues, this queue has none; leave it at 0");
     insta::assert_snapshot!(error(&["a", "--values", "tuple"]), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");
     let long = format!("k={}", "x".repeat(20_000));

@@ -138,16 +138,16 @@ pub enum QueueError {
         /// The queue's name, printable.
         queue: String,
     },
-    /// Something else was pushed under this operation id before. Nothing was pushed. No retry helps.
+    /// Other items were pushed with this idempotency key before. Nothing was pushed. No retry helps.
     #[error(
-        "cannot push to queue \"{queue}\" under operation id \"{operation}\": other items were pushed under it; repeat a push with the same items, \
-         and use a new id for other items"
+        "cannot push to queue \"{queue}\" with idempotency key \"{key}\": it was used for other items; repeat a push with the \
+         same items, and use a new key for other items"
     )]
-    OperationReused {
+    IdempotencyKeyReused {
         /// The queue's name, printable.
         queue: String,
-        /// The id, printable.
-        operation: String,
+        /// The key, printable.
+        key: String,
     },
 }
 
@@ -165,7 +165,7 @@ impl QueueError {
             | Self::Unreadable { .. }
             | Self::Frozen { .. }
             | Self::SecondPusher { .. }
-            | Self::OperationReused { .. } => None,
+            | Self::IdempotencyKeyReused { .. } => None,
         }
     }
 
@@ -192,11 +192,11 @@ impl QueueError {
         QueueError::SecondPusher { queue: space.name.escape_ascii().to_string() }
     }
 
-    /// A push of other items under the id of an operation.
-    pub(crate) fn operation_reused(space: &Space, operation: &[u8]) -> QueueError {
-        QueueError::OperationReused {
+    /// A push of other items with a used idempotency key.
+    pub(crate) fn key_reused(space: &Space, key: &[u8]) -> QueueError {
+        QueueError::IdempotencyKeyReused {
             queue: space.name.escape_ascii().to_string(),
-            operation: operation.escape_ascii().to_string(),
+            key: key.escape_ascii().to_string(),
         }
     }
 
@@ -253,7 +253,7 @@ pub enum PushError {
         /// The longest possible in bytes.
         limit: usize,
     },
-    /// A unique key or operation id is empty or too long. Nothing was written.
+    /// A unique key or idempotency key is empty or too long. Nothing was written.
     #[error("{what} has {len} bytes, 1 to {limit} are possible; give it another")]
     KeyLength {
         /// Which of them.
@@ -332,14 +332,15 @@ impl PushError {
         }
     }
 
-    /// The error, if other items were pushed under the operation id before. None of these is in the queue, and no retry helps.
-    pub fn operation_reused(&self) -> Option<&QueueError> {
+    /// The error, if other items were pushed with the idempotency key before. None of these items is in
+    /// the queue, and no retry helps.
+    pub fn idempotency_key_reused(&self) -> Option<&QueueError> {
         let error = match self {
             Self::Queue(error) => error,
             Self::Retry(error) => &error.error,
             _ => return None,
         };
-        matches!(error, QueueError::OperationReused { .. }).then_some(error)
+        matches!(error, QueueError::IdempotencyKeyReused { .. }).then_some(error)
     }
 
     /// Whether the payloads may be in the queue all the same.

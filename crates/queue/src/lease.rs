@@ -1,6 +1,7 @@
 //! A batch in hand: its holder may settle its items, until the lease is lost.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use foundationdb::{Database, Transaction};
 use futures::future::try_join;
@@ -9,7 +10,7 @@ use crate::error::{LeaseError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
 use crate::keys::leases::{Header, Held, LeaseId, Settled};
-use crate::meta::{Failure, Millis};
+use crate::meta::Failure;
 use crate::ops;
 use crate::ops::cost::WHOLE;
 use crate::ops::settle::{cost, part, settle};
@@ -26,8 +27,8 @@ pub enum Settlement {
     /// Its attempt failed; it becomes ready again at `due`, or at once. At `due` a [`Sweeper`](crate::Sweeper) makes it ready. If none runs, it is
     /// never taken again.
     Retry {
-        /// When, in milliseconds since 1970; `None`: now.
-        due: Option<Millis>,
+        /// When, by the sweeper's clock and to the millisecond; `None`: now.
+        due: Option<SystemTime>,
         /// What went wrong.
         failure: Failure,
     },

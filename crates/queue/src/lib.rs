@@ -17,7 +17,7 @@
 //! // In your own transaction: the order and the email about it are stored together, or neither is. If
 //! // the outcome of a commit is unknown, `run` repeats the transaction. The idempotency key makes sure
 //! // that the email is pushed once all the same; make one for each call of `run`, outside of it.
-//! let options = &PushOptions { operation: Some(b"order 17".to_vec()), ..PushOptions::default() };
+//! let options = &PushOptions::default().with_idempotency_key("order 17");
 //! db.run(|tr, _maybe_committed| {
 //!     let queue = queue.clone();
 //!     async move {
@@ -47,10 +47,10 @@
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
 //!   it work on the same queue. What is ours lies beside them.
 //! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
-//! * Pushes conflict with nothing but their own retries and a pause of the queue, and those of a unique key or an operation id with others of the same, so any
+//! * Pushes conflict with nothing but their own retries and a pause of the queue, and those of a unique key or an idempotency key with others of the same, so any
 //!   number of producers push in parallel.
-//! * Of a unique key at most one item waits, is delayed or is being handled. What is pushed under an operation id is pushed once, by
-//!   whomever, as long as the id is kept.
+//! * At most one item with a given unique key is ready, scheduled or running. A push with an idempotency key
+//!   happens once, from whatever process, as long as the queue keeps the key.
 //! * [`Session::push`] stores each payload exactly once and [`Session::take`] hands out each item at most once,
 //!   under `commit_unknown_result` too. A session that keeps being used loses nothing: what an interrupted take had
 //!   already removed, the next one returns.
@@ -136,6 +136,7 @@ pub use single::ItemFate;
 pub use stored::{State, StoredItem};
 pub use suspects::Quarantine;
 pub use sweeper::{Moved, SweepRules, Sweeper, Swept};
+pub use time::{from_millis, millis};
 pub use version_history::VersionHistory;
 pub use view::{Cursor, ItemPage, ItemState, ItemView, LeaseView, ParseCursorError, ParseItemStateError};
 pub use watch::Watch;
@@ -156,7 +157,7 @@ pub const MAX_ATTRIBUTES: usize = 16 << 10;
 /// The longest content type and the longest trace parent in bytes.
 pub const MAX_TEXT: usize = 1 << 10;
 
-/// The longest unique key and the longest operation id in bytes.
+/// The longest unique key and the longest idempotency key in bytes.
 pub const MAX_KEY: usize = 1 << 10;
 
 /// The most bytes that one take gathers, since FoundationDB asks for transactions of at most 1 MB: payloads, side records, and what the database counts for removing them. A single item may

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::keys::meta::UNREADABLE;
 
-/// Milliseconds since the start of 1970, by the clock of whoever says so.
+/// Milliseconds since the start of 1970, as records have them. [`from_millis`](crate::from_millis) and
+/// [`millis`](crate::millis) convert them.
 pub type Millis = u64;
 
 /// The most failures that are kept of an item: the newest.

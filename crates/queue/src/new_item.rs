@@ -1,12 +1,14 @@
 //! What is to be pushed.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use bytes::Bytes;
 
 use crate::error::PushError;
 use crate::kind::Kind;
-use crate::meta::{Meta, Millis};
+use crate::meta::Meta;
+use crate::time::millis;
 use crate::{MAX_ATTRIBUTES, MAX_KEY, MAX_PAYLOAD, MAX_TEXT, MAX_VALUE, PAYLOAD_CEILING};
 
 /// What an attribute counts beside its name and value.
@@ -19,12 +21,16 @@ const RECORD_OVERHEAD: usize = 256;
 /// An item to be pushed: its payload, and what may go with it.
 ///
 /// ```
+/// use std::time::{Duration, SystemTime};
 /// use kvqueue_queue::NewItem;
 ///
-/// let reminder = NewItem { due: Some(1_800_000_000_000), unique: Some(b"order 17".to_vec()), ..NewItem::new("pay") }
+/// let reminder = NewItem::new("pay")
+///     .with_due(SystemTime::now() + Duration::from_secs(3_600))
+///     .with_unique("order 17")
 ///     .with_attribute("customer", "ann");
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NewItem {
     /// What its handler gets, any bytes.
     pub payload: Bytes,
@@ -34,14 +40,15 @@ pub struct NewItem {
     pub content_type: Option<String>,
     /// The W3C `traceparent` of what the item is pushed for; up to [`MAX_TEXT`] bytes.
     pub trace_parent: Option<String>,
-    /// When it was pushed, by the producer's clock.
-    pub enqueued_at: Option<Millis>,
-    /// A key, of 1 to [`MAX_KEY`] bytes, that at most one item of the queue has while it waits, is delayed, or is being handled. With
-    /// another there, the push of this one does nothing. It is free again when the item is finished or a dead letter.
+    /// When it was pushed, by the producer's clock. Stored to the millisecond.
+    pub enqueued_at: Option<SystemTime>,
+    /// The unique key, of 1 to [`MAX_KEY`] bytes. Of all items that are not ended at most one has it: if
+    /// there is one, the push does nothing. The key is free again when the item is finished or a dead
+    /// letter.
     pub unique: Option<Vec<u8>>,
-    /// Not to be taken before this time, by the sweepers' clocks; `None`: at once. A [`Sweeper`](crate::Sweeper) makes the item ready then. If
-    /// none runs, the item is never taken.
-    pub due: Option<Millis>,
+    /// When a [`Sweeper`](crate::Sweeper) makes the item ready, by its clock and to the millisecond;
+    /// `None`: the item is ready at once. If no sweeper runs, the item stays scheduled.
+    pub due: Option<SystemTime>,
     /// Its priority in a priority queue; 0 in any other.
     pub priority: i64,
 }
@@ -52,10 +59,47 @@ impl NewItem {
         NewItem { payload: payload.into(), ..NewItem::default() }
     }
 
-    /// The same item with one attribute more.
+    /// The same item with one more attribute.
+    #[must_use]
     pub fn with_attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> NewItem {
         self.attributes.insert(name.into(), value.into());
         self
+    }
+
+    /// The same item with the media type of its payload.
+    #[must_use]
+    pub fn with_content_type(self, content_type: impl Into<String>) -> NewItem {
+        NewItem { content_type: Some(content_type.into()), ..self }
+    }
+
+    /// The same item with a W3C `traceparent`.
+    #[must_use]
+    pub fn with_trace_parent(self, trace_parent: impl Into<String>) -> NewItem {
+        NewItem { trace_parent: Some(trace_parent.into()), ..self }
+    }
+
+    /// The same item, pushed at this time by the producer's clock.
+    #[must_use]
+    pub fn with_enqueued_at(self, at: SystemTime) -> NewItem {
+        NewItem { enqueued_at: Some(at), ..self }
+    }
+
+    /// The same item with a [unique key](NewItem::unique).
+    #[must_use]
+    pub fn with_unique(self, key: impl Into<Vec<u8>>) -> NewItem {
+        NewItem { unique: Some(key.into()), ..self }
+    }
+
+    /// The same item, scheduled for this time; see [`due`](NewItem::due).
+    #[must_use]
+    pub fn with_due(self, due: SystemTime) -> NewItem {
+        NewItem { due: Some(due), ..self }
+    }
+
+    /// The same item with a priority, for a priority queue.
+    #[must_use]
+    pub fn with_priority(self, priority: i64) -> NewItem {
+        NewItem { priority, ..self }
     }
 
     /// About how many bytes of a transaction it takes; see [`batches_by`](crate::batches_by).
@@ -87,7 +131,7 @@ impl NewItem {
             attributes: self.attributes.clone(),
             content_type: self.content_type.clone(),
             trace_parent: self.trace_parent.clone(),
-            enqueued_at: self.enqueued_at,
+            enqueued_at: self.enqueued_at.map(millis),
             unique: self.unique.clone(),
             ..Meta::default()
         }
@@ -96,29 +140,45 @@ impl NewItem {
 
 /// How items are pushed.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PushOptions {
-    /// A name, of 1 to [`MAX_KEY`] bytes, for this push of these items. A push under a name that the queue knows already does
-    /// nothing, so one whose outcome is unknown may be repeated, by another process too, for as long as names are kept. If the items are not
-    /// those that were pushed under the name, it is refused: [`QueueError::OperationReused`](crate::QueueError::OperationReused). Due times,
-    /// times of the push and trace parents may differ.
-    pub operation: Option<Vec<u8>>,
+    /// The idempotency key of this push, of 1 to [`MAX_KEY`] bytes. A push with a key that the queue
+    /// knows does nothing, so a push with an unknown outcome can be repeated, by another process too, as
+    /// long as the queue keeps keys ([`SweepRules`](crate::SweepRules)). The items have to be the same,
+    /// or the push is refused: [`QueueError::IdempotencyKeyReused`]. Due times, times of the push and
+    /// trace parents may differ.
+    ///
+    /// [`QueueError::IdempotencyKeyReused`]: crate::QueueError::IdempotencyKeyReused
+    pub idempotency_key: Option<Vec<u8>>,
     /// The longest payload that is accepted; at most [`PAYLOAD_CEILING`].
     pub max_payload: usize,
 }
 
 impl Default for PushOptions {
     fn default() -> PushOptions {
-        PushOptions { operation: None, max_payload: MAX_PAYLOAD }
+        PushOptions { idempotency_key: None, max_payload: MAX_PAYLOAD }
     }
 }
 
 impl PushOptions {
-    /// Whether it can be done so.
+    /// The same with an [idempotency key](PushOptions::idempotency_key).
+    #[must_use]
+    pub fn with_idempotency_key(self, key: impl Into<Vec<u8>>) -> PushOptions {
+        PushOptions { idempotency_key: Some(key.into()), ..self }
+    }
+
+    /// The same with another limit of payloads, at most [`PAYLOAD_CEILING`].
+    #[must_use]
+    pub fn with_max_payload(self, max_payload: usize) -> PushOptions {
+        PushOptions { max_payload, ..self }
+    }
+
+    /// Checks the options against the limits.
     pub(crate) fn check(&self) -> Result<(), PushError> {
         if self.max_payload > PAYLOAD_CEILING {
             return Err(PushError::LimitTooHigh { limit: self.max_payload, most: PAYLOAD_CEILING });
         }
-        check_key("operation id", self.operation.as_deref())
+        check_key("idempotency key", self.idempotency_key.as_deref())
     }
 }
 
@@ -203,15 +263,15 @@ mod tests {
         let refused = |options: PushOptions| options.check().expect_err("it is over a limit").to_string();
         let texts = [
             refused(PushOptions { max_payload: PAYLOAD_CEILING + 1, ..PushOptions::default() }),
-            refused(PushOptions { operation: Some(Vec::new()), ..PushOptions::default() }),
-            refused(PushOptions { operation: Some(vec![0; MAX_KEY + 1]), ..PushOptions::default() }),
+            refused(PushOptions { idempotency_key: Some(Vec::new()), ..PushOptions::default() }),
+            refused(PushOptions { idempotency_key: Some(vec![0; MAX_KEY + 1]), ..PushOptions::default() }),
         ];
         assert_eq!(
             texts,
             [
                 "limit of 9000001 bytes for a payload is more than fits into a transaction; lower it to 9000000 or less",
-                "operation id has 0 bytes, 1 to 1024 are possible; give it another",
-                "operation id has 1025 bytes, 1 to 1024 are possible; give it another",
+                "idempotency key has 0 bytes, 1 to 1024 are possible; give it another",
+                "idempotency key has 1025 bytes, 1 to 1024 are possible; give it another",
             ]
         );
     }

@@ -389,9 +389,9 @@ mod tests {
         is_send(session.push(db, &[b"payload"]));
         is_send(session.push_items(db, &[NewItem::new("payload")], &PushOptions::default()));
         is_send(session.take(db, NonZeroUsize::MIN));
-        is_send(sweep_tokens(db, queue, history, place, 1, Duration::ZERO, &policy));
+        is_send(sweep_tokens(db, queue, history, place, std::time::UNIX_EPOCH, Duration::ZERO, &policy));
         is_send(queue.retry_all_dead(db, &policy));
-        is_send(sweeper.sweep(db, 1, &SweepRules::default()));
+        is_send(sweeper.sweep(db, std::time::UNIX_EPOCH, &SweepRules::default()));
     }
 
     #[test]

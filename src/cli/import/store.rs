@@ -27,7 +27,8 @@ pub(super) fn store(
     group: &Group,
     max_payload: usize,
 ) -> anyhow::Result<Stored> {
-    let options = PushOptions { operation: Some(group.operation.clone()), max_payload };
+    let options =
+        PushOptions::default().with_idempotency_key(group.operation.clone()).with_max_payload(max_payload);
     let policy = RetryPolicy::default();
     let done = retry::run_adding(client.db(), &policy, |tr| {
         let options = &options;

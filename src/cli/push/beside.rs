@@ -6,8 +6,7 @@ use std::{
     os::unix::ffi::OsStringExt,
 };
 
-use bytes::Bytes;
-use kvqueue_queue::{Millis, NewItem};
+use kvqueue_queue::{Millis, NewItem, from_millis};
 
 use super::when::{self, When};
 use crate::{
@@ -80,16 +79,15 @@ impl Beside {
             || trace_parent.is_some()
             || unique.is_some()
             || when.is_some();
-        NewItem {
-            payload: Bytes::new(),
-            attributes,
-            content_type,
-            trace_parent,
-            enqueued_at: says.then_some(now),
-            unique,
-            due: when.and_then(|when| when.due(now)),
-            priority: self.priority,
-        }
+        let mut item = NewItem::new("");
+        item.attributes = attributes;
+        item.content_type = content_type;
+        item.trace_parent = trace_parent;
+        item.enqueued_at = says.then(|| from_millis(now));
+        item.unique = unique;
+        item.due = when.and_then(|when| when.due(now)).map(from_millis);
+        item.priority = self.priority;
+        item
     }
 }
 

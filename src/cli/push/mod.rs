@@ -97,10 +97,12 @@ impl Args {
         };
         let whole = self.op_id.is_some() || self.beside.is_unique();
         let ids = whole || self.beside.is_delayed();
+        let mut options = PushOptions::default().with_max_payload(limit);
+        options.idempotency_key = self.op_id.map(OsString::into_vec);
         let mut push = Push {
             client: &client,
             session: Client::session(queue.clone()),
-            options: PushOptions { operation: self.op_id.map(OsString::into_vec), max_payload: limit },
+            options,
             template: self.beside.template(when::now()),
             account: Account::default(),
             refusals: Refusals::new(limit),
@@ -144,7 +146,9 @@ struct Push<'a> {
 
 impl Push<'_> {
     fn item(&self, payload: &Bytes) -> NewItem {
-        NewItem { payload: payload.clone(), ..self.template.clone() }
+        let mut item = self.template.clone();
+        item.payload = payload.clone();
+        item
     }
 
     /// The payload that was found, unless it is refused.
@@ -192,7 +196,7 @@ impl Push<'_> {
             };
             return frozen::refused(self.session.queue(), pause, &done);
         }
-        if let Some(reused) = error.operation_reused() {
+        if let Some(reused) = error.idempotency_key_reused() {
             return DataError(reused.to_string()).into();
         }
         match error {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Item, Settlement};
+use kvqueue_queue::{Item, Settlement, millis};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
@@ -235,7 +235,7 @@ fn log(item: &Item, settlement: &Settlement) {
         Settlement::Done => {}
         Settlement::Release => tracing::debug!(item, attempt, "item given back"),
         Settlement::Retry { due, failure } => {
-            let pause_ms = due.map_or(0, |due| due.saturating_sub(failure.at));
+            let pause_ms = due.map_or(0, |due| millis(due).saturating_sub(failure.at));
             tracing::warn!(
                 item,
                 attempt,

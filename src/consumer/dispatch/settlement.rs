@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{Failure, Millis, RetryRules, Settlement};
+use kvqueue_queue::{Failure, Millis, RetryRules, Settlement, from_millis};
 
 use crate::handlers::Outcome;
 
@@ -18,7 +18,10 @@ pub(super) fn of(outcome: Outcome, attempt: u32, rules: &RetryRules, now: Millis
         Outcome::RetryAfter(pause, reason) => (Some(pause), reason),
     };
     match rules.delay(attempt, random) {
-        Some(delay) => Settlement::Retry { due: due(now, pause.unwrap_or(delay)), failure: failure(reason) },
+        Some(delay) => Settlement::Retry {
+            due: due(now, pause.unwrap_or(delay)).map(from_millis),
+            failure: failure(reason),
+        },
         None => Settlement::Dead(failure(reason)),
     }
 }
@@ -61,7 +64,7 @@ mod tests {
     }
 
     fn again(due: Option<Millis>, attempt: u32) -> Settlement {
-        Settlement::Retry { due, failure: Failure::new(NOW, attempt, "no") }
+        Settlement::Retry { due: due.map(from_millis), failure: Failure::new(NOW, attempt, "no") }
     }
 
     #[test]

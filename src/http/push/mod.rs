@@ -38,7 +38,7 @@ const KEY: &str = "Idempotency-Key";
 
 /// What is said when it is not known whether something was pushed.
 const MAYBE: &str =
-    "; the items may be in the queue all the same: with an operation id a push can be repeated safely";
+    "; the items may be in the queue all the same: with an idempotency key a push can be repeated safely";
 
 /// Pushes what the body has.
 pub(super) async fn push(mut call: Call) -> Answer {
@@ -46,9 +46,10 @@ pub(super) async fn push(mut call: Call) -> Answer {
     let (mut items, in_body) = request.items(ambient::now())?;
     let operation = operation(call.request.headers(), in_body)?;
     let queue = call.queue()?;
-    let options = PushOptions { operation, max_payload: max_payload(&call) };
+    let mut options = PushOptions::default().with_max_payload(max_payload(&call));
+    options.idempotency_key = operation;
     let pushed = match items.pop() {
-        Some(item) if items.is_empty() && options.operation.is_none() => {
+        Some(item) if items.is_empty() && options.idempotency_key.is_none() => {
             one(&call, queue, item, options.max_payload).await?
         }
         last => {
@@ -160,7 +161,7 @@ fn failure(error: &PushError) -> Failure {
     if let Some(pause) = error.frozen().filter(|_| !error.is_maybe_committed()) {
         return frozen::failure(pause);
     }
-    if let Some(reused) = error.operation_reused() {
+    if let Some(reused) = error.idempotency_key_reused() {
         return Failure::Conflict {
             code: "operation_reused",
             message: reused.to_string(),

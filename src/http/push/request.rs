@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{Millis, NewItem};
+use kvqueue_queue::{Millis, NewItem, from_millis};
 use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
@@ -178,16 +178,15 @@ impl Entry {
             || self.trace_parent.is_some()
             || self.unique.is_some()
             || due.is_some();
-        Ok(NewItem {
-            payload,
-            attributes: self.attributes,
-            content_type: self.content_type,
-            trace_parent: self.trace_parent,
-            enqueued_at: says.then_some(now),
-            unique: self.unique.map(String::into_bytes),
-            due: due.filter(|due| *due > now),
-            priority: self.priority.unwrap_or_default(),
-        })
+        let mut item = NewItem::new(payload);
+        item.attributes = self.attributes;
+        item.content_type = self.content_type;
+        item.trace_parent = self.trace_parent;
+        item.enqueued_at = says.then(|| from_millis(now));
+        item.unique = self.unique.map(String::into_bytes);
+        item.due = due.filter(|due| *due > now).map(from_millis);
+        item.priority = self.priority.unwrap_or_default();
+        Ok(item)
     }
 }
 
@@ -242,20 +241,22 @@ mod tests {
             "payload": "", "attributes": {"k": "v"}, "content_type": "text/plain", "trace_parent": TRACE,
             "unique": "u", "delay_ms": 5, "priority": -3,
         }));
-        let expected = NewItem {
-            content_type: Some("text/plain".to_owned()),
-            trace_parent: Some(TRACE.to_owned()),
-            enqueued_at: Some(1_000),
-            unique: Some(b"u".to_vec()),
-            due: Some(1_005),
-            priority: -3,
-            ..NewItem::new("").with_attribute("k", "v")
-        };
+        let expected = NewItem::new("")
+            .with_attribute("k", "v")
+            .with_content_type("text/plain".to_owned())
+            .with_trace_parent(TRACE.to_owned())
+            .with_enqueued_at(from_millis(1_000))
+            .with_unique(b"u".to_vec())
+            .with_due(from_millis(1_005))
+            .with_priority(-3);
         assert_eq!(whole.unwrap(), expected);
         assert_eq!(item(&json!({"payload": "", "delay_ms": 2.0, "priority": 3.0})).unwrap().priority, 3);
         assert_eq!(item(&json!({"payload": "", "priority": i64::MIN})).unwrap().priority, i64::MIN);
         assert!(item(&json!({"payload": "", "priority": 0.5})).is_err());
-        assert_eq!(item(&json!({"payload": "", "at": "1970-01-01T00:00:02Z"})).unwrap().due, Some(2_000));
+        assert_eq!(
+            item(&json!({"payload": "", "at": "1970-01-01T00:00:02Z"})).unwrap().due,
+            Some(from_millis(2_000))
+        );
         assert_eq!(item(&json!({"payload": "", "at": "1969-01-01T00:00:00Z"})).unwrap().due, None);
     }
 

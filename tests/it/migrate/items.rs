@@ -14,7 +14,7 @@ use fdb_embedded::Network;
 use foundationdb::{Database, options::TransactionOption};
 use kvqueue_queue::{
     Approach, Counts, Failure, FetchOptions, Item, Lease, NewItem, PushEffect, PushOptions, Queue,
-    RetryPolicy, Session, Settlement, SweepRules, Sweeper, VersionHistory, retry,
+    RetryPolicy, Session, Settlement, SweepRules, Sweeper, VersionHistory, from_millis, retry,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -94,9 +94,17 @@ async fn push(db: &Database, session: &mut Session, numbers: std::ops::Range<u64
     for (at, page) in numbers.chunks(2_000).enumerate() {
         // Long ones do not fit into a transaction together.
         for part in page.chunk_by(|a, _| payload(*a).len() < 100_000) {
-            let items: Vec<_> = part.iter().map(|number| NewItem { due, ..item(*number) }).collect();
+            let items: Vec<_> = part
+                .iter()
+                .map(|number| {
+                    let mut item = item(*number);
+                    item.due = due.map(from_millis);
+                    item
+                })
+                .collect();
             let operation = (at == 0).then(|| operation(part[0]));
-            let options = PushOptions { operation, ..PushOptions::default() };
+            let mut options = PushOptions::default();
+            options.idempotency_key = operation;
             session.push_items(db, &items, &options).await.unwrap();
         }
     }
@@ -130,7 +138,7 @@ async fn fill(db: &Database) {
     push(db, &mut producer, next(DEAD), None).await;
     settle(db, &queue, DEAD, Some(Settlement::Dead(failure()))).await;
     push(db, &mut producer, next(RETRIED), None).await;
-    let retry = Settlement::Retry { due: Some(2 * HOUR), failure: failure() };
+    let retry = Settlement::Retry { due: Some(from_millis(2 * HOUR)), failure: failure() };
     settle(db, &queue, RETRIED, Some(retry)).await;
     producer.push(db, &vec![b"done"; DONE as usize]).await.unwrap();
     settle(db, &queue, DONE, Some(Settlement::Done)).await;
@@ -167,7 +175,7 @@ async fn sweep(db: &Database, queue: &Queue) {
     let mut now = 3 * HOUR;
     while !moved(&read(db, async |tr| queue.counts(tr).await).await) {
         now += HOUR;
-        let swept = sweeper.sweep(db, now, &rules).await.unwrap();
+        let swept = sweeper.sweep(db, from_millis(now), &rules).await.unwrap();
         assert!(swept.trouble.is_none(), "{:?}", swept.trouble);
     }
 }
@@ -219,7 +227,7 @@ async fn work_off(db: &Database) {
     let again = [item(ALL - READY)];
     let pushed = producer.push_items(db, &again, &PushOptions::default()).await.unwrap();
     assert!(pushed.each().all(|item| item.effect == PushEffect::Duplicate), "its unique key is there");
-    let options = PushOptions { operation: Some(operation(0)), ..PushOptions::default() };
+    let options = PushOptions::default().with_idempotency_key(operation(0));
     let first: Vec<_> = (0..2_000).map(item).collect();
     let pushed = producer.push_items(db, &first, &options).await.unwrap();
     assert_eq!((pushed.repeated, pushed.each().count()), (true, 2_000), "its operation was done");

@@ -13,6 +13,7 @@ use crate::ops::lease::row;
 use crate::ops::scan::{Row, decode_meta};
 use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
+use crate::time::millis;
 
 /// Settles items of the lease `id`, by their index in `held`, and sets a new deadline for those that stay. Items settled before
 /// are passed over, so a settlement may be repeated. Returns the header as it then is; `None`, having written nothing, if the
@@ -47,7 +48,7 @@ pub(crate) async fn settle(
                 counts.ready += 1;
             }
             Settlement::Retry { due: Some(due), failure } => {
-                place::later(space, tr, &row.id, *due, &row.value, &failed(space, &row, failure)?);
+                place::later(space, tr, &row.id, millis(*due), &row.value, &failed(space, &row, failure)?);
                 counts.later += 1;
             }
             Settlement::Dead(failure) => {

@@ -1,7 +1,7 @@
 //! Removing the token slots of sessions that are gone.
 
 use std::num::NonZeroUsize;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use foundationdb::options::StreamingMode;
 use foundationdb::{Database, RangeOption, Transaction};
@@ -14,7 +14,7 @@ use crate::ops::times;
 use crate::ops::version;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
-use crate::time::versions;
+use crate::time::{millis, versions};
 use crate::version_history::VersionHistory;
 
 /// How many slots one transaction looks at.
@@ -55,11 +55,11 @@ pub async fn sweep_tokens(
     queue: &Queue,
     history: &VersionHistory,
     place: &mut TokenPlace,
-    now: Millis,
+    now: SystemTime,
     older_than: Duration,
     policy: &RetryPolicy,
 ) -> Result<SweptTokens, RetryError> {
-    let known = history.last_version();
+    let (now, known) = (millis(now), history.last_version());
     let mut swept = SweptTokens::default();
     let (first, end) = queue.space().token_range();
     let mut begin = place.0.take().unwrap_or(first);

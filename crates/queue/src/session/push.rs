@@ -101,7 +101,7 @@ impl Session {
             return Ok(Pushed::new(Placed::default(), None, Attempts::default()));
         }
         self.unsettled.forget_pushes();
-        let operation = options.operation.as_deref();
+        let operation = options.idempotency_key.as_deref();
         self.push_until_done(db, entries, operation).await.map_err(|error| match error.code() {
             Some(TRANSACTION_TOO_LARGE) => PushError::TransactionTooLarge {
                 items: entries.len(),

@@ -15,7 +15,7 @@ mod failing;
 mod plan;
 
 use std::ops::{AddAssign, Range};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use foundationdb::Database;
 
@@ -27,7 +27,7 @@ use crate::retry::{Attempts, RetryError, RetryPolicy, run};
 use crate::rng::Rng;
 use crate::rules::RetryRules;
 use crate::session::SessionId;
-use crate::time::duration;
+use crate::time::{duration, millis};
 use crate::version_history::VersionHistory;
 use crate::watch::Watch;
 use chore::Ran;
@@ -221,12 +221,12 @@ impl Sweeper {
     pub async fn sweep(
         &mut self,
         db: &Database,
-        now: Millis,
+        now: SystemTime,
         rules: &SweepRules,
     ) -> Result<Swept, RetryError> {
         let mut sweep = Sweep {
             rules,
-            now,
+            now: millis(now),
             known: self.history.last_version(),
             moved: Moved::default(),
             doubtful: 0,
@@ -254,7 +254,7 @@ impl Sweeper {
                     sweep.trouble.get_or_insert(RetryError { error, attempts: Attempts::default() });
                 }
             }
-            match plan(&seen, self.pause.end, now, self.id, rules) {
+            match plan(&seen, self.pause.end, sweep.now, self.id, rules) {
                 Plan::Rest(_) if rules.lease.is_zero() && self.leases.is_some() => looks -= 1,
                 Plan::Rest(next) => {
                     if seen.seldom.is_some() {
@@ -363,6 +363,7 @@ impl Sweep<'_> {
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
+    use std::time::UNIX_EPOCH;
 
     use super::*;
     use crate::approach::Approach;
@@ -385,12 +386,12 @@ mod tests {
             let mut sweeper = Sweeper::new(queue, history);
             // It has rested until then, in another life of the database.
             sweeper.pause = u64::MAX / 2..u64::MAX;
-            let swept = sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();
+            let swept = sweeper.sweep(db, UNIX_EPOCH, &SweepRules::default()).await.unwrap();
             assert_eq!(swept.moved.returned, 1);
             assert!(swept.next <= Duration::from_secs(30));
             // And now it rests, as ever.
             let pause = sweeper.pause.clone();
-            sweeper.sweep(db, 0, &SweepRules::default()).await.unwrap();
+            sweeper.sweep(db, UNIX_EPOCH, &SweepRules::default()).await.unwrap();
             assert_eq!(sweeper.pause, pause);
         });
     }

@@ -1,16 +1,16 @@
 //! What goes beside a payload, from the push to whoever gets the item.
 
-use kvqueue_queue::{Item, NewItem, Settlement};
+use kvqueue_queue::{Item, NewItem, Settlement, from_millis};
 
 use crate::common::{KINDS, k, on_database, payloads};
 
 fn letter() -> NewItem {
-    NewItem {
-        content_type: Some("text/plain".to_owned()),
-        trace_parent: Some("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned()),
-        enqueued_at: Some(1_700_000_000_123),
-        ..NewItem::new("letter").with_attribute("to", "ann").with_attribute("", "é")
-    }
+    NewItem::new("letter")
+        .with_attribute("to", "ann")
+        .with_attribute("", "é")
+        .with_content_type("text/plain".to_owned())
+        .with_trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01".to_owned())
+        .with_enqueued_at(from_millis(1_700_000_000_123))
 }
 
 #[track_caller]
@@ -20,7 +20,7 @@ fn check(items: &[Item]) {
     let (meta, pushed) = (items[1].meta.as_deref().unwrap(), letter());
     assert_eq!(meta.attributes, pushed.attributes);
     assert_eq!((&meta.content_type, &meta.trace_parent), (&pushed.content_type, &pushed.trace_parent));
-    assert_eq!(meta.enqueued_at, pushed.enqueued_at);
+    assert_eq!(meta.enqueued_at.map(from_millis), pushed.enqueued_at);
     assert_eq!((items[1].attribute("to"), items[1].attribute("from")), (Some("ann"), None));
     assert!(items.iter().all(|item| item.attempt == 1));
 }
@@ -62,7 +62,7 @@ fn an_item_with_nothing_to_say_has_no_side_record() {
         t.push_items(&q, &[NewItem::new("a"), NewItem::new(vec![0; 100_000])]).await;
         assert_eq!(t.records(&q, "val").await.len(), 2);
         assert!(t.records(&q, "meta").await.is_empty());
-        t.push_items(&q, &[NewItem { enqueued_at: Some(0), ..NewItem::new("b") }]).await;
+        t.push_items(&q, &[NewItem::new("b").with_enqueued_at(from_millis(0))]).await;
         assert_eq!(t.records(&q, "meta").await.len(), 1);
     });
 }

@@ -3,7 +3,7 @@
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counts, End, Failure, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, Settlement, queues,
+    Counts, End, Failure, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, Settlement, from_millis, queues,
 };
 
 use crate::common::{SHORT, TestDb, at_most, k, on_database, record, rules, sweeper};
@@ -27,7 +27,7 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: None });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
-        let later = Settlement::Retry { due: Some(10), failure: Failure::new(1, 1, "no") };
+        let later = Settlement::Retry { due: Some(from_millis(10)), failure: Failure::new(1, 1, "no") };
         let dead = Settlement::Dead(Failure::new(1, 1, "never"));
         let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
         lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
@@ -53,7 +53,7 @@ fn an_item_that_comes_back_is_not_counted_as_pushed_again() {
         let q = t.queue("q");
         let pushed = async || counts(t, &q).await.pushed;
         t.push(&q, &["a", "b", "c", "d"]).await;
-        let delayed = NewItem { due: Some(5), ..NewItem::new("delayed") };
+        let delayed = NewItem::new("delayed").with_due(from_millis(5));
         t.push_items(&q, &[delayed]).await;
         // A producer in another language.
         t.run(async |tr| {
@@ -69,7 +69,7 @@ fn an_item_that_comes_back_is_not_counted_as_pushed_again() {
         let settlements = [
             (0, Settlement::Release),
             (1, Settlement::Retry { due: None, failure: failure() }),
-            (2, Settlement::Retry { due: Some(10), failure: failure() }),
+            (2, Settlement::Retry { due: Some(from_millis(10)), failure: failure() }),
             (3, Settlement::Dead(failure())),
         ];
         lease.settle(&t.db, &RetryPolicy::default(), &settlements).await.unwrap();

@@ -2,7 +2,7 @@
 
 use foundationdb::tuple::{Element, unpack};
 use futures::FutureExt;
-use kvqueue_queue::{NewItem, PushEffect, Settlement};
+use kvqueue_queue::{NewItem, PushEffect, Settlement, from_millis};
 
 use crate::common::{KINDS, on_database, rules, sweeper};
 
@@ -14,8 +14,8 @@ fn they_wait_aside_and_wake_no_consumer() {
             let tr = t.db.create_trx().unwrap();
             let mut watch = q.watch(&tr);
             tr.commit().await.unwrap();
-            let later = NewItem { due: Some(5_000), ..NewItem::new("later") };
-            let items = [later.clone(), NewItem { due: Some(4_000), ..later.with_attribute("k", "v") }];
+            let later = NewItem::new("later").with_due(from_millis(5_000));
+            let items = [later.clone(), later.with_attribute("k", "v").with_due(from_millis(4_000))];
             let pushed = t.push_items(&q, &items).await;
             assert!((&mut watch).now_or_never().is_none());
             assert_eq!((t.list(&q).await.len(), t.len(&q).await), (0, 0));
@@ -48,8 +48,7 @@ fn they_come_whole_when_their_time_has_come() {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
             let payload = vec![i as u8; 250_000];
-            let item =
-                NewItem { due: Some(5_000), unique: Some(b"k".to_vec()), ..NewItem::new(payload.clone()) };
+            let item = NewItem::new(payload.clone()).with_due(from_millis(5_000)).with_unique(b"k".to_vec());
             t.push_items(&q, &[item.clone().with_attribute("k", "v")]).await;
             let mut sweeper = sweeper(&q);
             assert!(t.sweep(&mut sweeper, 4_999, &rules()).await.moved.is_nothing());

@@ -100,7 +100,7 @@ fn a_jump_of_versions_makes_no_operation_old() {
     on_database(async |t| {
         const DAY: u64 = 86_400_000_000;
         let q = t.queue("q");
-        let options = PushOptions { operation: Some(b"order 17".to_vec()), ..PushOptions::default() };
+        let options = PushOptions::default().with_idempotency_key(b"order 17".to_vec());
         let push =
             async || t.session(&q).push_items(&t.db, &[NewItem::new("a")], &options).await.unwrap().repeated;
         let rules = rules().with_operations_kept(Duration::from_micros(DAY));

@@ -1,7 +1,7 @@
 //! What the layer does, with queues of every kind.
 
 use foundationdb::RangeOption;
-use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement};
+use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement, from_millis};
 
 use crate::common::{KINDS, Rng, TestDb, fetch_options, k, on_database, payloads};
 
@@ -174,7 +174,7 @@ fn deleting_leaves_nothing() {
         let mut session = t.session(&q);
         let mut held = lease(t, &mut session, 3).await.unwrap();
         let failure = Failure::new(7, 1, "no");
-        let later = Settlement::Retry { due: Some(1 << 40), failure: failure.clone() };
+        let later = Settlement::Retry { due: Some(from_millis(1 << 40)), failure: failure.clone() };
         settle(t, &mut held, &[(0, later), (1, Settlement::Dead(failure))]).await;
         t.run(async |tr| {
             q.delete(tr);

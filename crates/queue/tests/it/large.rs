@@ -2,6 +2,7 @@
 
 use kvqueue_queue::{
     Approach, Failure, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue, RetryPolicy, Settlement,
+    from_millis,
 };
 
 use crate::common::{TestDb, fetch_options, on_database, record, rules, sweeper};
@@ -44,7 +45,7 @@ fn items_settle_however_many_they_are() {
             let settlement = match index % 4 {
                 0 => Settlement::Release,
                 1 => Settlement::Retry { due: None, failure: failure() },
-                2 => Settlement::Retry { due: Some(5), failure: failure() },
+                2 => Settlement::Retry { due: Some(from_millis(5)), failure: failure() },
                 _ => Settlement::Dead(failure()),
             };
             (index, settlement)
@@ -82,9 +83,10 @@ fn a_take_of_many_gets_as_many_as_one_transaction_holds() {
         for (kind, unique) in [(Kind::Recipe(Packing::Raw), false), (Kind::Fifo, true)] {
             let prefix = [t.prefix.as_slice(), &[b'p'; 4_000]].concat();
             let q = Queue::of_kind(&prefix, b"q", kind).unwrap();
-            fill(t, &q, ITEMS, |n| NewItem {
-                unique: unique.then(|| format!("{n:0200}").into_bytes()),
-                ..NewItem::new("x")
+            fill(t, &q, ITEMS, |n| {
+                let mut item = NewItem::new("x");
+                item.unique = unique.then(|| format!("{n:0200}").into_bytes());
+                item
             })
             .await;
             for length in [0, 1] {
@@ -120,11 +122,7 @@ fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
 fn as_many_orphans_are_cleared_at_once_as_one_transaction_holds() {
     on_database(async |t| {
         let q = far(t);
-        fill(t, &q, 200, |n| NewItem {
-            unique: Some(format!("{n:01000}").into_bytes()),
-            ..NewItem::new("x")
-        })
-        .await;
+        fill(t, &q, 200, |n| NewItem::new("x").with_unique(format!("{n:01000}").into_bytes())).await;
         // A foreign program takes them all.
         t.run(async |tr| {
             tr.clear_range(&record(&q, "val", b""), &record(&q, "val", b"\xff"));
@@ -141,7 +139,7 @@ fn as_many_orphans_are_cleared_at_once_as_one_transaction_holds() {
         }
         assert_eq!(orphans, 200);
         // So their unique keys are free.
-        let again = NewItem { unique: Some(format!("{:01000}", 7).into_bytes()), ..NewItem::new("x") };
+        let again = NewItem::new("x").with_unique(format!("{:01000}", 7).into_bytes());
         assert_eq!(t.push_items(&q, &[again]).await.items, 1);
     });
 }

@@ -7,7 +7,7 @@ use std::pin::pin;
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use kvqueue_queue::{
     Approach, Fetched, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
-    migration,
+    from_millis, migration,
 };
 
 use crate::common::gate::{to_the_end, until_sent};
@@ -34,7 +34,7 @@ async fn lease(t: &TestDb, gate: &Gate, queue: &Queue) -> Lease {
 }
 
 async fn sweep(t: &TestDb, sweeper: &mut Sweeper) -> Swept {
-    sweeper.sweep(&t.db, 0, &rules()).await.unwrap()
+    sweeper.sweep(&t.db, from_millis(0), &rules()).await.unwrap()
 }
 
 /// Lets a commit arrive; 0 if it happens, else the error's code.
@@ -224,7 +224,7 @@ fn items_put_aside_between_those_that_are_due_neither_stop_nor_lose_anything() {
             let mut sweeping = pin!(t.sweep(&mut sweeper, 5_000, &rules));
             until_sent(&gate, sweeping.as_mut()).await
         };
-        let between = NewItem { due: Some(2_000), ..NewItem::new("b") };
+        let between = NewItem::new("b").with_due(from_millis(2_000));
         to_the_end(&gate, pin!(t.push_items(&q, &[between]))).await;
         let _told = held.pass(Fault::None);
         // What was due became ready, and what came in between still waits.

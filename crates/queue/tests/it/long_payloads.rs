@@ -110,7 +110,7 @@ fn the_limit_can_be_lowered_and_raised_a_little() {
     on_database(async |t| {
         let q = t.queue("q");
         let push = async |len: usize, max_payload: usize| {
-            let options = PushOptions { max_payload, ..PushOptions::default() };
+            let options = PushOptions::default().with_max_payload(max_payload);
             t.session(&q).push_items(&t.db, &[NewItem::new(payload(len))], &options).await
         };
         push(10, 10).await.unwrap();

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement};
+use kvqueue_queue::{
+    Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement, from_millis,
+};
 
 use crate::common::{Rng, SHORT, TestDb, at_most, fetch_options, k, on_database, seeds, sweeper};
 
@@ -47,8 +49,13 @@ impl World<'_> {
     async fn run(&self, seed: u64) {
         let mut rng = Rng::new(seed);
         let due = |n: usize| n.is_multiple_of(3).then_some(n as u64);
-        let items: Vec<_> =
-            (0..ITEMS).map(|n| NewItem { due: due(n), ..NewItem::new(n.to_string()) }).collect();
+        let items: Vec<_> = (0..ITEMS)
+            .map(|n| {
+                let mut item = NewItem::new(n.to_string());
+                item.due = due(n).map(from_millis);
+                item
+            })
+            .collect();
         let mut producer = self.t.session(&self.queue);
         producer.push_items(&self.t.db, &items, &PushOptions::default()).await.unwrap();
         let workers = (0..WORKERS).map(|_| self.work(Rng::new(rng.next())));
@@ -115,7 +122,9 @@ impl World<'_> {
             0 => Settlement::Release,
             1 if attempt >= MAX_ATTEMPTS => Settlement::Dead(failure),
             1 => Settlement::Retry { due: None, failure },
-            2 => Settlement::Retry { due: Some(self.clock.load(Ordering::Relaxed) + 5), failure },
+            2 => {
+                Settlement::Retry { due: Some(from_millis(self.clock.load(Ordering::Relaxed) + 5)), failure }
+            }
             3 => Settlement::Dead(failure),
             _ => Settlement::Done,
         }

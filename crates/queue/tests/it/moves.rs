@@ -196,8 +196,8 @@ fn an_item_that_another_takes_meanwhile_is_not_moved() {
 #[test]
 fn the_largest_item_is_moved() {
     on_database(async |t| {
-        let options = PushOptions { max_payload: PAYLOAD_CEILING, ..PushOptions::default() };
-        let largest = NewItem { unique: Some(vec![0; MAX_KEY]), ..NewItem::new(vec![7; PAYLOAD_CEILING]) };
+        let options = PushOptions::default().with_max_payload(PAYLOAD_CEILING);
+        let largest = NewItem::new(vec![7; PAYLOAD_CEILING]).with_unique(vec![0; MAX_KEY]);
         for (i, kind) in KINDS.into_iter().enumerate() {
             let (from, to) = (t.queue_of(format!("f{i}"), kind), t.queue_of(format!("t{i}"), kind));
             t.session(&from).push_items(&t.db, std::slice::from_ref(&largest), &options).await.unwrap();

@@ -2,24 +2,30 @@
 
 use fdb_embedded::Fault::{UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{ItemId, Kind, NewItem, PushEffect, PushOptions, Pushed, Queue, RetryPolicy, Session};
+use kvqueue_queue::{
+    ItemId, Kind, NewItem, PushEffect, PushOptions, Pushed, Queue, RetryPolicy, Session, from_millis,
+};
 
 use crate::common::{KINDS, TestDb, on_database, payloads, record};
 use crate::unknown::scripts;
 
 fn operation(id: &str) -> PushOptions {
-    PushOptions { operation: Some(id.into()), ..PushOptions::default() }
+    PushOptions::default().with_idempotency_key(id)
 }
 
 /// One of everything.
 fn items() -> [NewItem; 6] {
-    let unique = NewItem { unique: Some(b"k".to_vec()), ..NewItem::new("unique") };
+    let unique = NewItem::new("unique").with_unique(b"k".to_vec());
     [
         NewItem::new("plain"),
         NewItem::new("attributes").with_attribute("k", "v"),
         unique.clone(),
-        NewItem { payload: "duplicate".into(), ..unique },
-        NewItem { due: Some(9_000), ..NewItem::new("later") },
+        {
+            let mut item = unique;
+            item.payload = "duplicate".into();
+            item
+        },
+        NewItem::new("later").with_due(from_millis(9_000)),
         NewItem::new("long".repeat(60_000)),
     ]
 }
@@ -71,7 +77,7 @@ fn an_operation_is_done_once_whoever_repeats_it() {
 fn one_that_found_only_duplicates_is_done_too() {
     on_database(async |t| {
         let q = t.queue("q");
-        let item = NewItem { unique: Some(b"k".to_vec()), ..NewItem::new("a") };
+        let item = NewItem::new("a").with_unique(b"k".to_vec());
         t.push_items(&q, std::slice::from_ref(&item)).await;
         let mut session = t.session(&q);
         let first = session.push_items(&t.db, std::slice::from_ref(&item), &operation("op")).await.unwrap();
@@ -93,13 +99,16 @@ fn other_items_under_a_known_id_are_refused() {
             let mut session = t.session(&q);
             for other in [vec![NewItem::new("other")], items()[..5].to_vec()] {
                 let refused = session.push_items(&t.db, &other, &operation("op")).await.unwrap_err();
-                assert!(refused.operation_reused().is_some() && !refused.is_maybe_committed(), "{refused:?}");
+                assert!(
+                    refused.idempotency_key_reused().is_some() && !refused.is_maybe_committed(),
+                    "{refused:?}"
+                );
                 assert!(t.rows().await == rows, "something was written");
             }
             // The session goes on, and so does a delay that is counted from now.
             session.push(&t.db, &["next"]).await.unwrap();
             let mut later = items();
-            later[4].due = Some(9_999);
+            later[4].due = Some(from_millis(9_999));
             let again = session.push_items(&t.db, &later, &operation("op")).await.unwrap();
             assert_eq!((again.repeated, again.each().count()), (true, first.items));
         }

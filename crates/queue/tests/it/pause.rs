@@ -105,7 +105,7 @@ fn a_frozen_queue_refuses_every_push() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            let named = PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() };
+            let named = PushOptions::default().with_idempotency_key(b"op".to_vec());
             let mut session = t.session(&q);
             session.push_items(&t.db, &[NewItem::new("before")], &named).await.unwrap();
             let (producer, driver) = Producer::new(t.session(&q), t.handle());

@@ -97,7 +97,7 @@ fn an_item_that_is_refused_hurts_no_other() {
         })
         .await;
         let (producer, driver) = Producer::with_max_payload(t.session(&q), t.handle(), 10);
-        let unique = |key: &str| NewItem { unique: Some(key.into()), ..NewItem::new(key.to_owned()) };
+        let unique = |key: &str| NewItem::new(key.to_owned()).with_unique(key);
         let items =
             [NewItem::new("a"), NewItem::new("too long for it"), unique("damaged"), unique("u"), unique("u")];
         let mut pushes = Box::pin(join_all(items.into_iter().map(|item| producer.push(item))));

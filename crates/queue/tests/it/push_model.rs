@@ -8,7 +8,9 @@ use std::panic::AssertUnwindSafe;
 
 use fdb_embedded::Faults;
 use futures::FutureExt;
-use kvqueue_queue::{Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement, Sweeper};
+use kvqueue_queue::{
+    Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement, Sweeper, from_millis,
+};
 
 use crate::common::{KINDS, Rng, TestDb, k, on_database, records, rules, seeds, sweeper};
 
@@ -95,7 +97,7 @@ impl<'t> World<'t> {
         let length = if self.rng.below(12) == 0 { 150_000 } else { 1 };
         let mut item = NewItem::new(format!("{}{}", self.next, " ".repeat(length)));
         item.unique = (self.rng.below(2) == 0).then(|| vec![b'a' + self.rng.below(4) as u8]);
-        item.due = (self.rng.below(5) == 0).then_some(1_000 + self.next);
+        item.due = (self.rng.below(5) == 0).then_some(from_millis(1_000 + self.next));
         if self.rng.below(4) == 0 {
             item.attributes.insert("number".to_owned(), self.next.to_string());
         }
@@ -113,11 +115,12 @@ impl<'t> World<'t> {
         if let Some((same, _)) = done.filter(|_| is_repetition) {
             items.clone_from(same);
         }
-        let options = PushOptions { operation: operation.clone(), ..PushOptions::default() };
+        let mut options = PushOptions::default();
+        options.idempotency_key.clone_from(&operation);
         let pushed = self.t.session(&self.queue).push_items(&self.t.db, &items, &options).await;
         if done.is_some() && !is_repetition {
             let error = pushed.unwrap_err();
-            assert!(error.operation_reused().is_some() && !error.is_maybe_committed(), "{error:?}");
+            assert!(error.idempotency_key_reused().is_some() && !error.is_maybe_committed(), "{error:?}");
             return;
         }
         let pushed = pushed.unwrap();
@@ -169,7 +172,7 @@ impl<'t> World<'t> {
         let (settlement, place) = match self.rng.below(5) {
             0 => (Settlement::Release, Place::Ready),
             1 => (Settlement::Retry { due: None, failure }, Place::Ready),
-            2 => (Settlement::Retry { due: Some(9), failure }, Place::Later),
+            2 => (Settlement::Retry { due: Some(from_millis(9)), failure }, Place::Later),
             3 => (Settlement::Dead(failure), Place::Dead),
             _ => (Settlement::Done, Place::Gone),
         };

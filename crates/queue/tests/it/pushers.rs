@@ -1,13 +1,13 @@
 //! Pushing into a transaction of the caller's.
 
 use kvqueue_queue::{
-    Kind, MAX_PUSHES, NewItem, Packing, PushEffect, PushError, PushOptions, Pusher, QueueError,
+    Kind, MAX_PUSHES, NewItem, Packing, PushEffect, PushError, PushOptions, Pusher, QueueError, from_millis,
 };
 
 use crate::common::{KINDS, on_database, session_id};
 
 fn unique(payload: &'static str) -> NewItem {
-    NewItem { unique: Some(b"k".to_vec()), ..NewItem::new(payload) }
+    NewItem::new(payload).with_unique(b"k".to_vec())
 }
 
 #[test]
@@ -24,13 +24,13 @@ fn several_pushes_of_one_transaction_number_on() {
             } else {
                 pusher.push_items(&[NewItem::new("c")], &options).await.unwrap();
             }
-            let named = PushOptions { operation: Some(b"op".to_vec()), ..options };
+            let named = options.with_idempotency_key(b"op".to_vec());
             let same = [unique("twice"), NewItem::new("d")];
             let last = pusher.push_items(&same, &named).await.unwrap();
             let again = pusher.push_items(&same, &named).await.unwrap();
             let refused = pusher.push_items(&[NewItem::new("never")], &named).await.unwrap_err();
-            assert!(refused.operation_reused().is_some(), "{refused}");
-            let other = PushOptions { operation: Some(b"other".to_vec()), ..PushOptions::default() };
+            assert!(refused.idempotency_key_reused().is_some(), "{refused}");
+            let other = PushOptions::default().with_idempotency_key(b"other".to_vec());
             pusher.push_items(&[unique("never")], &other).await.unwrap();
             assert_eq!(pusher.pushed(), 4);
             let stamp = tr.get_versionstamp();
@@ -50,7 +50,7 @@ fn several_pushes_of_one_transaction_number_on() {
 
             let refused =
                 t.session(&q).push_items(&t.db, &[NewItem::new("never")], &named).await.unwrap_err();
-            assert!(refused.operation_reused().is_some(), "{refused}");
+            assert!(refused.idempotency_key_reused().is_some(), "{refused}");
             let repeated = t.session(&q).push_items(&t.db, &same, &named).await.unwrap();
             let known: Vec<_> = repeated.each().map(|item| (item.effect, item.id)).collect();
             let id = ids[3].clone().filter(|_| kind == Kind::Fifo);
@@ -76,7 +76,7 @@ fn what_is_refused_leaves_the_transaction_as_it_was() {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
         let mut pusher = q.pusher(&tr);
-        let items = [NewItem::new("fits"), NewItem { unique: Some(Vec::new()), ..NewItem::new("") }];
+        let items = [NewItem::new("fits"), NewItem::new("").with_unique(Vec::new())];
         let refused = pusher.push_items(&items, &PushOptions::default()).await.unwrap_err();
         assert!(matches!(refused, PushError::KeyLength { what: "unique key", len: 0, .. }));
         tr.commit().await.unwrap();
@@ -101,7 +101,7 @@ fn an_operation_without_items_is_none_however_many_were_pushed() {
         let q = t.queue("q");
         let tr = t.db.create_trx().unwrap();
         let mut pusher = q.pusher(&tr);
-        let options = PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() };
+        let options = PushOptions::default().with_idempotency_key(b"op".to_vec());
         assert_eq!(pusher.push_items(&[], &options).await.unwrap().added(), 0);
         for _ in 0..MAX_PUSHES {
             pusher.push(b"").await.unwrap();
@@ -120,11 +120,11 @@ fn an_operation_without_items_is_none_however_many_were_pushed() {
 /// Pushes one of three kinds of items, which lie in different records.
 async fn push_as(pusher: &mut Pusher<'_>, how: usize) -> Result<(), PushError> {
     let options = match how {
-        2 => PushOptions { operation: Some(b"op".to_vec()), ..PushOptions::default() },
+        2 => PushOptions::default().with_idempotency_key("op"),
         _ => PushOptions::default(),
     };
     let item = match how {
-        1 => NewItem { due: Some(9_000_000_000_000), ..NewItem::new("later") },
+        1 => NewItem::new("later").with_due(from_millis(9_000_000_000_000)),
         _ => NewItem::new("ready"),
     };
     pusher.push_items(&[item], &options).await.map(drop)

@@ -63,7 +63,7 @@ fn indexes_go_on_from_the_last_and_begin_with_1() {
 fn counts_go_on_from_the_last_of_the_priority_and_begin_with_0() {
     on_database(async |t| {
         let q = t.queue_of("q", Kind::Priority(End::Min, Packing::Tuple));
-        let item = |payload: &'static str, priority| NewItem { priority, ..NewItem::new(payload) };
+        let item = |payload: &'static str, priority| NewItem::new(payload).with_priority(priority);
         t.push_items(&q, &[item("a", 5), item("b", -3), item("c", 5)]).await;
         foreign(t, "q", &[5, 9], &pack(&("d",))).await;
         t.push_items(&q, &[item("e", 5), item("f", i64::MIN), item("g", 0)]).await;

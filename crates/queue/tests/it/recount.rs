@@ -6,7 +6,8 @@ use fdb_embedded::Faults;
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counted, End, Failure, Kind, Packing, Queue, Recount, RetryPolicy, RowCounter, Settlement, text_queues,
+    Counted, End, Failure, Kind, Packing, Queue, Recount, RetryPolicy, RowCounter, Settlement, from_millis,
+    text_queues,
 };
 
 use crate::common::{Rng, TestDb, k, on_database, record, seeds};
@@ -40,7 +41,8 @@ fn each_counter_is_made_right() {
         assert_eq!(recount(t, &q).await, Recount { ready: Some(Counted::default()), ..Recount::default() });
         t.push(&q, &["a", "b", "c", "d", "e"]).await;
         let mut lease = t.lease(&q, 2).await.unwrap();
-        let later = Settlement::Retry { due: Some(u64::MAX / 2), failure: Failure::new(1, 1, "no") };
+        let later =
+            Settlement::Retry { due: Some(from_millis(u64::MAX / 2)), failure: Failure::new(1, 1, "no") };
         let dead = Settlement::Dead(Failure::new(1, 1, "never"));
         lease.settle(&t.db, &RetryPolicy::default(), &[(0, later), (1, dead)]).await.unwrap();
         let counted = |by_counters, by_rows| Counted { by_counters, by_rows };

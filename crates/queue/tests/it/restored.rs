@@ -167,7 +167,7 @@ fn under_an_operation_id_they_are_restored_once() {
     on_database(async |t| {
         let q = t.queue("q");
         let items = [item("a", State::Ready), item("c", State::Dead)];
-        let options = PushOptions { operation: Some(b"import 1".to_vec()), ..PushOptions::default() };
+        let options = PushOptions::default().with_idempotency_key(b"import 1".to_vec());
         for repeated in [false, true] {
             let done = t.run(async |tr| {
                 let placed = q.pusher(tr).restore(&items, &options).await.unwrap();

@@ -3,6 +3,7 @@
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     Counts, Failure, ItemFate, ItemId, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy, Settlement,
+    from_millis,
 };
 
 use crate::common::{KINDS, TestDb, id, k, later, on_database};
@@ -13,7 +14,7 @@ const HOUR: u64 = 3_600_000_000;
 /// A payload in three parts, and a unique key.
 fn item(state: ItemState) -> NewItem {
     let payload = format!("{state} {}", "x".repeat(250_000));
-    NewItem { unique: Some(state.to_string().into_bytes()), ..NewItem::new(payload) }
+    NewItem::new(payload).with_unique(state.to_string().into_bytes())
 }
 
 /// An item in each state.
@@ -31,7 +32,7 @@ async fn fill(t: &TestDb, q: &Queue) {
             t.settle(&mut lease, &settlement).await;
         }
     }
-    let scheduled = NewItem { due: Some(2_000), ..item(ItemState::Scheduled) };
+    let scheduled = item(ItemState::Scheduled).with_due(from_millis(2_000));
     t.push_items(q, &[scheduled, item(ItemState::Ready)]).await;
 }
 

@@ -3,7 +3,9 @@
 use fdb_embedded::{Fault, Faults};
 use std::time::Duration;
 
-use kvqueue_queue::{Queue, RetryPolicy, Session, SweptTokens, TokenPlace, VersionHistory, sweep_tokens};
+use kvqueue_queue::{
+    Queue, RetryPolicy, Session, SweptTokens, TokenPlace, VersionHistory, from_millis, sweep_tokens,
+};
 
 use crate::common::{TestDb, k, on_database, payloads};
 
@@ -23,9 +25,17 @@ async fn known(t: &TestDb) -> VersionHistory {
 /// Sweeps a queue's slots at `now` (ms), from the first one on. Slots that are at most `kept` versions old are kept.
 async fn sweep(t: &TestDb, q: &Queue, now: u64, kept: u64) -> SweptTokens {
     let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
-    sweep_tokens(&t.db, q, &known(t).await, &mut place, now, Duration::from_micros(kept), &policy)
-        .await
-        .unwrap()
+    sweep_tokens(
+        &t.db,
+        q,
+        &known(t).await,
+        &mut place,
+        from_millis(now),
+        Duration::from_micros(kept),
+        &policy,
+    )
+    .await
+    .unwrap()
 }
 
 /// A session that has taken item "a" and does not know it; `None` where faults cannot be installed.
@@ -108,7 +118,9 @@ fn a_sweep_that_clears_little_looks_at_a_part_of_the_slots_and_the_next_one_goes
         slots(t, &q, 23_000).await;
         let (mut place, policy) = (TokenPlace::default(), RetryPolicy::default());
         let mut sweep = async |now| {
-            sweep_tokens(&t.db, &q, &known(t).await, &mut place, now, Duration::ZERO, &policy).await.unwrap()
+            sweep_tokens(&t.db, &q, &known(t).await, &mut place, from_millis(now), Duration::ZERO, &policy)
+                .await
+                .unwrap()
         };
         let first = sweep(5).await;
         assert!((20_000..21_000).contains(&first.kept), "{first:?}");

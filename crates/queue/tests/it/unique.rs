@@ -2,13 +2,15 @@
 
 use fdb_embedded::Faults;
 use foundationdb::tuple::pack;
-use kvqueue_queue::{Failure, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, Settlement};
+use kvqueue_queue::{
+    Failure, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, Settlement, from_millis,
+};
 
 use crate::common::{KINDS, TestDb, k, on_database, session_id};
 use crate::unknown::scripts;
 
 fn item(payload: &str, key: &str) -> NewItem {
-    NewItem { unique: Some(key.into()), ..NewItem::new(payload.to_owned()) }
+    NewItem::new(payload.to_owned()).with_unique(key)
 }
 
 fn effects(pushed: &Pushed) -> Vec<PushEffect> {
@@ -70,9 +72,9 @@ fn the_key_is_taken_until_the_item_has_ended() {
             drop(t.session(&q).take(&t.db, k(1)).await.unwrap());
             assert!(push(t, &q).await, "after it was taken at most once");
             let mut lease = t.lease(&q, 1).await.unwrap();
-            t.settle(&mut lease, &again(Some(9_000))).await;
+            t.settle(&mut lease, &again(Some(from_millis(9_000)))).await;
             assert!(!push(t, &q).await, "while it waits to be retried");
-            let later = NewItem { due: Some(9_000), ..item("later", "delayed") };
+            let later = item("later", "delayed").with_due(from_millis(9_000));
             assert_eq!(t.push_items(&q, std::slice::from_ref(&later)).await.items, 1);
             assert_eq!(
                 t.push_items(&q, &[later, item("now", "delayed")]).await.items,
@@ -89,7 +91,11 @@ fn a_key_whose_item_another_program_popped_is_free() {
     on_database(async |t| {
         for (i, kind) in [Kind::Fifo, Kind::Recipe(Packing::Raw)].into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            let long = NewItem { payload: vec![7; 250_000].into(), ..item("", "k") };
+            let long = {
+                let mut item = item("", "k");
+                item.payload = vec![7; 250_000].into();
+                item
+            };
             let pushed = t.push_items(&q, &[long]).await;
             let id = pushed.each().next().unwrap().id.unwrap();
             let keys = t.rows().await.into_iter().map(|(key, _)| key);

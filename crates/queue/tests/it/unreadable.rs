@@ -4,7 +4,7 @@ use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
     Approach, DeadFate, Failure, FetchError, Movable, Mover, NewItem, Queue, QueueError, RetryPolicy,
-    Session, Settlement, Staged, SweepRules,
+    Session, Settlement, Staged, SweepRules, from_millis,
 };
 
 use crate::common::{SHORT, TestDb, fetch_options, id, k, on_database, payloads, record, rules, sweeper};
@@ -168,7 +168,7 @@ fn leases_that_cannot_be_given_back_do_not_hide_others() {
         let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
         while t.run(async |tr| Ok(tr.get_read_version().await? as u64)).await <= lease.deadline() {}
         let mut sweeper = sweeper(&q);
-        let swept = sweeper.sweep(&t.db, 0, &rules()).await.unwrap();
+        let swept = sweeper.sweep(&t.db, from_millis(0), &rules()).await.unwrap();
         assert_eq!((swept.moved.returned, t.list(&q).await), (1, vec!["a".to_owned()]));
         assert!(swept.trouble.is_some());
         // They are passed over for a while, and meanwhile the sweeper does its work as ever, also when it is woken for it.
@@ -214,7 +214,7 @@ fn items_put_aside_that_cannot_be_read_do_not_hold_up_others() {
             Ok(())
         })
         .await;
-        let swept = sweeper(&q).sweep(&t.db, 5, &rules()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &rules()).await.unwrap();
         assert_eq!((swept.moved.promoted, swept.trouble.is_some()), (1, true));
         assert_eq!(t.list(&q).await, ["a"]);
         assert_eq!(t.records(&q, "later").await.len(), 4);
@@ -230,7 +230,7 @@ fn a_key_behind_all_times_does_not_keep_a_sweeper_busy() {
             Ok(())
         })
         .await;
-        let swept = sweeper(&q).sweep(&t.db, 5, &SweepRules::default()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &SweepRules::default()).await.unwrap();
         assert!(swept.trouble.is_none() && !swept.next.is_zero(), "{swept:?}");
     });
 }
@@ -242,9 +242,8 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
             let q = t.queue(format!("{all} {more}"));
             // Keys of others, more than one reply of the database has.
             for page in 0..more / 1_000 {
-                let items: Vec<_> = (0..1_000)
-                    .map(|n| NewItem { unique: Some(format!("a {page} {n}").into()), ..NewItem::new("x") })
-                    .collect();
+                let items: Vec<_> =
+                    (0..1_000).map(|n| NewItem::new("x").with_unique(format!("a {page} {n}"))).collect();
                 t.push_items(&q, &items).await;
             }
             t.store(&q, &id(1), "long", "key").await;
@@ -269,7 +268,7 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
             // A dead letter that was not purged does not keep its key either, and its purge does not free the key of the item that has it now.
             t.store(&q, &id(1), "long", "key").await;
             garble().await;
-            let next = NewItem { unique: Some("key".into()), ..NewItem::new("next") };
+            let next = NewItem::new("next").with_unique("key");
             assert_eq!(t.push_items(&q, std::slice::from_ref(&next)).await.items, 1);
             assert_eq!(purged().await, 1);
             assert_eq!(t.push_items(&q, &[next]).await.items, 0);

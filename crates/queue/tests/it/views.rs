@@ -1,6 +1,8 @@
 //! Looking at items by what they are doing.
 
-use kvqueue_queue::{Cursor, Failure, ItemPage, ItemState, ItemView, NewItem, Queue, Settlement};
+use kvqueue_queue::{
+    Cursor, Failure, ItemPage, ItemState, ItemView, NewItem, Queue, Settlement, from_millis,
+};
 
 use crate::common::{KINDS, TestDb, k, later, on_database, record};
 
@@ -35,7 +37,7 @@ async fn filled(t: &TestDb, q: &Queue) {
         t.fill(q, &[&format!("retrying {n}")]).await;
         let mut lease = t.lease(q, 1).await.unwrap();
         t.settle(&mut lease, &later(1_000 + 2 * n)).await;
-        let due = NewItem { due: Some(1_001 + 2 * n), ..NewItem::new(format!("scheduled {n}")) };
+        let due = NewItem::new(format!("scheduled {n}")).with_due(from_millis(1_001 + 2 * n));
         t.push_items(q, &[due]).await;
     }
     t.fill(q, &["running 0", "running 1", "running 2"]).await;
@@ -119,7 +121,7 @@ fn a_page_is_bounded_and_goes_on_where_items_of_the_other_state_are_many() {
     on_database(async |t| {
         let q = t.queue("q");
         // More than one page passes over: the one that is retrying lies behind all of them.
-        let due = |n: u64| NewItem { due: Some(n), ..NewItem::new("scheduled") };
+        let due = |n: u64| NewItem::new("scheduled").with_due(from_millis(n));
         for part in 0..5 {
             t.push_items(&q, &(0..500).map(|n| due(part * 500 + n)).collect::<Vec<_>>()).await;
         }

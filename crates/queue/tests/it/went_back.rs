@@ -1,6 +1,6 @@
 //! A queue that was restored into a database whose versions are behind its items.
 
-use kvqueue_queue::{ItemId, Kind, Packing, PushError, Queue, QueueError, RetryError, Stamp};
+use kvqueue_queue::{ItemId, Kind, Packing, PushError, Queue, QueueError, RetryError, Stamp, from_millis};
 
 use crate::common::{TestDb, on_database, record, rules, sweeper};
 
@@ -70,7 +70,7 @@ fn a_sweep_says_that_versions_went_back_and_does_the_rest() {
         let q = t.queue("q");
         t.put_aside(&q, &[("later", 5)]).await;
         let version = restore(t, &q).await;
-        let swept = sweeper(&q).sweep(&t.db, 5, &rules()).await.unwrap();
+        let swept = sweeper(&q).sweep(&t.db, from_millis(5), &rules()).await.unwrap();
         assert_eq!(swept.moved.promoted, 1);
         assert!(swept.trouble.is_some_and(|trouble| says_so(&trouble.error, version)));
     });

@@ -2,7 +2,7 @@
 
 use kvqueue_queue::{
     Approach, DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError,
-    RetryPolicy, Settlement,
+    RetryPolicy, Settlement, from_millis,
 };
 
 use crate::common::{KINDS, SHORT, TestDb, fetch_options, k, on_database, rules, sweeper};
@@ -14,7 +14,7 @@ fn others(kind: Kind) -> impl Iterator<Item = Kind> {
 }
 
 fn item(payload: &str) -> NewItem {
-    NewItem { unique: Some(b"u".to_vec()), ..NewItem::new(payload.to_owned()) }.with_attribute("a", "b")
+    NewItem::new(payload.to_owned()).with_unique(b"u".to_vec()).with_attribute("a", "b")
 }
 
 fn is_wrong_kind(error: &(dyn std::error::Error + 'static)) -> bool {
@@ -31,7 +31,7 @@ async fn sweep_as_others(t: &TestDb, queue: &Queue, now: u64) {
     let before = t.rows().await;
     for wrong in others(queue.kind()) {
         let wrong = t.queue_of("q", wrong);
-        let swept = sweeper(&wrong).sweep(&t.db, now, &rules()).await.unwrap();
+        let swept = sweeper(&wrong).sweep(&t.db, from_millis(now), &rules()).await.unwrap();
         assert!(swept.moved.is_nothing(), "{:?} as {:?}: {:?}", queue.kind(), wrong.kind(), swept.moved);
         assert!(is_wrong_kind(&swept.trouble.unwrap()));
         assert_eq!(t.rows().await, before);
@@ -73,7 +73,15 @@ fn names(error: &dyn std::error::Error, kind: Kind) -> bool {
 async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
     let (q, wrong) = (t.queue_of("q", kind), t.queue_of("q", other));
     let due = (state == "later").then_some(5);
-    t.push_items(&q, &[NewItem { due, ..NewItem::new("first") }]).await;
+    t.push_items(
+        &q,
+        &[{
+            let mut item = NewItem::new("first");
+            item.due = due.map(from_millis);
+            item
+        }],
+    )
+    .await;
     if state == "dead" {
         let mut lease = t.lease(&q, 1).await.unwrap();
         t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
@@ -119,7 +127,7 @@ fn a_sweeper_of_the_wrong_kind_promotes_nothing() {
     for kind in KINDS {
         on_database(async |t| {
             let q = t.queue_of("q", kind);
-            t.push_items(&q, &[NewItem { due: Some(5), ..NewItem::new("later") }]).await;
+            t.push_items(&q, &[NewItem::new("later").with_due(from_millis(5))]).await;
             sweep_as_others(t, &q, 10).await;
             assert_eq!(t.sweep(&mut sweeper(&q), 10, &rules()).await.moved.promoted, 1);
         });

@@ -1,4 +1,4 @@
-//! What an operation id stands for: a digest of the items that are pushed under it. It tells a repetition from another push that was
+//! What an idempotency key stands for: a digest of the items that are pushed under it. It tells a repetition from another push that was
 //! given the same id.
 //!
 //! The digest is stored, so it has to stay the same in later versions: docs/KEYSPACE.md describes it.
@@ -46,6 +46,7 @@ fn add(hasher: &mut Hasher, entry: &Entry<'_>) {
 mod tests {
     use super::*;
     use crate::new_item::NewItem;
+    use crate::time::from_millis;
 
     fn of(items: &[NewItem]) -> Digest {
         digest(&items.iter().map(Entry::from).collect::<Vec<_>>())
@@ -58,7 +59,8 @@ mod tests {
     /// It is on disk.
     #[test]
     fn it_stays_as_it_is() {
-        let unique = NewItem { unique: Some(b"u".to_vec()), due: Some(7), priority: -1, ..item() };
+        let unique =
+            NewItem { unique: Some(b"u".to_vec()), due: Some(from_millis(7)), priority: -1, ..item() };
         let hex = |digest: Digest| digest.map(|byte| format!("{byte:02x}")).concat();
         assert_eq!(hex(of(&[NewItem::new("a")])), "42ce2d7aa97fc3aa18c938ce6cc7a9e2");
         assert_eq!(hex(of(&[unique, NewItem::new("b")])), "dfa6aff12c0d18b334da97076a7b59fc");
@@ -74,7 +76,7 @@ mod tests {
             vec![item().with_attribute("l", "v")],
             vec![NewItem { content_type: None, ..item() }],
             vec![NewItem { unique: Some(b"u".to_vec()), ..item() }],
-            vec![NewItem { due: Some(7), ..item() }],
+            vec![NewItem { due: Some(from_millis(7)), ..item() }],
             vec![NewItem { priority: 1, ..item() }],
         ];
         assert!(others.iter().all(|other| of(other) != of(&[item()])));
@@ -87,10 +89,18 @@ mod tests {
 
     #[test]
     fn when_it_is_pushed_does_not_count() {
-        let now =
-            NewItem { due: Some(7), enqueued_at: Some(1), trace_parent: Some("1".to_owned()), ..item() };
-        let again =
-            NewItem { due: Some(9), enqueued_at: Some(3), trace_parent: Some("2".to_owned()), ..item() };
+        let now = NewItem {
+            due: Some(from_millis(7)),
+            enqueued_at: Some(from_millis(1)),
+            trace_parent: Some("1".to_owned()),
+            ..item()
+        };
+        let again = NewItem {
+            due: Some(from_millis(9)),
+            enqueued_at: Some(from_millis(3)),
+            trace_parent: Some("2".to_owned()),
+            ..item()
+        };
         assert_eq!(of(&[now]), of(&[again]));
     }
 }

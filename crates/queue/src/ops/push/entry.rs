@@ -3,6 +3,7 @@
 use crate::meta::Meta;
 use crate::new_item::NewItem;
 use crate::stored::{State, StoredItem};
+use crate::time::millis;
 
 /// One item.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +84,7 @@ impl<'a> Entry<'a> {
     pub(super) fn state(&self) -> State {
         match self.with {
             With::Nothing => State::Ready,
-            With::New(item) => item.due.map_or(State::Ready, State::Later),
+            With::New(item) => item.due.map_or(State::Ready, |due| State::Later(millis(due))),
             With::Stored(item) => item.state,
         }
     }

@@ -5,7 +5,7 @@
 //! | `put` | the writes of one item |
 //! | `entry` | what is to be pushed |
 //! | `once` | is there an item of this unique key; was this operation done before |
-//! | `contents` | a digest of what is pushed under an operation id |
+//! | `contents` | a digest of what is pushed under an idempotency key |
 //! | `open` | may this pusher push in this transaction |
 //!
 //! What has to be read is read before anything is written, so that a push that fails leaves the transaction as it was.
@@ -117,9 +117,9 @@ impl<'t> Pusher<'t> {
 
     /// Adds items, in this order, when the transaction commits.
     ///
-    /// Reads only what it has to: unique keys and the operation id, which conflict with pushes of the same; and in the queue of a recipe,
+    /// Reads only what it has to: unique keys and the idempotency key, which conflict with pushes of the same; and in the queue of a recipe,
     /// the last index or count, which conflicts with nothing. What comes of each item is known once the transaction has committed;
-    /// see [`Placed::items`]. Without items nothing happens, and the operation id is not used.
+    /// see [`Placed::items`]. Without items nothing happens, and the idempotency key is not used.
     ///
     /// # Errors
     /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error; but after
@@ -161,7 +161,7 @@ impl<'t> Pusher<'t> {
             return Err(PushError::NotSeeded);
         }
         let entries: Vec<Entry<'_>> = items.iter().map(Entry::from).collect();
-        Ok(self.place(&entries, options.operation.as_deref()).await?)
+        Ok(self.place(&entries, options.idempotency_key.as_deref()).await?)
     }
 
     /// How many items this pusher added.
@@ -230,7 +230,7 @@ impl<'t> Pusher<'t> {
     /// What an operation did, if it was done before.
     async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<Placed>, QueueError> {
         match self.operations.get(id) {
-            Some((_, of)) if of != digest => Err(QueueError::operation_reused(&self.space, id)),
+            Some((_, of)) if of != digest => Err(QueueError::key_reused(&self.space, id)),
             Some((placed, _)) => Ok(Some(placed.repeated())),
             None => once::earlier(&self.space, self.tr, id, digest).await,
         }

@@ -22,7 +22,7 @@ pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
 /// What an operation did, if it was done before. Conflicts with whoever does it.
 ///
 /// # Errors
-/// [`QueueError::OperationReused`] if it was to push something else.
+/// [`QueueError::IdempotencyKeyReused`] if it was to push something else.
 pub(super) async fn earlier(
     space: &Space,
     tr: &Transaction,
@@ -42,7 +42,7 @@ pub(super) async fn earlier(
     };
     let operation = operations::decode(&value).ok_or_else(|| QueueError::unreadable(&key))?;
     if operation.digest.is_some_and(|of| of != *digest) && !mutant("operation-of-other-items") {
-        return Err(QueueError::operation_reused(space, id));
+        return Err(QueueError::key_reused(space, id));
     }
     let (bytes, first) = (operation.stamp.as_bytes(), operation.stamp.user_version());
     let items = usize::try_from(operation.items).unwrap_or(MAX_PUSHES).min(MAX_PUSHES);

@@ -20,7 +20,7 @@ pub(super) struct Checked {
     pub(super) unfrozen: bool,
     /// No other pusher has added items in the transaction.
     items: bool,
-    /// No other pusher has used an operation id in the transaction.
+    /// No other pusher has used an idempotency key in the transaction.
     operations: bool,
 }
 

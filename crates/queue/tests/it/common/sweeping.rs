@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kvqueue_queue::{
     Approach, Failure, FetchOptions, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules,
-    Sweeper, Swept, VersionHistory,
+    Sweeper, Swept, VersionHistory, from_millis,
 };
 
 use super::{TestDb, k};
@@ -31,7 +31,7 @@ pub(crate) fn at_most(max_attempts: u32) -> SweepRules {
 
 /// Settles an item as one to be tried again at a time.
 pub(crate) fn later(due: Millis) -> Settlement {
-    Settlement::Retry { due: Some(due), failure: Failure::new(1, 1, "not yet") }
+    Settlement::Retry { due: Some(from_millis(due)), failure: Failure::new(1, 1, "not yet") }
 }
 
 /// A new sweeper, whose clock runs so fast that versions alone say when a lease has run out.
@@ -73,7 +73,7 @@ impl TestDb {
 
     /// One sweep in which nothing fails.
     pub(crate) async fn sweep(&self, sweeper: &mut Sweeper, now: Millis, rules: &SweepRules) -> Swept {
-        let swept = sweeper.sweep(&self.db, now, rules).await.unwrap();
+        let swept = sweeper.sweep(&self.db, from_millis(now), rules).await.unwrap();
         assert!(swept.trouble.is_none(), "{:?}", swept.trouble);
         swept
     }

@@ -18,7 +18,7 @@
 //! From leased to ready lead a release, a retry at once, and the end of the lease; from dead to ready an operator. An
 //! operator also deletes what is ready or waits: it is purged then.
 
-use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem};
+use kvqueue_queue::{Failure, LeaseId, MAX_FAILURES, Meta, Millis, NewItem, millis};
 
 use super::{Verdict, promise};
 use crate::image::Stored;
@@ -76,9 +76,9 @@ impl Item {
         meta.attributes.clone_from(&new.attributes);
         meta.content_type.clone_from(&new.content_type);
         meta.trace_parent.clone_from(&new.trace_parent);
-        meta.enqueued_at = new.enqueued_at;
+        meta.enqueued_at = new.enqueued_at.map(millis);
         meta.unique.clone_from(&new.unique);
-        let place = new.due.map_or(Place::Ready, Place::Later);
+        let place = new.due.map_or(Place::Ready, |due| Place::Later(millis(due)));
         Item { payload: new.payload.to_vec(), place, meta, effects: 0 }
     }
 

@@ -1,6 +1,6 @@
 //! What holders of leases may do.
 
-use kvqueue_queue::{ItemId, LeaseId, Settlement};
+use kvqueue_queue::{ItemId, LeaseId, Settlement, millis};
 
 use super::{At, Model, Place, Verdict, promise};
 
@@ -42,7 +42,7 @@ impl Model {
             Settlement::Release => drop(self.moved(id, Place::Ready)?),
             Settlement::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
             Settlement::Retry { due: Some(due), failure } => {
-                self.moved(id, Place::Later(*due))?.failed(failure);
+                self.moved(id, Place::Later(millis(*due)))?.failed(failure);
             }
             Settlement::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;

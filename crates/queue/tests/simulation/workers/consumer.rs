@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use kvqueue_queue::{
     Approach, Failure, FetchError, FetchOptions, Item, Kind, Lease, LeaseError, Session, Settlement, Spread,
-    Staged, Watch,
+    Staged, Watch, from_millis,
 };
 
 use super::producer::failed;
@@ -216,7 +216,7 @@ fn settlement(desk: &Desk, item: &Item) -> Settlement {
         13..=15 => Settlement::Retry { due: None, failure: failure() },
         _ => {
             let due = desk.now() + [0, 1_000, 100_000][desk.below(3)];
-            Settlement::Retry { due: Some(due), failure: failure() }
+            Settlement::Retry { due: Some(from_millis(due)), failure: failure() }
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use kvqueue_queue::{
-    Kind, NewItem, Placed, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
+    Kind, NewItem, Placed, PushError, PushOptions, PushedItem, QueueError, RetryError, Session, from_millis,
 };
 
 use super::consumer::close;
@@ -24,7 +24,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
             items = named(&desk, name, items);
         }
         let intent = Intent::Push { items: items.clone(), operation: operation.clone() };
-        let options = PushOptions { operation, ..PushOptions::default() };
+        let mut options = PushOptions::default();
+        options.idempotency_key = operation;
         let (operation, pushed) = match desk.chance(30) {
             true => desk.run(intent, push_in_transaction(&desk, &items, &options)).await,
             false => desk.run(intent, push(&desk, &mut session, &items, &options)).await,
@@ -64,14 +65,14 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
         item.priority = desk.below(4) as i64 - 1;
     }
     if desk.chance(20) {
-        item.due = Some(desk.now() + [0, 5_000, 100_000][desk.below(3)]);
+        item.due = Some(from_millis(desk.now() + [0, 5_000, 100_000][desk.below(3)]));
     }
     if desk.chance(20) {
         item.unique = Some(format!("key {}", desk.below(3)).into_bytes());
     }
     if desk.chance(20) {
         item = item.with_attribute("colour", "green");
-        item.enqueued_at = Some(desk.now());
+        item.enqueued_at = Some(from_millis(desk.now()));
         item.content_type = Some("text/plain".to_owned());
     }
     item
@@ -81,7 +82,7 @@ fn item(desk: &Desk, round: usize, at: usize) -> NewItem {
 async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &PushOptions) -> Claim {
     match session.push_items(&desk.world.db, items, options).await {
         Ok(pushed) => Claim::Pushed { items: pushed.each().collect(), repeated: pushed.repeated },
-        Err(error) if error.operation_reused().is_some() => reused(desk),
+        Err(error) if error.idempotency_key_reused().is_some() => reused(desk),
         Err(PushError::Retry(error)) => {
             desk.world.count_if(error.error.frozen().is_some(), "a push is refused by a frozen queue");
             failed(&error)
@@ -96,7 +97,7 @@ async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptio
     let placed = desk.world.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
     let placed: Placed = match placed {
         Ok(placed) => placed,
-        Err(error) if error.operation_reused().is_some() => return reused(desk),
+        Err(error) if error.idempotency_key_reused().is_some() => return reused(desk),
         Err(error) => {
             desk.world.count_if(error.frozen().is_some(), "a push is refused by a frozen queue");
             assert!(error.database().is_some() || error.frozen().is_some(), "{error}");

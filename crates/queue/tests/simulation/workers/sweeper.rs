@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use kvqueue_queue::{RetryRules, SweepRules, Sweeper};
+use kvqueue_queue::{RetryRules, SweepRules, Sweeper, from_millis};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -30,7 +30,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
             .with_lease(Duration::from_micros([0, AGE / 2][desk.below(2)]))
             .with_operations_kept(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
-        let sweep = sweeper.sweep(&desk.world.db, by.now, &rules);
+        let sweep = sweeper.sweep(&desk.world.db, from_millis(by.now), &rules);
         let (operation, swept) = desk.run(Intent::Sweep(by), sweep).await;
         let swept = match swept {
             Some(Ok(swept)) => swept,
