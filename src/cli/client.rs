@@ -16,7 +16,7 @@ use tokio::runtime;
 use super::{globals::Globals, output};
 use crate::{
     absent,
-    config::{Config, ConfigError, Fault, Place},
+    config::{Config, ConfigError, Fault, Place, nearest},
     database::{NoAnswer, OpenError, Patience, Store, missing},
 };
 
@@ -139,17 +139,54 @@ impl Client {
 
     /// Says so if there is no such queue. A command that finds nothing there goes well all the same.
     pub(super) fn remark_if_absent(&self, queue: &Queue) -> anyhow::Result<()> {
-        if self.quiet {
-            return Ok(());
-        }
-        let remark = self.transact(|tr| async {
-            let remark = absent::remark(&tr, &self.config, queue).await;
-            (tr, remark)
-        })?;
-        if let Some(remark) = remark {
+        if !self.quiet
+            && let Some(remark) = self.remark(queue)?
+        {
             output::note(format_args!("kvqueue: {remark}"));
         }
         Ok(())
+    }
+
+    /// Says on stderr that a queue to which items are added is not among those that the configuration has, if it has any, and is new.
+    pub(super) fn remark_if_new(&self, queue: &Queue) -> anyhow::Result<()> {
+        let name = String::from_utf8_lossy(queue.name());
+        let queues = &self.config.queues;
+        if self.quiet || queues.is_empty() || queues.contains_key(&*name) {
+            return Ok(());
+        }
+        let is_new = self.transact(|tr| async {
+            let is_new = absent::is_absent(&tr, queue).await;
+            (tr, is_new)
+        })?;
+        if is_new {
+            let meant = nearest(&name, queues.keys().map(String::as_str));
+            let meant = meant.map(|meant| format!("; did you mean {meant:?}?")).unwrap_or_default();
+            let name = queue.name().escape_ascii();
+            output::note(format_args!(
+                "kvqueue: queue \"{name}\" is new, and the configuration has no such queue{meant}"
+            ));
+        }
+        Ok(())
+    }
+
+    /// What to say if there is no such queue, neither in the database nor in the configuration.
+    pub(super) fn remark(&self, queue: &Queue) -> anyhow::Result<Option<String>> {
+        self.transact(|tr| async {
+            let remark = absent::remark(&tr, &self.config, queue).await;
+            (tr, remark)
+        })
+    }
+
+    /// An error if a queue of this name has items of another kind, and none of this one.
+    pub(super) fn check_kind(&self, queue: &Queue) -> anyhow::Result<()> {
+        let other = self.transact(|tr| async {
+            let other = match queue.check_used(&tr).await {
+                Err(other @ QueueError::OtherKind { .. }) => Ok(Some(other)),
+                used => used.map(|()| None),
+            };
+            (tr, other)
+        })?;
+        other.map_or(Ok(()), |other| Err(other.into()))
     }
 
     /// Runs a transaction that may commit twice with the same result: a read, or a clear.

@@ -31,7 +31,7 @@ impl Args {
             .into());
         }
         let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
+        let queue = self.target.find_there(&client)?;
         if self.items.is_empty() {
             whole(&client, &queue, globals)
         } else {
@@ -61,10 +61,8 @@ impl Args {
 
 fn whole(client: &Client, queue: &Queue, globals: &Globals) -> anyhow::Result<Exit> {
     let counts = client.transact(|tr| async {
-        // One whose counters cannot be read is deleted all the same.
-        let counts = queue.counts(&tr).await.unwrap_or_default();
-        queue.delete(&tr);
-        (tr, Ok(counts))
+        let counts = queue.delete_counted(&tr).await;
+        (tr, counts)
     })?;
     let Counts { ready, running, waiting, dead, .. } = counts;
     let mut object = output::about(queue.name(), "deleted", true);

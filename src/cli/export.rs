@@ -66,7 +66,7 @@ struct Written {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
+        let queue = self.target.find_there(&client)?;
         let counts = client.transact(|tr| async {
             let counts = queue.counts(&tr).await;
             (tr, counts)

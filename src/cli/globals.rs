@@ -9,7 +9,7 @@ use std::{
 use clap::builder::{PathBufValueParser, TypedValueParser};
 
 use crate::{
-    config::{self, Config, ConfigError, Fault, duration},
+    config::{self, Config, ConfigError, Fault, Place, duration},
     database::Patience,
     telemetry,
 };
@@ -127,11 +127,13 @@ fn warn_of_faults(faults: &[Fault]) {
     if WARNED.swap(true, Ordering::Relaxed) {
         return;
     }
-    for Fault { error, .. } in faults {
-        tracing::warn!(
-            event = "configuration_fault",
-            "{error}; no daemon starts with it; this command goes on without it"
-        );
+    for Fault { error, place } in faults {
+        let others = match place {
+            Place::Daemon => "commands go on without it".to_owned(),
+            Place::Http => "commands that need no daemon go on without it".to_owned(),
+            Place::Queue(name) => format!("commands about queue {name:?} do not go on, others do"),
+        };
+        tracing::warn!(event = "configuration_fault", "{error}; no daemon starts with it; {others}");
     }
 }
 

@@ -55,7 +55,7 @@ struct Account {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let (from, to) = (self.target.find(&client)?, self.destination.open(&client)?);
+        let (from, to) = (self.target.find_there(&client)?, self.destination.open(&client)?);
         frozen::check(&client, &from)?;
         frozen::check(&client, &to)?;
         let from = if self.all { from.in_order_for(&to) } else { from };

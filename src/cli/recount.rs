@@ -25,7 +25,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
+        let queue = self.target.find_there(&client)?;
         let policy = RetryPolicy::default();
         let found = if self.dry_run {
             client.ask(queue.compare(client.db(), &policy))?

@@ -77,7 +77,7 @@ impl Fate {
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
+        let queue = self.target.find_there(&client)?;
         frozen::check(&client, &queue)?;
         if !self.ids.is_empty() {
             return self.some(&client, &queue, globals.json);

@@ -5,6 +5,7 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
+use anyhow::bail;
 use kvqueue_queue::{Kind, Queue};
 
 use super::{UsageError, client::Client, completions};
@@ -40,13 +41,26 @@ struct Layout {
 impl Target {
     /// For a command that adds items, and so makes the queue if it is not there.
     pub(super) fn open(&self, client: &Client) -> anyhow::Result<Queue> {
-        to_add(client, &self.queue, &self.layout, "--")
+        let queue = to_add(client, &self.queue, &self.layout, "--")?;
+        client.remark_if_new(&queue)?;
+        Ok(queue)
     }
 
-    /// For a command that expects the queue to be there. If it is not, stderr says so.
+    /// For a command that looks at the queue. If there is none, stderr says so.
     pub(super) fn find(&self, client: &Client) -> anyhow::Result<Queue> {
         let queue = open(client, &self.queue, &self.layout, "--")?;
         client.remark_if_absent(&queue)?;
+        client.check_kind(&queue)?;
+        Ok(queue)
+    }
+
+    /// For a command that acts on what the queue has. It is an error if there is none.
+    pub(super) fn find_there(&self, client: &Client) -> anyhow::Result<Queue> {
+        let queue = open(client, &self.queue, &self.layout, "--")?;
+        if let Some(remark) = client.remark(&queue)? {
+            bail!(remark);
+        }
+        client.check_kind(&queue)?;
         Ok(queue)
     }
 

@@ -2,21 +2,10 @@
 
 use serde_path_to_error::{Path, Segment};
 
-use super::{Config, ConfigError, Log};
+use super::{Config, ConfigError, Log, nearest};
 
-/// The keys of a queue that only the daemon needs. The others say how its items are laid out, or how large they may be.
-const OF_THE_DAEMON: [&str; 10] = [
-    "handler",
-    "handler-config",
-    "handler-timeout",
-    "consumers",
-    "delivery",
-    "lease",
-    "take",
-    "slow-look",
-    "operations-kept",
-    "retry",
-];
+/// The keys of a queue that commands about it need: how its items are laid out, and how large they may be. Only the daemon needs the others.
+const OF_THE_QUEUE: [&str; 4] = ["kind", "values", "end", "max-payload"];
 
 /// Something that is wrong with a configuration, and that only some commands need.
 #[derive(Debug)]
@@ -42,7 +31,8 @@ impl Place {
         match keys {
             ["http", ..] => Some(Self::Http),
             ["log" | "grace" | "min-free-space", ..] => Some(Self::Daemon),
-            ["queues", _, key, ..] if OF_THE_DAEMON.contains(key) => Some(Self::Daemon),
+            // An unknown key may be meant to be the one that it resembles.
+            ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
             ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
             _ => None,
         }

@@ -1,9 +1,9 @@
 //! A whole queue: deleting it, making its items ready, moving them to another queue.
 
-use std::{future::ready, num::NonZeroUsize, time::Instant};
+use std::{num::NonZeroUsize, time::Instant};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{AllDead, Movable, Mover};
+use kvqueue_queue::{AllDead, Counts, Movable, Mover, QueueError};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -19,13 +19,24 @@ use super::{
 pub(super) async fn delete(call: Call) -> Answer {
     call.confirmed(call.query.text("confirm").unwrap_or_default(), "all items of")?;
     let queue = call.unfrozen_queue().await?;
-    call.site
-        .transact(|tr| {
-            queue.delete(&tr);
-            ready((tr, Ok(())))
+    let queue = &queue;
+    let counts = call
+        .site
+        .transact(|tr| async move {
+            let counts = match queue.delete_counted(&tr).await {
+                Err(other @ QueueError::OtherKind { .. }) => Ok(Err(other.to_string())),
+                counts => counts.map(Ok),
+            };
+            (tr, counts)
         })
         .await?;
-    Ok(HttpResponse::Ok().json(json!({ "queue": call.value(0), "deleted": true })))
+    let Counts { ready, running, waiting, dead, .. } = counts.map_err(|message| Failure::Conflict {
+        code: "other_kind",
+        message,
+        fix: "add the queue with its kind to the daemon's configuration, or use the command line: kvqueue delete --kind",
+    })?;
+    let items = json!({ "ready": ready, "running": running, "waiting": waiting, "dead": dead });
+    Ok(HttpResponse::Ok().json(json!({ "queue": call.value(0), "deleted": true, "items": items })))
 }
 
 /// Which items are to be made ready.

@@ -181,7 +181,7 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
     let queues =
         "[queues.q]\nhandler = 'log'\nretry.max-atempts = 3\n[queues.odd]\nhandler = 'log'\nknd = 'recipe'\n";
     write(&format!("grace = 'long'\n{queues}"));
-    let commands: [&[&str]; 9] = [
+    let commands: [&[&str]; 11] = [
         &["push", "other", "one"],
         &["len", "other"],
         &["list"],
@@ -189,6 +189,9 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
         &["pause", "other"],
         &["resume", "other"],
         &["dead", "list", "q"],
+        // Its misspelt key is one that only the daemon needs.
+        &["push", "q", "one"],
+        &["len", "q"],
         &["status", "--at", &at],
         &["delete", "other", "--yes"],
     ];

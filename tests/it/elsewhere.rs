@@ -259,29 +259,36 @@ fn a_queue_that_is_not_there_is_remarked_on() {
     run(&db, &["push", "reports", "a"]).ok();
     let id = "000000000000000000000000";
     let meant = "kvqueue: there is no queue \"emial\"; did you mean \"emails\"?\n";
-    let commands = [
+    let looks = [
         "len emial",
         "len emial --json",
         "peek emial",
         "peek emial --state ready",
         "pop emial",
-        "delete emial --yes",
-        "requeue emial --waiting",
-        "move emial reports --all",
         "dead list emial",
-        "dead retry emial --all",
-        "dead purge emial --all --yes",
-        "export emial",
         "resume emial",
         "pause emial",
     ];
-    for command in commands {
+    for command in looks {
         let words: Vec<_> = command.split(' ').collect();
         let told = run(&db, &words);
         assert!(told.stderr.contains(meant), "{command}: {told:?}");
         told.ok();
         let quiet = run(&db, &[&words[..], &["-q"]].concat());
         assert!(!quiet.stderr.contains("there is no queue"), "{command}: {quiet:?}");
+    }
+    let acts = [
+        "delete emial --yes",
+        "recount emial",
+        "requeue emial --waiting",
+        "move emial reports --all",
+        "dead retry emial --all",
+        "dead purge emial --all --yes",
+        "export emial",
+    ];
+    for command in acts {
+        let told = run(&db, &command.split(' ').collect::<Vec<_>>()).failed(1);
+        assert_eq!(told, meant, "{command}");
     }
     assert!(run(&db, &["dead", "show", "emial", id]).failed(1).contains(meant));
     let other = run(&db, &["len", "nothing-alike"]);
@@ -296,6 +303,14 @@ fn a_queue_that_is_not_there_is_remarked_on() {
     fs::write(&config, "[queues.new]\nhandler = 'log'\n").unwrap();
     let config = config.to_str().unwrap();
     assert_eq!(run(&db, &["len", "new", "--config", config]).stderr, "");
+    run(&db, &["export", "new", "--config", config]).ok();
+    // A push to a name that the configuration does not have makes a queue that no daemon of it processes.
+    let pushed = |queue| run(&db, &["push", queue, "x", "--config", config]);
+    assert_eq!(
+        pushed("newt").stderr,
+        "kvqueue: queue \"newt\" is new, and the configuration has no such queue; did you mean \"new\"?\n"
+    );
+    assert_eq!((pushed("newt").stderr, pushed("new").stderr), (String::new(), String::new()));
     // A daemon would wait for its end.
     run(&db, &["resume", "emial"]).ok();
     let daemon = run(&db, &["run", "--queue", "emial", "--handler", "log", "--until-empty"]);

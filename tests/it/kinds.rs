@@ -45,6 +45,18 @@ fn a_queue_with_items_of_another_kind_is_refused_by_every_command_that_would_not
             let said = run(&db, &args).failed(1);
             assert!(said.contains(&why), "{args:?}: {said}");
         }
+        if items == "fifo" || other == "fifo" {
+            for command in
+                ["len q", "delete q --yes", "export q", "move q to --all", "dead purge q --all --yes"]
+            {
+                let args: Vec<_> = command.split(' ').chain(["--kind", other]).collect();
+                let said = run(&db, &args).failed(1);
+                assert!(
+                    said.starts_with("kvqueue: cannot use queue \"q\"") && said.contains(&why),
+                    "{args:?}: {said}"
+                );
+            }
+        }
         assert_eq!(run(&db, &["pop", "q", "--kind", items]).ok(), "first\n");
         // An empty queue is of any kind.
         run(&db, &["push", "q", "fourth", "--kind", other]).ok();
@@ -59,6 +71,7 @@ fn what_is_pushed_is_of_the_configured_kind() {
         let config = configure(&db, kind);
         let said = run(&db, &["push", "q", "x", "--kind", items, "--config", &config]).failed(2);
         assert!(said.contains(&format!("queue \"q\" is of kind {kind} in the configuration")), "{said}");
+        run(&db, &["push", "other", "x", "--config", &config]).ok();
         let args = ["move", "other", "q", "--all", "--to-kind", items, "--config", &config];
         let said = run(&db, &args).failed(2);
         assert!(said.contains("leave out --to-kind"), "{said}");

@@ -102,6 +102,31 @@ impl Queue {
         ops::delete::delete(&self.space, tr);
     }
 
+    /// Deletes the queue as [`Queue::delete`] does, and returns how many items it had.
+    ///
+    /// If this kind of queue has no ready items, and a queue of the same name and another kind has, that
+    /// is an error ([`QueueError::OtherKind`]), and nothing is deleted: the items of the other kind would
+    /// stay, without counters. Counters that cannot be read count as zero.
+    pub async fn delete_counted(&self, tr: &Transaction) -> Result<Counts, QueueError> {
+        self.check_used(tr).await?;
+        let counts = match self.counts(tr).await {
+            Err(error @ QueueError::Database(_)) => return Err(error),
+            counts => counts.unwrap_or_default(),
+        };
+        self.delete(tr);
+        Ok(counts)
+    }
+
+    /// Makes sure that this is not an empty handle on a queue of another kind: that it has ready items, or
+    /// that no queue of its name and another kind has ([`QueueError::OtherKind`]). Snapshot reads of a key
+    /// each.
+    pub async fn check_used(&self, tr: &Transaction) -> Result<(), QueueError> {
+        match self.oldest(tr).await? {
+            Some(_) => Ok(()),
+            None => self.check_kind(tr).await,
+        }
+    }
+
     /// Pushes to this queue in a transaction.
     ///
     /// Use one pusher for each queue in a transaction, and pass it on to other functions that push in that transaction: each pusher numbers its

@@ -79,7 +79,7 @@ impl Purge {
 impl Which {
     fn run(&self, globals: &Globals, decision: Decision) -> anyhow::Result<Exit> {
         let client = Client::open(globals)?;
-        let queue = self.target.find(&client)?;
+        let queue = self.target.find_there(&client)?;
         frozen::check(&client, &queue)?;
         if self.all {
             all(&client, &queue, decision, globals.json)

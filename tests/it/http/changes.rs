@@ -112,7 +112,16 @@ fn a_queue_is_deleted_by_those_who_mean_it() {
     assert_eq!(delete("").error(409), "not_confirmed");
     assert_eq!(delete("?confirm=true").error(409), "not_confirmed");
     assert_eq!(run(&db, &["len", "ä/b"]).ok(), "1\n");
-    assert_eq!(delete("?confirm=%C3%A4%2Fb").is(200), json!({"queue": "ä/b", "deleted": true}));
+    let items = json!({"ready": 1, "waiting": 0, "running": 0, "dead": 0});
+    assert_eq!(
+        delete("?confirm=%C3%A4%2Fb").is(200),
+        json!({"queue": "ä/b", "deleted": true, "items": items})
+    );
+    // One of another kind that the daemon knows nothing of would stay, without its counters.
+    run(&db, &["push", "ä/b", "one", "--kind", "priority"]).ok();
+    assert_eq!(delete("?confirm=%C3%A4%2Fb").error(409), "other_kind");
+    assert_eq!(run(&db, &["len", "ä/b", "--kind", "priority"]).ok(), "1\n");
+    run(&db, &["delete", "ä/b", "--kind", "priority", "--yes"]).ok();
     assert_eq!(run(&db, &["list"]).ok(), "");
 }
 

@@ -145,6 +145,8 @@ fn an_export_says_what_it_wrote_and_what_it_did_not() {
     assert!(!std::fs::exists(format!("{output}.unfinished")).unwrap());
     // They are still in the queue.
     assert_eq!(len(&db, &["q"]), 2);
+    run(&db, &["push", "none", "x"]).ok();
+    run(&db, &["pop", "none"]).ok();
     assert_eq!(run(&db, &["export", "none"]).ok().lines().count(), 2);
 }
 
