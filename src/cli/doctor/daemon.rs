@@ -99,6 +99,21 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
         let text = format!("it has not taken up its configuration: {}", fitting(refused, TEXT));
         findings.note(ABOUT, text, "mend it, and then: kvqueue reload");
     }
+    for it in &figures.queues {
+        let name = fitting(&it.queue, NAME);
+        if let Some(unavailable) = &it.unavailable {
+            let text = format!(
+                "the handler of queue \"{name}\" cannot work: {}",
+                fitting(&unavailable.reason, TEXT)
+            );
+            let advice = "mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait";
+            findings.problem(ABOUT, text, advice);
+        }
+        if let Some(error) = &it.take_error {
+            let text = format!("takes from queue \"{name}\" fail: {}", fitting(error, TEXT));
+            findings.problem(ABOUT, text, "the daemon goes on trying; its log says more");
+        }
+    }
     for it in figures.queues.iter().filter(|it| it.is_frozen()).take(NAMED) {
         let text = format!("frozen: {}: {}", fitting(&it.queue, NAME), fitting(it.pause_reason(), TEXT));
         let advice = "use the queue in the database that it was moved to, and set `database` to that for daemons and producers; while it is \
@@ -164,6 +179,23 @@ mod tests {
         daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
         daemon    note     paused for this daemon alone: b; kvqueue resume --here QUEUE has it take a queue's items again
         ");
+    }
+
+    #[test]
+    fn handlers_that_cannot_work_and_takes_that_fail_are_problems() {
+        let figures = json!({ "pid": 7, "version": "1.2.3", "queues": [
+            { "queue": "mails", "unavailable": { "since": 1, "reason": "its command cannot be started: no\u{1b}[2J", "tries": 3 } },
+            { "queue": "bills", "take_error": "transaction too old" },
+            { "queue": "fine", "unavailable": null, "take_error": null },
+        ] });
+        let mut findings = Findings::default();
+        judge(&status::read(&figures).unwrap(), "127.0.0.1:7420", &mut findings);
+        assert!(!findings.are_healthy());
+        insta::assert_snapshot!(findings.lines(), @r#"
+        daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready
+        daemon    PROBLEM  the handler of queue "mails" cannot work: its command cannot be started: no\u{1b}[2J; mend it, as the daemon's user finds it, with its directory and PATH; the daemon goes on trying, and the items wait
+        daemon    PROBLEM  takes from queue "bills" fail: transaction too old; the daemon goes on trying; its log says more
+        "#);
     }
 
     #[test]

@@ -47,8 +47,9 @@ impl Deadline {
 ///
 /// An embedded directory that no process holds is read through: every page's checksum, its structure, every row. Nobody
 /// can open it meanwhile. One that is held is looked at from outside. Of a cluster it says whether it answers, what
-/// runs there, and how its clock goes. A daemon is asked over HTTP whether it is ready; that none answers is no problem. Of a systemd unit, whether it fits the configuration. Exits with 1 if something has
-/// to be done.
+/// runs there, and how its clock goes. A daemon is asked over HTTP whether it is ready, and whether its handlers and
+/// takes work; that none answers is no problem. Of a systemd unit, whether it fits the configuration. Exits with 1 if
+/// something has to be done.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// The unit to look at, as in kvqueue@mail, instead of kvqueue if that is installed
