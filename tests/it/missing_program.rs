@@ -59,7 +59,10 @@ impl Deployment {
 
     /// What is said of the program.
     fn not_started(&self) -> String {
-        format!("the handler of queue \"q\" cannot work: cannot start {}", self.db.file("handle").display())
+        format!(
+            "the handler of queue \"q\" cannot work: its command cannot be started: {}: No such file or directory",
+            self.db.file("handle").display()
+        )
     }
 
     /// What the queue has of this.
@@ -103,11 +106,17 @@ fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
     assert!(warning.contains(&deployment.not_started()), "{ready}");
     let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
     assert!(metrics.contains("kvqueue_handler_unavailable{queue=\"q\"} 1\n"), "{metrics}");
+    let config = deployment.db.file("kvqueue.toml");
+    let mut doctor = kvqueue(&deployment.db, &["doctor", "--config", config.to_str().unwrap()]);
+    let doctor: Ran = doctor.env("KVQUEUE_HTTP__LISTEN", served.at.tcp()).output().unwrap().into();
+    let problem = format!("daemon    PROBLEM  {}", deployment.not_started());
+    assert!(doctor.stdout.contains(&problem), "{doctor:?}");
+    doctor.failed(1);
     assert_eq!(deployment.count("dead"), 0);
 
     served.daemon.signal(Signal::KILL);
     let said = served.daemon.end().stderr;
-    assert_eq!(said.matches("cannot start").count(), 1, "{said}");
+    assert_eq!(said.matches("handler-unavailable").count(), 1, "{said}");
 
     let mut served = deployment.serve();
     wait_until("the command has been tried again", || tries(&served) >= 2);
@@ -138,7 +147,12 @@ fn no_delivery_loses_items_to_a_program_that_is_not_executable() {
         fs::write(&handle, "#!/bin/sh\necho $(cat) >> noted\n").unwrap();
         let served = deployment.serve();
         wait_until("the command has been tried a few times", || tries(&served) >= 2);
-        assert!(shown(&served)["unavailable"]["reason"].as_str().unwrap().contains("Permission denied"));
+        assert!(
+            shown(&served)["unavailable"]["reason"]
+                .as_str()
+                .unwrap()
+                .contains("is not executable for this user")
+        );
         executable(&handle);
         wait_until("all items are done", || shown(&served)["finished"] == 20);
         let mut noted: Vec<u32> = deployment.noted().iter().map(|item| item.parse().unwrap()).collect();
@@ -231,4 +245,38 @@ fn config_check_doctor_and_start_warn_of_it() {
     assert!(!checked.stderr.contains("cannot be started"), "{checked:?}");
     // The delivery is remarked on still.
     asked(&["config", "check", "--strict"]).failed(78);
+}
+
+#[test]
+fn the_daemon_gives_the_reasons_that_config_check_gives() {
+    let db = Database::new();
+    let files = [
+        ("bare", "echo hello\n"),
+        ("windows", "#!/bin/sh\r\necho hello\r\n"),
+        ("orphan", "#!/nowhere/sh\n"),
+        ("spaces", ""),
+    ];
+    let mut config = String::new();
+    for (name, text) in files {
+        fs::write(db.file(name), text).unwrap();
+        executable(&db.file(name));
+        let command = if name == "spaces" { "sh -c true".to_owned() } else { format!("./{name}") };
+        config +=
+            &format!("[queues.{name}]\nhandler = 'exec'\nhandler-config = {{ command = ['{command}'] }}\n");
+        run(&db, &["push", name, "x"]).ok();
+    }
+    let path = db.file("kvqueue.toml");
+    fs::write(&path, config).unwrap();
+    let path = path.to_str().unwrap();
+    let checked = run(&db, &["config", "check", "--config", path]);
+    let served = serve_with(kvqueue(&db, &["run", "--config", path]), false);
+    for (name, _) in files {
+        let reason = || {
+            let queue = served.at.get(&format!("/api/v1/queues/{name}")).is(200);
+            queue["unavailable"]["reason"].as_str().map(str::to_owned)
+        };
+        wait_until("the command has been tried", || reason().is_some());
+        let said = format!("queues.{name}: handler \"exec\": {}\n", reason().unwrap());
+        assert!(checked.stderr.contains(&said), "{said}: {checked:?}");
+    }
 }

@@ -99,8 +99,7 @@ impl Exec {
 #[async_trait]
 impl Handler for Exec {
     fn warning(&self) -> Option<String> {
-        let why = lookup::problem(&self.settings.command[0])?;
-        Some(format!("its command cannot be started: {why}"))
+        lookup::problem(&self.settings.command[0])
     }
 
     async fn handle(&self, item: &Item, context: &Context) -> Outcome {
@@ -130,7 +129,8 @@ fn not_started(program: &str, error: &io::Error) -> Outcome {
     let reason = format!("cannot start {program}: {error}");
     match error.kind() {
         io::ErrorKind::ArgumentListTooLong | io::ErrorKind::InvalidInput => Outcome::Retry(reason),
-        _ => Outcome::Unavailable(reason),
+        // The error alone may be misleading: of a missing interpreter it says that there is no such file.
+        _ => Outcome::Unavailable(lookup::problem(program).unwrap_or(reason)),
     }
 }
 
