@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use crate::doctor::{self, Verdict};
 use crate::engine::mutation::Mutation;
-use crate::engine::{DATA_FILE, Directory, LOG_FILE, OpenError, StorageError, is_there, storage};
+use crate::engine::{DATA_FILE, Directory, LOG_FILE, OpenError, StorageError, exists, storage};
 use crate::error::Code;
 use crate::limits::MAX_PINNED;
 use crate::link::{Link, View};
@@ -141,7 +141,7 @@ impl From<BackupError> for Ended {
 #[must_use]
 pub fn is_database(directory: &Path) -> bool {
     // What cannot be looked at, or has only one of its files, says why when it is opened.
-    [DATA_FILE, LOG_FILE].iter().any(|file| !matches!(is_there(&directory.join(file)), Ok(false)))
+    [DATA_FILE, LOG_FILE].iter().any(|file| !matches!(exists(&directory.join(file)), Ok(false)))
 }
 
 /// Copies the database in the directory `from` to the new directory `to`, and reads the copy through.
@@ -250,7 +250,7 @@ fn is_inside(directory: &Path, place: &Path) -> bool {
 fn partial(to: &Path) -> Result<PathBuf, BackupError> {
     let is_free = match fs::read_dir(to) {
         Ok(mut entries) => entries.next().is_none(),
-        Err(error) => error.kind() == ErrorKind::NotFound && matches!(is_there(to), Ok(false)),
+        Err(error) => error.kind() == ErrorKind::NotFound && matches!(exists(to), Ok(false)),
     };
     if !is_free {
         return Err(BackupError::Exists(to.to_path_buf()));
@@ -312,7 +312,7 @@ struct Copy {
 impl Copy {
     /// An empty one. What a copy that was broken off has left there is removed.
     fn begin(path: &Path) -> Result<Copy, BackupError> {
-        let directory = Directory::hold(path).map_err(BackupError::Place)?;
+        let directory = Directory::acquire(path).map_err(BackupError::Place)?;
         for file in [DATA_FILE, LOG_FILE] {
             let file = path.join(file);
             match fs::remove_file(&file) {
@@ -326,7 +326,7 @@ impl Copy {
 
     /// Adds rows, durably.
     fn add(&self, version: i64, mutations: Vec<Mutation>) -> Result<(), BackupError> {
-        let batch = storage::Batch { version, ceiling: Some(version), mutations };
+        let batch = storage::WriteBatch { version, ceiling: Some(version), mutations };
         let applied = self.storage.apply(batch, storage::Durability::Flushed);
         applied.map(drop).map_err(|source| BackupError::Storage { source })
     }

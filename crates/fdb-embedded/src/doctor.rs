@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::engine::examine::{self, Contents, Sweep};
-use crate::engine::{DATA_FILE, Holding, LOG_FILE, MEND_ONLY_LOG, StorageError, is_there, look};
+use crate::engine::examine::{self, ChecksumReport, ContentReport};
+use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, StorageError, exists, probe_lock};
 use crate::link;
 
 /// How bad a finding is.
@@ -83,8 +83,8 @@ impl Holder {
 /// The process that holds a directory, if any does.
 #[must_use]
 pub fn holder(path: &Path) -> Option<Holder> {
-    match look(path) {
-        Ok(Holding::Process(pid)) => Some(Holder::of(&pid)),
+    match probe_lock(path) {
+        Ok(LockHolder::Process(pid)) => Some(Holder::of(&pid)),
         _ => None,
     }
 }
@@ -155,18 +155,18 @@ pub fn check_rows(path: &Path, patience: Duration, visit: &mut dyn FnMut(&[u8], 
     let mut report = Report::default();
     let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
     if let Some(holding) = holding {
-        if let Holding::Process(pid) = &holding {
+        if let LockHolder::Process(pid) = &holding {
             check_host(path, pid, patience, &mut report);
         }
         let data = path.join(DATA_FILE);
         if let Some(file) = check_file(&data, &holding, &mut report) {
             match holding {
-                Holding::Process(_) => report.note(
+                LockHolder::Process(_) => report.note(
                     "pages",
                     "not read: the file changes while it is held",
                     Some("stop the process that holds it to have everything checked"),
                 ),
-                Holding::Nobody(_lock) => check_contents(&file, &data, visit, &mut report),
+                LockHolder::Nobody(_lock) => check_contents(&file, &data, visit, &mut report),
             }
         }
     }
@@ -200,12 +200,14 @@ fn check_directory(path: &Path, report: &mut Report) -> Option<()> {
     Some(())
 }
 
-fn check_lock(path: &Path, report: &mut Report) -> Option<Holding> {
-    match look(path) {
+fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
+    match probe_lock(path) {
         Ok(holding) => {
             match &holding {
-                Holding::Nobody(_) => report.fine("lock", "nobody holds it"),
-                Holding::Process(pid) => report.fine("lock", format!("held by the process with pid {pid}")),
+                LockHolder::Nobody(_) => report.fine("lock", "nobody holds it"),
+                LockHolder::Process(pid) => {
+                    report.fine("lock", format!("held by the process with pid {pid}"))
+                }
             }
             Some(holding)
         }
@@ -226,20 +228,20 @@ fn check_host(path: &Path, pid: &str, patience: Duration, report: &mut Report) {
     }
 }
 
-fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<File> {
+fn check_file(data: &PathBuf, holding: &LockHolder, report: &mut Report) -> Option<File> {
     // Before the file itself is looked for: a file that is being made gets its name when it is whole.
     let is_being_made = data.with_extension("new").exists();
     // What cannot even be looked at says why when it is opened.
-    if matches!(is_there(data), Ok(false)) {
+    if matches!(exists(data), Ok(false)) {
         match holding {
-            Holding::Nobody(_) if matches!(is_there(&data.with_file_name(LOG_FILE)), Ok(true)) => {
+            LockHolder::Nobody(_) if matches!(exists(&data.with_file_name(LOG_FILE)), Ok(true)) => {
                 report.problem(
                     "file",
                     format!("{} is missing, and its {LOG_FILE} is there", data.display()),
-                    MEND_ONLY_LOG,
+                    FIX_ORPHANED_LOG,
                 );
             }
-            Holding::Process(_) if !is_being_made => {
+            LockHolder::Process(_) if !is_being_made => {
                 let text =
                     format!("there is no {DATA_FILE}, but the process that holds the directory works on one");
                 report.problem("file", text, SAVE);
@@ -277,7 +279,7 @@ fn check_file(data: &PathBuf, holding: &Holding, report: &mut Report) -> Option<
 }
 
 fn check_contents(file: &File, data: &Path, visit: &mut dyn FnMut(&[u8], &[u8]), report: &mut Report) {
-    let read = || Ok::<_, std::io::Error>((examine::sweep(file)?, file.try_clone()?));
+    let read = || Ok::<_, std::io::Error>((examine::verify_checksums(file)?, file.try_clone()?));
     let (sweep, file) = match read() {
         Ok(read) => read,
         Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),
@@ -290,8 +292,8 @@ fn check_contents(file: &File, data: &Path, visit: &mut dyn FnMut(&[u8], &[u8]),
     }
 }
 
-fn tell_pages(sweep: &Sweep, is_sound: bool, report: &mut Report) {
-    let Sweep { right, unwritten, wrong, first_wrong } = sweep;
+fn tell_pages(sweep: &ChecksumReport, is_sound: bool, report: &mut Report) {
+    let ChecksumReport { right, unwritten, wrong, first_wrong } = sweep;
     report.fine("pages", format!("{right} match their checksums, {unwritten} were never written"));
     if *wrong == 0 {
         return;
@@ -306,8 +308,8 @@ fn tell_pages(sweep: &Sweep, is_sound: bool, report: &mut Report) {
     }
 }
 
-fn tell_contents(sweep: &Sweep, contents: &Contents, report: &mut Report) {
-    let Contents { in_log, needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
+fn tell_contents(sweep: &ChecksumReport, contents: &ContentReport, report: &mut Report) {
+    let ContentReport { in_log, needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
     if *in_log == 0 {
         report.fine("log", "nothing in it is needed");
     } else {

@@ -29,7 +29,7 @@ pub const MAX_WAITING_BYTES: usize = 256 << 20;
 pub const MAX_CONFLICT_BYTES: usize = 256 << 20;
 /// Bytes of what groups of batches changed that are kept to read at versions of the last five seconds: keys, values before and after, and
 /// about 110 for each. What the group under way has noted comes on top, as many at most, in buffers of up to twice that.
-pub const MAX_HISTORY_BYTES: usize = 128 << 20;
+pub const MAX_UNDO_BYTES: usize = 128 << 20;
 /// Bytes written after which a snapshot is let go, although somebody reads from it: redb takes new space as long as it
 /// may not use again what was freed. It has up to 32 MiB more in memory, which are written later.
 pub const MAX_PINNED_BYTES: u64 = 32 << 20;

@@ -16,7 +16,7 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustix::fs::statvfs;
 
-use crate::engine::open_or_make;
+use crate::engine::open_or_create;
 use crate::engine::{DATA_FILE, RESERVE_FILE};
 
 /// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
@@ -247,7 +247,7 @@ pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
         return Ok(());
     }
     let new = directory.join(format!("{FILE}.new"));
-    let written = open_or_make(&new)
+    let written = open_or_create(&new)
         .and_then(|mut file| {
             file.set_len(0).and_then(|()| writeln!(file, "{bytes}")).and_then(|()| file.sync_all())
         })

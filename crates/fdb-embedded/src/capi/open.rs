@@ -35,7 +35,7 @@ fn code_of(error: &OpenError) -> Code {
         OpenError::Held { .. } | OpenError::Host { .. } => Code::LOCK_FILE_FAILURE,
         OpenError::Network { .. } => Code::LOCK_FILE_FAILURE,
         OpenError::Lost(_) | OpenError::Forked(_) => Code::IO_ERROR,
-        OpenError::OnlyLog { .. } => Code::FILE_CORRUPT,
+        OpenError::OrphanedLog { .. } => Code::FILE_CORRUPT,
         OpenError::Storage { source, .. } => source.code(),
         OpenError::Faults(_) => Code::ENVIRONMENT_OPTION_FAILED,
     }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::engine::mutation::Mutation;
-use crate::engine::{Answer, CommitRequest, Durability, Engine};
+use crate::engine::{CommitPromise, CommitRequest, Durability, Engine};
 
 fn verdicts(path: &Path) -> Vec<(&'static str, Verdict)> {
     check(path).findings.iter().map(|finding| (finding.about, finding.verdict)).collect()
@@ -60,7 +60,7 @@ fn commit(engine: &Engine) {
         mutations: vec![set],
         durability: Durability::Flushed,
         fault: None,
-        answer: Answer::new(move |result| sender.send(result).unwrap()),
+        promise: CommitPromise::new(move |result| sender.send(result).unwrap()),
     });
     receiver.recv().unwrap().unwrap();
 }
@@ -82,7 +82,7 @@ fn damage_of_the_log_is_named(copy: &Path) {
     fs::write(&log, &whole).unwrap();
     fs::remove_file(copy.join(DATA_FILE)).unwrap();
     assert_eq!(verdicts(copy).last(), Some(&("file", Verdict::Problem)));
-    assert!(matches!(Engine::open(copy), Err(crate::engine::OpenError::OnlyLog { .. })));
+    assert!(matches!(Engine::open(copy), Err(crate::engine::OpenError::OrphanedLog { .. })));
 }
 
 #[test]

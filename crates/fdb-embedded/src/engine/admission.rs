@@ -20,30 +20,30 @@ use std::time::{Duration, Instant};
 
 use super::atomic::AtomicOp;
 use super::mutation::Mutation;
-use super::storage::{Room, Storage, StorageError};
+use super::storage::{DiskSpace, Storage, StorageError};
 use crate::limits::MAX_BATCH_BYTES;
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
 use crate::space::{self, Hosted, Origin, Space};
 
-/// How often the file system is looked at.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often the file system is checked at.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// While less is left than this, bytes, the file system is looked at before each batch.
-const NEAR: u64 = 64 << 20;
+/// While less is left than this, bytes, the file system is checked at before each batch.
+const CHECK_EACH_BATCH_BELOW: u64 = 64 << 20;
 
 /// With so much free space, bytes, it is tried to open a database to be written that could only be read.
-const ENOUGH: u64 = 4 << 20;
+const REOPEN_ABOVE: u64 = 4 << 20;
 
 /// A transaction of one mutation of so many bytes is small: a pause, a request to be served.
-const SMALL: usize = 256;
+const SMALL_MUTATION: usize = 256;
 
 /// Bytes that a transaction which clears rows may add on a full disk beyond what it removes: counters, the reason of a failure.
-const SLACK: u64 = 16 << 10;
+const ALLOWED_GROWTH: u64 = 16 << 10;
 
 /// What a transaction does to the size of the database.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-struct Weight {
+struct SizeEffect {
     /// Bytes of rows that it writes.
     added: u64,
     /// Bytes of rows that it clears or replaces; counted up to `added`.
@@ -56,7 +56,7 @@ struct Weight {
     is_small: bool,
 }
 
-impl Weight {
+impl SizeEffect {
     fn net(&self) -> u64 {
         self.added.saturating_sub(self.removed)
     }
@@ -64,12 +64,12 @@ impl Weight {
 
 /// How much space there is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
+enum SpaceLevel {
     Plenty,
     Low,
     /// Bytes that may be used, and the reserve that these are of.
     Full {
-        room: Room,
+        disk: DiskSpace,
         is_low: bool,
     },
     /// Nothing that is written reaches the disk.
@@ -80,7 +80,7 @@ enum Level {
 #[derive(Debug)]
 pub struct Admission {
     directory: PathBuf,
-    looked: Option<Instant>,
+    checked: Option<Instant>,
     /// Bytes of the file system that were free then.
     free: u64,
     /// Bytes that should be.
@@ -89,7 +89,7 @@ pub struct Admission {
     origin: Origin,
     /// So little is left that each batch has to look.
     is_near: bool,
-    level: Level,
+    level: SpaceLevel,
     /// What was reported last.
     reported: &'static str,
     /// What this host publishes about the directory's free space.
@@ -100,10 +100,10 @@ impl Admission {
     /// For the database in this directory.
     pub fn new(directory: PathBuf) -> Admission {
         let (free, min_free, is_near) = (u64::MAX, 0, false);
-        let (level, reported, hosted) = (Level::Plenty, "", Hosted::begin(&directory));
+        let (level, reported, hosted) = (SpaceLevel::Plenty, "", Hosted::begin(&directory));
         Admission {
             directory,
-            looked: None,
+            checked: None,
             free,
             min_free,
             origin: Origin::Default,
@@ -116,43 +116,46 @@ impl Admission {
 
     /// Takes note of how much space there is before commits of `bytes` bytes.
     pub fn begin(&mut self, storage: &Storage, bytes: usize, now: Instant) {
-        let is_time = self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK);
+        let is_time =
+            self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= CHECK_INTERVAL);
         if is_time {
-            self.looked = Some(now);
-            self.look();
+            self.checked = Some(now);
+            self.check_free_space();
         } else if self.is_near
             && let Ok((free, _)) = space::free_and_total(&self.directory)
         {
             self.free = free;
         }
-        if storage.is_view() {
-            self.level = Level::None;
+        if storage.is_read_only() {
+            self.level = SpaceLevel::None;
             self.hosted.set_read_only();
             return;
         }
-        let room = storage.make_room(bytes as u64, self.free, is_time);
-        self.is_near = room.left < NEAR;
+        let disk = storage.reserve_space(bytes as u64, self.free, is_time);
+        self.is_near = disk.unused < CHECK_EACH_BATCH_BELOW;
         // What the file has free of its own is as good as free space of the disk.
-        let is_low = self.min_free.saturating_sub(self.free) > room.own;
-        self.level = match (room.is_short, is_low) {
-            (true, is_low) => Level::Full { room, is_low },
-            (false, true) => Level::Low,
-            (false, false) => Level::Plenty,
+        let is_low = self.min_free.saturating_sub(self.free) > disk.reusable;
+        self.level = match (disk.is_short, is_low) {
+            (true, is_low) => SpaceLevel::Full { disk, is_low },
+            (false, true) => SpaceLevel::Low,
+            (false, false) => SpaceLevel::Plenty,
         };
         let reported = match self.level {
-            Level::Full { room, .. } if room.available < room.reserve => "its disk is full",
-            Level::Low | Level::Full { is_low: true, .. } => "less than min-free-space is free on its disk",
-            Level::Plenty | Level::Full { .. } | Level::None => "",
+            SpaceLevel::Full { disk, .. } if disk.available < disk.reserve => "its disk is full",
+            SpaceLevel::Low | SpaceLevel::Full { is_low: true, .. } => {
+                "less than min-free-space is free on its disk"
+            }
+            SpaceLevel::Plenty | SpaceLevel::Full { .. } | SpaceLevel::None => "",
         };
-        let is_full = matches!(self.level, Level::Full { room, .. } if room.available < room.reserve);
-        self.hosted.set(room.own, is_full, self.level != Level::Plenty);
+        let is_full = matches!(self.level, SpaceLevel::Full { disk, .. } if disk.available < disk.reserve);
+        self.hosted.set(disk.reusable, is_full, self.level != SpaceLevel::Plenty);
         if reported != std::mem::replace(&mut self.reported, reported) {
             self.report();
         }
     }
 
     #[cold]
-    fn look(&mut self) {
+    fn check_free_space(&mut self) {
         // A directory that was removed has no file system. The committer finds that out by itself.
         if let Ok(Space { free, min_free, origin, .. }) = Space::of(&self.directory) {
             (self.free, self.min_free) = (free, min_free);
@@ -167,20 +170,20 @@ impl Admission {
     /// Bytes of transactions that may go into one batch: on a full disk a checkpoint has to come in between.
     pub fn max_batch(&self) -> usize {
         match self.level {
-            Level::Full { room, .. } => usize::try_from(room.available / 8).unwrap_or(MAX_BATCH_BYTES),
+            SpaceLevel::Full { disk, .. } => usize::try_from(disk.available / 8).unwrap_or(MAX_BATCH_BYTES),
             _ => MAX_BATCH_BYTES,
         }
         .min(MAX_BATCH_BYTES)
     }
 
     /// True for a database that was opened to be read because the disk had no space, when it has some.
-    pub fn may_open_again(&self) -> bool {
-        self.level == Level::None && self.free >= ENOUGH
+    pub fn may_reopen(&self) -> bool {
+        self.level == SpaceLevel::None && self.free >= REOPEN_ABOVE
     }
 
     /// True while the disk has no space for the data file.
     pub fn is_full(&self) -> bool {
-        matches!(self.level, Level::Full { .. })
+        matches!(self.level, SpaceLevel::Full { .. })
     }
 
     #[cold]
@@ -196,41 +199,41 @@ impl Admission {
 
     /// Whether a transaction is taken.
     pub fn admits(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
-        if self.level == Level::Plenty || mutations.is_empty() {
+        if self.level == SpaceLevel::Plenty || mutations.is_empty() {
             return Ok(true);
         }
-        self.judge(storage, mutations)
+        self.admits_when_short(storage, mutations)
     }
 
     #[cold]
-    fn judge(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
-        if self.level == Level::None {
+    fn admits_when_short(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
+        if self.level == SpaceLevel::None {
             return Ok(false);
         }
-        let weight = storage.weigh(|state| weigh(state, mutations))?;
-        let is_move = weight.net() == 0 || weight.clears || weight.replaces || weight.is_small;
-        let Level::Full { room, is_low } = &mut self.level else { return Ok(is_move) };
-        let cost = Storage::cost(mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64);
-        // One that moves much needs room for it before the old rows make room.
-        let is_light = weight.added <= SLACK || weight.added <= room.available;
-        let frees = match weight.net() {
+        let effect = storage.read_newest(|state| size_effect(state, mutations))?;
+        let is_move = effect.net() == 0 || effect.clears || effect.replaces || effect.is_small;
+        let SpaceLevel::Full { disk, is_low } = &mut self.level else { return Ok(is_move) };
+        let cost = Storage::space_cost(mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64);
+        // One that moves much needs disk for it before the old rows make disk.
+        let is_light = effect.added <= ALLOWED_GROWTH || effect.added <= disk.available;
+        let frees = match effect.net() {
             0 => is_light,
-            net => (weight.clears || weight.replaces) && net <= SLACK,
+            net => (effect.clears || effect.replaces) && net <= ALLOWED_GROWTH,
         };
-        let least = room.reserve / 2;
-        let has_room = !*is_low && room.available >= room.reserve + cost;
+        let least = disk.reserve / 2;
+        let has_room = !*is_low && disk.available >= disk.reserve + cost;
         // What frees space is never refused for the estimate's sake: the estimate is low, and nothing else brings space back.
-        let is_taken = frees || has_room || (is_move && room.available >= least + cost);
+        let is_taken = frees || has_room || (is_move && disk.available >= least + cost);
         if is_taken {
-            room.available = room.available.saturating_sub(cost);
-            storage.use_room(cost);
+            disk.available = disk.available.saturating_sub(cost);
+            storage.charge_space(cost);
         }
         Ok(is_taken)
     }
 }
 
 /// What can be asked of a state.
-pub trait Rows {
+pub trait RowSizes {
     /// Bytes of a key's row, if there is one.
     fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError>;
     /// Visits the bytes of each row of `[begin, end)`.
@@ -242,7 +245,7 @@ pub trait Rows {
     ) -> Result<(), StorageError>;
 }
 
-impl Rows for super::reading::At<'_> {
+impl RowSizes for super::versioned_reader::VersionedReader<'_> {
     fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
         Ok(self.get(key)?.map(|value| (key.len() + value.len()) as u64))
     }
@@ -258,10 +261,10 @@ impl Rows for super::reading::At<'_> {
     }
 }
 
-fn weigh(state: &impl Rows, mutations: &[Mutation]) -> Result<Weight, StorageError> {
+fn size_effect(state: &impl RowSizes, mutations: &[Mutation]) -> Result<SizeEffect, StorageError> {
     let payload = |mutation: &Mutation| mutation.payload_len();
-    let is_small = matches!(mutations, [one] if payload(one) <= SMALL);
-    let mut weight = Weight { is_small, ..Weight::default() };
+    let is_small = matches!(mutations, [one] if payload(one) <= SMALL_MUTATION);
+    let mut effect = SizeEffect { is_small, ..SizeEffect::default() };
     let (mut cleared, mut written) = (RangeSet::default(), HashSet::new());
     for mutation in mutations {
         let (key, len, grows) = match mutation {
@@ -271,7 +274,7 @@ fn weigh(state: &impl Rows, mutations: &[Mutation]) -> Result<Weight, StorageErr
             }
             // Nothing has had this key before.
             Mutation::StampedKey { key, value, .. } => {
-                weight.added += (key.len() + value.len()) as u64;
+                effect.added += (key.len() + value.len()) as u64;
                 continue;
             }
             Mutation::Set { key, value } | Mutation::StampedValue { key, value, .. } => {
@@ -280,16 +283,16 @@ fn weigh(state: &impl Rows, mutations: &[Mutation]) -> Result<Weight, StorageErr
             Mutation::Atomic { op, key, operand } => (key, operand.len(), *op == AtomicOp::AppendIfFits),
         };
         let len = (key.len() + len) as u64;
-        weight.added += len;
+        effect.added += len;
         // What was cleared before is counted there.
         if cleared.contains(key) || !written.insert(key.as_slice()) {
             continue;
         }
         let Some(old) = state.row_len(key)? else { continue };
         let is_plain = matches!(mutation, Mutation::Set { .. });
-        weight.replaces |= is_plain;
+        effect.replaces |= is_plain;
         // An atomic operation leaves a value at least as long as it was, mostly; a counter counts as it is.
-        weight.removed += match mutation {
+        effect.removed += match mutation {
             Mutation::Atomic { .. } if grows => 0,
             Mutation::Atomic { .. } => len,
             _ => old,
@@ -297,17 +300,17 @@ fn weigh(state: &impl Rows, mutations: &[Mutation]) -> Result<Weight, StorageErr
     }
     for (begin, end) in cleared.iter() {
         let mut visit = |len| {
-            weight.removed += len;
-            weight.clears = true;
-            let is_enough = weight.removed >= weight.added;
+            effect.removed += len;
+            effect.clears = true;
+            let is_enough = effect.removed >= effect.added;
             if is_enough { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         state.each_len(begin, end, &mut visit)?;
-        if weight.clears && weight.removed >= weight.added {
+        if effect.clears && effect.removed >= effect.added {
             break;
         }
     }
-    Ok(weight)
+    Ok(effect)
 }
 
 #[cfg(test)]
@@ -318,7 +321,7 @@ mod tests {
 
     struct Model(BTreeMap<Vec<u8>, Vec<u8>>);
 
-    impl Rows for Model {
+    impl RowSizes for Model {
         fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError> {
             Ok(self.0.get(key).map(|value| (key.len() + value.len()) as u64))
         }
@@ -359,19 +362,19 @@ mod tests {
     }
 
     /// Ten items of 100 bytes, a lease, a token, counters.
-    fn weigh_here(mutations: &[Mutation]) -> Weight {
+    fn weigh_here(mutations: &[Mutation]) -> SizeEffect {
         let items = (0..10).map(|item| (vec![b'v', item], vec![0; 100]));
         let others = [
             (b"lease".to_vec(), vec![0; 40]),
             (b"npop".to_vec(), vec![0; 8]),
             (b"token".to_vec(), vec![0; 20]),
         ];
-        weigh(&Model(items.chain(others).collect()), mutations).unwrap()
+        size_effect(&Model(items.chain(others).collect()), mutations).unwrap()
     }
 
     fn is_move(mutations: &[Mutation]) -> bool {
-        let weight = weigh_here(mutations);
-        weight.net() == 0 || weight.clears || weight.replaces || weight.is_small
+        let effect = weigh_here(mutations);
+        effect.net() == 0 || effect.clears || effect.replaces || effect.is_small
     }
 
     #[test]

@@ -60,7 +60,7 @@ impl Clock {
 
     /// The version that the time corresponds to.
     #[must_use]
-    pub fn at(&self, now: Instant) -> i64 {
+    pub fn version_at(&self, now: Instant) -> i64 {
         if let Some(version) = self.held_at {
             return version;
         }
@@ -73,7 +73,7 @@ impl Clock {
         let version = match self.in_flight {
             Some(in_flight) => in_flight - 1,
             None if self.is_stopped => self.newest,
-            None => self.at(now).max(self.newest),
+            None => self.version_at(now).max(self.newest),
         };
         self.newest = self.newest.max(version);
         version
@@ -94,7 +94,7 @@ impl Clock {
     /// Begins a batch: its version, and the ceiling that it has to make durable, if it has to.
     pub fn begin_batch(&mut self, now: Instant) -> (i64, Option<i64>) {
         debug_assert!(self.in_flight.is_none(), "one batch at a time");
-        let version = self.at(now).max(self.newest + 1);
+        let version = self.version_at(now).max(self.newest + 1);
         self.in_flight = Some(version);
         self.newest = version;
         let is_near = version + CEILING_LEAD / 2 > self.ceiling;
@@ -110,7 +110,7 @@ impl Clock {
     }
     /// From now on time brings no new versions, only commits do; or it does again.
     pub fn hold(&mut self, now: Instant, held: bool) {
-        self.held_at = held.then(|| self.at(now));
+        self.held_at = held.then(|| self.version_at(now));
     }
 
     /// Whether time brings no new versions.
@@ -128,7 +128,7 @@ impl Clock {
 
     /// Versions go on from `version`, unless they have come so far; the ceiling is durably above it.
     pub fn advance_to(&mut self, version: i64, now: Instant) {
-        self.advance(version.saturating_sub(self.at(now)).max(0));
+        self.advance(version.saturating_sub(self.version_at(now)).max(0));
     }
 
     /// Nothing of the batch was committed.

@@ -6,9 +6,9 @@
 //! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
 //! flush. Commits that ask not to wait for one are written to the log, published and answered; the next flush is theirs too.
 
+mod commit_queue;
 mod request;
 mod resolve;
-mod waiting;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use super::admission::Admission;
 use super::clock::Clock;
 use super::directory::Directory;
 use super::mutation::Mutation;
+use super::read_views::READ_WINDOW;
 use super::resolver::Resolver;
-use super::storage::{self, Changed, Durability, Storage, StorageError, Touched};
-use super::views::WINDOW;
-use super::{NOT_TAKEN, Shared};
+use super::storage::{self, Durability, Storage, StorageError, StorageUpdate, WrittenKeys};
+use super::{NOT_STARTED, Shared};
 use crate::capi::heap;
 use crate::error::Code;
 use crate::network;
 
-pub use request::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
-pub(super) use waiting::Waiting;
+pub(super) use commit_queue::CommitQueue;
+pub use request::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 
 /// How long the committer looks out for the next commit before it sleeps: a client that commits one after the other is
 /// back by then, and waking a thread takes as long. Meanwhile it yields to any other thread.
-const LINGER: Duration = Duration::from_micros(150);
+const SPIN_TIME: Duration = Duration::from_micros(150);
 
 /// How long what was only written waits for a batch that is flushed anyway, and what redb does not have for others.
-const UNFLUSHED: Duration = Duration::from_millis(2);
+const FLUSH_DELAY: Duration = Duration::from_millis(2);
 
 /// After this long without commits what is in the log goes to redb's file, so that the next process opens it fast.
-const IDLE: Duration = Duration::from_millis(500);
+const CHECKPOINT_DELAY: Duration = Duration::from_millis(500);
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
@@ -49,32 +49,32 @@ pub(super) struct Committer {
     /// Held until the storage is closed.
     directory: Arc<Directory>,
     pub(super) resolver: Resolver,
-    rest: Rest,
+    idle_stage: IdleStage,
     /// Since when something has been published that is not flushed.
     pub(super) unflushed: Option<Instant>,
     /// The last batch was one that did not wait for a flush: the next one is of all that wait.
-    was_quick: bool,
+    was_asynchronous: bool,
     /// Bytes written since memory was given back.
-    stirred: usize,
+    untrimmed_bytes: usize,
     /// Bytes of the requests that are to be committed next.
-    taken: usize,
+    batch_bytes: usize,
     admission: Admission,
 }
 
 /// So many bytes written leave so much free memory behind that it is worth giving back.
-const MUCH: usize = 16 << 20;
+const TRIM_MEMORY_AFTER: usize = 16 << 20;
 
 /// What has been done since the last batch, as nothing was committed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
+enum IdleStage {
     /// Nothing yet.
-    No,
+    Busy,
     /// All batches are flushed, and in redb.
-    Applied,
+    Flushed,
     /// The log was emptied.
-    Settled,
-    /// What changed in the last batches was forgotten: all versions that can still be read are the newest state.
-    Forgotten,
+    Checkpointed,
+    /// What update in the last batches was forgotten: all versions that can still be read are the newest state.
+    Trimmed,
 }
 
 impl Committer {
@@ -85,18 +85,18 @@ impl Committer {
         resolver: Resolver,
     ) -> Committer {
         let admission = Admission::new(directory.path().to_path_buf());
-        let (rest, unflushed, was_quick) = (Rest::Forgotten, None, false);
-        let (stirred, taken) = (0, 0);
+        let (idle_stage, unflushed, was_asynchronous) = (IdleStage::Trimmed, None, false);
+        let (untrimmed_bytes, batch_bytes) = (0, 0);
         Committer {
             shared,
             storage,
             directory,
             resolver,
-            rest,
+            idle_stage,
             unflushed,
-            was_quick,
-            stirred,
-            taken,
+            was_asynchronous,
+            untrimmed_bytes,
+            batch_bytes,
             admission,
         }
     }
@@ -122,26 +122,26 @@ impl Committer {
             return;
         }
         let version = self.shared.views.lock().clock().end(Instant::now());
-        let batch = storage::Batch { version, ceiling: Some(version), mutations: Vec::new() };
+        let batch = storage::WriteBatch { version, ceiling: Some(version), mutations: Vec::new() };
         // If it fails, the ceiling on the disk is the higher one, which is as good but for the gap in versions.
-        let _ = self.storage.apply(batch, Durability::Written);
+        let _ = self.storage.apply(batch, Durability::Asynchronous);
     }
 
     /// Ends all reads, refuses all commits, and closes the directory.
     fn close(self) {
         let Committer { shared, storage, directory, .. } = self;
         let left = {
-            let mut waiting = shared.waiting.lock();
-            waiting.closed = true;
-            std::mem::take(&mut waiting.requests)
+            let mut queue = shared.queue.lock();
+            queue.closed = true;
+            std::mem::take(&mut queue.requests)
         };
         for request in left {
-            request.answer.give(Err(NOT_TAKEN.into()));
+            request.promise.complete(Err(NOT_STARTED.into()));
         }
         shared.views.lock().close();
         drop(storage);
         directory.release();
-        let last = std::mem::take(&mut shared.waiting.lock().last);
+        let last = std::mem::take(&mut shared.queue.lock().on_closed);
         last.into_iter().for_each(|last| last());
     }
 
@@ -150,75 +150,75 @@ impl Committer {
     #[inline(never)]
     pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
-        let mut waiting = shared.waiting.lock();
-        if self.rest == Rest::No {
-            let until = Instant::now() + LINGER;
-            while waiting.is_idle() && Instant::now() < until {
-                MutexGuard::unlocked(&mut waiting, std::thread::yield_now);
+        let mut queue = shared.queue.lock();
+        if self.idle_stage == IdleStage::Busy {
+            let until = Instant::now() + SPIN_TIME;
+            while queue.is_idle() && Instant::now() < until {
+                MutexGuard::unlocked(&mut queue, std::thread::yield_now);
             }
         }
         loop {
-            if !waiting.requests.is_empty() || waiting.raise_ceiling {
-                waiting.raise_ceiling = false;
-                let (requests, bytes) = waiting.take(!self.was_quick, self.admission.max_batch());
-                self.taken = bytes;
-                self.was_quick = requests.iter().all(CommitRequest::is_quick);
+            if !queue.requests.is_empty() || queue.raise_ceiling {
+                queue.raise_ceiling = false;
+                let (requests, bytes) = queue.take(!self.was_asynchronous, self.admission.max_batch());
+                self.batch_bytes = bytes;
+                self.was_asynchronous = requests.iter().all(CommitRequest::is_asynchronous);
                 return Some(requests);
             }
-            if waiting.closing {
+            if queue.closing {
                 return None;
             }
-            let pause = match self.rest {
-                Rest::No => UNFLUSHED,
-                Rest::Applied => IDLE,
-                Rest::Settled => WINDOW,
-                Rest::Forgotten => {
-                    self.shared.work.wait(&mut waiting);
+            let pause = match self.idle_stage {
+                IdleStage::Busy => FLUSH_DELAY,
+                IdleStage::Flushed => CHECKPOINT_DELAY,
+                IdleStage::Checkpointed => READ_WINDOW,
+                IdleStage::Trimmed => {
+                    self.shared.work.wait(&mut queue);
                     continue;
                 }
             };
-            if self.shared.work.wait_for(&mut waiting, pause).timed_out() {
-                MutexGuard::unlocked(&mut waiting, || self.rest());
+            if self.shared.work.wait_for(&mut queue, pause).timed_out() {
+                MutexGuard::unlocked(&mut queue, || self.advance_idle_stage());
             }
         }
     }
 
     /// Does what is to be done next while nothing is committed.
-    pub(super) fn rest(&mut self) {
-        self.rest = match self.rest {
-            Rest::No => {
+    pub(super) fn advance_idle_stage(&mut self) {
+        self.idle_stage = match self.idle_stage {
+            IdleStage::Busy => {
                 self.unflushed = None;
-                self.change(Storage::rest);
-                Rest::Applied
+                self.update_storage(Storage::flush_idle);
+                IdleStage::Flushed
             }
-            Rest::Applied => {
+            IdleStage::Flushed => {
                 // Some milliseconds now, for those that it takes another process to read the log when it has to take over.
-                self.change(Storage::settle);
-                Rest::Settled
+                self.update_storage(Storage::checkpoint);
+                IdleStage::Checkpointed
             }
-            Rest::Settled | Rest::Forgotten => {
+            IdleStage::Checkpointed | IdleStage::Trimmed => {
                 let now = Instant::now();
                 let version = {
                     let mut views = self.shared.views.lock();
-                    views.forget(now);
-                    views.clock().at(now)
+                    views.trim_undo_log(now);
+                    views.clock().version_at(now)
                 };
-                self.resolver.rest(version);
-                if self.stirred >= MUCH {
+                self.resolver.trim_expired(version);
+                if self.untrimmed_bytes >= TRIM_MEMORY_AFTER {
                     heap::give_back();
-                    self.stirred = 0;
+                    self.untrimmed_bytes = 0;
                 }
-                Rest::Forgotten
+                IdleStage::Trimmed
             }
         };
     }
 
-    fn change(&self, work: impl FnOnce(&Storage) -> Result<Changed, StorageError>) {
+    fn update_storage(&self, work: impl FnOnce(&Storage) -> Result<StorageUpdate, StorageError>) {
         if self.shared.is_poisoned() {
             return;
         }
         match work(&self.storage) {
-            Ok(changed) => self.shared.views.lock().change(changed),
+            Ok(update) => self.shared.views.lock().install(update),
             Err(error) => self.poison(&error),
         }
     }
@@ -226,14 +226,14 @@ impl Committer {
     /// After a failed write nobody knows what is on the disk: the engine takes no further commits, and nothing is read from it, because the
     /// next one to open the directory may find a commit there that this one does not know.
     fn poison(&self, error: &dyn std::fmt::Display) {
-        self.storage.give_up();
+        self.storage.stop_writes();
         self.shared.poison(error);
     }
 
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
         // Asked for here, because no batch need come of the requests: one of which none is accepted writes nothing.
         if !self.shared.is_poisoned()
-            && let Some(failure) = self.storage.health().failure()
+            && let Some(failure) = self.storage.latch().failure()
         {
             // What was acknowledged before it was flushed is not lost with a data file that failed.
             self.storage.flush_log();
@@ -244,20 +244,20 @@ impl Committer {
         }
         let raise_only = requests.is_empty();
         let now = Instant::now();
-        self.look_at_space(now);
+        self.update_admission(now);
         if self.shared.is_poisoned() {
             return refuse_all(requests);
         }
         let (version, ceiling) = self.shared.views.lock().clock().begin_batch(now);
-        self.resolver.begin(version);
+        self.resolver.start_batch(version);
         let batch = self.resolve(requests, version);
-        self.resolver.seal(version);
+        self.resolver.finish_batch(version);
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
             // Commits that are all refused wake the committer before it rests, however long they come.
             if self.is_flush_due() {
                 self.unflushed = None;
-                self.change(Storage::rest);
+                self.update_storage(Storage::flush_idle);
             }
         } else {
             if !batch.delay.is_zero() {
@@ -267,11 +267,11 @@ impl Committer {
                 Err("a fault on purpose".to_owned())
             } else {
                 let ceiling = ceiling.max(batch.advance.map(Clock::ceiling_over));
-                let stored = storage::Batch { version, ceiling, mutations: batch.mutations };
+                let stored = storage::WriteBatch { version, ceiling, mutations: batch.mutations };
                 // No version is handed out that is above the ceiling on the disk.
                 let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
                 if batch.flush_fails {
-                    let written = self.storage.apply(stored, Durability::Written);
+                    let written = self.storage.apply(stored, Durability::Asynchronous);
                     Err(written.map_or_else(|error| error.to_string(), |_| "a fault on purpose".to_owned()))
                 } else {
                     self.store(stored, is_flushed, batch.advance).map_err(|error| error.to_string())
@@ -280,7 +280,7 @@ impl Committer {
             if let Err(error) = durable {
                 self.poison(&error);
                 for accepted in batch.accepted {
-                    accepted.answer.give(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+                    accepted.promise.complete(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
                 }
                 return refuse(batch.refused);
             }
@@ -288,80 +288,80 @@ impl Committer {
         network::together(|| {
             for accepted in batch.accepted {
                 let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
-                accepted.answer.give(unknown.unwrap_or(Ok(accepted.committed)));
+                accepted.promise.complete(unknown.unwrap_or(Ok(accepted.committed)));
             }
             refuse(batch.refused);
         });
     }
 
-    fn look_at_space(&mut self, now: Instant) {
+    fn update_admission(&mut self, now: Instant) {
         let was_full = self.admission.is_full();
-        self.admission.begin(&self.storage, self.taken, now);
-        if self.admission.may_open_again() {
+        self.admission.begin(&self.storage, self.batch_bytes, now);
+        if self.admission.may_reopen() {
             self.shared.is_reopening.store(true, Ordering::Release);
             return self.poison(&"its disk was full, so it could only be read; there is space now");
         }
         for _ in 0..2 {
-            if self.admission.is_full() && self.storage.is_crowded() {
+            if self.admission.is_full() && self.storage.needs_checkpoint_for_space() {
                 // Transactions that are refused would bring no checkpoint.
-                self.change(Storage::settle);
-                self.admission.begin(&self.storage, self.taken, now);
+                self.update_storage(Storage::checkpoint);
+                self.admission.begin(&self.storage, self.batch_bytes, now);
             }
         }
         if was_full != self.admission.is_full() {
-            self.shared.views.lock().save_space(!was_full);
+            self.shared.views.lock().limit_pinned_space(!was_full);
         }
     }
 
     fn is_flush_due(&self) -> bool {
-        self.unflushed.is_some_and(|since| since.elapsed() >= UNFLUSHED)
+        self.unflushed.is_some_and(|since| since.elapsed() >= FLUSH_DELAY)
     }
 
     /// Stores a batch and publishes it; versions go on from `advance`, if that is ahead.
     fn store(
         &mut self,
-        batch: storage::Batch,
+        batch: storage::WriteBatch,
         is_flushed: bool,
         advance: Option<i64>,
     ) -> Result<(), StorageError> {
-        self.rest = Rest::No;
-        self.stirred += batch.mutations.iter().map(Mutation::payload_len).sum::<usize>();
-        let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
+        self.idle_stage = IdleStage::Busy;
+        self.untrimmed_bytes += batch.mutations.iter().map(Mutation::payload_len).sum::<usize>();
+        let durability = if is_flushed { Durability::Flushed } else { Durability::Asynchronous };
         let (version, ceiling) = (batch.version, batch.ceiling);
-        let mut changed = self.storage.apply(batch, durability)?;
-        self.insist_on_files()?;
-        let touched = std::mem::take(&mut changed.touched);
+        let mut update = self.storage.apply(batch, durability)?;
+        self.verify_file_links()?;
+        let written_keys = std::mem::take(&mut update.written_keys);
         self.unflushed = if is_flushed { None } else { self.unflushed.or_else(|| Some(Instant::now())) };
         {
             let mut views = self.shared.views.lock();
-            views.publish(version, ceiling, changed);
+            views.publish(version, ceiling, update);
             advance.into_iter().for_each(|version| views.clock().advance_to(version, Instant::now()));
         }
-        self.fire_watches(&touched);
+        self.fire_watches(&written_keys);
         Ok(())
     }
 
     /// What was written is where others will find it: both files have names, and those have led to them until now.
-    fn insist_on_files(&self) -> Result<(), StorageError> {
-        let health = self.storage.health();
+    fn verify_file_links(&self) -> Result<(), StorageError> {
+        let latch = self.storage.latch();
         if let Err(lost) = self.directory.check_links() {
-            let _ = health.lost(&lost.to_string());
+            let _ = latch.file_lost(&lost.to_string());
         }
-        health.failure().map_or(Ok(()), |failure| Err(StorageError::Failed(failure.clone())))
+        latch.failure().map_or(Ok(()), |failure| Err(StorageError::Failed(failure.clone())))
     }
 
     /// After the publication, so that none is missed: a watch that is armed later sees the new state by itself, one
     /// that was armed before is found here.
-    fn fire_watches(&self, touched: &Touched) {
-        let touched = match touched {
-            Touched::Keys(keys) => self.shared.watches.touched_keys(keys),
-            Touched::By(batch) => self.shared.watches.touched(&batch.mutations),
+    fn fire_watches(&self, written_keys: &WrittenKeys) {
+        let written_keys = match written_keys {
+            WrittenKeys::Keys(keys) => self.shared.watches.affected_by_keys(keys),
+            WrittenKeys::Mutations(batch) => self.shared.watches.affected_by(&batch.mutations),
         };
-        if touched.is_empty() {
+        if written_keys.is_empty() {
             return;
         }
         let view = self.shared.views.lock().read(Instant::now());
-        for key in touched {
+        for key in written_keys {
             self.shared.watches.recheck(&key, &view);
         }
     }
@@ -370,12 +370,12 @@ impl Committer {
 /// Answers requests that the committer has not looked at.
 fn refuse_all(requests: Vec<CommitRequest>) {
     for request in requests {
-        request.answer.give(Err(NOT_TAKEN.into()));
+        request.promise.complete(Err(NOT_STARTED.into()));
     }
 }
 
-fn refuse(refused: Vec<(CommitFailure, Answer)>) {
-    for (failure, answer) in refused {
-        answer.give(Err(failure));
+fn refuse(refused: Vec<(CommitFailure, CommitPromise)>) {
+    for (failure, promise) in refused {
+        promise.complete(Err(failure));
     }
 }

@@ -14,9 +14,9 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::custody::{Kept, Lost, NETWORK_VARIABLE, refused_network};
-use super::faults::BadFaults;
-use super::storage::{Keep, Storage, StorageError, is_full};
+use super::faults::FaultPlanError;
+use super::file_guard::{GuardedFile, LostFile, NETWORK_VARIABLE, network_file_system};
+use super::storage::{LockFile, Storage, StorageError, is_full};
 use crate::fork::{Forked, Own};
 
 /// The file of the keys.
@@ -60,7 +60,7 @@ pub enum OpenError {
     },
     /// The directory that this process worked on is not there any more.
     #[error("cannot open the database again: {0}")]
-    Lost(#[from] Lost),
+    Lost(#[from] LostFile),
     /// Another process hosts the directory, and this one cannot be its guest.
     #[error("cannot use the database at {path} through the process that hosts it: {reason}", path = path.display())]
     Host {
@@ -74,13 +74,13 @@ pub enum OpenError {
     Forked(#[from] Forked),
     /// The environment asks for faults on purpose in a way that cannot be understood.
     #[error(transparent)]
-    Faults(#[from] BadFaults),
+    Faults(#[from] FaultPlanError),
     /// There is a log without the file that it belongs to.
     #[error(
-        "{path} is missing, and its log is there; {MEND_ONLY_LOG}",
+        "{path} is missing, and its log is there; {FIX_ORPHANED_LOG}",
         path = path.display()
     )]
-    OnlyLog {
+    OrphanedLog {
         /// The database file.
         path: PathBuf,
     },
@@ -101,19 +101,19 @@ pub struct Directory {
     /// How many directories were made, this one and those above it.
     made: usize,
     /// The directory itself.
-    own: Kept,
-    lock: Kept,
+    own: GuardedFile,
+    lock: GuardedFile,
     /// The files that are written; they are locked too.
-    data: OnceLock<Kept>,
-    log: OnceLock<Kept>,
-    lost: OnceLock<Lost>,
+    data: OnceLock<GuardedFile>,
+    log: OnceLock<GuardedFile>,
+    lost: OnceLock<LostFile>,
 }
 
-type OpenStorage = fn(&Path, &Path, &Keep<'_>) -> Result<(Storage, i64), StorageError>;
+type OpenStorage = fn(&Path, &Path, &LockFile<'_>) -> Result<(Storage, i64), StorageError>;
 
 impl Directory {
     /// Creates the directory if need be, for this user alone, and takes its lock.
-    pub fn hold(path: &Path) -> Result<Directory, OpenError> {
+    pub fn acquire(path: &Path) -> Result<Directory, OpenError> {
         let io = |at: &Path| {
             let path = at.to_path_buf();
             move |source| OpenError::Io { path, source }
@@ -121,92 +121,91 @@ impl Directory {
         if path.as_os_str().is_empty() {
             return Err(OpenError::NoDirectory);
         }
-        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && matches!(is_there(path), Ok(false));
+        let is_missing = |path: &&Path| !path.as_os_str().is_empty() && matches!(exists(path), Ok(false));
         let made = path.ancestors().take_while(is_missing).count();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io(path))?;
         let path = path.canonicalize().map_err(io(path))?;
-        if let Some(system) = refused_network(&path).map_err(io(&path))? {
+        if let Some(system) = network_file_system(&path).map_err(io(&path))? {
             return Err(OpenError::Network { path, system });
         }
         let lock_path = path.join("lock");
-        let lock = Own::open(|| open_or_make(&lock_path)).map_err(io(&lock_path))?;
+        let lock = Own::open(|| open_or_create(&lock_path)).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: holder(&lock), path }),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: read_holder(&lock), path }),
             Err(TryLockError::Error(source)) => return Err(OpenError::Io { path: lock_path, source }),
         }
         write_holder(&lock).map_err(io(&lock_path))?;
-        let lock = Kept::new(&lock_path, lock);
-        let own = Kept::new(&path, Own::open(|| File::open(&path)).map_err(io(&path))?);
+        let lock = GuardedFile::new(&lock_path, lock);
+        let own = GuardedFile::new(&path, Own::open(|| File::open(&path)).map_err(io(&path))?);
         let (data, log, lost) = Default::default();
         Ok(Directory { path, made, own, lock, data, log, lost })
     }
 
     /// Looks whether all names still lead to the files that this process works on. The first that does not is remembered.
-    pub fn check(&self) -> Result<(), Lost> {
+    pub fn check(&self) -> Result<(), LostFile> {
         let files = [Some(&self.own), self.data.get(), self.log.get()];
         let files = files.into_iter().flatten().try_for_each(|file| file.check(true));
         self.note(files.and_then(|()| self.lock.check(false)))
     }
 
     /// Looks whether the files that are written have names, which is quick.
-    pub fn check_links(&self) -> Result<(), Lost> {
+    pub fn check_links(&self) -> Result<(), LostFile> {
         let mut files = [self.data.get(), self.log.get()].into_iter().flatten();
-        self.note(files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked())))
+        self.note(files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked_error())))
     }
 
-    fn note(&self, checked: Result<(), Lost>) -> Result<(), Lost> {
+    fn note(&self, checked: Result<(), LostFile>) -> Result<(), LostFile> {
         checked.inspect_err(|lost| drop(self.lost.set(lost.clone())))
     }
 
     /// What was found to be lost.
-    pub fn lost(&self) -> Option<&Lost> {
+    pub fn lost(&self) -> Option<&LostFile> {
         self.lost.get()
     }
 
     /// Lets another process have the directory.
     pub fn release(&self) {
         let files = [self.log.get(), self.data.get(), Some(&self.lock)];
-        files.into_iter().flatten().for_each(Kept::unlock);
+        files.into_iter().flatten().for_each(GuardedFile::unlock);
     }
 
     /// Opens the storage, and returns with it the version ceiling that it holds.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
-        self.open_with(Storage::open_kept)
+        self.open_with(Storage::open_locked)
     }
 
     /// Opens the storage to be read, where the disk has no space.
-    pub fn open_view(&self) -> Result<(Storage, i64), OpenError> {
-        self.open_with(Storage::open_view)
+    pub fn open_read_only(&self) -> Result<(Storage, i64), OpenError> {
+        self.open_with(Storage::open_read_only)
     }
 
     fn open_with(&self, open: OpenStorage) -> Result<(Storage, i64), OpenError> {
         let (file, log) = (self.data_file(), self.path.join(LOG_FILE));
-        let is_there =
-            |file: &Path| is_there(file).map_err(|source| OpenError::Io { path: file.into(), source });
-        if !is_there(&file)? {
+        let exists = |file: &Path| exists(file).map_err(|source| OpenError::Io { path: file.into(), source });
+        if !exists(&file)? {
             // It is made after the file, so somebody has taken that away.
-            if is_there(&log)? {
-                return Err(OpenError::OnlyLog { path: file });
+            if exists(&log)? {
+                return Err(OpenError::OrphanedLog { path: file });
             }
             self.create_storage(&file)?;
         }
         // A file whose name is lost with the power is lost, however often it was flushed itself. Whoever gave it the name
         // may have been killed before this.
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
-        let keep = |path: &Path, opened: &File| {
+        let lock = |path: &Path, opened: &File| {
             let slot = if path == log { &self.log } else { &self.data };
             if slot.get().is_some() {
                 // It is opened again, to be read.
                 return Ok(());
             }
-            match Kept::lock(path, opened) {
-                Ok(Some(kept)) => slot.set(kept).map_err(|_| StorageError::Held),
+            match GuardedFile::lock(path, opened) {
+                Ok(Some(guarded)) => slot.set(guarded).map_err(|_| StorageError::Held),
                 Ok(None) => Err(StorageError::Held),
                 Err(source) => Err(StorageError::Unopened(source)),
             }
         };
-        open(&file, &log, &keep).map_err(|source| match source {
+        open(&file, &log, &lock).map_err(|source| match source {
             // By a process whose file "lock" was removed.
             StorageError::Held => OpenError::Held { path: self.path.clone(), pid: UNKNOWN.to_owned() },
             source => OpenError::Storage { path: file.clone(), source },
@@ -216,15 +215,15 @@ impl Directory {
     /// Makes an empty file. It gets its name when it is whole, and the names that lead to it are durable: one that a kill
     /// left half made is never taken for a database.
     fn create_storage(&self, file: &Path) -> Result<(), OpenError> {
-        let half_made = file.with_extension("new");
-        let io = |source| OpenError::Io { path: half_made.clone(), source };
-        match std::fs::remove_file(&half_made) {
+        let unfinished = file.with_extension("new");
+        let io = |source| OpenError::Io { path: unfinished.clone(), source };
+        match std::fs::remove_file(&unfinished) {
             Err(source) if source.kind() != ErrorKind::NotFound => return Err(io(source)),
             _ => {}
         }
-        let created = Storage::create(&half_made);
-        created.map_err(|source| OpenError::Storage { path: half_made.clone(), source })?;
-        for above in self.above() {
+        let created = Storage::create(&unfinished);
+        created.map_err(|source| OpenError::Storage { path: unfinished.clone(), source })?;
+        for above in self.unsynced_parents() {
             match sync(above) {
                 // One that may be passed through but not opened is not ours to look after.
                 Err(source) if source.kind() != ErrorKind::PermissionDenied => {
@@ -233,12 +232,12 @@ impl Directory {
                 _ => {}
             }
         }
-        std::fs::rename(&half_made, file).map_err(io)
+        std::fs::rename(&unfinished, file).map_err(io)
     }
 
     /// The directories whose entries may not be durable yet: the parent, and above it up to the first that was there
     /// before.
-    fn above(&self) -> impl Iterator<Item = &Path> {
+    fn unsynced_parents(&self) -> impl Iterator<Item = &Path> {
         self.path.ancestors().skip(1).take(self.made.max(1))
     }
 
@@ -261,31 +260,31 @@ impl Drop for Directory {
 }
 
 /// How a file is opened to be written, or made: for its user alone, whatever the directory lets others do.
-pub fn private() -> OpenOptions {
+pub fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false).mode(0o600);
     options
 }
 
 /// Opens a file to be written, or makes it if it is not there.
-pub fn open_or_make(file: &Path) -> std::io::Result<File> {
-    match make(file) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => private().create(true).open(file),
+pub fn open_or_create(file: &Path) -> std::io::Result<File> {
+    match create_file(file) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => private_options().create(true).open(file),
         made => made,
     }
 }
 
 /// Makes a file that is not there, for its directory's owner alone: what root makes in a directory of another user goes to that user,
 /// whose programs could not open it otherwise.
-pub fn make(file: &Path) -> std::io::Result<File> {
+pub fn create_file(file: &Path) -> std::io::Result<File> {
     // It is new and no link, so no other file is given away.
-    let made = private().create_new(true).open(file)?;
+    let made = private_options().create_new(true).open(file)?;
     // Where root may not give files away, as in some containers, it uses them all the same.
-    let _ = hand_over(&made, file);
+    let _ = give_to_directory_owner(&made, file);
     Ok(made)
 }
 
-fn hand_over(made: &File, file: &Path) -> std::io::Result<()> {
+fn give_to_directory_owner(made: &File, file: &Path) -> std::io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
     }
@@ -302,7 +301,7 @@ fn sync(directory: &Path) -> std::io::Result<()> {
 }
 
 /// Is there anything by this name? Also when it cannot be used, as a link that leads nowhere: nothing may take its place.
-pub fn is_there(file: &Path) -> std::io::Result<bool> {
+pub fn exists(file: &Path) -> std::io::Result<bool> {
     match file.symlink_metadata() {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
@@ -312,7 +311,7 @@ pub fn is_there(file: &Path) -> std::io::Result<bool> {
 
 /// Who holds a directory, as far as can be told without taking part.
 #[derive(Debug)]
-pub enum Holding {
+pub enum LockHolder {
     /// Nobody, and nobody can while this value lives.
     Nobody(Vec<File>),
     /// The process with this id.
@@ -320,7 +319,7 @@ pub enum Holding {
 }
 
 /// Looks at a directory's locks, and changes nothing.
-pub fn look(path: &Path) -> std::io::Result<Holding> {
+pub fn probe_lock(path: &Path) -> std::io::Result<LockHolder> {
     let mut locked = Vec::new();
     for name in ["lock", DATA_FILE] {
         let file = match File::open(path.join(name)) {
@@ -333,17 +332,17 @@ pub fn look(path: &Path) -> std::io::Result<Holding> {
         match file.try_lock() {
             Ok(()) => locked.push(file),
             Err(TryLockError::WouldBlock) if name == "lock" => {
-                return Ok(Holding::Process(holder(&file)));
+                return Ok(LockHolder::Process(read_holder(&file)));
             }
-            Err(TryLockError::WouldBlock) => return Ok(Holding::Process(UNKNOWN.to_owned())),
+            Err(TryLockError::WouldBlock) => return Ok(LockHolder::Process(UNKNOWN.to_owned())),
             Err(TryLockError::Error(error)) => return Err(error),
         }
     }
-    Ok(Holding::Nobody(locked))
+    Ok(LockHolder::Nobody(locked))
 }
 
 /// What to do about a log without its data file.
-pub const MEND_ONLY_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
+pub const FIX_ORPHANED_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
                                  next program begins an empty database";
 
 /// The process id of a holder that has not left it.
@@ -360,7 +359,7 @@ fn write_holder(mut lock: &File) -> std::io::Result<()> {
     }
 }
 
-fn holder(mut lock: &File) -> String {
+fn read_holder(mut lock: &File) -> String {
     let mut text = String::new();
     match lock.read_to_string(&mut text) {
         Ok(_) if !text.trim().is_empty() => text.trim().to_owned(),
@@ -375,11 +374,11 @@ mod tests {
     #[test]
     fn a_held_directory_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Directory::hold(dir.path()).unwrap();
-        let error = Directory::hold(dir.path()).unwrap_err().to_string();
+        let held = Directory::acquire(dir.path()).unwrap();
+        let error = Directory::acquire(dir.path()).unwrap_err().to_string();
         assert!(error.contains(&format!("pid {}", std::process::id())), "{error}");
         drop(held);
-        Directory::hold(dir.path()).unwrap();
+        Directory::acquire(dir.path()).unwrap();
     }
 
     #[test]
@@ -387,7 +386,7 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("new");
-        Directory::hold(&path).unwrap().open_storage().unwrap();
+        Directory::acquire(&path).unwrap().open_storage().unwrap();
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     }
 
@@ -395,16 +394,16 @@ mod tests {
     fn all_names_that_lead_to_a_new_database_are_made_durable() {
         let dir = tempfile::tempdir().unwrap();
         let there = dir.path().canonicalize().unwrap();
-        let above = |held: &Directory| held.above().map(Path::to_path_buf).collect::<Vec<_>>();
+        let above = |held: &Directory| held.unsynced_parents().map(Path::to_path_buf).collect::<Vec<_>>();
         let path = there.join("a/b/c");
-        let held = Directory::hold(&path).unwrap();
+        let held = Directory::acquire(&path).unwrap();
         assert_eq!(above(&held), [there.join("a/b"), there.join("a"), there.clone()]);
         held.open_storage().unwrap();
         drop(held);
-        assert_eq!(above(&Directory::hold(&path).unwrap()), [there.join("a/b")]);
+        assert_eq!(above(&Directory::acquire(&path).unwrap()), [there.join("a/b")]);
         // Names are those of where it lies, however it was reached.
         std::os::unix::fs::symlink(there.join("a"), there.join("link")).unwrap();
-        let held = Directory::hold(&there.join("link/d")).unwrap();
+        let held = Directory::acquire(&there.join("link/d")).unwrap();
         assert_eq!(above(&held), [there.join("a")]);
         held.open_storage().unwrap();
     }
@@ -412,12 +411,12 @@ mod tests {
     #[test]
     fn a_file_that_was_half_made_is_made_again() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Directory::hold(dir.path()).unwrap();
-        let half_made = dir.path().join("data.new");
-        std::fs::write(&half_made, vec![0; 1 << 20]).unwrap();
+        let held = Directory::acquire(dir.path()).unwrap();
+        let unfinished = dir.path().join("data.new");
+        std::fs::write(&unfinished, vec![0; 1 << 20]).unwrap();
         let (_storage, ceiling) = held.open_storage().unwrap();
         assert_eq!(ceiling, 0);
-        assert!(held.data_file().exists() && !half_made.exists());
+        assert!(held.data_file().exists() && !unfinished.exists());
     }
 
     #[test]
@@ -425,7 +424,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let link = dir.path().join(DATA_FILE);
         std::os::unix::fs::symlink(dir.path().join("not mounted"), &link).unwrap();
-        let error = Directory::hold(dir.path()).unwrap().open_storage().unwrap_err().to_string();
+        let error = Directory::acquire(dir.path()).unwrap().open_storage().unwrap_err().to_string();
         assert!(error.contains(&link.display().to_string()), "{error}");
         assert!(link.symlink_metadata().unwrap().is_symlink());
     }
@@ -435,8 +434,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("file");
         std::fs::write(&file, "").unwrap();
-        let error = Directory::hold(&file).unwrap_err().to_string();
+        let error = Directory::acquire(&file).unwrap_err().to_string();
         assert!(error.contains(&file.display().to_string()), "{error}");
-        assert!(matches!(Directory::hold(Path::new("")), Err(OpenError::NoDirectory)));
+        assert!(matches!(Directory::acquire(Path::new("")), Err(OpenError::NoDirectory)));
     }
 }

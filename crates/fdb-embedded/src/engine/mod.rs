@@ -7,8 +7,8 @@
 //! | `storage` | keys on disk, the log in front of them, snapshots |
 //! | `clock` | read and commit versions |
 //! | `views` | read versions handed out, and what can be read at them |
-//! | `delta` | what batches have written that redb does not have yet |
-//! | `reading` | reading at a version: deltas over redb |
+//! | `memtable` | what batches have written that redb does not have yet |
+//! | `reading` | reading at a version: memtables over redb |
 //! | `history` | what batches of the last five seconds changed |
 //! | `resolver` | optimistic conflict detection |
 //! | `admission` | which transactions are taken while the disk is short of space |
@@ -17,23 +17,23 @@
 //! | `mutation`, `atomic` | what a transaction changes |
 //! | `faults` | faults on purpose, for tests |
 //!
-//! The seam to the client is small on purpose: [`Engine::read`], [`View`], [`Engine::commit`] and
+//! The seam to the client is small on purpose: [`Engine::read`], [`ReadView`], [`Engine::commit`] and
 //! [`Engine::arm`].
 
 mod admission;
 pub mod atomic;
 mod clock;
 mod committer;
-mod custody;
-mod delta;
 mod directory;
 pub mod faults;
-mod history;
+mod file_guard;
+mod memtable;
 pub mod mutation;
-mod reading;
+mod read_views;
 mod resolver;
 pub(crate) mod storage;
-mod views;
+mod undo_log;
+mod versioned_reader;
 mod watches;
 
 use std::path::Path;
@@ -45,46 +45,46 @@ use std::time::{Duration, Instant, SystemTime};
 use parking_lot::{Condvar, Mutex};
 
 use clock::Clock;
-use committer::{Committer, Waiting};
+use committer::{CommitQueue, Committer};
 use faults::Faults;
+use read_views::ReadViews;
 use resolver::Resolver;
-use views::Views;
 use watches::Watches;
 
 use crate::error::{Code, Result};
 use crate::future::Future;
 
-pub use committer::{Answer, CommitFailure, CommitRequest, CommitResult, Committed};
-pub(crate) use custody::{How, Identity, Lost, identity_of};
+pub use committer::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 pub use directory::OpenError;
 pub(crate) use directory::{
-    DATA_FILE, Directory, Holding, LOG_FILE, MEND_ONLY_LOG, is_there, look, open_or_make,
+    DATA_FILE, Directory, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, exists, open_or_create, probe_lock,
 };
+pub(crate) use file_guard::{FileId, Loss, LostFile, file_id};
+pub use read_views::ReadView;
 pub use storage::Durability;
 pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};
-pub use views::View;
 
 /// What the client and the committer share.
 struct Shared {
-    views: Mutex<Views>,
-    waiting: Mutex<Waiting>,
+    views: Mutex<ReadViews>,
+    queue: Mutex<CommitQueue>,
     work: Condvar,
     watches: Watches,
     /// The committer's thread, once there is one.
     committer: OnceLock<ThreadId>,
-    faults: Arc<faults::Switch>,
-    gate: faults::Queued,
+    faults: Arc<faults::InstalledFaults>,
+    gate: faults::GateQueue,
     poisoned: AtomicBool,
     /// The engine ends so that it can be opened again at once: nothing is wrong with its storage.
     is_reopening: AtomicBool,
-    ended: Mutex<Option<End>>,
+    ended: Mutex<Option<EngineEnd>>,
     has_ended: Condvar,
 }
 
 /// How an engine has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum End {
+pub enum EngineEnd {
     /// It was closed.
     Closed,
     /// Its storage has failed, in these words. It is to be closed, and opened again.
@@ -92,7 +92,7 @@ pub enum End {
 }
 
 /// The answer to a commit that an engine had not begun with when it ended. The commit did not happen and may be retried.
-const NOT_TAKEN: Code = Code::TRANSACTION_TOO_OLD;
+const NOT_STARTED: Code = Code::TRANSACTION_TOO_OLD;
 
 impl Shared {
     fn is_poisoned(&self) -> bool {
@@ -118,11 +118,11 @@ impl Shared {
             "the embedded database has failed"
         };
         crate::report(&format!("{what}: {error}"));
-        self.end(End::Failed(error.to_string()));
+        self.end(EngineEnd::Failed(error.to_string()));
     }
 
     /// Says how the engine has ended, unless that has been said.
-    fn end(&self, end: End) {
+    fn end(&self, end: EngineEnd) {
         self.ended.lock().get_or_insert(end);
         self.has_ended.notify_all();
         self.watches.end();
@@ -131,7 +131,7 @@ impl Shared {
     /// A file that has failed under a read is found out by the committer, which then poisons.
     fn wake_committer(shared: &Weak<Shared>) {
         if let Some(shared) = shared.upgrade() {
-            shared.waiting.lock().raise_ceiling = true;
+            shared.queue.lock().raise_ceiling = true;
             shared.work.notify_one();
         }
     }
@@ -141,7 +141,7 @@ impl Shared {
 pub struct Engine {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
-    health: Arc<storage::Health>,
+    latch: Arc<storage::FailureLatch>,
     committer: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -162,27 +162,27 @@ impl Engine {
     /// The engine, and its committer, which does not work yet.
     fn prepare(path: &Path) -> Result<(Engine, Committer), OpenError> {
         let faults = Faults::from_environment()?;
-        let directory = Directory::hold(path)?;
+        let directory = Directory::acquire(path)?;
         let opened = Engine::begin(&directory, directory.open_storage());
         let (storage, mut clock, version, ceiling) = match opened {
             Err(OpenError::Storage { source, .. }) if source.is_full() => {
                 crate::report(&format!(
                     "{source}; until then the database can be read, and all commits are refused"
                 ));
-                Engine::begin(&directory, directory.open_view())?
+                Engine::begin(&directory, directory.open_read_only())?
             }
             opened => opened?,
         };
-        let state = storage.state();
+        let superversion = storage.superversion();
         clock.publish(version, ceiling);
         let shared = Arc::new(Shared {
-            views: Mutex::new(Views::new(clock, state)),
-            waiting: Mutex::default(),
+            views: Mutex::new(ReadViews::new(clock, superversion)),
+            queue: Mutex::default(),
             work: Condvar::new(),
             watches: Watches::default(),
             committer: OnceLock::new(),
             faults: Arc::default(),
-            gate: faults::Queued::default(),
+            gate: faults::GateQueue::default(),
             poisoned: AtomicBool::new(false),
             is_reopening: AtomicBool::new(false),
             ended: Mutex::default(),
@@ -193,11 +193,11 @@ impl Engine {
             shared.faults.set(Some(faults));
         }
         let weak = Arc::downgrade(&shared);
-        storage.health().on_failure(move || Shared::wake_committer(&weak));
-        let (directory, health) = (Arc::new(directory), Arc::clone(storage.health()));
+        storage.latch().on_failure(move || Shared::wake_committer(&weak));
+        let (directory, latch) = (Arc::new(directory), Arc::clone(storage.latch()));
         let resolver = Resolver::new(version);
         let committer = Committer::new(Arc::clone(&shared), storage, Arc::clone(&directory), resolver);
-        Ok((Engine { shared, directory, health, committer: Mutex::default() }, committer))
+        Ok((Engine { shared, directory, latch, committer: Mutex::default() }, committer))
     }
 
     /// Begins to use a storage: the first versions of this process are durable before anybody sees them.
@@ -209,19 +209,19 @@ impl Engine {
         let mut clock = Clock::new(ceiling, SystemTime::now(), Instant::now());
         let (version, ceiling) = clock.begin_batch(Instant::now());
         let unusable = |source| OpenError::Storage { path: directory.data_file(), source };
-        let first = storage::Batch { version, ceiling, mutations: Vec::new() };
+        let first = storage::WriteBatch { version, ceiling, mutations: Vec::new() };
         storage.apply(first, Durability::Flushed).map_err(unusable)?;
         Ok((storage, clock, version, ceiling))
     }
 
     /// A new read version and the view at it.
-    pub fn read(&self) -> View {
+    pub fn read(&self) -> ReadView {
         let mut views = self.shared.views.lock();
         let view = views.read(Instant::now());
         let wants_ceiling = views.clock().wants_ceiling();
         drop(views);
         if wants_ceiling {
-            self.shared.waiting.lock().raise_ceiling = true;
+            self.shared.queue.lock().raise_ceiling = true;
             self.shared.work.notify_one();
         }
         view.with_faults(&self.shared.faults)
@@ -229,12 +229,12 @@ impl Engine {
 
     /// The view at a new read version, which can be read until it is dropped, however long that takes. Meanwhile what later commits free
     /// in the file is not used again. Fails with `OPERATION_FAILED` if there are as many as `limits::MAX_PINNED`.
-    pub fn pin(&self) -> Result<View> {
+    pub fn pin(&self) -> Result<ReadView> {
         self.shared.views.lock().pin(Instant::now())
     }
 
     /// The view at a version that the client chose.
-    pub fn read_at(&self, version: i64) -> Result<View> {
+    pub fn read_at(&self, version: i64) -> Result<ReadView> {
         let view = self.shared.views.lock().at(version, Instant::now())?;
         Ok(view.with_faults(&self.shared.faults))
     }
@@ -247,21 +247,21 @@ impl Engine {
     }
 
     fn admit(&self, request: CommitRequest) {
-        let mut waiting = self.shared.waiting.lock();
-        if waiting.closed || self.shared.is_poisoned() {
-            drop(waiting);
-            return request.answer.give(Err(NOT_TAKEN.into()));
+        let mut queue = self.shared.queue.lock();
+        if queue.closed || self.shared.is_poisoned() {
+            drop(queue);
+            return request.promise.complete(Err(NOT_STARTED.into()));
         }
-        if let Err(request) = waiting.add(request) {
-            drop(waiting);
-            return request.answer.give(Err(Code::COMMIT_PROXY_MEMORY.into()));
+        if let Err(request) = queue.add(request) {
+            drop(queue);
+            return request.promise.complete(Err(Code::COMMIT_PROXY_MEMORY.into()));
         }
-        drop(waiting);
+        drop(queue);
         self.shared.work.notify_one();
     }
 
     /// Waits until the engine has ended, for so long.
-    pub fn await_end(&self, patience: Duration) -> Option<End> {
+    pub fn await_end(&self, patience: Duration) -> Option<EngineEnd> {
         let mut ended = self.shared.ended.lock();
         if ended.is_none() {
             self.shared.has_ended.wait_for(&mut ended, patience);
@@ -275,7 +275,7 @@ impl Engine {
         if let Err(lost) = self.directory.check() {
             self.shared.is_reopening.store(!lost.is_final, Ordering::Release);
             // The committer hears of it, and ends what it does.
-            let _ = self.health.lost(&lost.to_string());
+            let _ = self.latch.file_lost(&lost.to_string());
         }
     }
 
@@ -294,7 +294,7 @@ impl Engine {
         self.shared.gate.stop_backoff(future)
     }
 
-    fn gate(&self) -> &faults::Queued {
+    fn gate(&self) -> &faults::GateQueue {
         &self.shared.gate
     }
     /// From now on time brings no new versions, or it does again.
@@ -313,14 +313,14 @@ impl Engine {
     /// thread. Waits for that, unless it is called there. Callers that still have the engine find it empty.
     pub fn close(&self, last: impl FnOnce() + Send + 'static) {
         {
-            let mut waiting = self.shared.waiting.lock();
-            waiting.closing = true;
-            if !waiting.closed {
-                waiting.last.push(Box::new(last));
+            let mut queue = self.shared.queue.lock();
+            queue.closing = true;
+            if !queue.closed {
+                queue.on_closed.push(Box::new(last));
             }
         }
         self.shared.work.notify_one();
-        self.shared.end(End::Closed);
+        self.shared.end(EngineEnd::Closed);
         let committer = self.committer.lock().take();
         if let Some(committer) = committer
             && committer.thread().id() != thread::current().id()
@@ -349,7 +349,7 @@ mod tests {
     use bytes::Bytes;
     use std::sync::mpsc;
 
-    pub(super) fn blind_write(answer: Answer) -> CommitRequest {
+    pub(super) fn blind_write(promise: CommitPromise) -> CommitRequest {
         let mutation = mutation::Mutation::Set { key: b"k".to_vec(), value: b"v".to_vec() };
         CommitRequest {
             read_version: i64::MAX,
@@ -359,13 +359,13 @@ mod tests {
             mutations: vec![mutation],
             durability: Durability::Flushed,
             fault: None,
-            answer,
+            promise,
         }
     }
 
     fn answered(engine: &Engine) -> CommitResult {
         let (sender, receiver) = mpsc::channel();
-        engine.commit(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
+        engine.commit(blind_write(CommitPromise::new(move |result| sender.send(result).unwrap())));
         receiver.recv_timeout(Duration::from_secs(60)).unwrap()
     }
 
@@ -376,12 +376,12 @@ mod tests {
         let order = Arc::new(Mutex::new(Vec::new()));
         let request = |name: &'static str, durability| {
             let order = Arc::clone(&order);
-            let answer = Answer::new(move |result| order.lock().push((name, result.is_ok())));
+            let answer = CommitPromise::new(move |result| order.lock().push((name, result.is_ok())));
             let set = mutation::Mutation::Set { key: name.as_bytes().to_vec(), value: b"v".to_vec() };
             engine.commit(CommitRequest { mutations: vec![set], durability, ..blind_write(answer) });
         };
         request("first", Durability::Flushed);
-        request("quick", Durability::Written);
+        request("asynchronous", Durability::Asynchronous);
         request("second", Durability::Flushed);
         let mut batches = Vec::new();
         for _ in 0..2 {
@@ -389,9 +389,9 @@ mod tests {
             committer.commit(requests);
             batches.push(order.lock().drain(..).collect::<Vec<_>>());
         }
-        assert_eq!(batches, [vec![("quick", true)], vec![("first", true), ("second", true)]]);
-        request("quick", Durability::Written);
-        request("last", Durability::Written);
+        assert_eq!(batches, [vec![("asynchronous", true)], vec![("first", true), ("second", true)]]);
+        request("asynchronous", Durability::Asynchronous);
+        request("last", Durability::Asynchronous);
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
         let copy = tempfile::tempdir().unwrap();
@@ -409,24 +409,24 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         let send = |durability| {
             let sender = sender.clone();
-            let answer = Answer::new(move |result: CommitResult| {
+            let answer = CommitPromise::new(move |result: CommitResult| {
                 // The last is answered when the test is over.
                 let _ = sender.send(result.map(drop));
             });
             engine.commit(CommitRequest { durability, ..blind_write(answer) });
         };
-        for durability in [Durability::Written, Durability::Flushed, Durability::Written] {
+        for durability in [Durability::Asynchronous, Durability::Flushed, Durability::Asynchronous] {
             send(durability);
         }
-        let of_one = engine.shared.waiting.lock().bytes / 3;
+        let of_one = engine.shared.queue.lock().bytes / 3;
         assert_eq!(of_one, 2, "a key and a value of one byte");
         for left in [1, 0] {
             let requests = committer.next_requests().unwrap();
             committer.commit(requests);
-            assert_eq!(engine.shared.waiting.lock().bytes, left * of_one);
+            assert_eq!(engine.shared.queue.lock().bytes, left * of_one);
         }
         assert!(receiver.try_iter().take(3).all(|result| result.is_ok()));
-        engine.shared.waiting.lock().bytes = crate::limits::MAX_WAITING_BYTES - 1;
+        engine.shared.queue.lock().bytes = crate::limits::MAX_WAITING_BYTES - 1;
         send(Durability::Flushed);
         assert!(receiver.try_recv().is_err(), "one commit always may wait");
         send(Durability::Flushed);
@@ -437,13 +437,13 @@ mod tests {
     fn commits_that_are_all_refused_do_not_keep_an_earlier_one_from_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
-        let written = Answer::new(|result| assert!(result.is_ok()));
-        engine.commit(CommitRequest { durability: Durability::Written, ..blind_write(written) });
+        let written = CommitPromise::new(|result| assert!(result.is_ok()));
+        engine.commit(CommitRequest { durability: Durability::Asynchronous, ..blind_write(written) });
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
         let since = committer.unflushed.expect("it was not flushed");
         committer.unflushed = since.checked_sub(Duration::from_millis(10));
-        let too_old = Answer::new(|result| assert!(result.is_err()));
+        let too_old = CommitPromise::new(|result| assert!(result.is_err()));
         engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
@@ -455,13 +455,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let writes = vec![(b"k".to_vec(), b"k\0".to_vec())];
-        let answer = Answer::new(|result| assert!(result.is_ok()));
+        let answer = CommitPromise::new(|result| assert!(result.is_ok()));
         engine.commit(CommitRequest { writes, ..blind_write(answer) });
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
         assert!(committer.resolver.bytes() > 0);
         engine.advance(crate::limits::VERSION_WINDOW);
-        (0..3).for_each(|_| committer.rest());
+        (0..3).for_each(|_| committer.advance_idle_stage());
         assert_eq!(committer.resolver.bytes(), 0);
     }
 
@@ -477,12 +477,15 @@ mod tests {
         };
         let before = watch();
         assert!(!before.is_ready());
-        let _ = engine.health.lost("a test says so");
-        assert_eq!(engine.await_end(Duration::from_secs(60)), Some(End::Failed("a test says so".to_owned())));
+        let _ = engine.latch.file_lost("a test says so");
+        assert_eq!(
+            engine.await_end(Duration::from_secs(60)),
+            Some(EngineEnd::Failed("a test says so".to_owned()))
+        );
         let much_later = Instant::now() + Duration::from_secs(3600);
         let version = engine.read().version;
         assert_eq!(engine.shared.views.lock().read(much_later).version, version, "they stand still");
-        assert_eq!(answered(&engine), Err(NOT_TAKEN.into()));
+        assert_eq!(answered(&engine), Err(NOT_STARTED.into()));
         assert_eq!(
             engine.read().get(b"k"),
             Err(Code::TRANSACTION_TOO_OLD),
@@ -498,9 +501,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (engine, mut committer) = Engine::prepare(dir.path()).unwrap();
         let (sender, receiver) = mpsc::channel();
-        let too_old = Answer::new(move |result| sender.send(result).unwrap());
+        let too_old = CommitPromise::new(move |result| sender.send(result).unwrap());
         engine.commit(CommitRequest { read_version: 0, ..blind_write(too_old) });
-        let _ = committer.storage.health().damaged("a test says so");
+        let _ = committer.storage.latch().damaged("a test says so");
         let requests = committer.next_requests().unwrap();
         committer.commit(requests);
         assert!(receiver.recv().unwrap().is_err());
@@ -530,7 +533,7 @@ mod tests {
     #[test]
     fn an_answer_that_is_never_given_says_that_the_outcome_is_unknown() {
         let (sender, receiver) = mpsc::channel();
-        drop(blind_write(Answer::new(move |result| sender.send(result).unwrap())));
+        drop(blind_write(CommitPromise::new(move |result| sender.send(result).unwrap())));
         assert_eq!(receiver.recv().unwrap(), Err(Code::COMMIT_UNKNOWN_RESULT.into()));
     }
 

@@ -14,7 +14,7 @@ use crate::range_set::{KeyRange, RangeSet};
 
 /// What the resolver says of a transaction.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConflictCheck {
     /// It may commit.
     Commit,
     /// The read version has left the window.
@@ -25,7 +25,7 @@ pub enum Verdict {
 
 /// The writes of one past batch.
 #[derive(Debug)]
-struct Sealed {
+struct BatchWrites {
     version: i64,
     ranges: SortedRanges,
 }
@@ -33,11 +33,11 @@ struct Sealed {
 /// The write history that commits are checked against.
 #[derive(Debug)]
 pub struct Resolver {
-    window: VecDeque<Sealed>,
+    window: VecDeque<BatchWrites>,
     /// Bytes that the window takes.
     bytes: usize,
     /// And may take.
-    most: usize,
+    max_bytes: usize,
     current: RangeSet,
     /// Reads at versions before this one cannot be checked any more.
     oldest: i64,
@@ -50,23 +50,23 @@ impl Resolver {
         Resolver {
             window: VecDeque::new(),
             bytes: 0,
-            most: MAX_CONFLICT_BYTES,
+            max_bytes: MAX_CONFLICT_BYTES,
             current: RangeSet::default(),
             oldest: version,
         }
     }
 
     /// Begins a batch at `version`, and forgets what has left the window.
-    pub fn begin(&mut self, version: i64) {
+    pub fn start_batch(&mut self, version: i64) {
         self.oldest = self.oldest.max(version - VERSION_WINDOW);
-        while self.window.front().is_some_and(|sealed| sealed.version <= self.oldest) {
+        while self.window.front().is_some_and(|batch| batch.version <= self.oldest) {
             self.forget_oldest();
         }
     }
 
     /// No batch is formed, and the time is that of `version`: ranges that have left the window take no memory any more.
-    pub fn rest(&mut self, version: i64) {
-        self.begin(version);
+    pub fn trim_expired(&mut self, version: i64) {
+        self.start_batch(version);
         self.window.shrink_to_fit();
     }
 
@@ -77,23 +77,23 @@ impl Resolver {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(sealed) = self.window.pop_front() {
-            self.bytes -= sealed.ranges.size();
-            self.oldest = self.oldest.max(sealed.version);
+        if let Some(batch) = self.window.pop_front() {
+            self.bytes -= batch.ranges.size();
+            self.oldest = self.oldest.max(batch.version);
         }
     }
 
     /// Checks one transaction of the batch being formed, after the earlier ones were `admit`ted. The read ranges are
     /// disjoint, not empty, and in key order. `find_all` wants every conflicting one, not only the first found.
     #[must_use]
-    pub fn check(&self, read_version: i64, reads: &[KeyRange], find_all: bool) -> Verdict {
+    pub fn check(&self, read_version: i64, reads: &[KeyRange], find_all: bool) -> ConflictCheck {
         if read_version < self.oldest {
-            return Verdict::TooOld;
+            return ConflictCheck::TooOld;
         }
-        let newer = self.window.iter().rev().take_while(|sealed| sealed.version > read_version);
+        let newer = self.window.iter().rev().take_while(|batch| batch.version > read_version);
         let mut hits = BTreeSet::new();
-        for written in newer.map(|sealed| &sealed.ranges as &dyn Written).chain([&self.current as _]) {
-            collide(written, reads, &mut |index| {
+        for written in newer.map(|batch| &batch.ranges as &dyn WrittenRanges).chain([&self.current as _]) {
+            find_conflicts(written, reads, &mut |index| {
                 hits.insert(index);
                 find_all
             });
@@ -101,24 +101,28 @@ impl Resolver {
                 break;
             }
         }
-        if hits.is_empty() { Verdict::Commit } else { Verdict::Conflict(hits.into_iter().collect()) }
+        if hits.is_empty() {
+            ConflictCheck::Commit
+        } else {
+            ConflictCheck::Conflict(hits.into_iter().collect())
+        }
     }
 
     /// Adds the writes of a transaction that commits in the batch being formed.
-    pub fn admit(&mut self, writes: impl IntoIterator<Item = KeyRange>) {
+    pub fn add_writes(&mut self, writes: impl IntoIterator<Item = KeyRange>) {
         for (begin, end) in writes {
             self.current.insert(begin, end);
         }
     }
 
     /// Ends the batch, which committed at `version`.
-    pub fn seal(&mut self, version: i64) {
+    pub fn finish_batch(&mut self, version: i64) {
         let current = std::mem::take(&mut self.current);
         if !current.is_empty() {
             let ranges = SortedRanges::new(&current);
             self.bytes += ranges.size();
-            self.window.push_back(Sealed { version, ranges });
-            while self.bytes > self.most && self.window.len() > 1 {
+            self.window.push_back(BatchWrites { version, ranges });
+            while self.bytes > self.max_bytes && self.window.len() > 1 {
                 self.forget_oldest();
             }
         }
@@ -129,7 +133,7 @@ impl Resolver {
 type EachRange<'e> = &'e mut dyn FnMut(&[u8], Option<&[u8]>);
 
 /// The ranges that a batch wrote: disjoint, in key order.
-trait Written {
+trait WrittenRanges {
     fn len(&self) -> usize;
     fn intersects(&self, begin: &[u8], end: &[u8]) -> bool;
     fn each(&self, each: EachRange<'_>);
@@ -137,7 +141,7 @@ trait Written {
 
 /// Calls `hit` with the index of every read that was written to, until it says no. Walks whichever side has fewer
 /// ranges and searches the other, so that neither many reads nor many writes alone make it slow.
-fn collide(written: &dyn Written, reads: &[KeyRange], hit: &mut dyn FnMut(usize) -> bool) {
+fn find_conflicts(written: &dyn WrittenRanges, reads: &[KeyRange], hit: &mut dyn FnMut(usize) -> bool) {
     if reads.len() <= written.len() {
         let collisions = reads.iter().enumerate().filter(|(_, (begin, end))| written.intersects(begin, end));
         // The search ends at the first index that `hit` says no to.
@@ -158,7 +162,7 @@ fn collide(written: &dyn Written, reads: &[KeyRange], hit: &mut dyn FnMut(usize)
     });
 }
 
-impl Written for RangeSet {
+impl WrittenRanges for RangeSet {
     fn len(&self) -> usize {
         RangeSet::len(self)
     }
@@ -208,7 +212,7 @@ impl SortedRanges {
     }
 }
 
-impl Written for SortedRanges {
+impl WrittenRanges for SortedRanges {
     fn len(&self) -> usize {
         self.bounds.len()
     }
@@ -257,14 +261,14 @@ mod tests {
             for (n, batch) in batches.iter().enumerate() {
                 version += 1;
                 for (b, e) in batch {
-                    resolver.admit([range(*b, *e)]);
+                    resolver.add_writes([range(*b, *e)]);
                     for key in *b..*e {
                         last_write[usize::from(key)] = version;
                     }
                 }
                 // The last may still be forming.
                 if sealed || n + 1 < batches.len() {
-                    resolver.seal(version);
+                    resolver.finish_batch(version);
                 }
             }
             // Whatever the batch being formed has written is newer than any read version.
@@ -275,8 +279,8 @@ mod tests {
             };
             let expected: Vec<usize> = (0..reads.len()).filter(|i| written(&reads[*i])).collect();
             let some = resolver.check(read_version, &reads, false);
-            prop_assert_eq!(some == Verdict::Commit, expected.is_empty());
-            let all = if expected.is_empty() { Verdict::Commit } else { Verdict::Conflict(expected) };
+            prop_assert_eq!(some == ConflictCheck::Commit, expected.is_empty());
+            let all = if expected.is_empty() { ConflictCheck::Commit } else { ConflictCheck::Conflict(expected) };
             prop_assert_eq!(resolver.check(read_version, &reads, true), all);
         }
     }
@@ -284,40 +288,46 @@ mod tests {
     #[test]
     fn a_single_key_is_hit_by_its_own_range_only() {
         let mut resolver = Resolver::new(0);
-        resolver.admit([(b"k".to_vec(), b"k\0".to_vec())]);
-        resolver.seal(5);
-        assert_eq!(resolver.check(4, &[(b"k".to_vec(), b"k\0".to_vec())], true), Verdict::Conflict(vec![0]));
-        assert_eq!(resolver.check(4, &[(b"k\0".to_vec(), b"z".to_vec())], true), Verdict::Commit);
-        assert_eq!(resolver.check(4, &[(b"a".to_vec(), b"k".to_vec())], true), Verdict::Commit);
-        assert_eq!(resolver.check(5, &[(b"a".to_vec(), b"z".to_vec())], true), Verdict::Commit);
+        resolver.add_writes([(b"k".to_vec(), b"k\0".to_vec())]);
+        resolver.finish_batch(5);
+        assert_eq!(
+            resolver.check(4, &[(b"k".to_vec(), b"k\0".to_vec())], true),
+            ConflictCheck::Conflict(vec![0])
+        );
+        assert_eq!(resolver.check(4, &[(b"k\0".to_vec(), b"z".to_vec())], true), ConflictCheck::Commit);
+        assert_eq!(resolver.check(4, &[(b"a".to_vec(), b"k".to_vec())], true), ConflictCheck::Commit);
+        assert_eq!(resolver.check(5, &[(b"a".to_vec(), b"z".to_vec())], true), ConflictCheck::Commit);
     }
 
     #[test]
     fn writes_that_take_too_much_memory_are_forgotten_and_older_reads_are_too_old() {
-        let mut resolver = Resolver { most: 1_000, ..Resolver::new(0) };
+        let mut resolver = Resolver { max_bytes: 1_000, ..Resolver::new(0) };
         for version in 1..=100 {
-            resolver.begin(version);
-            resolver.admit([range(1, 2), range(4, 5), range(7, 8)]);
-            resolver.seal(version);
+            resolver.start_batch(version);
+            resolver.add_writes([range(1, 2), range(4, 5), range(7, 8)]);
+            resolver.finish_batch(version);
             assert!(resolver.bytes() <= 1_000, "{}", resolver.bytes());
         }
-        assert_eq!(resolver.check(50, &[range(9, 10)], true), Verdict::TooOld);
-        assert_eq!(resolver.check(99, &[range(1, 2)], true), Verdict::Conflict(vec![0]));
-        assert_eq!(resolver.check(100, &[range(1, 2)], true), Verdict::Commit);
-        resolver.rest(100 + VERSION_WINDOW);
+        assert_eq!(resolver.check(50, &[range(9, 10)], true), ConflictCheck::TooOld);
+        assert_eq!(resolver.check(99, &[range(1, 2)], true), ConflictCheck::Conflict(vec![0]));
+        assert_eq!(resolver.check(100, &[range(1, 2)], true), ConflictCheck::Commit);
+        resolver.trim_expired(100 + VERSION_WINDOW);
         assert_eq!((resolver.bytes(), resolver.window.capacity()), (0, 0));
     }
 
     #[test]
     fn a_read_version_outside_the_window_is_too_old() {
         let mut resolver = Resolver::new(100);
-        assert_eq!(resolver.check(99, &[], true), Verdict::TooOld);
-        resolver.admit([range(1, 2)]);
-        resolver.seal(200 + VERSION_WINDOW);
-        resolver.begin(100 + 2 * VERSION_WINDOW);
-        assert_eq!(resolver.check(99 + VERSION_WINDOW, &[], true), Verdict::TooOld);
-        assert_eq!(resolver.check(100 + VERSION_WINDOW, &[range(1, 2)], true), Verdict::Conflict(vec![0]));
-        resolver.begin(200 + 2 * VERSION_WINDOW);
+        assert_eq!(resolver.check(99, &[], true), ConflictCheck::TooOld);
+        resolver.add_writes([range(1, 2)]);
+        resolver.finish_batch(200 + VERSION_WINDOW);
+        resolver.start_batch(100 + 2 * VERSION_WINDOW);
+        assert_eq!(resolver.check(99 + VERSION_WINDOW, &[], true), ConflictCheck::TooOld);
+        assert_eq!(
+            resolver.check(100 + VERSION_WINDOW, &[range(1, 2)], true),
+            ConflictCheck::Conflict(vec![0])
+        );
+        resolver.start_batch(200 + 2 * VERSION_WINDOW);
         assert!(resolver.window.is_empty());
     }
 }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
 use super::mutation::Mutation;
-use super::views::View;
+use super::read_views::ReadView;
 use super::{Engine, Shared};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -19,19 +19,19 @@ use crate::limits::MAX_WATCH_BYTES;
 
 /// One armed watch.
 #[derive(Debug)]
-struct Armed {
+struct ArmedWatch {
     /// The value that the transaction saw; the watch fires when the key's value is another.
     baseline: Option<Bytes>,
     future: Arc<Future>,
 }
 
 /// What a watch takes in addition to its key and its baseline, bytes, about.
-const OVERHEAD: usize = 256;
+const WATCH_OVERHEAD: usize = 256;
 
-impl Armed {
+impl ArmedWatch {
     /// Bytes that the watch of `key` counts for.
     fn len(&self, key: &[u8]) -> usize {
-        OVERHEAD + key.len() + self.baseline.as_ref().map_or(0, Bytes::len)
+        WATCH_OVERHEAD + key.len() + self.baseline.as_ref().map_or(0, Bytes::len)
     }
 }
 
@@ -39,8 +39,8 @@ impl Armed {
 pub type WatchId = u64;
 
 #[derive(Debug, Default)]
-struct Table {
-    by_key: BTreeMap<Vec<u8>, HashMap<WatchId, Armed>>,
+struct WatchTable {
+    by_key: BTreeMap<Vec<u8>, HashMap<WatchId, ArmedWatch>>,
     /// The watches' bytes.
     bytes: usize,
     sequence: WatchId,
@@ -48,7 +48,7 @@ struct Table {
 
 /// Watches that were armed on the committer's thread, until another thread has compared their baselines.
 #[derive(Debug, Default)]
-struct Late {
+struct DeferredComparisons {
     waiting: VecDeque<(Vec<u8>, WatchId)>,
     /// Bytes of the keys.
     bytes: usize,
@@ -59,14 +59,14 @@ struct Late {
 /// All armed watches of a database directory, by key.
 #[derive(Debug, Default)]
 pub struct Watches {
-    table: Mutex<Table>,
-    late: Mutex<Late>,
-    /// There is something in `late`, or the engine has ended.
-    wakes_late: Condvar,
+    table: Mutex<WatchTable>,
+    deferred: Mutex<DeferredComparisons>,
+    /// There is something in `deferred`, or the engine has ended.
+    deferred_wake: Condvar,
 }
 
-/// How long the thread that compares late watches waits for another one before it ends.
-const LATE_PATIENCE: Duration = Duration::from_secs(10);
+/// How long the thread that compares deferred watches waits for another one before it ends.
+const DEFERRED_THREAD_LINGER: Duration = Duration::from_secs(10);
 
 impl Engine {
     /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`. It fails with
@@ -88,7 +88,7 @@ impl Engine {
         // none of this one's business, and may be of newer states.
         if !self.shared.is_committer() {
             self.shared.compare(key, seen.as_ref(), future);
-        } else if self.shared.compare_later(key, id).is_err() {
+        } else if self.shared.defer_comparison(key, id).is_err() {
             future.fail(Code::TOO_MANY_WATCHES);
         }
     }
@@ -111,30 +111,30 @@ impl Shared {
         }
     }
 
-    /// Leaves a watch to the thread that compares late watches, and starts that thread if there is none.
-    fn compare_later(self: &Arc<Self>, key: &[u8], id: WatchId) -> Result<()> {
-        let mut late = self.watches.late.lock();
-        let bytes = late.bytes + key.len() + OVERHEAD;
+    /// Leaves a watch to the thread that compares deferred watches, and starts that thread if there is none.
+    fn defer_comparison(self: &Arc<Self>, key: &[u8], id: WatchId) -> Result<()> {
+        let mut deferred = self.watches.deferred.lock();
+        let bytes = deferred.bytes + key.len() + WATCH_OVERHEAD;
         if bytes > MAX_WATCH_BYTES {
             return Err(Code::TOO_MANY_WATCHES);
         }
-        if !late.has_thread {
+        if !deferred.has_thread {
             let shared = Arc::clone(self);
-            let work = move || shared.compare_late();
+            let work = move || shared.compare_deferred();
             let thread = thread::Builder::new().name("fdb-watches".to_owned()).spawn(work);
             thread.map_err(|_| Code::TOO_MANY_WATCHES)?;
-            late.has_thread = true;
+            deferred.has_thread = true;
         }
-        late.bytes = bytes;
-        late.waiting.push_back((key.to_vec(), id));
-        drop(late);
-        self.watches.wakes_late.notify_one();
+        deferred.bytes = bytes;
+        deferred.waiting.push_back((key.to_vec(), id));
+        drop(deferred);
+        self.watches.deferred_wake.notify_one();
         Ok(())
     }
 
-    /// Compares late watches until there is none for a while, or the engine has ended.
-    fn compare_late(&self) {
-        while let Some((key, id)) = self.next_late() {
+    /// Compares deferred watches until there is none for a while, or the engine has ended.
+    fn compare_deferred(&self) {
+        while let Some((key, id)) = self.next_deferred() {
             if let Some((baseline, future)) = self.watches.get(&key, id) {
                 // The panic hook has reported a read that panics. The watch stays armed.
                 let compare = || self.compare(&key, baseline.as_ref(), &future);
@@ -143,22 +143,22 @@ impl Shared {
         }
     }
 
-    fn next_late(&self) -> Option<(Vec<u8>, WatchId)> {
-        let mut late = self.watches.late.lock();
+    fn next_deferred(&self) -> Option<(Vec<u8>, WatchId)> {
+        let mut deferred = self.watches.deferred.lock();
         loop {
             if self.ended.lock().is_some() {
                 break;
             }
-            if let Some((key, id)) = late.waiting.pop_front() {
-                late.bytes -= key.len() + OVERHEAD;
+            if let Some((key, id)) = deferred.waiting.pop_front() {
+                deferred.bytes -= key.len() + WATCH_OVERHEAD;
                 return Some((key, id));
             }
-            let wait = self.watches.wakes_late.wait_for(&mut late, LATE_PATIENCE);
-            if wait.timed_out() && late.waiting.is_empty() {
+            let wait = self.watches.deferred_wake.wait_for(&mut deferred, DEFERRED_THREAD_LINGER);
+            if wait.timed_out() && deferred.waiting.is_empty() {
                 break;
             }
         }
-        *late = Late::default();
+        *deferred = DeferredComparisons::default();
         None
     }
 }
@@ -168,7 +168,7 @@ impl Watches {
     /// because a change may have been published before the watch was there to see it. Fails when all watches together
     /// take more than `MAX_WATCH_BYTES`.
     fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: Arc<Future>) -> Result<WatchId> {
-        let armed = Armed { baseline, future };
+        let armed = ArmedWatch { baseline, future };
         let mut table = self.table.lock();
         let bytes = table.bytes + armed.len(key);
         if bytes > MAX_WATCH_BYTES {
@@ -181,11 +181,11 @@ impl Watches {
         Ok(id)
     }
 
-    /// The engine has ended: no late watch is compared any more.
+    /// The engine has ended: no deferred watch is compared any more.
     pub fn end(&self) {
         // With the lock, so that the thread does not miss this between its look and its wait.
-        let _late = self.late.lock();
-        self.wakes_late.notify_all();
+        let _late = self.deferred.lock();
+        self.deferred_wake.notify_all();
     }
 
     fn get(&self, key: &[u8], id: WatchId) -> Option<(Option<Bytes>, Arc<Future>)> {
@@ -196,14 +196,14 @@ impl Watches {
 
     /// Fires the watches of `key` whose value at `view` is not their baseline; fails all of them when the key
     /// cannot be read. The view has to be at the newest state, as a baseline may be.
-    pub fn recheck(&self, key: &[u8], view: &View) {
+    pub fn recheck(&self, key: &[u8], view: &ReadView) {
         // Before the lock: a read may have to wait for the disk.
         let value = view.get(key);
-        let ended: Vec<Armed> = {
+        let ended: Vec<ArmedWatch> = {
             let mut table = self.table.lock();
             let Some(armed) = table.by_key.get_mut(key) else { return };
-            let differs = |_: &WatchId, one: &mut Armed| value.as_ref() != Ok(&one.baseline);
-            let ended: Vec<Armed> = armed.extract_if(differs).map(|(_, one)| one).collect();
+            let differs = |_: &WatchId, one: &mut ArmedWatch| value.as_ref() != Ok(&one.baseline);
+            let ended: Vec<ArmedWatch> = armed.extract_if(differs).map(|(_, one)| one).collect();
             if armed.is_empty() {
                 table.by_key.remove(key);
             }
@@ -218,40 +218,40 @@ impl Watches {
     }
 
     /// The watched keys that a batch's mutations may have changed.
-    pub fn touched<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Vec<Vec<u8>> {
+    pub fn affected_by<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Vec<Vec<u8>> {
         let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
             return Vec::new();
         }
-        let mut touched = Vec::new();
+        let mut affected = Vec::new();
         for mutation in mutations {
             match mutation {
                 Mutation::Set { key, .. } | Mutation::Atomic { key, .. } => {
-                    touched.extend(by_key.contains_key(key).then(|| key.clone()));
+                    affected.extend(by_key.contains_key(key).then(|| key.clone()));
                 }
                 Mutation::ClearRange { begin, end } if begin < end => {
                     let range = (Included(begin.as_slice()), Excluded(end.as_slice()));
-                    touched.extend(by_key.range::<[u8], _>(range).map(|(key, _)| key.clone()));
+                    affected.extend(by_key.range::<[u8], _>(range).map(|(key, _)| key.clone()));
                 }
                 _ => {}
             }
         }
-        touched.sort_unstable();
-        touched.dedup();
-        touched
+        affected.sort_unstable();
+        affected.dedup();
+        affected
     }
 
     /// The watched keys among those that a batch has written.
-    pub fn touched_keys(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
+    pub fn affected_by_keys(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
         let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
             return Vec::new();
         }
         let watched = keys.iter().filter(|key| by_key.contains_key(&key[..]));
-        let mut touched: Vec<Vec<u8>> = watched.map(|key| key.to_vec()).collect();
-        touched.sort_unstable();
-        touched.dedup();
-        touched
+        let mut affected: Vec<Vec<u8>> = watched.map(|key| key.to_vec()).collect();
+        affected.sort_unstable();
+        affected.dedup();
+        affected
     }
 
     /// Forgets a watch whose future has ended by itself: cancelled or destroyed.
@@ -276,7 +276,7 @@ impl Watches {
 mod tests {
     use super::*;
     use crate::engine::tests::blind_write;
-    use crate::engine::{Answer, CommitRequest};
+    use crate::engine::{CommitPromise, CommitRequest};
     use std::sync::mpsc;
 
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -307,7 +307,7 @@ mod tests {
                 sender.send(()).unwrap();
             }
         };
-        engine.commit(blind_write(Answer::new(in_answer)));
+        engine.commit(blind_write(CommitPromise::new(in_answer)));
         if receiver.recv_timeout(PATIENCE).is_err() {
             std::mem::forget(engine);
             panic!("the committer waits for its own read");
@@ -315,7 +315,7 @@ mod tests {
         assert_eq!(end_of(&other), Ok(()), "it is compared all the same");
         assert!(!same.is_ready());
         let change = Mutation::Set { key: b"k".to_vec(), value: b"w".to_vec() };
-        let answer = Answer::new(|result| assert!(result.is_ok()));
+        let answer = CommitPromise::new(|result| assert!(result.is_ok()));
         engine.commit(CommitRequest { mutations: vec![change], ..blind_write(answer) });
         assert_eq!(end_of(&same), Ok(()));
     }
@@ -325,7 +325,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (engine, _committer) = Engine::prepare(dir.path()).unwrap();
         let baseline = Bytes::from(vec![7; 100_000]);
-        let of_one = 100_000 + 1 + OVERHEAD;
+        let of_one = 100_000 + 1 + WATCH_OVERHEAD;
         let arm = |key: &[u8]| {
             let future = Future::pending();
             // There is no such value: without the comparison, which would fire it.

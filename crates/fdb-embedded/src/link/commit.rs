@@ -3,7 +3,7 @@
 use super::wire::{Malformed, Reader, Writer};
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
-use crate::engine::{Answer, CommitRequest, Durability};
+use crate::engine::{CommitPromise, CommitRequest, Durability};
 use crate::range_set::KeyRange;
 
 /// What a commit's read version is. `V` names a view: the view itself, or its id in a connection.
@@ -30,7 +30,7 @@ pub struct Commit<V> {
 
 impl<V> Commit<V> {
     /// The request to the engine of this process.
-    pub(super) fn request(self, read_version: i64, answer: Answer) -> CommitRequest {
+    pub(super) fn request(self, read_version: i64, promise: CommitPromise) -> CommitRequest {
         let Commit { reads, report_conflicts, writes, mutations, durability, .. } = self;
         CommitRequest {
             read_version,
@@ -40,7 +40,7 @@ impl<V> Commit<V> {
             mutations,
             durability,
             fault: None,
-            answer,
+            promise,
         }
     }
 
@@ -65,7 +65,7 @@ impl Commit<u64> {
             }
         }
         w.bool(self.report_conflicts);
-        w.bool(self.durability == Durability::Written);
+        w.bool(self.durability == Durability::Asynchronous);
         w.ranges(&self.reads);
         w.ranges(&self.writes);
         w.count(self.mutations.len());
@@ -82,7 +82,7 @@ impl Commit<u64> {
             _ => return Err(Malformed("a commit's base is not known")),
         };
         let report_conflicts = r.bool()?;
-        let durability = if r.bool()? { Durability::Written } else { Durability::Flushed };
+        let durability = if r.bool()? { Durability::Asynchronous } else { Durability::Flushed };
         let (reads, writes) = (r.ranges()?, r.ranges()?);
         let count = r.count(9)?;
         let mutations = (0..count).map(|_| decode_mutation(r)).collect::<Result<_, _>>()?;

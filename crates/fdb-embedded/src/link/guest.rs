@@ -18,7 +18,7 @@ use super::commit::{Base, Commit};
 use super::message::{At, PROTOCOL, Request, Response};
 use super::remote::{Fetch, RemoteView, Then};
 use super::stream::{self, Frames, Outbox, Refused};
-use crate::engine::Answer;
+use crate::engine::CommitPromise;
 use crate::error::Code;
 use crate::rows::Direction;
 
@@ -57,7 +57,7 @@ pub(super) enum ConnectError {
 
 enum Waiting {
     Fetch { view: Weak<RemoteView>, fetch: Fetch, then: Then },
-    Commit(Answer),
+    Commit(CommitPromise),
 }
 
 #[derive(Default)]
@@ -237,12 +237,12 @@ impl Guest {
     }
 
     /// Sends a commit. If the connection is lost before the answer, that says that the outcome is unknown.
-    pub(super) fn commit(&self, commit: Commit<u64>, answer: Answer) {
+    pub(super) fn commit(&self, commit: Commit<u64>, answer: CommitPromise) {
         let request = self.next_id();
         let message = Request::Commit { request, commit };
         if let Err((code, Waiting::Commit(answer))) = self.ask(request, Waiting::Commit(answer), &message) {
             // It was not sent, so it certainly did not happen.
-            answer.give(Err(code.into()));
+            answer.complete(Err(code.into()));
         }
     }
 
@@ -321,7 +321,7 @@ impl Guest {
             Response::Committed { request, result } => {
                 let waiting = self.state.lock().waiting.remove(&request);
                 if let Some(Waiting::Commit(answer)) = waiting {
-                    answer.give(result);
+                    answer.complete(result);
                 }
             }
             Response::Fired { watch, error } => events.fired(watch, error),

@@ -55,7 +55,7 @@ use host::Host;
 use message::At;
 use takeover::{Hope, Place, Refused, Setbacks};
 
-use crate::engine::{Answer, Engine, Identity, OpenError};
+use crate::engine::{CommitPromise, Engine, FileId, OpenError};
 use crate::error::{Code, Result};
 use crate::fork::{self, Forked};
 use crate::future::Future;
@@ -101,7 +101,7 @@ pub struct Link {
     watches: Mutex<HashMap<u64, Watch>>,
     sequence: AtomicU64,
     /// Which data file this link has worked on: another one in its place is another database.
-    database: OnceLock<Identity>,
+    database: OnceLock<FileId>,
     setbacks: Mutex<Setbacks>,
     /// It has failed for good: the next opening of the directory makes another link.
     is_over: AtomicBool,
@@ -274,11 +274,11 @@ impl Link {
     }
 
     /// Hands a commit to the host; it is answered later, on whatever thread the answer comes by.
-    pub fn commit(self: &Arc<Self>, commit: Commit<View>, answer: Answer) {
+    pub fn commit(self: &Arc<Self>, commit: Commit<View>, answer: CommitPromise) {
         match self.now() {
             Now::Host(engine) => commit_here(&engine, commit, answer),
             Now::Guest(guest) => commit_there(&guest, commit, answer),
-            Now::Failed(code) => answer.give(Err(code.into())),
+            Now::Failed(code) => answer.complete(Err(code.into())),
             Now::Unsettled => {
                 let link = Arc::clone(self);
                 self.when_settled(Box::new(move || link.commit(commit, answer)));
@@ -379,7 +379,7 @@ fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>>
     open.get(&path.canonicalize().ok()?)?.upgrade().filter(|link| !link.is_over.load(Ordering::Acquire))
 }
 
-fn commit_here(engine: &Engine, commit: Commit<View>, answer: Answer) {
+fn commit_here(engine: &Engine, commit: Commit<View>, answer: CommitPromise) {
     let read_version = match &commit.base {
         Base::Now => Ok(engine.read().version),
         Base::Version(version) => Ok(*version),
@@ -389,11 +389,11 @@ fn commit_here(engine: &Engine, commit: Commit<View>, answer: Answer) {
     };
     match read_version {
         Ok(read_version) => engine.commit(commit.request(read_version, answer)),
-        Err(code) => answer.give(Err(code.into())),
+        Err(code) => answer.complete(Err(code.into())),
     }
 }
 
-fn commit_there(guest: &Arc<Guest>, commit: Commit<View>, answer: Answer) {
+fn commit_there(guest: &Arc<Guest>, commit: Commit<View>, answer: CommitPromise) {
     let base = match &commit.base {
         Base::Now => Some(Base::Now),
         Base::Version(version) => Some(Base::Version(*version)),
@@ -402,6 +402,6 @@ fn commit_there(guest: &Arc<Guest>, commit: Commit<View>, answer: Answer) {
     };
     match base {
         Some(base) => guest.commit(commit.with_base(base), answer),
-        None => answer.give(Err(Code::TRANSACTION_TOO_OLD.into())),
+        None => answer.complete(Err(Code::TRANSACTION_TOO_OLD.into())),
     }
 }

@@ -14,7 +14,7 @@ use super::commit::{Base, Commit};
 use super::message::{At, PROTOCOL, Request, Response};
 use super::stream::{Frames, Outbox};
 use super::wire::Malformed;
-use crate::engine::{Answer, Engine, View};
+use crate::engine::{CommitPromise, Engine, ReadView};
 use crate::error::{Code, Result};
 use crate::future::Future;
 use crate::rows::{Direction, RowSet, Want};
@@ -50,7 +50,7 @@ pub(super) enum SessionError {
 enum Unsent {
     Nothing,
     /// The version of one view.
-    View(u64),
+    ReadView(u64),
     More,
 }
 
@@ -60,7 +60,7 @@ type Watches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
 pub(super) struct Session {
     engine: Arc<Engine>,
     outbox: Arc<Outbox>,
-    views: HashMap<u64, Result<View>>,
+    views: HashMap<u64, Result<ReadView>>,
     watches: Watches,
     /// Commits that are not answered yet.
     committing: Arc<AtomicUsize>,
@@ -149,7 +149,7 @@ impl Session {
             At::Version(version) => self.engine.read_at(version),
             At::Pinned => self.engine.pin(),
         };
-        self.unsent = if self.unsent == Unsent::Nothing { Unsent::View(id) } else { Unsent::More };
+        self.unsent = if self.unsent == Unsent::Nothing { Unsent::ReadView(id) } else { Unsent::More };
         self.answer(&Response::View {
             view: id,
             version: view.as_ref().map(|view| view.version).map_err(|e| *e),
@@ -159,7 +159,7 @@ impl Session {
     }
 
     /// A view by its id. One that the guest never opened is gone, to all intents.
-    fn view(&self, id: u64) -> Result<&View> {
+    fn view(&self, id: u64) -> Result<&ReadView> {
         match self.views.get(&id) {
             Some(view) => view.as_ref().map_err(|code| *code),
             None => Err(Code::TRANSACTION_TOO_OLD),
@@ -168,7 +168,7 @@ impl Session {
 
     fn commit(&mut self, request: u64, commit: Commit<u64>, length: usize) {
         if let Base::View(view) = commit.base
-            && self.unsent == Unsent::View(view)
+            && self.unsent == Unsent::ReadView(view)
         {
             // A transaction that has read nothing asks for its version only now; the commit's answer takes it along.
             self.unsent = Unsent::Nothing;
@@ -176,7 +176,7 @@ impl Session {
         let (outbox, committing) = (Arc::clone(&self.outbox), Arc::clone(&self.committing));
         committing.fetch_add(1, Ordering::AcqRel);
         outbox.owe(length);
-        let answer = Answer::new(move |result| {
+        let answer = CommitPromise::new(move |result| {
             push(&outbox, &Response::Committed { request, result });
             // This is the committer's thread. More answers are sent at once by another; waking that one for a single
             // answer would take as long as sending it.
@@ -194,7 +194,7 @@ impl Session {
         };
         match read_version {
             Ok(read_version) => self.engine.commit(commit.request(read_version, answer)),
-            Err(code) => answer.give(Err(code.into())),
+            Err(code) => answer.complete(Err(code.into())),
         }
     }
 
@@ -243,7 +243,7 @@ fn push(outbox: &Outbox, response: &Response) {
     let _ = outbox.push(|frame| response.encode(frame));
 }
 
-fn read_rows(view: &View, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {
+fn read_rows(view: &ReadView, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {
     let mut rows = RowSet::default();
     let _ = view.scan(begin, end, direction, &mut |key, value| {
         rows.push(key, value);

@@ -14,7 +14,7 @@ use super::guest::{ConnectError, Events, Guest};
 use super::host::Host;
 use super::{Link, Now, Role, warden};
 use crate::engine::faults::VARIABLE;
-use crate::engine::{DATA_FILE, Engine, How, Lost, OpenError, StorageError, identity_of};
+use crate::engine::{DATA_FILE, Engine, Loss, LostFile, OpenError, StorageError, file_id};
 use crate::error::Code;
 
 /// Between the first attempts while somebody else is coming or going.
@@ -28,7 +28,7 @@ pub(super) enum Place {
     Guest(Arc<Guest>),
 }
 
-/// How long a new connection waits for the host to say who it is.
+/// Loss long a new connection waits for the host to say who it is.
 const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 
 /// After a failure of the storage this long, doubled with each that follows, until the directory is opened again.
@@ -48,7 +48,7 @@ pub(super) struct Setbacks {
 }
 
 impl Setbacks {
-    /// One more: how long to wait now.
+    /// One more: loss long to wait now.
     fn add(&mut self, now: Instant) -> Duration {
         let is_recovered =
             self.last.is_none_or(|last| now.duration_since(last) > LONGEST_SETBACK + RECOVERED);
@@ -180,7 +180,7 @@ impl Link {
         }
         let before = std::mem::replace(&mut *role, place.into());
         drop(role);
-        if let Ok(identity) = identity_of(&self.directory.join(DATA_FILE)) {
+        if let Ok(identity) = file_id(&self.directory.join(DATA_FILE)) {
             let _ = self.database.set(identity);
         }
         self.arm_again();
@@ -259,15 +259,15 @@ impl Link {
     /// host: an empty one in its place would look as if everything had been deleted, and another one is older, or of somebody else.
     fn succeed(&self) -> Result<Place, Refused> {
         let path = self.directory.join(DATA_FILE);
-        let how = match (identity_of(&path), self.database.get()) {
-            (Ok(found), Some(own)) if found != *own => How::Replaced,
-            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => How::Removed,
+        let loss = match (file_id(&path), self.database.get()) {
+            (Ok(found), Some(own)) if found != *own => Loss::Replaced,
+            (Err(error), _) if error.kind() == io::ErrorKind::NotFound => Loss::Removed,
             _ => return attempt(&self.directory, WELCOME_PATIENCE),
         };
-        Err(OpenError::from(Lost { path, how, is_final: true }).into())
+        Err(OpenError::from(LostFile { path, loss, is_final: true }).into())
     }
 
-    /// The storage has failed once more. Returns how long to wait until the next opening. After many
+    /// The storage has failed once more. Returns loss long to wait until the next opening. After many
     /// failures, waiting transactions fail.
     pub(super) fn set_back(&self) -> Duration {
         let (pause, is_often) = {

@@ -71,7 +71,7 @@ impl Busy {
 
     fn commit(guest: &Arc<Guest>, told: &Arc<Told>) {
         let (again, told) = (Arc::downgrade(guest), Arc::clone(told));
-        let answer = Answer::new(move |result| {
+        let answer = CommitPromise::new(move |result| {
             if told.note(result.map(drop).map_err(|failure| failure.code))
                 && let Some(guest) = again.upgrade()
             {
@@ -128,7 +128,7 @@ fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
         wait_until("guests commit", || told.committed.load(Ordering::Acquire) > before + 8);
         for _ in 0..4 {
             let (last, told) = (Arc::clone(&link), Arc::clone(&told));
-            let answer = Answer::new(move |result| {
+            let answer = CommitPromise::new(move |result| {
                 told.note(result.map(drop).map_err(|failure| failure.code));
                 // The last of them, and with it the host, ends on the committer's thread.
                 drop(last);
@@ -141,7 +141,7 @@ fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
         }
         drop(guests);
         wait_until("the directory is free", || {
-            matches!(crate::engine::look(path), Ok(crate::engine::Holding::Nobody(_)))
+            matches!(crate::engine::probe_lock(path), Ok(crate::engine::LockHolder::Nobody(_)))
         });
         assert_eq!(PANICS.load(Ordering::Acquire), 0, "a committer has panicked in round {round}");
     }

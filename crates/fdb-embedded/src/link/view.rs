@@ -16,7 +16,7 @@ use crate::rows::{Direction, Visit, Want};
 #[derive(Debug, Clone)]
 pub enum View {
     /// Of this process's engine: everything is here.
-    Here(engine::View),
+    Here(engine::ReadView),
     /// Of another's: reads fail with [`crate::Code::MISSING`] until what they need has been fetched.
     There(Arc<RemoteView>),
 }

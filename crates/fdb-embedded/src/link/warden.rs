@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{Link, Role};
-use crate::engine::{End, Engine};
+use crate::engine::{Engine, EngineEnd};
 use crate::error::Code;
 
 /// How often a host looks whether its directory and files are where they were.
@@ -28,8 +28,8 @@ fn look_after(link: &Weak<Link>, engine: &Arc<Engine>) {
     loop {
         match engine.await_end(LOOK) {
             None => engine.check_files(),
-            Some(End::Closed) => return,
-            Some(End::Failed(_)) => {
+            Some(EngineEnd::Closed) => return,
+            Some(EngineEnd::Failed(_)) => {
                 if let Some(link) = link.upgrade() {
                     link.step_down(engine);
                 }

@@ -11,7 +11,7 @@ use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
 use crate::client::special_keys::Session;
 use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
 use crate::engine::mutation::{MIN_COMMIT_VERSION, Stamp};
-use crate::engine::{Answer, CommitResult, Durability};
+use crate::engine::{CommitPromise, CommitResult, Durability};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::{Base, Commit, View};
@@ -123,10 +123,10 @@ impl Transaction {
     }
 
     /// The function that the committer calls with the outcome.
-    fn answer_to(self: &Arc<Self>, future: &Arc<Future>) -> Answer {
+    fn answer_to(self: &Arc<Self>, future: &Arc<Future>) -> CommitPromise {
         let (transaction, future) = (Arc::clone(self), Arc::clone(future));
         let generation = self.generation.load(Ordering::Acquire);
-        Answer::new(move |result| {
+        CommitPromise::new(move |result| {
             let outcome = transaction.take_outcome(generation, result);
             // Whoever sees the outcome and then lets go of the database expects to be the last to hold it.
             drop(transaction);
@@ -293,7 +293,7 @@ impl State {
         self.sent = Sent::new(&reads, &writes, &self.writes);
         let mutations = Arc::make_mut(&mut self.writes).take_mutations();
         let is_risky = self.options.durability_risky;
-        let durability = if is_risky { Durability::Written } else { Durability::Flushed };
+        let durability = if is_risky { Durability::Asynchronous } else { Durability::Flushed };
         let report_conflicts = self.options.report_conflicting_keys;
         Commit { base, reads, report_conflicts, writes, mutations, durability }
     }

@@ -43,23 +43,23 @@ pub type CommitResult = Result<Committed, CommitFailure>;
 
 /// The callback that gets the answer. If it is dropped unanswered, the client gets
 /// `COMMIT_UNKNOWN_RESULT`: no client waits for ever, even if the committer dies.
-pub struct Answer(Option<Box<dyn FnOnce(CommitResult) + Send>>);
+pub struct CommitPromise(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
-impl Answer {
+impl CommitPromise {
     /// `waiting` is called once: on the committer's thread, or on the caller's thread when the engine takes no more commits.
-    pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> Answer {
-        Answer(Some(Box::new(waiting)))
+    pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> CommitPromise {
+        CommitPromise(Some(Box::new(waiting)))
     }
 
     /// Gives the answer.
-    pub(crate) fn give(mut self, result: CommitResult) {
+    pub(crate) fn complete(mut self, result: CommitResult) {
         if let Some(waiting) = self.0.take() {
             waiting(result);
         }
     }
 }
 
-impl Drop for Answer {
+impl Drop for CommitPromise {
     fn drop(&mut self) {
         if let Some(waiting) = self.0.take() {
             waiting(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
@@ -84,13 +84,13 @@ pub struct CommitRequest {
     /// What is to happen to it, if a test has decided that; else the installed plan decides.
     pub fault: Option<Fault>,
     /// Gets the outcome.
-    pub answer: Answer,
+    pub promise: CommitPromise,
 }
 
 impl CommitRequest {
     /// Does it not wait for a flush?
-    pub(super) fn is_quick(&self) -> bool {
-        self.durability == Durability::Written
+    pub(super) fn is_asynchronous(&self) -> bool {
+        self.durability == Durability::Asynchronous
     }
 
     /// Bytes of keys and values, those of conflict ranges included.

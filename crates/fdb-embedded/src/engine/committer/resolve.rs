@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Answer, CommitFailure, CommitRequest, Committed, Committer};
+use super::{CommitFailure, CommitPromise, CommitRequest, Committed, Committer};
 use crate::engine::faults::Fault;
 use crate::engine::mutation::Mutation;
-use crate::engine::resolver::Verdict;
+use crate::engine::resolver::ConflictCheck;
 use crate::engine::storage::Durability;
 use crate::error::Code;
 
@@ -13,12 +13,12 @@ use crate::error::Code;
 pub(super) struct Accepted {
     pub(super) committed: Committed,
     pub(super) unknown: bool,
-    pub(super) answer: Answer,
+    pub(super) promise: CommitPromise,
 }
 
 /// A batch between its resolution and its answers.
 #[derive(Default)]
-pub(super) struct Batch {
+pub(super) struct ResolvedBatch {
     /// A fault is to fail it.
     pub(super) fails: bool,
     /// A fault is to fail its flush: it is written, and nobody knows what of it is on the disk.
@@ -31,18 +31,18 @@ pub(super) struct Batch {
     /// Versions are to go on from here.
     pub(super) advance: Option<i64>,
     pub(super) accepted: Vec<Accepted>,
-    pub(super) refused: Vec<(CommitFailure, Answer)>,
+    pub(super) refused: Vec<(CommitFailure, CommitPromise)>,
 }
 
 impl Committer {
     /// Decides each transaction in order and stamps the mutations of the ones that commit.
-    pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> Batch {
-        let mut batch = Batch::default();
+    pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> ResolvedBatch {
+        let mut batch = ResolvedBatch::default();
         for request in requests {
             let fault = request.fault.unwrap_or_else(|| self.shared.faults.commit());
-            let refusal = self.refusal(&request, fault).or_else(|| self.lack_of_space(&request));
+            let refusal = self.refusal(&request, fault).or_else(|| self.space_refusal(&request));
             if let Some(failure) = refusal {
-                batch.refused.push((failure, request.answer));
+                batch.refused.push((failure, request.promise));
                 continue;
             }
             batch.fails |= fault == Fault::DiskFailure;
@@ -53,18 +53,18 @@ impl Committer {
             }
             let order = u16::try_from(batch.accepted.len()).expect("MAX_BATCH_TRANSACTIONS is below 65536");
             let committed = Committed { version, order };
-            self.resolver.admit(request.writes);
+            self.resolver.add_writes(request.writes);
             for mutation in request.mutations {
                 let is_stamped_key = matches!(mutation, Mutation::StampedKey { .. });
                 let mutation = mutation.stamped(committed.stamp());
                 if is_stamped_key {
-                    self.resolver.admit([mutation.write_range()]);
+                    self.resolver.add_writes([mutation.write_range()]);
                 }
                 batch.advance = batch.advance.max(mutation.min_commit_version());
                 batch.mutations.push(mutation);
             }
             let unknown = fault == Fault::UnknownCommitted;
-            batch.accepted.push(Accepted { committed, unknown, answer: request.answer });
+            batch.accepted.push(Accepted { committed, unknown, promise: request.promise });
         }
         batch
     }
@@ -81,9 +81,9 @@ impl Committer {
             Fault::TooOld => return Some(Code::TRANSACTION_TOO_OLD.into()),
         }
         match self.resolver.check(request.read_version, &request.reads, request.report_conflicts) {
-            Verdict::Commit => None,
-            Verdict::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
-            Verdict::Conflict(indices) => {
+            ConflictCheck::Commit => None,
+            ConflictCheck::TooOld => Some(Code::TRANSACTION_TOO_OLD.into()),
+            ConflictCheck::Conflict(indices) => {
                 let conflicting = indices.iter().map(|i| request.reads[*i].clone()).collect();
                 Some(CommitFailure { code: Code::NOT_COMMITTED, conflicting })
             }
@@ -91,7 +91,7 @@ impl Committer {
     }
 
     /// A commit that conflicts gets 1020 before this is asked. If a row cannot be read, applying the batch reports that.
-    fn lack_of_space(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
+    fn space_refusal(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
         let admitted = self.admission.admits(&self.storage, &request.mutations);
         (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())
     }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 use super::Fault;
 use crate::engine::mutation::Mutation;
-use crate::engine::{Answer, CommitRequest, Durability, Engine};
+use crate::engine::{CommitPromise, CommitRequest, Durability, Engine};
 use crate::error::Code;
 use crate::future::Future;
 
@@ -25,19 +25,19 @@ pub(crate) fn is_any_closed() -> bool {
 
 /// What has come to a gate, if it is closed.
 #[derive(Default)]
-pub(in crate::engine) struct Queued {
-    waiting: Mutex<Option<Waiting>>,
+pub(in crate::engine) struct GateQueue {
+    waiting: Mutex<Option<HeldRequests>>,
     /// Spares the lock as long as it is open.
     is_closed: AtomicBool,
 }
 
 #[derive(Default)]
-struct Waiting {
+struct HeldRequests {
     commits: Vec<CommitRequest>,
     backoffs: Vec<HeldBackoff>,
 }
 
-impl Queued {
+impl GateQueue {
     /// Keeps a commit at the gate; gives it back if that is open.
     pub fn stop(&self, request: CommitRequest) -> Option<CommitRequest> {
         if !self.is_closed.load(Ordering::Acquire) {
@@ -65,12 +65,12 @@ impl Queued {
     }
 
     /// Opens it; what has come meanwhile.
-    fn open(&self) -> Waiting {
+    fn open(&self) -> HeldRequests {
         self.is_closed.store(false, Ordering::Release);
         self.waiting.lock().take().unwrap_or_default()
     }
 
-    fn take<T>(&self, part: impl FnOnce(&mut Waiting) -> &mut Vec<T>) -> Vec<T> {
+    fn take<T>(&self, part: impl FnOnce(&mut HeldRequests) -> &mut Vec<T>) -> Vec<T> {
         self.waiting.lock().as_mut().map(|waiting| std::mem::take(part(waiting))).unwrap_or_default()
     }
 }
@@ -122,7 +122,7 @@ impl Gate {
             mutations: Vec::new(),
             durability: Durability::Flushed,
             fault: Some(Fault::None),
-            answer: Answer::new(move |_| drop(sender)),
+            promise: CommitPromise::new(move |_| drop(sender)),
         });
         // Ends with the sender.
         let _ = receiver.recv() as Result<(), _>;
@@ -184,18 +184,18 @@ impl HeldCommit {
     }
     /// Tells its client that time has run out (1031), as after the timeout option's time. It is on its way all the same.
     pub fn time_out(&mut self) {
-        let client = std::mem::replace(&mut self.request.answer, Answer::new(drop));
-        client.give(Err(Code::TRANSACTION_TIMED_OUT.into()));
+        let client = std::mem::replace(&mut self.request.promise, CommitPromise::new(drop));
+        client.complete(Err(Code::TRANSACTION_TIMED_OUT.into()));
     }
 
     /// Lets it through to meet this fault, and waits for its end: the version of its commit, or the error. Both are what its client
     /// is told.
     pub fn pass(mut self, fault: Fault) -> Result<i64, Code> {
         let (sender, receiver) = mpsc::channel();
-        let client = self.request.answer;
-        self.request.answer = Answer::new(move |result| {
+        let client = self.request.promise;
+        self.request.promise = CommitPromise::new(move |result| {
             let told = result.as_ref().map(|committed| committed.version).map_err(|failure| failure.code);
-            client.give(result);
+            client.complete(result);
             // Nobody is left to hear it if the test has ended.
             let _ = sender.send(told);
         });

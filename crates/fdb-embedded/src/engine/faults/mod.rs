@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use crate::error::Code;
 
-pub(super) use gate::Queued;
+pub(super) use gate::GateQueue;
 pub(crate) use gate::is_any_closed as is_any_gate_closed;
 pub use gate::{Gate, HeldBackoff, HeldCommit};
-pub(super) use switch::Switch;
-pub use text::{BadFaults, VARIABLE};
+pub(super) use switch::InstalledFaults;
+pub use text::{FaultPlanError, VARIABLE};
 
 /// What happens to one commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,25 +47,25 @@ pub enum Fault {
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     script: VecDeque<Fault>,
-    commits: Dice<Fault>,
-    reads: Dice<Code>,
+    commits: RandomFaults<Fault>,
+    reads: RandomFaults<Code>,
 }
 
 /// Random events with a probability each.
 #[derive(Debug, Clone)]
-struct Dice<T> {
+struct RandomFaults<T> {
     random: Option<SplitMix>,
     /// In the order in which they are tried.
     odds: Vec<(T, f64)>,
 }
 
-impl<T> Default for Dice<T> {
+impl<T> Default for RandomFaults<T> {
     fn default() -> Self {
-        Dice { random: None, odds: Vec::new() }
+        RandomFaults { random: None, odds: Vec::new() }
     }
 }
 
-impl<T: Copy> Dice<T> {
+impl<T: Copy> RandomFaults<T> {
     fn draw(&mut self) -> Option<T> {
         if self.odds.is_empty() {
             return None;

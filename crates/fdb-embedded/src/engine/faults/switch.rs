@@ -9,13 +9,13 @@ use crate::error::Result;
 
 /// The plan of one engine, if there is one.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct Switch {
+pub(in crate::engine) struct InstalledFaults {
     plan: Mutex<Option<Faults>>,
     /// Spares the lock as long as there is none.
     is_on: AtomicBool,
 }
 
-impl Switch {
+impl InstalledFaults {
     /// Installs or, with `None`, removes a plan.
     pub fn set(&self, faults: Option<Faults>) {
         let mut plan = self.plan.lock();

@@ -13,7 +13,7 @@ const SLOW_MS: u64 = 100;
 
 /// What is wrong with the text of a plan.
 #[derive(Debug, thiserror::Error)]
-pub enum BadFaults {
+pub enum FaultPlanError {
     /// A part has no `=`, or an unknown name.
     #[error("{VARIABLE}: {part:?} is not NAME=VALUE with one of the names {NAMES}")]
     Name {
@@ -41,12 +41,12 @@ const NAMES: &str = "seed, unknown, unknown-committed, unknown-not-committed, co
 
 impl Faults {
     /// The plan that the environment asks for, and how to ask for it again; `None` without one.
-    pub(crate) fn from_environment() -> Result<Option<(Faults, String)>, BadFaults> {
+    pub(crate) fn from_environment() -> Result<Option<(Faults, String)>, FaultPlanError> {
         let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
         Faults::from_text(&text.to_string_lossy()).map(Some)
     }
 
-    fn from_text(text: &str) -> Result<(Faults, String), BadFaults> {
+    fn from_text(text: &str) -> Result<(Faults, String), FaultPlanError> {
         let parts: Vec<_> = text.split(',').map(str::trim).filter(|part| !part.is_empty()).collect();
         let value = |name: &str| {
             let found = parts
@@ -57,7 +57,7 @@ impl Faults {
         };
         let number = |name: &str, kind| {
             let parse = |(part, text): (&str, &str)| {
-                text.parse::<u64>().map_err(|_| BadFaults::Value { part: part.to_owned(), kind })
+                text.parse::<u64>().map_err(|_| FaultPlanError::Value { part: part.to_owned(), kind })
             };
             value(name).map(parse).transpose()
         };
@@ -73,15 +73,15 @@ impl Faults {
         Ok((faults, again))
     }
 
-    fn and(self, part: &str, delay: Duration) -> Result<Faults, BadFaults> {
-        let unknown = || BadFaults::Name { part: part.to_owned() };
+    fn and(self, part: &str, delay: Duration) -> Result<Faults, FaultPlanError> {
+        let unknown = || FaultPlanError::Name { part: part.to_owned() };
         let (name, value) = part.split_once('=').ok_or_else(unknown)?;
         if matches!(name, "seed" | "slow-ms") {
             return Ok(self);
         }
         let p = value.trim().parse::<f64>().ok().filter(|p| (0.0..=1.0).contains(p));
         let kind = "a probability from 0 to 1";
-        let p = p.ok_or_else(|| BadFaults::Value { part: part.to_owned(), kind });
+        let p = p.ok_or_else(|| FaultPlanError::Value { part: part.to_owned(), kind });
         Ok(match name {
             "unknown" => p.map(|p| self.unknown_committed(p / 2.0).unknown_not_committed(p / 2.0))?,
             "unknown-committed" => self.unknown_committed(p?),
@@ -99,13 +99,13 @@ impl Faults {
         })
     }
 
-    fn check(&self) -> Result<(), BadFaults> {
+    fn check(&self) -> Result<(), FaultPlanError> {
         let of_commits = self.commits.odds.iter().map(|(_, p)| p).sum::<f64>();
         let of_reads = self.reads.odds.iter().map(|(_, p)| p).sum::<f64>();
         // Sums of decimal fractions are off by a little.
         match (of_commits > 1.0 + 1e-9, of_reads > 1.0 + 1e-9) {
-            (true, _) => Err(BadFaults::TooMuch { of: "commits" }),
-            (_, true) => Err(BadFaults::TooMuch { of: "reads" }),
+            (true, _) => Err(FaultPlanError::TooMuch { of: "commits" }),
+            (_, true) => Err(FaultPlanError::TooMuch { of: "reads" }),
             _ => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! What storage takes from outside: the time, random numbers, and an applier. The simulation has its own.
+//! What storage takes from outside: the time, random numbers, and an flusher. The simulation has its own.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -6,26 +6,26 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::applier::{Applier, Apply};
+use super::memtable_flusher::{FlusherThread, MemtableFlusher};
 use super::tree::Tree;
 
 /// The environment of an open storage.
-pub trait Env: Debug + Send + 'static {
+pub trait StorageEnv: Debug + Send + 'static {
     /// The monotonic clock.
     fn now(&self) -> Instant;
 
     /// A number that no other process draws.
     fn random(&self) -> u64;
 
-    /// Starts an applier for `tree`.
-    fn start_applier(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn Apply>>;
+    /// Starts an flusher for `tree`.
+    fn start_flusher(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn MemtableFlusher>>;
 }
 
 /// The operating system.
 #[derive(Debug)]
-pub struct System;
+pub struct SystemEnv;
 
-impl Env for System {
+impl StorageEnv for SystemEnv {
     fn now(&self) -> Instant {
         Instant::now()
     }
@@ -34,7 +34,7 @@ impl Env for System {
         RandomState::new().build_hasher().finish()
     }
 
-    fn start_applier(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn Apply>> {
-        Ok(Box::new(Applier::start(tree)?))
+    fn start_flusher(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn MemtableFlusher>> {
+        Ok(Box::new(FlusherThread::start(tree)?))
     }
 }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::disk::Disk;
-use super::layout::{PAGE, logical_len, place, runs};
+use super::layout::{PAGE, contiguous_runs, logical_len, page_offset};
 use super::overlay::Overlay;
+use super::page_checksums::{PageChecksums, UNWRITTEN, checksum_of};
 use super::pages::Pages;
-use super::sums::{Sums, UNWRITTEN, sum};
-use super::superblock::{PageBytes, Superblock, Unusable};
-use super::tree::{Commit, Known, Tree, Writes};
-use super::{Health, StorageError, explain};
+use super::superblock::{PageBytes, Superblock, SuperblockError};
+use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
+use super::{FailureLatch, StorageError, with_cause};
 
 /// Pages that are named one by one when they do not match.
-const NAMED: usize = 10;
+const MAX_LISTED_PAGES: usize = 10;
 
 /// What every page's checksum says.
 #[derive(Debug, Default)]
-pub struct Sweep {
+pub struct ChecksumReport {
     /// Pages that match.
     pub right: u64,
     /// Pages that were never written.
@@ -33,7 +33,7 @@ pub struct Sweep {
 
 /// What redb says of the file, and of the log beside it.
 #[derive(Debug)]
-pub struct Contents {
+pub struct ContentReport {
     /// Batches in the log that the next opening adds to the file. They are counted in what follows.
     pub in_log: u64,
     /// redb has to walk through it before it can be used.
@@ -51,8 +51,8 @@ pub struct Contents {
 /// Reads the first page, and says which format it has. While another process writes to it as well, one that is just being written is read again.
 pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32, StorageError>> {
     let damaged = |what: &str| {
-        let health = Health::new(path);
-        super::pages::failed(&health, &health.damaged(what))
+        let latch = FailureLatch::new(path);
+        super::pages::failed(&latch, &latch.damaged(what))
     };
     let mut more = 0..2;
     loop {
@@ -63,9 +63,9 @@ pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32,
         file.read_at(0, &mut page)?;
         let error = match Superblock::parse(&page) {
             Ok(superblock) => return Ok(Ok(superblock.format())),
-            Err(Unusable::Foreign) => StorageError::Foreign,
-            Err(Unusable::Format(found)) => StorageError::Format { found },
-            Err(Unusable::Damaged(what)) => damaged(&format!("first page: {what}")),
+            Err(SuperblockError::Foreign) => StorageError::Foreign,
+            Err(SuperblockError::Format(found)) => StorageError::Format { found },
+            Err(SuperblockError::Damaged(what)) => damaged(&format!("first page: {what}")),
         };
         if more.next().is_none() {
             return Ok(Err(error));
@@ -74,30 +74,30 @@ pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32,
 }
 
 /// Compares every page with its checksum.
-pub fn sweep(file: &File) -> std::io::Result<Sweep> {
-    let mut sweep = Sweep::default();
-    let Some(len) = logical_len(Disk::len(file)?) else { return Ok(sweep) };
-    let sums = Sums::default();
+pub fn verify_checksums(file: &File) -> std::io::Result<ChecksumReport> {
+    let mut report = ChecksumReport::default();
+    let Some(len) = logical_len(Disk::len(file)?) else { return Ok(report) };
+    let sums = PageChecksums::default();
     let mut buffer = Vec::new();
-    for run in runs(1..len / PAGE) {
+    for run in contiguous_runs(1..len / PAGE) {
         buffer.resize(usize::try_from((run.end - run.start) * PAGE).expect("a group is 2 MiB"), 0);
-        file.read_at(place(run.start), &mut buffer)?;
+        file.read_at(page_offset(run.start), &mut buffer)?;
         sums.with(file, run.clone(), |sums| {
             for ((page, bytes), expected) in run.zip(buffer.chunks_exact(PAGE as usize)).zip(sums) {
                 if *expected == UNWRITTEN {
-                    sweep.unwritten += 1;
-                } else if *expected == sum(page, bytes) {
-                    sweep.right += 1;
+                    report.unwritten += 1;
+                } else if *expected == checksum_of(page, bytes) {
+                    report.right += 1;
                 } else {
-                    sweep.wrong += 1;
-                    if sweep.first_wrong.len() < NAMED {
-                        sweep.first_wrong.push((page, place(page)));
+                    report.wrong += 1;
+                    if report.first_wrong.len() < MAX_LISTED_PAGES {
+                        report.first_wrong.push((page, page_offset(page)));
                     }
                 }
             }
         })?;
     }
-    Ok(sweep)
+    Ok(report)
 }
 
 /// Opens the file as the engine would, adds what is in the log, walks everything that is in use, and reads every row, which `visit` is
@@ -107,17 +107,17 @@ pub fn contents(
     path: &Path,
     log: &Path,
     visit: &mut dyn FnMut(&[u8], &[u8]),
-) -> Result<Contents, StorageError> {
-    let health = Arc::new(Health::new(path));
-    let overlay = Overlay::new(file).map_err(|source| super::refused(&health, "read", &source))?;
-    let pages = Pages::open(Box::new(overlay), Arc::clone(&health))?;
+) -> Result<ContentReport, StorageError> {
+    let latch = Arc::new(FailureLatch::new(path));
+    let overlay = Overlay::new(file).map_err(|source| super::io_failure(&latch, "read", &source))?;
+    let pages = Pages::open(Box::new(overlay), Arc::clone(&latch))?;
     let repaired = Arc::new(AtomicBool::new(false));
     let noticed = Arc::clone(&repaired);
-    let mut tree = Tree::open(pages, Arc::clone(&health), move || noticed.store(true, Ordering::Relaxed))?;
-    let failed = |error: redb::Error| explain(&health, error);
-    let known = tree.known()?;
-    let in_log = add_log(&tree, &known, &health.beside(log), log)?;
-    let ceiling = tree.known()?.ceiling;
+    let mut tree = Tree::open(pages, Arc::clone(&latch), move || noticed.store(true, Ordering::Relaxed))?;
+    let failed = |error: redb::Error| with_cause(&latch, error);
+    let meta = tree.meta()?;
+    let in_log = apply_log(&tree, &meta, &latch.for_file(log), log)?;
+    let ceiling = tree.meta()?.ceiling;
     tree.db.check_integrity().map_err(|error| failed(error.into()))?;
     let (mut rows, mut row_bytes) = (0, 0);
     for row in tree.snapshot()?.range(b"", &[0xff; 64])? {
@@ -130,19 +130,19 @@ pub fn contents(
     let stats = write.stats().map_err(|error| failed(error.into()))?;
     write.abort().map_err(|error| failed(error.into()))?;
     let needs_repair = repaired.load(Ordering::Relaxed);
-    Ok(Contents { in_log, needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
+    Ok(ContentReport { in_log, needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
 }
 
 /// Applies what is in the log alone, and says how many batches those are.
-fn add_log(tree: &Tree, known: &Known, health: &Health, path: &Path) -> Result<u64, StorageError> {
-    if known.mark.is_none() {
+fn apply_log(tree: &Tree, meta: &TreeMeta, latch: &FailureLatch, path: &Path) -> Result<u64, StorageError> {
+    if meta.anchor.is_none() {
         return Ok(0);
     }
     let file = File::open(path).map_err(|source| match source.kind() {
-        ErrorKind::NotFound => super::pages::failed(health, &super::missing(health)),
-        _ => super::refused(health, "read", &source),
+        ErrorKind::NotFound => super::pages::failed(latch, &super::missing(latch)),
+        _ => super::io_failure(latch, "read", &source),
     })?;
-    let Some((batch, number)) = super::left_in_log(&file, health, known)? else { return Ok(0) };
-    tree.apply(Writes::of(&batch.mutations), batch.ceiling, number, Commit::AndEnd)?;
-    Ok(number - known.batch)
+    let Some((batch, number)) = super::unapplied_batches(&file, latch, meta)? else { return Ok(0) };
+    tree.apply(TreeWrites::of(&batch.mutations), batch.ceiling, number, TreeCommit::FinalCheckpoint)?;
+    Ok(number - meta.batch)
 }

@@ -16,25 +16,25 @@ pub const PAGE: u64 = 4096;
 pub const GROUP: u64 = 512;
 
 /// The group of a page other than page 0, and its place in the group.
-pub fn group_of(page: u64) -> (usize, usize) {
+pub fn checksum_group_of(page: u64) -> (usize, usize) {
     let index = page - 1;
     let narrow = |n| usize::try_from(n).expect("a file holds fewer groups than a usize counts");
     (narrow(index / GROUP), narrow(index % GROUP))
 }
 
 /// Offset in the file of a page other than page 0.
-pub fn place(page: u64) -> u64 {
+pub fn page_offset(page: u64) -> u64 {
     let index = page - 1;
     (1 + index / GROUP * (GROUP + 1) + 1 + index % GROUP) * PAGE
 }
 
 /// Offset in the file of a group's checksums.
-pub fn sums_place(group: usize) -> u64 {
+pub fn checksums_offset(group: usize) -> u64 {
     (1 + group as u64 * (GROUP + 1)) * PAGE
 }
 
 /// The parts of `pages`, none of which straddles a group, so that each is one piece of the file.
-pub fn runs(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+pub fn contiguous_runs(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut next = pages.start;
     std::iter::from_fn(move || {
         let start = next;
@@ -75,9 +75,9 @@ mod tests {
             assert_eq!(logical_len(physical), Some(logical));
             assert_eq!(logical_len(physical + 1), None);
             if pages > 1 {
-                let place = place(pages - 1);
+                let place = page_offset(pages - 1);
                 assert_eq!(place + PAGE, physical, "the last page ends the file");
-                assert!(place > last && place > sums_place(group_of(pages - 1).0));
+                assert!(place > last && place > checksums_offset(checksum_group_of(pages - 1).0));
                 last = place;
             }
         }
@@ -87,9 +87,9 @@ mod tests {
 
     #[test]
     fn runs_end_where_groups_do() {
-        let all: Vec<_> = runs(510..1030).collect();
+        let all: Vec<_> = contiguous_runs(510..1030).collect();
         assert_eq!(all, [510..513, 513..1025, 1025..1030]);
-        assert_eq!(runs(1..513).map(|run| run.end).collect::<Vec<_>>(), [513]);
-        assert_eq!(runs(7..7).count(), 0);
+        assert_eq!(contiguous_runs(1..513).map(|run| run.end).collect::<Vec<_>>(), [513]);
+        assert_eq!(contiguous_runs(7..7).count(), 0);
     }
 }

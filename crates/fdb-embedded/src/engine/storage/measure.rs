@@ -2,7 +2,7 @@
 //!
 //! `cargo test --release -p fdb-embedded --lib storage::measure -- --ignored --nocapture`
 
-use crate::engine::directory::private;
+use crate::engine::directory::private_options;
 use std::time::{Duration, Instant};
 
 use super::*;
@@ -24,7 +24,7 @@ enum Kind {
 impl Kind {
     fn plain(file: &Path) -> Kind {
         let db = redb::Database::builder().set_cache_size(CACHE_BYTES).create(file).unwrap();
-        let tree = Tree::plain(db, Arc::new(Health::new(file)));
+        let tree = Tree::plain(db, Arc::new(FailureLatch::new(file)));
         tree.create_tables().unwrap();
         Kind::Redb(tree)
     }
@@ -33,10 +33,10 @@ impl Kind {
         if !file.exists() {
             Storage::create(file).unwrap();
         }
-        let health = Arc::new(Health::new(file));
-        let disk = private().open(file).unwrap();
-        let pages = Pages::open(Box::new(disk), Arc::clone(&health)).unwrap();
-        Kind::Redb(Tree::open(pages, health, || ()).unwrap())
+        let latch = Arc::new(FailureLatch::new(file));
+        let disk = private_options().open(file).unwrap();
+        let pages = Pages::open(Box::new(disk), Arc::clone(&latch)).unwrap();
+        Kind::Redb(Tree::open(pages, latch, || ()).unwrap())
     }
 
     fn whole(file: &Path) -> Kind {
@@ -55,10 +55,10 @@ impl Kind {
     }
 
     fn apply(&self, mutations: &[Mutation], ceiling: Option<i64>) -> Result<(), StorageError> {
-        let batch = Batch { version: 1, ceiling, mutations: mutations.to_vec() };
+        let batch = WriteBatch { version: 1, ceiling, mutations: mutations.to_vec() };
         match self {
             Kind::Redb(tree) => {
-                tree.apply(Writes::of(&batch.mutations), ceiling, 1, Commit::Durable).map(drop)
+                tree.apply(TreeWrites::of(&batch.mutations), ceiling, 1, TreeCommit::Durable).map(drop)
             }
             Kind::Whole(storage) => storage.apply(batch, Durability::Flushed).map(drop),
         }
@@ -68,8 +68,8 @@ impl Kind {
         match self {
             Kind::Redb(tree) => Arc::new(tree.snapshot().unwrap()),
             Kind::Whole(storage) => {
-                storage.settle().unwrap();
-                storage.state().snapshot().unwrap()
+                storage.checkpoint().unwrap();
+                storage.superversion().snapshot().unwrap()
             }
         }
     }

@@ -8,29 +8,29 @@ use parking_lot::Mutex;
 use super::disk::Disk;
 use super::layout::PAGE;
 
-type Block = Box<[u8; PAGE as usize]>;
+type OverlayPage = Box<[u8; PAGE as usize]>;
 
 #[derive(Debug)]
-struct State {
+struct OverlayContents {
     len: u64,
     /// So much of what is below is still to be seen: what was cut off once comes back as zeros.
     below_len: u64,
     /// Blocks that were written, by number.
-    written: BTreeMap<u64, Block>,
+    written: BTreeMap<u64, OverlayPage>,
 }
 
 /// A disk in front of another one, which it never changes.
 #[derive(Debug)]
 pub struct Overlay<D> {
     below: D,
-    state: Mutex<State>,
+    state: Mutex<OverlayContents>,
 }
 
 impl<D: Disk> Overlay<D> {
     /// In front of `below`, which nobody else may write to meanwhile.
     pub fn new(below: D) -> io::Result<Overlay<D>> {
         let below_len = below.len()?;
-        let state = Mutex::new(State { len: below_len, below_len, written: BTreeMap::new() });
+        let state = Mutex::new(OverlayContents { len: below_len, below_len, written: BTreeMap::new() });
         Ok(Overlay { below, state })
     }
 
@@ -83,7 +83,7 @@ impl<D: Disk> Disk for Overlay<D> {
             let block = match state.written.entry(number) {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
-                    let mut block: Block = Box::new([0; PAGE as usize]);
+                    let mut block: OverlayPage = Box::new([0; PAGE as usize]);
                     self.read_below(below_len, number * PAGE, &mut block[..])?;
                     entry.insert(block)
                 }

@@ -19,12 +19,12 @@ use redb::StorageBackend;
 
 use super::StorageError;
 use super::disk::Disk;
-use super::health::{Failure, Health};
-use super::layout::{PAGE, logical_len, physical_len, place, runs};
-use super::rewrite::Rewriting;
-use super::sums::{Sum, Sums, sum};
-use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, Unusable};
-use super::trust::Trust;
+use super::failure_latch::{Failure, FailureLatch};
+use super::layout::{PAGE, contiguous_runs, logical_len, page_offset, physical_len};
+use super::page_checksums::{Checksum, PageChecksums, checksum_of};
+use super::recovery_policy::RecoveryPolicy;
+use super::rewriting_disk::RewritingDisk;
+use super::superblock::{FORMAT, HEADER, PageBytes, Superblock, SuperblockError};
 use crate::mutant::mutant;
 
 const PAGE_BYTES: usize = PAGE as usize;
@@ -49,67 +49,68 @@ impl Meter {
 #[derive(Debug)]
 pub struct Pages {
     disk: Box<dyn Disk>,
-    health: Arc<Health>,
-    sums: Sums,
+    latch: Arc<FailureLatch>,
+    sums: PageChecksums,
     superblock: Mutex<Superblock>,
-    trust: Arc<Trust>,
+    policy: Arc<RecoveryPolicy>,
     meter: Arc<Meter>,
 }
 
 impl Pages {
     /// A file that holds nothing yet.
-    pub fn create(disk: Box<dyn Disk>, health: Arc<Health>) -> Pages {
-        Pages::on(Rewriting::new(disk), health)
+    pub fn create(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Pages {
+        Pages::on(RewritingDisk::new(disk), latch)
     }
 
-    fn on(disk: Rewriting, health: Arc<Health>) -> Pages {
+    fn on(disk: RewritingDisk, latch: Arc<FailureLatch>) -> Pages {
         let disk: Box<dyn Disk> = Box::new(disk);
         Pages {
             disk,
-            health,
-            sums: Sums::default(),
+            latch,
+            sums: PageChecksums::default(),
             superblock: Mutex::new(Superblock::new()),
-            trust: Arc::new(Trust::new(false)),
+            policy: Arc::new(RecoveryPolicy::new(false)),
             meter: Arc::default(),
         }
     }
 
     /// A file that was written before.
-    pub fn open(disk: Box<dyn Disk>, health: Arc<Health>) -> Result<Pages, StorageError> {
-        let disk = Rewriting::new(disk);
+    pub fn open(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Result<Pages, StorageError> {
+        let disk = RewritingDisk::new(disk);
         let mut first: PageBytes = [0; PAGE_BYTES];
-        let len = disk.len().map_err(|source| failed(&health, &health.refused("read", &source)))?;
+        let len = disk.len().map_err(|source| failed(&latch, &latch.io_error("read", &source)))?;
         if len < PAGE {
-            let error = health.damaged(&format!("it is {len} bytes long, less than its first page"));
-            return Err(failed(&health, &error));
+            let error = latch.damaged(&format!("it is {len} bytes long, less than its first page"));
+            return Err(failed(&latch, &error));
         }
-        disk.read_at(0, &mut first).map_err(|source| failed(&health, &health.refused("read", &source)))?;
+        disk.read_at(0, &mut first).map_err(|source| failed(&latch, &latch.io_error("read", &source)))?;
         let mut superblock = Superblock::parse(&first).map_err(|unusable| match unusable {
-            Unusable::Foreign => StorageError::Foreign,
-            Unusable::Format(found) => StorageError::Format { found },
-            Unusable::Damaged(what) => {
-                failed(&health, &health.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
+            SuperblockError::Foreign => StorageError::Foreign,
+            SuperblockError::Format(found) => StorageError::Format { found },
+            SuperblockError::Damaged(what) => {
+                failed(&latch, &latch.damaged(&format!("first page (bytes 0..{PAGE}): {what}")))
             }
         })?;
         if superblock.is_in_flight() {
             // What was read may be in memory only, after a kill. The next header must not go over the last one that is on the disk.
-            disk.flush_of_others().map_err(|source| failed(&health, &health.refused("flush", &source)))?;
+            disk.flush_existing_writes()
+                .map_err(|source| failed(&latch, &latch.io_error("flush", &source)))?;
         }
-        let trust = Arc::new(Trust::new(superblock.is_in_flight()));
+        let policy = Arc::new(RecoveryPolicy::new(superblock.is_in_flight()));
         superblock.durable(superblock.written());
-        let pages = Pages { superblock: Mutex::new(superblock), trust, ..Pages::on(disk, health) };
-        pages.len().map_err(|error| failed(&pages.health, &error))?;
+        let pages = Pages { superblock: Mutex::new(superblock), policy, ..Pages::on(disk, latch) };
+        pages.len().map_err(|error| failed(&pages.latch, &error))?;
         let least = pages.superblock.lock().least_len();
         if len < least {
-            let error = pages.health.damaged(&format!("it is {len} bytes long, and was at least {least}"));
-            return Err(failed(&pages.health, &error));
+            let error = pages.latch.damaged(&format!("it is {len} bytes long, and was at least {least}"));
+            return Err(failed(&pages.latch, &error));
         }
         Ok(pages)
     }
 
     /// To be told when redb repairs the file and when it has opened it.
-    pub fn trust(&self) -> Arc<Trust> {
-        Arc::clone(&self.trust)
+    pub fn policy(&self) -> Arc<RecoveryPolicy> {
+        Arc::clone(&self.policy)
     }
 
     /// What there is of it.
@@ -119,19 +120,21 @@ impl Pages {
 
     /// Reads `pages`, which are one piece of the file, and verifies each.
     fn read_run(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
-        self.disk.read_at(place(pages.start), out).map_err(|source| self.unreadable(&pages, &source))?;
-        let found = sums_of(&pages, out);
+        self.disk
+            .read_at(page_offset(pages.start), out)
+            .map_err(|source| self.unreadable(&pages, &source))?;
+        let found = checksums_of(&pages, out);
         let wrong = self
             .sums
             .with(&*self.disk, pages.clone(), |sums| sums.iter().zip(&found).position(|(a, b)| a != b))
             .map_err(|source| self.unreadable(&pages, &source))?;
         let Some(wrong) = wrong.filter(|_| !mutant("pages-are-not-verified")) else { return Ok(()) };
-        if self.trust.is_judged_by_redb() {
+        if self.policy.is_redb_verifying() {
             return self.sums.set(&*self.disk, pages.start, &found);
         }
         let page = pages.start + wrong as u64;
-        let at = place(page);
-        Err(self.health.damaged(&format!(
+        let at = page_offset(page);
+        Err(self.latch.damaged(&format!(
             "page {page} (bytes {at}..{end}) does not match its checksum",
             end = at + PAGE
         )))
@@ -139,16 +142,16 @@ impl Pages {
 
     fn unreadable(&self, pages: &Range<u64>, source: &io::Error) -> io::Error {
         if source.kind() == io::ErrorKind::UnexpectedEof {
-            let end = place(pages.end - 1) + PAGE;
-            return self.health.damaged(&format!("it ends before byte {end}, where a page of it should end"));
+            let end = page_offset(pages.end - 1) + PAGE;
+            return self.latch.damaged(&format!("it ends before byte {end}, where a page of it should end"));
         }
-        self.health.refused("read", source)
+        self.latch.io_error("read", source)
     }
 
     fn write_run(&self, pages: &Range<u64>, data: &[u8]) -> io::Result<()> {
-        self.disk.write_at(place(pages.start), data)?;
+        self.disk.write_at(page_offset(pages.start), data)?;
         self.meter.written.fetch_add(data.len() as u64, Ordering::Relaxed);
-        self.sums.set(&*self.disk, pages.start, &sums_of(pages, data))
+        self.sums.set(&*self.disk, pages.start, &checksums_of(pages, data))
     }
 
     fn write_header(&self, header: &[u8]) -> io::Result<()> {
@@ -160,7 +163,7 @@ impl Pages {
     /// A file of an older format is called one of the newest before redb first writes to it, and not before redb has found
     /// it sound: what is refused is not changed.
     fn upgrade(&self) -> io::Result<()> {
-        if !self.trust.may_vouch() {
+        if !self.policy.may_mark_flushed() {
             return Ok(());
         }
         let Some(prefix) = self.superblock.lock().upgrade() else { return Ok(()) };
@@ -182,7 +185,7 @@ impl Pages {
         self.sums.write(&*self.disk)?;
         self.disk.sync_data()?;
         self.superblock.lock().durable(written);
-        if !self.trust.may_vouch() {
+        if !self.policy.may_mark_flushed() {
             return Ok(());
         }
         match self.superblock.lock().flushed(written) {
@@ -204,15 +207,15 @@ impl Pages {
 }
 
 /// The checksums of `pages`, which hold `data`. Computed before the lock of the table is taken.
-fn sums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Sum> {
-    pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| sum(page, bytes)).collect()
+fn checksums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Checksum> {
+    pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| checksum_of(page, bytes)).collect()
 }
 
 /// The failure that `error` comes from.
-pub fn failed(health: &Health, error: &io::Error) -> StorageError {
+pub fn failed(latch: &FailureLatch, error: &io::Error) -> StorageError {
     let unknown =
         || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string(), is_full: false };
-    StorageError::Failed(health.failure().cloned().unwrap_or_else(unknown))
+    StorageError::Failed(latch.failure().cloned().unwrap_or_else(unknown))
 }
 
 /// The pages of a piece that redb reads or writes: whole pages, and not its header's.
@@ -235,10 +238,10 @@ fn header_len(len: usize) -> io::Result<usize> {
 
 impl StorageBackend for Pages {
     fn len(&self) -> io::Result<u64> {
-        let physical = self.disk.len().map_err(|source| self.health.refused("read", &source))?;
+        let physical = self.disk.len().map_err(|source| self.latch.io_error("read", &source))?;
         self.meter.len.store(physical, Ordering::Relaxed);
         logical_len(physical).ok_or_else(|| {
-            self.health.damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
+            self.latch.damaged(&format!("it is {physical} bytes long, which is no length that it ever had"))
         })
     }
 
@@ -249,7 +252,7 @@ impl StorageBackend for Pages {
             return Ok(());
         }
         let mut out = out;
-        for run in runs(pages_of(offset, out.len())?) {
+        for run in contiguous_runs(pages_of(offset, out.len())?) {
             let (part, rest) = out.split_at_mut((run.end - run.start) as usize * PAGE_BYTES);
             self.read_run(run, part)?;
             out = rest;
@@ -258,21 +261,21 @@ impl StorageBackend for Pages {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.resize(len).map_err(|source| self.health.refused("resize", &source))
+        self.resize(len).map_err(|source| self.latch.io_error("resize", &source))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.sync().map_err(|source| self.health.refused("flush", &source))
+        self.sync().map_err(|source| self.latch.io_error("flush", &source))
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        let refused = |source| self.health.refused("write", &source);
+        let refused = |source| self.latch.io_error("write", &source);
         if offset == 0 {
             header_len(data.len())?;
             return self.write_header(data).map_err(refused);
         }
         let mut data = data;
-        for run in runs(pages_of(offset, data.len())?) {
+        for run in contiguous_runs(pages_of(offset, data.len())?) {
             let (part, rest) = data.split_at((run.end - run.start) as usize * PAGE_BYTES);
             self.write_run(&run, part).map_err(refused)?;
             data = rest;

@@ -42,17 +42,17 @@ pub enum FailedFlush {
 }
 
 #[derive(Debug, Clone, Hash)]
-enum Op {
+enum DiskWrite {
     Write(u64, Vec<u8>),
     SetLen(u64),
     Sync,
     FailedSync(FailedFlush),
 }
 
-impl Op {
+impl DiskWrite {
     /// Does it leave no page that is to be written?
     fn ends_writes(&self) -> bool {
-        matches!(self, Op::Sync | Op::FailedSync(_))
+        matches!(self, DiskWrite::Sync | DiskWrite::FailedSync(_))
     }
 }
 
@@ -72,26 +72,26 @@ impl Image {
         Image { cache: bytes.to_vec(), disk: bytes.to_vec(), ..Image::default() }
     }
 
-    fn run(&mut self, op: &Op) {
+    fn run(&mut self, op: &DiskWrite) {
         match op {
-            Op::Write(offset, data) => {
+            DiskWrite::Write(offset, data) => {
                 let start = usize::try_from(*offset).unwrap();
                 self.cache[start..start + data.len()].copy_from_slice(data);
                 self.dirty.extend(blocks(start..start + data.len()));
             }
-            Op::SetLen(len) => {
+            DiskWrite::SetLen(len) => {
                 let (before, after) = (self.cache.len(), usize::try_from(*len).unwrap());
                 self.cache.resize(after, 0);
                 self.dirty.extend(blocks(before.min(after)..before.max(after)));
             }
-            Op::Sync => {
+            DiskWrite::Sync => {
                 self.disk.resize(self.cache.len(), 0);
                 for block in std::mem::take(&mut self.dirty) {
                     let range = range_of(block, self.cache.len());
                     self.disk[range.clone()].copy_from_slice(&self.cache[range]);
                 }
             }
-            Op::FailedSync(how) => {
+            DiskWrite::FailedSync(how) => {
                 self.has_failed = true;
                 // Lengths are in the file system's journal.
                 self.disk.resize(self.cache.len(), 0);
@@ -117,12 +117,12 @@ fn range_of(block: usize, len: usize) -> Range<usize> {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SimState {
     /// What the files hold, and what they held at first.
     files: Vec<Image>,
     first: Vec<Vec<u8>>,
     /// What was done to which of them.
-    ops: Vec<(usize, Op)>,
+    ops: Vec<(usize, DiskWrite)>,
     /// Operations that still succeed.
     healthy: Option<usize>,
     /// Then one fails with EIO, a flush in this way, and those after it succeed again.
@@ -134,7 +134,7 @@ struct State {
 /// A file in memory; clones are the same file.
 #[derive(Debug, Clone)]
 pub struct SimDisk {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimState>>,
     file: usize,
 }
 
@@ -154,7 +154,7 @@ impl SimDisk {
     /// Files of one machine.
     pub fn several<const N: usize>(bytes: &[Vec<u8>; N]) -> [SimDisk; N] {
         let files = bytes.iter().map(|bytes| Image::new(bytes)).collect();
-        let state = Arc::new(Mutex::new(State { first: bytes.to_vec(), files, ..State::default() }));
+        let state = Arc::new(Mutex::new(SimState { first: bytes.to_vec(), files, ..SimState::default() }));
         std::array::from_fn(|file| SimDisk { state: Arc::clone(&state), file })
     }
 
@@ -221,12 +221,12 @@ impl SimDisk {
         ops[..flushed].iter().for_each(|op| image.run(op));
         let mut bytes = image.disk.clone();
         // Between "nothing since" and "nearly everything since".
-        let mut lost = Lost { odds: random.unit(), atomic, random, blocks: BTreeMap::new() };
+        let mut lost = LostUnit { odds: random.unit(), atomic, random, blocks: BTreeMap::new() };
         let mut grows = true;
         for op in &ops[flushed..] {
             image.run(op);
             match op {
-                Op::Write(offset, data) if image.has_failed => {
+                DiskWrite::Write(offset, data) if image.has_failed => {
                     // The page is written whole, and takes along what a failed flush left in it.
                     let start = usize::try_from(*offset).unwrap();
                     for block in blocks(start..start + data.len()) {
@@ -234,8 +234,8 @@ impl SimDisk {
                         lost.write(&mut bytes, range.start as u64, &image.cache[range]);
                     }
                 }
-                Op::Write(offset, data) => lost.write(&mut bytes, *offset, data),
-                Op::SetLen(len) => {
+                DiskWrite::Write(offset, data) => lost.write(&mut bytes, *offset, data),
+                DiskWrite::SetLen(len) => {
                     let len = usize::try_from(*len).unwrap();
                     if len > bytes.len() {
                         grows &= lost.happens();
@@ -244,22 +244,22 @@ impl SimDisk {
                         bytes.resize(len, 0);
                     }
                 }
-                Op::Sync | Op::FailedSync(_) => unreachable!("these come after the last one"),
+                DiskWrite::Sync | DiskWrite::FailedSync(_) => unreachable!("these come after the last one"),
             }
         }
         lost.destroy_blocks(&mut bytes);
         bytes
     }
 
-    fn run(&self, op: Op) -> io::Result<()> {
+    fn run(&self, op: DiskWrite) -> io::Result<()> {
         let mut state = self.state.lock();
         match (state.healthy, state.fails_once) {
             (None, _) => {}
             (Some(0), None) => return Err(io::ErrorKind::StorageFull.into()),
             (Some(0), Some(how)) => {
                 state.healthy = None;
-                if matches!(op, Op::Sync) {
-                    state.run(self.file, Op::FailedSync(how));
+                if matches!(op, DiskWrite::Sync) {
+                    state.run(self.file, DiskWrite::FailedSync(how));
                 }
                 return Err(io::Error::from_raw_os_error(EIO));
             }
@@ -270,19 +270,19 @@ impl SimDisk {
     }
 }
 
-impl State {
-    fn run(&mut self, file: usize, op: Op) {
+impl SimState {
+    fn run(&mut self, file: usize, op: DiskWrite) {
         self.files[file].run(&op);
         self.ops.push((file, op));
     }
 
-    fn ops_of(&self, file: usize, moment: usize) -> impl Iterator<Item = &Op> {
+    fn ops_of(&self, file: usize, moment: usize) -> impl Iterator<Item = &DiskWrite> {
         self.ops[..moment].iter().filter(move |(of, _)| *of == file).map(|(_, op)| op)
     }
 }
 
 /// Which of the writes that were not flushed are there.
-struct Lost<'r> {
+struct LostUnit<'r> {
     /// How likely one is.
     odds: f64,
     atomic: Atomic,
@@ -291,7 +291,7 @@ struct Lost<'r> {
     blocks: BTreeMap<usize, bool>,
 }
 
-impl Lost<'_> {
+impl LostUnit<'_> {
     fn happens(&mut self) -> bool {
         self.random.unit() < self.odds
     }
@@ -375,14 +375,14 @@ impl Disk for SimDisk {
     }
 
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.run(Op::Write(offset, data.to_vec()))
+        self.run(DiskWrite::Write(offset, data.to_vec()))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.run(Op::SetLen(len))
+        self.run(DiskWrite::SetLen(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.run(Op::Sync)
+        self.run(DiskWrite::Sync)
     }
 }

@@ -5,40 +5,43 @@ use std::sync::Arc;
 use bytes::Bytes;
 use redb::{ReadOnlyTable, ReadableTableMetadata};
 
-use super::{Health, StorageError, explain};
+use super::{FailureLatch, StorageError, with_cause};
 
-type Row = (redb::AccessGuard<'static, &'static [u8]>, redb::AccessGuard<'static, &'static [u8]>);
+type StoredRow = (redb::AccessGuard<'static, &'static [u8]>, redb::AccessGuard<'static, &'static [u8]>);
 
 /// An immutable view of all keys after some batch of commits.
 pub struct Snapshot {
     data: ReadOnlyTable<&'static [u8], &'static [u8]>,
-    health: Arc<Health>,
+    latch: Arc<FailureLatch>,
 }
 
 impl Snapshot {
-    pub(super) fn new(data: ReadOnlyTable<&'static [u8], &'static [u8]>, health: Arc<Health>) -> Snapshot {
-        Snapshot { data, health }
+    pub(super) fn new(
+        data: ReadOnlyTable<&'static [u8], &'static [u8]>,
+        latch: Arc<FailureLatch>,
+    ) -> Snapshot {
+        Snapshot { data, latch }
     }
 
     /// How many rows there are.
     pub fn len(&self) -> Result<u64, StorageError> {
-        self.data.len().map_err(|error| explain(&self.health, error.into()))
+        self.data.len().map_err(|error| with_cause(&self.latch, error.into()))
     }
 
     /// The value of `key`.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        let found = self.data.get(key).map_err(|error| explain(&self.health, error.into()))?;
+        let found = self.data.get(key).map_err(|error| with_cause(&self.latch, error.into()))?;
         Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
     /// The rows of `[begin, end)`, from either side.
-    pub fn range(&self, begin: &[u8], end: &[u8]) -> Result<Rows, StorageError> {
+    pub fn range(&self, begin: &[u8], end: &[u8]) -> Result<SnapshotRows, StorageError> {
         if begin >= end {
-            return Ok(Rows { rows: None, health: Arc::clone(&self.health) });
+            return Ok(SnapshotRows { rows: None, latch: Arc::clone(&self.latch) });
         }
         let rows = self.data.range::<&[u8]>(begin..end);
-        let rows = rows.map_err(|error| explain(&self.health, error.into()))?;
-        Ok(Rows { rows: Some(rows), health: Arc::clone(&self.health) })
+        let rows = rows.map_err(|error| with_cause(&self.latch, error.into()))?;
+        Ok(SnapshotRows { rows: Some(rows), latch: Arc::clone(&self.latch) })
     }
 }
 
@@ -48,22 +51,22 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// Rows in key order; `next_back` walks down from the end.
-pub struct Rows {
+/// SnapshotRows in key order; `next_back` walks down from the end.
+pub struct SnapshotRows {
     rows: Option<redb::Range<'static, &'static [u8], &'static [u8]>>,
-    health: Arc<Health>,
+    latch: Arc<FailureLatch>,
 }
 
-impl Iterator for Rows {
-    type Item = Result<Row, StorageError>;
+impl Iterator for SnapshotRows {
+    type Item = Result<StoredRow, StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.rows.as_mut()?.next().map(|row| row.map_err(|error| explain(&self.health, error.into())))
+        self.rows.as_mut()?.next().map(|row| row.map_err(|error| with_cause(&self.latch, error.into())))
     }
 }
 
-impl DoubleEndedIterator for Rows {
+impl DoubleEndedIterator for SnapshotRows {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.rows.as_mut()?.next_back().map(|row| row.map_err(|error| explain(&self.health, error.into())))
+        self.rows.as_mut()?.next_back().map(|row| row.map_err(|error| with_cause(&self.latch, error.into())))
     }
 }

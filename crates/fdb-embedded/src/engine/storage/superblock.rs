@@ -27,7 +27,7 @@ const REDB_MAGIC: [u8; 4] = *b"redb";
 /// flushed before.
 pub const FORMAT: u32 = 5;
 /// The oldest one that is brought up to date when it is opened.
-pub const OLDEST: u32 = 2;
+pub const OLDEST_FORMAT: u32 = 2;
 
 /// Bytes of magic, format and their checksum.
 const PREFIX: usize = 24;
@@ -44,7 +44,7 @@ pub type PageBytes = [u8; PAGE as usize];
 
 /// What is wrong with a first page.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Unusable {
+pub enum SuperblockError {
     /// It is not this engine's.
     Foreign,
     /// It has another format.
@@ -70,7 +70,7 @@ pub struct Superblock {
 }
 
 /// A piece of the file to be written.
-pub type Piece<'a> = (u64, &'a [u8]);
+pub type FileWrite<'a> = (u64, &'a [u8]);
 
 fn hash(bytes: &[u8], seed: usize) -> [u8; 8] {
     XxHash3_64::oneshot_with_seed(seed as u64, bytes).to_le_bytes()
@@ -93,7 +93,7 @@ fn prefix(format: u32) -> [u8; PREFIX] {
 /// True if the first bytes are those of one known format in part, and of another one for the rest: a power failure has cut off
 /// the write that brings a file up to date.
 fn is_between_formats(page: &PageBytes) -> bool {
-    let known: Vec<_> = (OLDEST..=FORMAT).map(prefix).collect();
+    let known: Vec<_> = (OLDEST_FORMAT..=FORMAT).map(prefix).collect();
     (0..PREFIX).all(|at| known.iter().any(|prefix| prefix[at] == page[at]))
 }
 
@@ -104,23 +104,23 @@ impl Superblock {
     }
 
     /// Reads the first page of a file.
-    pub fn parse(page: &PageBytes) -> Result<Superblock, Unusable> {
+    pub fn parse(page: &PageBytes) -> Result<Superblock, SuperblockError> {
         if page.starts_with(&REDB_MAGIC) {
-            return Err(Unusable::Format(1));
+            return Err(SuperblockError::Format(1));
         }
         if !page.starts_with(&MAGIC) {
-            return Err(Unusable::Foreign);
+            return Err(SuperblockError::Foreign);
         }
         let format = if page[16..24] == hash(&page[..16], 0) {
             u32::from_le_bytes(page[8..12].try_into().expect("four bytes"))
         } else if is_between_formats(page) {
             // Nothing is known of it that the oldest format does not have, and it is brought up to date again.
-            OLDEST
+            OLDEST_FORMAT
         } else {
-            return Err(Unusable::Damaged("its format number does not match its checksum"));
+            return Err(SuperblockError::Damaged("its format number does not match its checksum"));
         };
-        if !(OLDEST..=FORMAT).contains(&format) {
-            return Err(Unusable::Format(format));
+        if !(OLDEST_FORMAT..=FORMAT).contains(&format) {
+            return Err(SuperblockError::Format(format));
         }
         let copy = |slot: usize| {
             let sector = &page[slot * SECTOR..][..SECTOR];
@@ -133,17 +133,19 @@ impl Superblock {
             (Some(a), Some(b)) => a.max(b),
             (Some(one), None) | (None, Some(one)) => match flushed {
                 Some(flushed) if flushed > one.0 => {
-                    return Err(Unusable::Damaged("a header that was flushed does not match its checksum"));
+                    return Err(SuperblockError::Damaged(
+                        "a header that was flushed does not match its checksum",
+                    ));
                 }
                 // The mark of the one may have been torn together with the write of the other.
                 _ => one,
             },
-            (None, None) => return Err(Unusable::Damaged("neither header matches its checksum")),
+            (None, None) => return Err(SuperblockError::Damaged("neither header matches its checksum")),
         };
         // Without the mark the last write counts as one that a crash may have cut off, which is always safe.
         let flushed = flushed.unwrap_or(written.saturating_sub(1));
         if flushed > written {
-            return Err(Unusable::Damaged("its newest header is gone"));
+            return Err(SuperblockError::Damaged("its newest header is gone"));
         }
         let header = sector[..HEADER].try_into().expect("a sector has room");
         let len = number(&sector[LEN..]);
@@ -184,7 +186,7 @@ impl Superblock {
         &mut self,
         header: &[u8],
         len: u64,
-        mut write: impl FnMut(Piece<'_>) -> Result<(), E>,
+        mut write: impl FnMut(FileWrite<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         if self.written == 0 {
             let mut page: PageBytes = [0; PAGE as usize];
@@ -251,7 +253,7 @@ mod tests {
         let mut page = [0; PAGE as usize];
         let mut superblock = Superblock::new();
         for i in 1..=n {
-            let mut put = |(at, bytes): Piece<'_>| {
+            let mut put = |(at, bytes): FileWrite<'_>| {
                 page[usize::try_from(at).unwrap()..][..bytes.len()].copy_from_slice(bytes);
                 Ok::<_, ()>(())
             };
@@ -298,7 +300,7 @@ mod tests {
         assert_eq!(Superblock::parse(&torn).unwrap().header()[..320], [5; 320]);
         let mut damaged = page(6, 0);
         damaged[SECTOR..SECTOR + 100].fill(9);
-        assert!(matches!(Superblock::parse(&damaged), Err(Unusable::Damaged(_))));
+        assert!(matches!(Superblock::parse(&damaged), Err(SuperblockError::Damaged(_))));
     }
 
     #[test]
@@ -306,7 +308,7 @@ mod tests {
         let mut page = [0; PAGE as usize];
         let mut superblock = Superblock::new();
         for i in 1..=6 {
-            let put = |(at, bytes): Piece<'_>| {
+            let put = |(at, bytes): FileWrite<'_>| {
                 page[usize::try_from(at).unwrap()..][..bytes.len()].copy_from_slice(bytes);
                 Ok::<_, ()>(())
             };
@@ -341,7 +343,7 @@ mod tests {
     #[test]
     fn a_format_whose_change_was_torn_is_brought_up_to_date_again() {
         let newest = page(3, 0);
-        for old in OLDEST..FORMAT {
+        for old in OLDEST_FORMAT..FORMAT {
             for cut in 0..=PREFIX {
                 for begins_new in [true, false] {
                     let mut torn = newest;
@@ -362,11 +364,11 @@ mod tests {
     fn other_files_and_formats_are_told_apart() {
         let mut plain = [0; PAGE as usize];
         plain[..4].copy_from_slice(b"redb");
-        assert_eq!(Superblock::parse(&plain).unwrap_err(), Unusable::Format(1));
-        assert_eq!(Superblock::parse(&[b' '; PAGE as usize]).unwrap_err(), Unusable::Foreign);
+        assert_eq!(Superblock::parse(&plain).unwrap_err(), SuperblockError::Format(1));
+        assert_eq!(Superblock::parse(&[b' '; PAGE as usize]).unwrap_err(), SuperblockError::Foreign);
         let mut newer = page(3, 0);
         set_format(&mut newer, FORMAT + 1);
-        assert_eq!(Superblock::parse(&newer).unwrap_err(), Unusable::Format(FORMAT + 1));
+        assert_eq!(Superblock::parse(&newer).unwrap_err(), SuperblockError::Format(FORMAT + 1));
     }
 
     #[test]

@@ -113,18 +113,18 @@ impl Files {
 }
 
 /// So short that it is filled, and grows, and is too short for some batches, within a few of them.
-const SHORT: Bounds = Bounds { first: 16 << 10, step: 16 << 10, most: 96 << 10 };
+const SHORT: LogBounds = LogBounds { first: 16 << 10, step: 16 << 10, most: 96 << 10 };
 
-fn health() -> Arc<Health> {
-    Arc::new(Health::new(Path::new("sim")))
+fn latch() -> Arc<FailureLatch> {
+    Arc::new(FailureLatch::new(Path::new("sim")))
 }
 
 /// A file with tables and nothing in them, and no log yet.
 fn created() -> Files {
     let data = SimDisk::default();
-    let health = health();
-    let pages = Pages::create(Box::new(data.clone()), Arc::clone(&health));
-    Tree::open(pages, health, || ()).unwrap().create_tables().unwrap();
+    let latch = latch();
+    let pages = Pages::create(Box::new(data.clone()), Arc::clone(&latch));
+    Tree::open(pages, latch, || ()).unwrap().create_tables().unwrap();
     Files::new(&[data.bytes(), Vec::new()])
 }
 
@@ -136,13 +136,19 @@ fn create() -> (Files, Storage) {
 }
 
 fn open(files: &Files) -> Result<(Storage, i64), StorageError> {
-    let health = health();
-    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health))?;
-    let of_log = Arc::new(health.beside(Path::new("sim-log")));
-    Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| Ok(Box::new(files.log.clone())))
+    let latch = latch();
+    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&latch))?;
+    let of_log = Arc::new(latch.for_file(Path::new("sim-log")));
+    Storage::open_with(pages, latch, &of_log, SHORT, Box::new(SimEnv::new()), |_| {
+        Ok(Box::new(files.log.clone()))
+    })
 }
 
-fn apply(storage: &Storage, mutations: &[Mutation], ceiling: Option<i64>) -> Result<Changed, StorageError> {
+fn apply(
+    storage: &Storage,
+    mutations: &[Mutation],
+    ceiling: Option<i64>,
+) -> Result<StorageUpdate, StorageError> {
     apply_as(storage, mutations, ceiling, Durability::Flushed)
 }
 
@@ -151,15 +157,15 @@ fn apply_as(
     mutations: &[Mutation],
     ceiling: Option<i64>,
     durability: Durability,
-) -> Result<Changed, StorageError> {
+) -> Result<StorageUpdate, StorageError> {
     let version = VERSION.get() + 1;
     VERSION.set(version);
-    storage.apply(Batch { version, ceiling, mutations: mutations.to_vec() }, durability)
+    storage.apply(WriteBatch { version, ceiling, mutations: mutations.to_vec() }, durability)
 }
 
 fn rows(storage: &Storage) -> Result<Model, StorageError> {
     let mut found = Model::new();
-    let _all = storage.state().newest(|at| {
+    let _all = storage.superversion().read_newest(|at| {
         at.scan(b"", b"\xff", Direction::Forward, &mut |key, value| {
             found.insert(key.to_vec(), value.to_vec());
             ControlFlow::Continue(())
@@ -233,7 +239,7 @@ fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
         let mut model = history.last().unwrap().model.clone();
         let mutations = batch(&mut model, random);
         let is_flushed = random.unit() < 0.6;
-        let durability = if is_flushed { Durability::Flushed } else { Durability::Written };
+        let durability = if is_flushed { Durability::Flushed } else { Durability::Asynchronous };
         apply_as(&storage, &mutations, Some(ceiling), durability).unwrap();
         let mut acknowledged = Acknowledged::new(files.moments(), ceiling, model);
         acknowledged.flushed = usize::MAX;
@@ -241,8 +247,8 @@ fn history(batches: i64, random: &mut SplitMix) -> (Files, Storage, History) {
         let what_else = random.next() % 10;
         if is_flushed || what_else < 3 {
             match what_else {
-                0 | 1 => drop(storage.settle().unwrap()),
-                2 => drop(storage.rest().unwrap()),
+                0 | 1 => drop(storage.checkpoint().unwrap()),
+                2 => drop(storage.flush_idle().unwrap()),
                 _ => {}
             }
             history.iter_mut().for_each(|batch| batch.flushed = batch.flushed.min(files.moments()));
@@ -284,7 +290,7 @@ fn mutations_apply_in_order_and_survive_reopening() {
     let (file, log) = (dir.path().join("data.redb"), dir.path().join("log"));
     Storage::create(&file).unwrap();
     let (storage, _) = Storage::open(&file, &log).unwrap();
-    let before = storage.state().snapshot().unwrap();
+    let before = storage.superversion().snapshot().unwrap();
     let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"c".to_vec() };
     let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![2] };
     let batch =

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use redb::{Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition, WriteTransaction};
 
-use super::log::Mark;
+use super::log::LogAnchor;
 use super::pages::Pages;
-use super::{Applied, CACHE_BYTES, Health, Snapshot, StorageError, explain};
-use crate::engine::delta::Delta;
-use crate::engine::history::{Changes, Layer};
+use super::{CACHE_BYTES, FailureLatch, FlushedTree, Snapshot, StorageError, with_cause};
+use crate::engine::memtable::Memtable;
 use crate::engine::mutation::Mutation;
+use crate::engine::undo_log::{UndoBuilder, UndoSegment};
 
 type Keys = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -21,53 +21,53 @@ const META: TableDefinition<'static, &'static str, i64> = TableDefinition::new("
 
 /// `META`: no version above this one has been handed out to any client.
 const CEILING: &str = "version-ceiling";
-/// `META`: the number of the last batch.
+/// `META`: the lsn of the last batch.
 const BATCH: &str = "batch";
-/// `META`: what is known of the log; its generation is 0 while it is not in use.
+/// `META`: what is meta of the log; its generation is 0 while it is not in use.
 const LOG_ID: &str = "log-id";
 const LOG_GENERATION: &str = "log-generation";
 const LOG_LEN: &str = "log-len";
 
-/// What is known of a file beside its keys.
+/// What is meta of a file beside its keys.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Known {
+pub struct TreeMeta {
     /// No version above this one has been handed out.
     pub ceiling: i64,
-    /// The number of the last batch.
+    /// The lsn of the last batch.
     pub batch: u64,
     /// The log's, while it is in use.
-    pub mark: Option<Mark>,
+    pub anchor: Option<LogAnchor>,
     /// Bytes of the log that have been flushed once.
     pub log_len: u64,
 }
 
 /// How a batch is committed.
 #[derive(Debug, Clone, Copy)]
-pub enum Commit {
+pub enum TreeCommit {
     /// In memory: the log makes it durable.
     InMemory,
-    /// Durable, and the log begins anew with this mark.
-    AndBegin(Mark),
+    /// Durable, and the log begins anew with this anchor.
+    Checkpoint(LogAnchor),
     /// Durable, and the log is not in use any more.
-    AndEnd,
+    FinalCheckpoint,
     /// Durable, as it would be without a log.
     #[cfg(test)]
     Durable,
 }
 
-/// What a write transaction of redb's changes.
+/// What a write transaction of redb's undo.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Writes<'a> {
+pub struct TreeWrites<'a> {
     /// First, what has been worked out already.
-    pub delta: Option<&'a Delta>,
+    pub memtable: Option<&'a Memtable>,
     /// Then stamped mutations, in order.
     pub mutations: &'a [Mutation],
 }
 
-impl<'a> Writes<'a> {
+impl<'a> TreeWrites<'a> {
     /// Those of mutations alone.
-    pub fn of(mutations: &'a [Mutation]) -> Writes<'a> {
-        Writes { delta: None, mutations }
+    pub fn of(mutations: &'a [Mutation]) -> TreeWrites<'a> {
+        TreeWrites { memtable: None, mutations }
     }
 }
 
@@ -75,38 +75,38 @@ impl<'a> Writes<'a> {
 #[derive(Debug)]
 pub struct Tree {
     pub(super) db: Database,
-    health: Arc<Health>,
+    latch: Arc<FailureLatch>,
 }
 
 impl Tree {
     /// Opens it. `on_repair` is called when redb finds that it has to walk through the file.
     pub fn open(
         pages: Pages,
-        health: Arc<Health>,
+        latch: Arc<FailureLatch>,
         on_repair: impl Fn() + 'static,
     ) -> Result<Tree, StorageError> {
-        let trust = pages.trust();
+        let policy = pages.policy();
         let mut builder = Database::builder();
         builder.set_cache_size(CACHE_BYTES);
         builder.set_repair_callback({
-            let trust = Arc::clone(&trust);
+            let policy = Arc::clone(&policy);
             move |_| {
-                trust.repair_begins();
+                policy.start_repair();
                 on_repair();
             }
         });
         // Pages are verified before redb sees them, but for those that it judges itself.
         let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
-        trust.opened();
+        policy.finish_open();
         let db =
-            opened.map_err(|_| StorageError::Panicked)?.map_err(|error| explain(&health, error.into()))?;
-        Ok(Tree { db, health })
+            opened.map_err(|_| StorageError::Panicked)?.map_err(|error| with_cause(&latch, error.into()))?;
+        Ok(Tree { db, latch })
     }
 
     /// Without a log and a layer of checksums, to compare with.
     #[cfg(test)]
-    pub fn plain(db: Database, health: Arc<Health>) -> Tree {
-        Tree { db, health }
+    pub fn plain(db: Database, latch: Arc<FailureLatch>) -> Tree {
+        Tree { db, latch }
     }
 
     /// Makes the tables, in a new file.
@@ -118,7 +118,7 @@ impl Tree {
             write.commit()?;
             Ok(())
         };
-        create().map_err(|error| self.explain(error))
+        create().map_err(|error| self.with_cause(error))
     }
 
     /// Makes the tables as a process of format 2 did, which knew of no log.
@@ -132,134 +132,134 @@ impl Tree {
         write.commit().unwrap();
     }
 
-    /// What is known beside the keys. A file of format 2 knows nothing of a log.
-    pub fn known(&self) -> Result<Known, StorageError> {
-        let known = || -> Result<Known, redb::Error> {
+    /// What is meta beside the keys. A file of format 2 knows nothing of a log.
+    pub fn meta(&self) -> Result<TreeMeta, StorageError> {
+        let meta = || -> Result<TreeMeta, redb::Error> {
             let meta = self.db.begin_read()?.open_table(META)?;
             let get = |name| Ok::<_, redb::Error>(meta.get(name)?.map_or(0, |value| value.value()));
             let (generation, len) = (get(LOG_GENERATION)?.cast_unsigned(), get(LOG_LEN)?.cast_unsigned());
-            let mark = Mark { id: get(LOG_ID)?.cast_unsigned(), generation, len };
-            Ok(Known {
+            let anchor = LogAnchor { id: get(LOG_ID)?.cast_unsigned(), checkpoint_lsn: generation, len };
+            Ok(TreeMeta {
                 ceiling: get(CEILING)?,
                 batch: get(BATCH)?.cast_unsigned(),
-                mark: (generation != 0).then_some(mark),
+                anchor: (generation != 0).then_some(anchor),
                 log_len: len,
             })
         };
-        known().map_err(|error| self.explain(error))
+        meta().map_err(|error| self.with_cause(error))
     }
 
     /// The newest state.
     pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
         let open = || -> Result<_, redb::Error> { Ok(self.db.begin_read()?.open_table(DATA)?) };
-        let data = open().map_err(|error| self.explain(error))?;
-        Ok(Snapshot::new(data, Arc::clone(&self.health)))
+        let data = open().map_err(|error| self.with_cause(error))?;
+        Ok(Snapshot::new(data, Arc::clone(&self.latch)))
     }
 
-    /// Applies writes and a new version ceiling, if there is one, as batch `number`.
+    /// Applies writes and a new version ceiling, if there is one, as batch `lsn`.
     // Where instructions are counted, this is left out, by its name.
     #[inline(never)]
     pub fn apply(
         &self,
-        writes: Writes<'_>,
+        writes: TreeWrites<'_>,
         ceiling: Option<i64>,
-        number: u64,
-        commit: Commit,
-    ) -> Result<Applied, StorageError> {
-        let changes = self.write(writes, ceiling, number, commit).map_err(|error| self.explain(error))?;
-        let net = changes.net;
-        Ok(Applied { layer: Layer::new(changes), snapshot: Arc::new(self.snapshot()?), net })
+        lsn: u64,
+        commit: TreeCommit,
+    ) -> Result<FlushedTree, StorageError> {
+        let undo = self.write(writes, ceiling, lsn, commit).map_err(|error| self.with_cause(error))?;
+        let size_change = undo.size_change;
+        Ok(FlushedTree { undo: UndoSegment::new(undo), snapshot: Arc::new(self.snapshot()?), size_change })
     }
 
     fn write(
         &self,
-        writes: Writes<'_>,
+        writes: TreeWrites<'_>,
         ceiling: Option<i64>,
-        number: u64,
-        commit: Commit,
-    ) -> Result<Changes, redb::Error> {
-        let mut changes = Changes::default();
+        lsn: u64,
+        commit: TreeCommit,
+    ) -> Result<UndoBuilder, redb::Error> {
+        let mut undo = UndoBuilder::default();
         let mut write = self.db.begin_write()?;
         match commit {
-            Commit::InMemory => write.set_durability(Durability::None)?,
+            TreeCommit::InMemory => write.set_durability(Durability::None)?,
             // Saves with the commit what redb otherwise has to find out by walking through the file after a kill: which
             // pages are free.
-            Commit::AndBegin(_) => write.set_quick_repair(true),
+            TreeCommit::Checkpoint(_) => write.set_quick_repair(true),
             // redb saves it itself when it closes the file.
-            Commit::AndEnd => {}
+            TreeCommit::FinalCheckpoint => {}
             #[cfg(test)]
-            Commit::Durable => {}
+            TreeCommit::Durable => {}
         }
-        let Writes { delta, mutations } = writes;
-        if let Some(delta) = delta.filter(|delta| delta.weight().writes > 0) {
+        let TreeWrites { memtable, mutations } = writes;
+        if let Some(memtable) = memtable.filter(|memtable| memtable.size().writes > 0) {
             let mut data = write.open_table(DATA)?;
-            delta.newest(|key, value| put(&mut data, key, value, &mut changes))?;
+            memtable.each_newest(|key, value| put(&mut data, key, value, &mut undo))?;
         }
         if !mutations.is_empty() {
             let mut data = write.open_table(DATA)?;
-            apply_all(&mut data, mutations, &mut changes)?;
+            apply_all(&mut data, mutations, &mut undo)?;
         }
-        note(&write, ceiling, number, commit)?;
+        write_meta(&write, ceiling, lsn, commit)?;
         write.commit()?;
-        Ok(changes)
+        Ok(undo)
     }
 
-    fn explain(&self, error: redb::Error) -> StorageError {
-        explain(&self.health, error)
+    fn with_cause(&self, error: redb::Error) -> StorageError {
+        with_cause(&self.latch, error)
     }
 }
 
-fn note(
+fn write_meta(
     write: &WriteTransaction,
     ceiling: Option<i64>,
-    number: u64,
-    commit: Commit,
+    lsn: u64,
+    commit: TreeCommit,
 ) -> Result<(), redb::Error> {
     let mut meta = write.open_table(META)?;
-    meta.insert(BATCH, number.cast_signed())?;
+    meta.insert(BATCH, lsn.cast_signed())?;
     if let Some(ceiling) = ceiling {
         meta.insert(CEILING, ceiling)?;
     }
     match commit {
-        Commit::InMemory => {}
+        TreeCommit::InMemory => {}
         #[cfg(test)]
-        Commit::Durable => {}
-        Commit::AndBegin(mark) => {
-            meta.insert(LOG_ID, mark.id.cast_signed())?;
-            meta.insert(LOG_GENERATION, mark.generation.cast_signed())?;
-            meta.insert(LOG_LEN, mark.len.cast_signed())?;
+        TreeCommit::Durable => {}
+        TreeCommit::Checkpoint(anchor) => {
+            meta.insert(LOG_ID, anchor.id.cast_signed())?;
+            meta.insert(LOG_GENERATION, anchor.checkpoint_lsn.cast_signed())?;
+            meta.insert(LOG_LEN, anchor.len.cast_signed())?;
         }
-        Commit::AndEnd => drop(meta.insert(LOG_GENERATION, 0)?),
+        TreeCommit::FinalCheckpoint => drop(meta.insert(LOG_GENERATION, 0)?),
     }
     Ok(())
 }
 
 type Data<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], changes: &mut Changes) -> Result<(), redb::Error> {
-    let mut points = Points::default();
+fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], undo: &mut UndoBuilder) -> Result<(), redb::Error> {
+    let mut points = PointWrites::default();
     for mutation in mutations {
         match mutation {
             Mutation::ClearRange { begin, end } if end.strip_prefix(begin.as_slice()) != Some(&[0]) => {
-                points.write(data, changes)?;
+                points.write(data, undo)?;
                 data.retain_in::<&[u8], _>(begin.as_slice()..end.as_slice(), |key, value| {
-                    changes.note(key, Some(value));
-                    changes.net -= len_of(key, value);
+                    undo.record(key, Some(value));
+                    undo.size_change -= len_of(key, value);
                     false
                 })?;
             }
             point => points.add(data, point)?,
         }
     }
-    points.write(data, changes)
+    points.write(data, undo)
 }
 
 /// What single keys are to hold, until that is written: each once, however many transactions of the batch have changed it, and in the order
 /// of the tree.
 #[derive(Default)]
-struct Points<'m>(BTreeMap<&'m [u8], Option<Cow<'m, [u8]>>>);
+struct PointWrites<'m>(BTreeMap<&'m [u8], Option<Cow<'m, [u8]>>>);
 
-impl<'m> Points<'m> {
+impl<'m> PointWrites<'m> {
     fn add(&mut self, data: &Data<'_>, mutation: &'m Mutation) -> Result<(), redb::Error> {
         let (key, value) = match mutation {
             Mutation::Set { key, value } => (key, Some(Cow::Borrowed(value.as_slice()))),
@@ -282,10 +282,10 @@ impl<'m> Points<'m> {
         Ok(())
     }
 
-    fn write(&mut self, data: &mut Data<'_>, changes: &mut Changes) -> Result<(), redb::Error> {
+    fn write(&mut self, data: &mut Data<'_>, undo: &mut UndoBuilder) -> Result<(), redb::Error> {
         std::mem::take(&mut self.0)
             .into_iter()
-            .try_for_each(|(key, value)| put(data, key, value.as_deref(), changes))
+            .try_for_each(|(key, value)| put(data, key, value.as_deref(), undo))
     }
 }
 
@@ -297,7 +297,7 @@ fn put(
     data: &mut Data<'_>,
     key: &[u8],
     value: Option<&[u8]>,
-    changes: &mut Changes,
+    undo: &mut UndoBuilder,
 ) -> Result<(), redb::Error> {
     let old = match value {
         Some(value) => data.insert(key, value)?,
@@ -305,8 +305,9 @@ fn put(
     };
     if value.is_some() || old.is_some() {
         let old = old.as_ref().map(redb::AccessGuard::value);
-        changes.net += value.map_or(0, |value| len_of(key, value)) - old.map_or(0, |old| len_of(key, old));
-        changes.note(key, old);
+        undo.size_change +=
+            value.map_or(0, |value| len_of(key, value)) - old.map_or(0, |old| len_of(key, old));
+        undo.record(key, old);
     }
     Ok(())
 }

@@ -57,7 +57,7 @@ fn blind() -> Commit<u64> {
 
 fn commit(guest: &Guest) -> mpsc::Receiver<Option<Code>> {
     let (sender, receiver) = mpsc::channel();
-    let answer = Answer::new(move |result| sender.send(result.err().map(|error| error.code)).unwrap());
+    let answer = CommitPromise::new(move |result| sender.send(result.err().map(|error| error.code)).unwrap());
     guest.commit(blind(), answer);
     receiver
 }

@@ -43,7 +43,7 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 fn request() -> impl Strategy<Value = Request> {
     let base =
         prop_oneof![Just(Base::Now), any::<i64>().prop_map(Base::Version), any::<u64>().prop_map(Base::View)];
-    let durability = prop_oneof![Just(Durability::Flushed), Just(Durability::Written)];
+    let durability = prop_oneof![Just(Durability::Flushed), Just(Durability::Asynchronous)];
     let commit = (base, ranges(), any::<bool>(), ranges(), vec(mutation(), 0..6), durability);
     let commit = commit.prop_map(|(base, reads, report_conflicts, writes, mutations, durability)| Commit {
         base,

@@ -5,19 +5,19 @@ use super::record::BLOCK;
 /// A block in which short records get their padding. It keeps its zeros from one write to the next: to clear a whole block
 /// for each record would cost more than to encode the record.
 #[derive(Debug)]
-pub struct Block {
+pub struct PaddedBlock {
     bytes: Box<[u8; BLOCK]>,
     /// Bytes at its start that need not be zero.
     used: usize,
 }
 
-impl Default for Block {
-    fn default() -> Block {
-        Block { bytes: Box::new([0; BLOCK]), used: 0 }
+impl Default for PaddedBlock {
+    fn default() -> PaddedBlock {
+        PaddedBlock { bytes: Box::new([0; BLOCK]), used: 0 }
     }
 }
 
-impl Block {
+impl PaddedBlock {
     /// The record, with zeros behind it up to `len` bytes.
     pub fn padded<'b>(&'b mut self, record: &'b mut Vec<u8>, len: usize) -> &'b [u8] {
         if len > BLOCK {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn nothing_of_an_earlier_record_is_behind_a_shorter_one() {
-        let mut block = Block::default();
+        let mut block = PaddedBlock::default();
         for (own, len) in
             [(10, BLOCK), (4000, BLOCK), (7, BLOCK), (600, 1024), (1, BLOCK), (5000, 2 * BLOCK), (0, 512)]
         {

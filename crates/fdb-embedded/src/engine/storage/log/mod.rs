@@ -8,7 +8,7 @@
 //! | `scan` | what a log that was left behind holds |
 //!
 //! Its length was filled with zeros and flushed before it was used, so that a flush has no metadata to write. After each
-//! durable commit of redb's it begins anew from its start: a new *generation*, which redb's file knows of by the [`Mark`]
+//! durable commit of redb's it begins anew from its start: a new *checkpoint_lsn*, which redb's file knows of by the [`LogAnchor`]
 //! of that same commit. What is left of earlier generations is told by it.
 
 mod block;
@@ -19,32 +19,32 @@ use std::io;
 use std::sync::Arc;
 
 use super::disk::Disk;
-use super::health::Health;
-use super::{Batch, Durability, StorageError};
+use super::failure_latch::FailureLatch;
+use super::{Durability, StorageError, WriteBatch};
 use crate::mutant::mutant;
-use block::Block;
-use record::{BLOCK, Header, Place, SECTOR};
+use block::PaddedBlock;
+use record::{BLOCK, Header, RecordPosition, SECTOR};
 
 /// What redb's file knows of its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Mark {
+pub struct LogAnchor {
     /// Drawn at random whenever a process begins to use it.
     pub id: u64,
-    /// The number of the batch with which it began anew: the first one in it is the next.
-    pub generation: u64,
+    /// The lsn of the batch with which it began anew: the first one in it is the next.
+    pub checkpoint_lsn: u64,
     /// Bytes that it has, all flushed.
     pub len: u64,
 }
 
-impl Mark {
-    fn is_of(&self, header: &Header, number: u64) -> bool {
-        (header.id, header.generation, header.number) == (self.id, self.generation, number)
+impl LogAnchor {
+    fn matches(&self, header: &Header, lsn: u64) -> bool {
+        (header.id, header.checkpoint_lsn, header.lsn) == (self.id, self.checkpoint_lsn, lsn)
     }
 }
 
 /// How long a log is, bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct LogBounds {
     /// When it is new.
     pub first: u64,
     /// By how much it grows at most when it has been filled.
@@ -55,7 +55,7 @@ pub struct Bounds {
 
 /// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little compared with the
 /// commits that went into the log: at least 8,192, each in a block of its own.
-pub const BOUNDS: Bounds = Bounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
+pub const LOG_BOUNDS: LogBounds = LogBounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
 
 /// Bytes of records that a log takes at most before it starts from its beginning, so that they are applied in a fraction of a
 /// second.
@@ -73,14 +73,14 @@ static ZEROS: [u8; PIECE] = [0; PIECE];
 #[derive(Debug)]
 pub struct Log {
     disk: Box<dyn Disk>,
-    health: Arc<Health>,
-    bounds: Bounds,
-    /// Its id in each mark.
+    latch: Arc<FailureLatch>,
+    bounds: LogBounds,
+    /// Its id in each anchor.
     id: u64,
     /// Bytes that were written, and flushed, before.
     len: u64,
     /// What redb's file knows, while it is in use.
-    mark: Option<Mark>,
+    anchor: Option<LogAnchor>,
     /// Where the next batch goes.
     end: u64,
     /// Bytes of the records in it, without the room between them.
@@ -88,31 +88,31 @@ pub struct Log {
     /// How many batches at its end are not flushed yet.
     unflushed: u16,
     record: Vec<u8>,
-    block: Block,
+    block: PaddedBlock,
 }
 
 impl Log {
     /// A log that is not in use, of which `len` bytes were flushed once. `id` was drawn at random.
     pub fn new(
         disk: Box<dyn Disk>,
-        health: Arc<Health>,
+        latch: Arc<FailureLatch>,
         len: u64,
-        bounds: Bounds,
+        bounds: LogBounds,
         id: u64,
     ) -> io::Result<Log> {
-        let there = disk.len().map_err(|source| health.refused("read", &source))?;
+        let there = disk.len().map_err(|source| latch.io_error("read", &source))?;
         Ok(Log {
             disk,
-            health,
+            latch,
             bounds,
             id,
             len: len.min(there),
-            mark: None,
+            anchor: None,
             end: 0,
             used: 0,
             unflushed: 0,
             record: Vec::new(),
-            block: Block::default(),
+            block: PaddedBlock::default(),
         })
     }
 
@@ -129,19 +129,20 @@ impl Log {
 
     /// True if it is in use.
     pub fn is_used(&self) -> bool {
-        self.mark.is_some()
+        self.anchor.is_some()
     }
 
     /// True if it is in use and has room for the batch.
-    pub fn has_room(&self, batch: &Batch) -> bool {
+    pub fn has_room(&self, batch: &WriteBatch) -> bool {
         let space = record::space(batch);
         self.is_used() && self.end + space <= self.len && (self.used == 0 || self.used + space <= MAX_RECORDS)
     }
 
     /// Adds a batch, which is not flushed yet.
-    pub fn write(&mut self, number: u64, batch: &Batch) -> Result<(), StorageError> {
-        let Mark { id, generation, .. } = self.mark.expect("whoever adds has asked whether there is room");
-        let place = Place { id, generation, number, unflushed: self.unflushed, at: self.end };
+    pub fn write(&mut self, lsn: u64, batch: &WriteBatch) -> Result<(), StorageError> {
+        let LogAnchor { id, checkpoint_lsn, .. } =
+            self.anchor.expect("whoever adds has asked whether there is room");
+        let place = RecordPosition { id, checkpoint_lsn, lsn, unflushed: self.unflushed, offset: self.end };
         record::encode(place, batch, &mut self.record);
         let space = self.record.len();
         // Whole blocks are written: the operating system need not read what was there before.
@@ -183,30 +184,30 @@ impl Log {
     }
 
     fn refused(&self, operation: &str, source: &io::Error) -> StorageError {
-        super::refused(&self.health, operation, source)
+        super::io_failure(&self.latch, operation, source)
     }
 
-    /// Makes ready to begin anew with batch `generation`, and says with what mark: that is to be made durable together with
+    /// Makes ready to begin anew with batch `checkpoint_lsn`, and says with what anchor: that is to be made durable together with
     /// all batches so far.
-    pub fn prepare(&mut self, generation: u64) -> Result<Mark, StorageError> {
+    pub fn prepare_checkpoint(&mut self, checkpoint_lsn: u64) -> Result<LogAnchor, StorageError> {
         if !self.is_used() {
-            self.begin_use()?;
+            self.start_using()?;
         } else if self.end * 2 > self.len {
             // A log that is emptied often, because the engine is idle, stays short.
             self.grow()?;
         }
-        Ok(Mark { id: self.id, generation, len: self.len })
+        Ok(LogAnchor { id: self.id, checkpoint_lsn, len: self.len })
     }
 
-    /// The mark is durable: the next batch goes to the start.
-    pub fn begin(&mut self, mark: Mark) {
-        self.mark = Some(mark);
+    /// The anchor is durable: the next batch goes to the start.
+    pub fn restart(&mut self, anchor: LogAnchor) {
+        self.anchor = Some(anchor);
         // redb's commit has flushed what was left.
         (self.end, self.used, self.unflushed) = (0, 0, 0);
     }
 
     /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.
-    fn begin_use(&mut self) -> Result<(), StorageError> {
+    fn start_using(&mut self) -> Result<(), StorageError> {
         let outcome = if self.len < self.bounds.first {
             self.fill(self.bounds.first).and_then(|()| self.disk.write_at(0, &[0; SECTOR]))
         } else {

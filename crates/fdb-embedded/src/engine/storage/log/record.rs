@@ -2,10 +2,10 @@
 //!
 //! ```text
 //!  0  magic                                 all numbers are little endian
-//!  8  the log's id, its generation, the batch's number
+//!  8  the log's id, its checkpoint_lsn, the batch's lsn
 //! 32  length of the body (48 bits), and how many batches right before this one had not been flushed when it was
 //!     written (16 bits); checksum of the body
-//! 48  checksum of the bytes before, and of the place in the file
+//! 48  checksum of the bytes before, and of the offset in the file
 //! 64  the body: entries, one after the other
 //! ```
 //! An entry is a letter and what belongs to it; strings of bytes have their length before them, in four bytes. A record
@@ -16,7 +16,7 @@ use twox_hash::XxHash3_64;
 
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
-use crate::engine::storage::Batch;
+use crate::engine::storage::WriteBatch;
 
 /// Records begin at multiples of this.
 pub const SECTOR: usize = 512;
@@ -39,10 +39,10 @@ const ATOMIC: u8 = b'a';
 pub struct Header {
     /// The log that it belongs to.
     pub id: u64,
-    /// The number of the batch with which the log began anew.
-    pub generation: u64,
-    /// The batch's number.
-    pub number: u64,
+    /// The lsn of the batch with which the log began anew.
+    pub checkpoint_lsn: u64,
+    /// The batch's lsn.
+    pub lsn: u64,
     /// How many batches right before it had not been flushed when it was written.
     pub unflushed: u16,
     /// Bytes of its body, below 2^48.
@@ -53,28 +53,28 @@ pub struct Header {
 
 /// Where a batch stands in the log.
 #[derive(Debug, Clone, Copy)]
-pub struct Place {
+pub struct RecordPosition {
     /// The log's id.
     pub id: u64,
-    /// The number of the batch with which the log began anew.
-    pub generation: u64,
-    /// The batch's own number.
-    pub number: u64,
+    /// The lsn of the batch with which the log began anew.
+    pub checkpoint_lsn: u64,
+    /// The batch's own lsn.
+    pub lsn: u64,
     /// How many batches right before it are not flushed yet.
     pub unflushed: u16,
     /// Bytes before it.
-    pub at: u64,
+    pub offset: u64,
 }
 
 /// Bytes that a batch takes in the log, whole sectors.
-pub fn space(batch: &Batch) -> u64 {
+pub fn space(batch: &WriteBatch) -> u64 {
     let of_one = |mutation: &Mutation| 10 + mutation.payload_len();
     let body = 9 + batch.mutations.iter().map(of_one).sum::<usize>();
     (HEADER + body).next_multiple_of(SECTOR) as u64
 }
 
-/// Puts the record of a batch at `place` into `out`, in whole sectors.
-pub fn encode(place: Place, batch: &Batch, out: &mut Vec<u8>) {
+/// Puts the record of a batch at `offset` into `out`, in whole sectors.
+pub fn encode(position: RecordPosition, batch: &WriteBatch, out: &mut Vec<u8>) {
     out.clear();
     out.resize(HEADER, 0);
     if let Some(ceiling) = batch.ceiling {
@@ -83,9 +83,9 @@ pub fn encode(place: Place, batch: &Batch, out: &mut Vec<u8>) {
     }
     batch.mutations.iter().for_each(|mutation| put(mutation, out));
     let body = &out[HEADER..];
-    let Place { id, generation, number, unflushed, at } = place;
+    let RecordPosition { id, checkpoint_lsn, lsn, unflushed, offset } = position;
     let (len, sum) = (body.len() as u64, XxHash3_64::oneshot(body));
-    let header = Header { id, generation, number, unflushed, len, sum }.encode(at);
+    let header = Header { id, checkpoint_lsn, lsn, unflushed, len, sum }.encode(offset);
     out[..HEADER].copy_from_slice(&header);
     out.resize(out.len().next_multiple_of(SECTOR), 0);
 }
@@ -118,44 +118,44 @@ fn put_pair(a: &[u8], b: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-fn number(bytes: &[u8], at: usize) -> u64 {
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 impl Header {
-    fn encode(&self, place: u64) -> [u8; HEADER] {
+    fn encode(&self, offset: u64) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         let len = self.len | u64::from(self.unflushed) << LEN_BITS;
-        let fields = [self.id, self.generation, self.number, len, self.sum];
+        let fields = [self.id, self.checkpoint_lsn, self.lsn, len, self.sum];
         bytes[..8].copy_from_slice(&MAGIC);
         for (field, out) in fields.iter().zip(bytes[8..].chunks_exact_mut(8)) {
             out.copy_from_slice(&field.to_le_bytes());
         }
-        let check = XxHash3_64::oneshot_with_seed(place, &bytes[..48]);
+        let check = XxHash3_64::oneshot_with_seed(offset, &bytes[..48]);
         bytes[48..56].copy_from_slice(&check.to_le_bytes());
         bytes
     }
 
-    /// The header that lies at `place` of the log `bytes`, if a whole one does.
-    pub fn parse(bytes: &[u8], place: usize) -> Option<Header> {
-        let bytes = bytes.get(place..place + HEADER)?;
-        let len = number(bytes, 32);
+    /// The header that lies at `offset` of the log `bytes`, if a whole one does.
+    pub fn parse(bytes: &[u8], offset: usize) -> Option<Header> {
+        let bytes = bytes.get(offset..offset + HEADER)?;
+        let len = u64_at(bytes, 32);
         let is_whole = bytes.starts_with(&MAGIC)
-            && number(bytes, 48) == XxHash3_64::oneshot_with_seed(place as u64, &bytes[..48]);
+            && u64_at(bytes, 48) == XxHash3_64::oneshot_with_seed(offset as u64, &bytes[..48]);
         is_whole.then(|| Header {
-            id: number(bytes, 8),
-            generation: number(bytes, 16),
-            number: number(bytes, 24),
+            id: u64_at(bytes, 8),
+            checkpoint_lsn: u64_at(bytes, 16),
+            lsn: u64_at(bytes, 24),
             unflushed: (len >> LEN_BITS) as u16,
             len: len & ((1 << LEN_BITS) - 1),
-            sum: number(bytes, 40),
+            sum: u64_at(bytes, 40),
         })
     }
 
     /// Its body in `bytes`, if that is whole.
-    pub fn body<'a>(&self, bytes: &'a [u8], place: usize) -> Option<&'a [u8]> {
+    pub fn body<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<&'a [u8]> {
         let len = usize::try_from(self.len).ok()?;
-        let body = bytes.get(place + HEADER..)?.get(..len)?;
+        let body = bytes.get(offset + HEADER..)?.get(..len)?;
         (XxHash3_64::oneshot(body) == self.sum).then_some(body)
     }
 }
@@ -222,20 +222,20 @@ mod tests {
             sector in 0..4_usize,
             unflushed: u16,
         ) {
-            let batch = Batch { version: 1, ceiling, mutations };
-            let place = sector * SECTOR;
+            let batch = WriteBatch { version: 1, ceiling, mutations };
+            let offset = sector * SECTOR;
             let mut record = Vec::new();
-            let at = Place { id: 7, generation: 8, number: 9, unflushed, at: place as u64 };
-            encode(at, &batch, &mut record);
+            let position = RecordPosition { id: 7, checkpoint_lsn: 8, lsn: 9, unflushed, offset: offset as u64 };
+            encode(position, &batch, &mut record);
             prop_assert!(record.len() as u64 <= space(&batch));
-            let mut log = vec![0; place];
+            let mut log = vec![0; offset];
             log.extend_from_slice(&record);
-            let header = Header::parse(&log, place).unwrap();
-            prop_assert_eq!((header.id, header.generation, header.number), (7, 8, 9));
+            let header = Header::parse(&log, offset).unwrap();
+            prop_assert_eq!((header.id, header.checkpoint_lsn, header.lsn), (7, 8, 9));
             prop_assert_eq!(header.unflushed, unflushed);
-            let body = header.body(&log, place).unwrap();
+            let body = header.body(&log, offset).unwrap();
             prop_assert_eq!(decode(body), Some((batch.ceiling, batch.mutations)));
-            prop_assert_eq!(Header::parse(&record, place + SECTOR), None, "it lies in one place only");
+            prop_assert_eq!(Header::parse(&record, offset + SECTOR), None, "it lies in one offset only");
         }
 
         #[test]
@@ -250,17 +250,18 @@ mod tests {
         let set = Mutation::Set { key: b"k".to_vec(), value: b"vv".to_vec() };
         let add = Mutation::Atomic { op: AtomicOp::Add, key: b"n".to_vec(), operand: vec![1] };
         let clear = Mutation::ClearRange { begin: b"a".to_vec(), end: b"b".to_vec() };
-        let batch = Batch { version: 5, ceiling: Some(0x0102), mutations: vec![set, add, clear] };
+        let batch = WriteBatch { version: 5, ceiling: Some(0x0102), mutations: vec![set, add, clear] };
         let mut record = Vec::new();
-        let place = Place { id: 0x11, generation: 0x22, number: 0x33, unflushed: 0x44, at: 0 };
-        encode(place, &batch, &mut record);
+        let position =
+            RecordPosition { id: 0x11, checkpoint_lsn: 0x22, lsn: 0x33, unflushed: 0x44, offset: 0 };
+        encode(position, &batch, &mut record);
         assert_eq!(record.len(), 512);
         assert_eq!(record[..8], *b"\xfdfdb-log");
-        assert_eq!([number(&record, 8), number(&record, 16), number(&record, 24)], [0x11, 0x22, 0x33]);
+        assert_eq!([u64_at(&record, 8), u64_at(&record, 16), u64_at(&record, 24)], [0x11, 0x22, 0x33]);
         let body = b"v\x02\x01\0\0\0\0\0\0s\x01\0\0\0k\x02\0\0\0vva\x02\x01\0\0\0n\x01\0\0\0\x01c\x01\0\0\0a\x01\0\0\0b";
-        assert_eq!(number(&record, 32), body.len() as u64 | 0x44 << 48);
+        assert_eq!(u64_at(&record, 32), body.len() as u64 | 0x44 << 48);
         assert_eq!(record[64..64 + body.len()], body[..]);
-        assert_eq!(number(&record, 40), XxHash3_64::oneshot(body));
+        assert_eq!(u64_at(&record, 40), XxHash3_64::oneshot(body));
         assert!(record[56..64].iter().chain(&record[64 + body.len()..]).all(|byte| *byte == 0));
     }
 }

@@ -1,22 +1,22 @@
 //! What a log that was left behind holds: pure, over its bytes.
 
-use super::Mark;
+use super::LogAnchor;
 use super::record::{BLOCK, Header, SECTOR, decode};
-use crate::engine::storage::Batch;
+use crate::engine::storage::WriteBatch;
 use crate::mutant::mutant;
 
 /// A batch found in a log.
 #[derive(Debug, PartialEq)]
-pub struct Found {
-    /// Its number.
-    pub number: u64,
+pub struct LoggedBatch {
+    /// Its lsn.
+    pub lsn: u64,
     /// What it changes.
-    pub batch: Batch,
+    pub batch: WriteBatch,
 }
 
 /// Why a log cannot be what its database left.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Wrong {
+pub enum ScanError {
     /// It was cut off.
     #[error("it is {found} bytes long, and was at least {len}")]
     Short {
@@ -32,109 +32,112 @@ pub enum Wrong {
     Foreign,
     /// The data file is from before.
     #[error(
-        "it goes on after batch {generation}, which its data file does not have; put the two back together as they \
+        "it goes on after batch {checkpoint_lsn}, which its data file does not have; put the two back together as they \
          were, from one copy of the directory"
     )]
     Newer {
         /// The batch with which it began.
-        generation: u64,
+        checkpoint_lsn: u64,
     },
     /// A batch that was flushed cannot be read, and later ones can.
-    #[error("batch {number} (bytes {at}..{end}) cannot be read, and batch {later} after it can")]
+    #[error("batch {lsn} (bytes {at}..{end}) cannot be read, and batch {later} after it can")]
     Gap {
         /// The first batch that cannot be read.
-        number: u64,
+        lsn: u64,
         /// Where it should be.
         at: u64,
         /// Where the next one that can be read begins.
         end: u64,
-        /// That one's number.
+        /// That one's lsn.
         later: u64,
     },
     /// A batch whose checksum is right means nothing.
-    #[error("batch {number} (from byte {at}) matches its checksum and is none of this format")]
+    #[error("batch {lsn} (from byte {at}) matches its checksum and is none of this format")]
     Unintelligible {
         /// The batch.
-        number: u64,
+        lsn: u64,
         /// Where it begins.
         at: u64,
     },
 }
 
-/// The batches in `bytes`, the log that `mark` speaks of, with numbers above `applied`.
+/// The batches in `bytes`, the log that `anchor` speaks of, with numbers above `applied`.
 ///
 /// The log ends where the next batch is not whole: nobody was told of that one, if it was ever begun, or only those who asked not to wait
 /// for a flush. Every batch says how many before it had not been flushed when it was written: those may be missing, and no
 /// others.
-pub fn scan(bytes: &[u8], mark: &Mark, applied: u64) -> Result<Vec<Found>, Wrong> {
-    let len = usize::try_from(mark.len).unwrap_or(usize::MAX);
+pub fn scan(bytes: &[u8], anchor: &LogAnchor, applied: u64) -> Result<Vec<LoggedBatch>, ScanError> {
+    let len = usize::try_from(anchor.len).unwrap_or(usize::MAX);
     let Some(bytes) = bytes.get(..len) else {
-        return Err(Wrong::Short { found: bytes.len() as u64, len: mark.len });
+        return Err(ScanError::Short { found: bytes.len() as u64, len: anchor.len });
     };
-    if Header::parse(bytes, 0).is_some_and(|first| first.id != mark.id) {
-        return Err(Wrong::Foreign);
+    if Header::parse(bytes, 0).is_some_and(|first| first.id != anchor.id) {
+        return Err(ScanError::Foreign);
     }
-    let (mut found, mut at, mut next) = (Vec::new(), 0, mark.generation + 1);
+    let (mut found, mut at, mut next) = (Vec::new(), 0, anchor.checkpoint_lsn + 1);
     loop {
-        if let Some((start, header, body)) = next_record(bytes, mark, at, next) {
+        if let Some((start, header, body)) = next_record(bytes, anchor, at, next) {
             at = start;
             if next > applied {
-                let none = Wrong::Unintelligible { number: next, at: at as u64 };
+                let none = ScanError::Unintelligible { lsn: next, at: at as u64 };
                 let (ceiling, mutations) = decode(body).ok_or(none)?;
-                found.push(Found { number: header.number, batch: Batch { version: 0, ceiling, mutations } });
+                found.push(LoggedBatch {
+                    lsn: header.lsn,
+                    batch: WriteBatch { version: 0, ceiling, mutations },
+                });
             }
             at += (super::record::HEADER + body.len()).next_multiple_of(SECTOR);
             next += 1;
         } else if next <= applied && !mutant("scan-drops-flushed-batch") {
             // The data file has this batch: damage to its record must not hide the batches after `applied`.
             next = applied + 1;
-            let Some(later) = place_of(bytes, mark, at, next) else { break };
+            let Some(later) = find_record(bytes, anchor, at, next) else { break };
             at = later;
         } else {
             break;
         }
     }
-    check_rest(bytes, mark, at, next.max(applied + 1))?;
+    check_remainder(bytes, anchor, at, next.max(applied + 1))?;
     Ok(found)
 }
 
-/// Batch `number`, if it is whole: right after the record before it, which ends at `end`, or at the next block, if that record was
+/// WriteBatch `lsn`, if it is whole: right after the record before it, which ends at `end`, or at the next block, if that record was
 /// flushed before.
 fn next_record<'a>(
     bytes: &'a [u8],
-    mark: &Mark,
+    anchor: &LogAnchor,
     end: usize,
-    number: u64,
+    lsn: u64,
 ) -> Option<(usize, Header, &'a [u8])> {
     let mut places = [end, end.next_multiple_of(BLOCK)].into_iter();
     places.find_map(|at| {
-        let (header, body) = whole(bytes, at).filter(|(header, _)| mark.is_of(header, number))?;
+        let (header, body) = read_record(bytes, at).filter(|(header, _)| anchor.matches(header, lsn))?;
         Some((at, header, body))
     })
 }
 
-fn whole(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
+fn read_record(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
     let header = Header::parse(bytes, at)?;
     Some((header, header.body(bytes, at)?))
 }
 
-/// Where the record of batch `number` begins, from `from` on.
-fn place_of(bytes: &[u8], mark: &Mark, from: usize, number: u64) -> Option<usize> {
-    let is_it = |at: &usize| Header::parse(bytes, *at).is_some_and(|header| mark.is_of(&header, number));
+/// Where the record of batch `lsn` begins, from `from` on.
+fn find_record(bytes: &[u8], anchor: &LogAnchor, from: usize, lsn: u64) -> Option<usize> {
+    let is_it = |at: &usize| Header::parse(bytes, *at).is_some_and(|header| anchor.matches(&header, lsn));
     (from..bytes.len()).step_by(SECTOR).find(is_it)
 }
 
 /// Nothing from `end` on may have been written after the batch `missing`, which was not found.
-fn check_rest(bytes: &[u8], mark: &Mark, end: usize, missing: u64) -> Result<(), Wrong> {
+fn check_remainder(bytes: &[u8], anchor: &LogAnchor, end: usize, missing: u64) -> Result<(), ScanError> {
     for at in (end..bytes.len()).step_by(SECTOR) {
-        let Some(header) = Header::parse(bytes, at).filter(|header| header.id == mark.id) else { continue };
-        if header.generation > mark.generation {
-            return Err(Wrong::Newer { generation: header.generation });
+        let Some(header) = Header::parse(bytes, at).filter(|header| header.id == anchor.id) else { continue };
+        if header.checkpoint_lsn > anchor.checkpoint_lsn {
+            return Err(ScanError::Newer { checkpoint_lsn: header.checkpoint_lsn });
         }
-        let flushed = header.number.saturating_sub(1 + u64::from(header.unflushed));
-        if header.generation == mark.generation && header.number > missing && flushed >= missing {
-            let (number, later) = (missing, header.number);
-            return Err(Wrong::Gap { number, at: end as u64, end: at as u64, later });
+        let flushed = header.lsn.saturating_sub(1 + u64::from(header.unflushed));
+        if header.checkpoint_lsn == anchor.checkpoint_lsn && header.lsn > missing && flushed >= missing {
+            let (lsn, later) = (missing, header.lsn);
+            return Err(ScanError::Gap { lsn, at: end as u64, end: at as u64, later });
         }
     }
     Ok(())
@@ -142,37 +145,37 @@ fn check_rest(bytes: &[u8], mark: &Mark, end: usize, missing: u64) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::{Place, encode};
+    use super::super::record::{RecordPosition, encode};
     use super::*;
     use crate::engine::mutation::Mutation;
 
     const NONE: [u64; 0] = [];
-    const MARK: Mark = Mark { id: 5, generation: 10, len: 16 * SECTOR as u64 };
+    const ANCHOR: LogAnchor = LogAnchor { id: 5, checkpoint_lsn: 10, len: 16 * SECTOR as u64 };
 
-    fn batch(n: u64) -> Batch {
+    fn batch(n: u64) -> WriteBatch {
         let value = vec![7; if n.is_multiple_of(2) { 10 } else { 900 }];
         let mutations = vec![Mutation::Set { key: n.to_le_bytes().to_vec(), value }];
-        Batch { version: 0, ceiling: None, mutations }
+        WriteBatch { version: 0, ceiling: None, mutations }
     }
 
     /// Puts records of `numbers` into a log one after the other, and says where each begins.
-    fn write(log: &mut [u8], mark: Mark, numbers: std::ops::RangeInclusive<u64>) -> Vec<usize> {
-        write_some(log, mark, numbers, &[])
+    fn write(log: &mut [u8], anchor: LogAnchor, numbers: std::ops::RangeInclusive<u64>) -> Vec<usize> {
+        write_some(log, anchor, numbers, &[])
     }
 
     /// The same; each of `unflushed` is not flushed before the next one is written.
     fn write_some(
         log: &mut [u8],
-        mark: Mark,
+        anchor: LogAnchor,
         numbers: std::ops::RangeInclusive<u64>,
         unflushed: &[u64],
     ) -> Vec<usize> {
         let (mut at, mut record, mut places, mut waiting) = (0, Vec::new(), Vec::new(), 0);
-        for number in numbers {
-            let Mark { id, generation, .. } = mark;
-            let place = Place { id, generation, number, unflushed: waiting, at: at as u64 };
-            waiting = if unflushed.contains(&number) { waiting + 1 } else { 0 };
-            encode(place, &batch(number), &mut record);
+        for lsn in numbers {
+            let LogAnchor { id, checkpoint_lsn, .. } = anchor;
+            let place = RecordPosition { id, checkpoint_lsn, lsn, unflushed: waiting, offset: at as u64 };
+            waiting = if unflushed.contains(&lsn) { waiting + 1 } else { 0 };
+            encode(place, &batch(lsn), &mut record);
             log[at..at + record.len()].copy_from_slice(&record);
             places.push(at);
             at += record.len();
@@ -181,59 +184,63 @@ mod tests {
     }
 
     fn empty() -> Vec<u8> {
-        vec![0; usize::try_from(MARK.len).unwrap()]
+        vec![0; usize::try_from(ANCHOR.len).unwrap()]
     }
 
-    fn numbers(found: Result<Vec<Found>, Wrong>) -> Vec<u64> {
+    fn numbers(found: Result<Vec<LoggedBatch>, ScanError>) -> Vec<u64> {
         let found = found.unwrap();
-        assert!(found.iter().all(|found| found.batch == batch(found.number)));
-        found.iter().map(|found| found.number).collect()
+        assert!(found.iter().all(|found| found.batch == batch(found.lsn)));
+        found.iter().map(|found| found.lsn).collect()
     }
 
     #[test]
     fn batches_are_read_in_order_from_the_one_that_is_missing_on() {
         let mut log = empty();
-        assert_eq!(numbers(scan(&log, &MARK, 10)), NONE);
-        write(&mut log, MARK, 11..=14);
-        assert_eq!(numbers(scan(&log, &MARK, 10)), [11, 12, 13, 14]);
-        assert_eq!(numbers(scan(&log, &MARK, 12)), [13, 14]);
-        assert_eq!(numbers(scan(&log, &MARK, 20)), NONE);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 10)), NONE);
+        write(&mut log, ANCHOR, 11..=14);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 10)), [11, 12, 13, 14]);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 12)), [13, 14]);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 20)), NONE);
     }
 
     #[test]
     fn what_was_flushed_is_read_whatever_became_of_the_block_after_it() {
-        let mark = Mark { len: 8 * BLOCK as u64, ..MARK };
+        let anchor = LogAnchor { len: 8 * BLOCK as u64, ..ANCHOR };
         let mut log = vec![0; 8 * BLOCK];
         let mut record = Vec::new();
         // 11 was flushed; then 12 and 13 together; then 14, which was being written.
         let places = [0, BLOCK, BLOCK + SECTOR, 2 * BLOCK];
-        for (number, (at, unflushed)) in (11..).zip(places.into_iter().zip([0, 0, 1, 0])) {
-            let Mark { id, generation, .. } = mark;
-            encode(Place { id, generation, number, unflushed, at: at as u64 }, &batch(number), &mut record);
+        for (lsn, (at, unflushed)) in (11..).zip(places.into_iter().zip([0, 0, 1, 0])) {
+            let LogAnchor { id, checkpoint_lsn, .. } = anchor;
+            encode(
+                RecordPosition { id, checkpoint_lsn, lsn, unflushed, offset: at as u64 },
+                &batch(lsn),
+                &mut record,
+            );
             log[at..at + record.len()].copy_from_slice(&record);
         }
-        assert_eq!(numbers(scan(&log, &mark, 10)), [11, 12, 13, 14]);
+        assert_eq!(numbers(scan(&log, &anchor, 10)), [11, 12, 13, 14]);
         log[2 * BLOCK..3 * BLOCK].fill(0xa5);
-        assert_eq!(numbers(scan(&log, &mark, 10)), [11, 12, 13]);
+        assert_eq!(numbers(scan(&log, &anchor, 10)), [11, 12, 13]);
         log[BLOCK..2 * BLOCK].fill(0xa5);
-        assert_eq!(numbers(scan(&log, &mark, 10)), [11]);
+        assert_eq!(numbers(scan(&log, &anchor, 10)), [11]);
     }
 
     #[test]
     fn what_is_left_of_earlier_generations_is_nothing() {
         let mut log = empty();
-        let before = Mark { generation: 5, ..MARK };
+        let before = LogAnchor { checkpoint_lsn: 5, ..ANCHOR };
         let places = write(&mut log, before, 6..=10);
-        assert_eq!(numbers(scan(&log, &MARK, 10)), NONE);
-        write(&mut log, MARK, 11..=11);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 10)), NONE);
+        write(&mut log, ANCHOR, 11..=11);
         assert!(places.iter().skip(2).all(|at| Header::parse(&log, *at).is_some()), "they are still there");
-        assert_eq!(numbers(scan(&log, &MARK, 10)), [11]);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 10)), [11]);
     }
 
     #[test]
     fn damage_to_a_batch_that_the_data_file_has_hides_no_later_batch() {
         let mut log = empty();
-        let places = write(&mut log, MARK, 11..=14);
+        let places = write(&mut log, ANCHOR, 11..=14);
         let ends = [places[1], places[2], places[3]];
         for applied in 11..=13 {
             for damaged in 11..=applied {
@@ -248,8 +255,8 @@ mod tests {
                         }
                         let expected: Vec<u64> = (applied + 1..=last).collect();
                         let what = format!("{damaged} damaged, {applied} applied, {last} written");
-                        assert_eq!(scan(&torn, &MARK, applied).map(|_| ()), Ok(()), "{what}");
-                        assert_eq!(numbers(scan(&torn, &MARK, applied)), expected, "{what}");
+                        assert_eq!(scan(&torn, &ANCHOR, applied).map(|_| ()), Ok(()), "{what}");
+                        assert_eq!(numbers(scan(&torn, &ANCHOR, applied)), expected, "{what}");
                     }
                 }
             }
@@ -259,20 +266,20 @@ mod tests {
     #[test]
     fn any_sector_of_the_last_batch_may_be_missing_and_of_no_other() {
         let mut log = empty();
-        let places = write(&mut log, MARK, 11..=13);
+        let places = write(&mut log, ANCHOR, 11..=13);
         let end = places[2] + 2 * SECTOR;
         for at in (0..end).step_by(SECTOR) {
             let mut torn = log.clone();
             torn[at..at + SECTOR].fill(0);
-            let found = scan(&torn, &MARK, 10);
+            let found = scan(&torn, &ANCHOR, 10);
             if at >= places[2] {
                 assert_eq!(numbers(found), [11, 12]);
                 continue;
             }
-            let number = 11 + u64::from(at >= places[1]);
-            let Err(Wrong::Gap { number: first, at: begin, .. }) = found else { panic!("{at}: {found:?}") };
-            assert_eq!((first, begin), (number, places[usize::try_from(number - 11).unwrap()] as u64));
-            assert_eq!(numbers(scan(&torn, &MARK, 13)), NONE, "they are all in the file");
+            let lsn = 11 + u64::from(at >= places[1]);
+            let Err(ScanError::Gap { lsn: first, at: begin, .. }) = found else { panic!("{at}: {found:?}") };
+            assert_eq!((first, begin), (lsn, places[usize::try_from(lsn - 11).unwrap()] as u64));
+            assert_eq!(numbers(scan(&torn, &ANCHOR, 13)), NONE, "they are all in the file");
         }
     }
 
@@ -280,12 +287,12 @@ mod tests {
     fn a_batch_that_was_not_flushed_may_be_missing_with_all_that_came_after_it_until_a_flush() {
         let mut log = empty();
         // 12 and 13 were written, and 14 with a flush; 15 without one again.
-        let places = write_some(&mut log, MARK, 11..=15, &[12, 13, 15]);
-        assert_eq!(numbers(scan(&log, &MARK, 10)), [11, 12, 13, 14, 15]);
+        let places = write_some(&mut log, ANCHOR, 11..=15, &[12, 13, 15]);
+        assert_eq!(numbers(scan(&log, &ANCHOR, 10)), [11, 12, 13, 14, 15]);
         let without = |missing: &[usize]| {
             let mut torn = log.clone();
             missing.iter().for_each(|n| torn[places[*n]..][..SECTOR].fill(0));
-            scan(&torn, &MARK, 10)
+            scan(&torn, &ANCHOR, 10)
         };
         // Without 15 nobody can tell whether the flush took place that 14 waited for.
         assert_eq!(numbers(without(&[1, 4])), [11]);
@@ -296,7 +303,7 @@ mod tests {
         for (missing, first) in [(&[1][..], 12), (&[1, 2], 12), (&[1, 2, 3], 12), (&[3], 14), (&[0, 4], 11)] {
             let found = without(missing);
             assert!(
-                matches!(found, Err(Wrong::Gap { number, .. }) if number == first),
+                matches!(found, Err(ScanError::Gap { lsn, .. }) if lsn == first),
                 "{missing:?}: {found:?}"
             );
         }
@@ -305,14 +312,14 @@ mod tests {
     #[test]
     fn no_flipped_bit_changes_what_is_read() {
         let mut log = empty();
-        write(&mut log, MARK, 11..=13);
+        write(&mut log, ANCHOR, 11..=13);
         for bit in 0..log.len() * 8 {
             let mut flipped = log.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            match scan(&flipped, &MARK, 10) {
+            match scan(&flipped, &ANCHOR, 10) {
                 // Only the end of the last one may be taken for one that was never finished.
                 Ok(found) => assert!([&[11, 12][..], &[11, 12, 13]].contains(&&*numbers(Ok(found)))),
-                Err(wrong) => assert!(matches!(wrong, Wrong::Gap { .. }), "{wrong}"),
+                Err(wrong) => assert!(matches!(wrong, ScanError::Gap { .. }), "{wrong}"),
             }
         }
     }
@@ -320,19 +327,23 @@ mod tests {
     #[test]
     fn logs_of_other_files_are_refused() {
         let mut log = empty();
-        write(&mut log, Mark { id: 6, ..MARK }, 11..=12);
-        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Foreign));
-        write(&mut log, Mark { generation: 30, ..MARK }, 31..=31);
-        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Newer { generation: 30 }));
-        assert_eq!(scan(&log[..600], &MARK, 10), Err(Wrong::Short { found: 600, len: MARK.len }));
+        write(&mut log, LogAnchor { id: 6, ..ANCHOR }, 11..=12);
+        assert_eq!(scan(&log, &ANCHOR, 10), Err(ScanError::Foreign));
+        write(&mut log, LogAnchor { checkpoint_lsn: 30, ..ANCHOR }, 31..=31);
+        assert_eq!(scan(&log, &ANCHOR, 10), Err(ScanError::Newer { checkpoint_lsn: 30 }));
+        assert_eq!(scan(&log[..600], &ANCHOR, 10), Err(ScanError::Short { found: 600, len: ANCHOR.len }));
     }
 
     #[test]
     fn a_batch_of_no_format_is_refused() {
         let mut log = empty();
         let mut record = Vec::new();
-        let Mark { id, generation, .. } = MARK;
-        encode(Place { id, generation, number: 11, unflushed: 0, at: 0 }, &batch(11), &mut record);
+        let LogAnchor { id, checkpoint_lsn, .. } = ANCHOR;
+        encode(
+            RecordPosition { id, checkpoint_lsn, lsn: 11, unflushed: 0, offset: 0 },
+            &batch(11),
+            &mut record,
+        );
         let header = Header::parse(&record, 0).unwrap();
         record[64] = b'?';
         let sum = twox_hash::XxHash3_64::oneshot(&record[64..][..usize::try_from(header.len).unwrap()]);
@@ -340,6 +351,6 @@ mod tests {
         let check = twox_hash::XxHash3_64::oneshot_with_seed(0, &record[..48]);
         record[48..56].copy_from_slice(&check.to_le_bytes());
         log[..record.len()].copy_from_slice(&record);
-        assert_eq!(scan(&log, &MARK, 10), Err(Wrong::Unintelligible { number: 11, at: 0 }));
+        assert_eq!(scan(&log, &ANCHOR, 10), Err(ScanError::Unintelligible { lsn: 11, at: 0 }));
     }
 }

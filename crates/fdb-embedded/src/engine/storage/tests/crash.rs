@@ -72,7 +72,7 @@ fn a_disk_that_fails_at_any_moment_loses_nothing_acknowledged() {
         assert_eq!(error.code(), Code::IO_ERROR);
         let again = apply(&storage, &[set(b"a", b"b")], None).unwrap_err();
         assert_eq!(again.to_string(), text, "the cause stays the cause");
-        assert_eq!(storage.settle().unwrap_err().to_string(), text);
+        assert_eq!(storage.checkpoint().unwrap_err().to_string(), text);
         drop(storage);
         check_crash(&files.bytes(), files.moments(), &history, Crash::Kill);
     }
@@ -84,10 +84,10 @@ fn what_was_acknowledged_unflushed_is_flushed_when_the_data_file_fails() {
     for by_closing in [false, true] {
         let (files, storage) = create();
         apply(&storage, &[], Some(1)).unwrap();
-        apply_as(&storage, &[set(b"k", b"v")], None, Durability::Written).unwrap();
-        let _ = storage.health().damaged("a page, says a test");
+        apply_as(&storage, &[set(b"k", b"v")], None, Durability::Asynchronous).unwrap();
+        let _ = storage.latch().damaged("a page, says a test");
         if !by_closing {
-            storage.rest().unwrap_err();
+            storage.flush_idle().unwrap_err();
         }
         let moment = files.moments();
         drop(storage);
@@ -123,7 +123,7 @@ fn after_a_kill_nothing_is_walked_through() {
         let left = look();
         assert!(!left.needs_repair && left.in_log > 0, "{left:?}");
         assert_eq!(left.rows, 1 + 480 * (u64::from(round) + 1));
-        storage.settle().unwrap();
+        storage.checkpoint().unwrap();
         let settled = look();
         assert!(!settled.needs_repair && settled.in_log == 0, "{settled:?}");
         assert_eq!(settled.rows, left.rows);
@@ -151,7 +151,7 @@ fn a_file_that_shrinks_survives_a_crash_at_any_moment() {
         }
         apply(&storage, &mutations, Some(ceiling)).unwrap();
         if ceiling > 5 {
-            storage.settle().unwrap();
+            storage.checkpoint().unwrap();
         }
         history.push(Acknowledged::new(files.moments(), ceiling, model));
         most = most.max(files.data.bytes().len());

@@ -1,10 +1,10 @@
-//! The environment of the simulation: a clock that stands still until it is read, and an applier on the test's own thread. The seed decides
-//! how far the clock goes, and when the applier works.
+//! The environment of the simulation: a clock that stands still until it is read, and an flusher on the test's own thread. The seed decides
+//! how far the clock goes, and when the flusher works.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-use super::super::applier::{Apply, Job, apply_job};
+use super::super::memtable_flusher::{FlushJob, MemtableFlusher, flush_job};
 use super::*;
 
 thread_local! {
@@ -38,7 +38,7 @@ impl SimEnv {
     }
 }
 
-impl Env for SimEnv {
+impl StorageEnv for SimEnv {
     fn now(&self) -> Instant {
         let millis = [0, 0, 0, 1, 2, 6][(draw() % 6) as usize];
         let mut elapsed = self.elapsed.lock();
@@ -50,29 +50,29 @@ impl Env for SimEnv {
         draw()
     }
 
-    fn start_applier(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn Apply>> {
+    fn start_flusher(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn MemtableFlusher>> {
         Ok(Box::new(Stepped { tree: Arc::clone(tree), job: None, done: None }))
     }
 }
 
-/// An applier that works when it gets a job, when it is asked for the outcome, or when it is dropped.
+/// An flusher that works when it gets a job, when it is asked for the outcome, or when it is dropped.
 #[derive(Debug)]
 struct Stepped {
     tree: Arc<Tree>,
-    job: Option<Job>,
-    done: Option<Result<Applied, StorageError>>,
+    job: Option<FlushJob>,
+    done: Option<Result<FlushedTree, StorageError>>,
 }
 
 impl Stepped {
     fn work(&mut self) {
         if let Some(job) = self.job.take() {
-            self.done = Some(apply_job(&self.tree, job));
+            self.done = Some(flush_job(&self.tree, job));
         }
     }
 }
 
-impl Apply for Stepped {
-    fn begin(&mut self, job: Job) -> Result<(), StorageError> {
+impl MemtableFlusher for Stepped {
+    fn begin(&mut self, job: FlushJob) -> Result<(), StorageError> {
         assert!(self.job.is_none() && self.done.is_none(), "it has one job at a time");
         self.job = Some(job);
         if draw().is_multiple_of(2) {
@@ -81,14 +81,14 @@ impl Apply for Stepped {
         Ok(())
     }
 
-    fn poll(&mut self) -> Option<Result<Applied, StorageError>> {
+    fn poll(&mut self) -> Option<Result<FlushedTree, StorageError>> {
         if !draw().is_multiple_of(3) {
             self.work();
         }
         self.done.take()
     }
 
-    fn wait(&mut self) -> Result<Applied, StorageError> {
+    fn wait(&mut self) -> Result<FlushedTree, StorageError> {
         self.work();
         self.done.take().expect("it has a job")
     }

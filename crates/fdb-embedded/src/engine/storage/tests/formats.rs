@@ -22,8 +22,8 @@ fn other_files_are_refused_with_what_to_do() {
 #[test]
 fn a_file_of_format_2_is_brought_up_to_date_whenever_it_is_cut_off() {
     let disk = SimDisk::default();
-    let health = health();
-    let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&health)), health, || ()).unwrap();
+    let latch = latch();
+    let tree = Tree::open(Pages::create(Box::new(disk.clone()), Arc::clone(&latch)), latch, || ()).unwrap();
     tree.create_like_format_2(&[(b"k", b"v")], 12);
     drop(tree);
     let mut old = disk.bytes();

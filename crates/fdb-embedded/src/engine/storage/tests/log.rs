@@ -16,7 +16,7 @@ fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
         let key = random.next().to_le_bytes();
         model.insert(key.to_vec(), vec![7; 300]);
         apply(&storage, &[set(&key, &[7; 300])], None).unwrap();
-        let end = storage.progress.lock().log_end();
+        let end = storage.write_path.lock().log_end();
         if end <= *ends.last().unwrap() {
             // It began anew.
             (history, ends) = (vec![], vec![0]);
@@ -97,12 +97,13 @@ impl Disk for Failing {
 
 fn with_failing_log(most: u64, flushes: usize) -> (Files, Storage) {
     let files = created();
-    let health = health();
-    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&health)).unwrap();
+    let latch = latch();
+    let pages = Pages::open(Box::new(files.data.clone()), Arc::clone(&latch)).unwrap();
     let log = Failing { file: files.log.clone(), most, flushes: AtomicUsize::new(flushes) };
-    let of_log = Arc::new(health.beside(Path::new("sim-log")));
+    let of_log = Arc::new(latch.for_file(Path::new("sim-log")));
     let (storage, _) =
-        Storage::with(pages, health, &of_log, SHORT, Box::new(SimEnv::new()), |_| Ok(Box::new(log))).unwrap();
+        Storage::open_with(pages, latch, &of_log, SHORT, Box::new(SimEnv::new()), |_| Ok(Box::new(log)))
+            .unwrap();
     (files, storage)
 }
 
@@ -153,19 +154,19 @@ fn batches_that_redb_has_made_durable_by_itself_are_not_applied_again() {
     apply(&storage, &[add()], Some(1)).unwrap();
     for _ in 0..2 {
         apply(&storage, &[add()], None).unwrap();
-        // The applier gives the batch to redb, which keeps it in memory.
-        storage.rest().unwrap();
+        // The flusher gives the batch to redb, which keeps it in memory.
+        storage.flush_idle().unwrap();
     }
     // The log alone has the last batch.
     apply(&storage, &[add()], None).unwrap();
     let log = files.log.bytes();
-    storage.give_up();
+    storage.stop_writes();
     drop(storage);
     assert_eq!(files.log.bytes(), log, "the log was left as it is");
-    let tree = Tree::open(Pages::open(Box::new(files.data.clone()), health()).unwrap(), health(), || ());
-    let known = tree.unwrap().known().unwrap();
-    let generation = known.mark.expect("the log is in use").generation;
-    assert_eq!((generation, known.batch), (1, 3), "redb's close made durable what it had in memory");
+    let tree = Tree::open(Pages::open(Box::new(files.data.clone()), latch()).unwrap(), latch(), || ());
+    let meta = tree.unwrap().meta().unwrap();
+    let generation = meta.anchor.expect("the log is in use").checkpoint_lsn;
+    assert_eq!((generation, meta.batch), (1, 3), "redb's close made durable what it had in memory");
     let found = rows(&open(&files).unwrap().0).unwrap();
     assert_eq!(found, Model::from([(b"n".to_vec(), vec![4])]));
 }

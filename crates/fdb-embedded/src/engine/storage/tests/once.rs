@@ -36,8 +36,8 @@ fn until_it_fails(
 fn open_again(files: &Files, history: &History, all: bool, what: &str) -> (Storage, Acknowledged) {
     let (storage, ceiling) = open(files).unwrap_or_else(|error| panic!("{what}: {error}"));
     let found = rows(&storage).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let known = |batch: &Acknowledged| if all { batch.at } else { batch.flushed } != usize::MAX;
-    let acknowledged = history.iter().rposition(known).unwrap();
+    let meta = |batch: &Acknowledged| if all { batch.at } else { batch.flushed } != usize::MAX;
+    let acknowledged = history.iter().rposition(meta).unwrap();
     assert!(
         history[acknowledged..].iter().any(|batch| batch.ceiling == ceiling && batch.model == found),
         "{what}: ceiling {ceiling}, {acknowledged} batches"
@@ -66,7 +66,7 @@ fn go_on_and_crash(files: &Files, storage: Storage, found: Acknowledged, random:
         apply(&storage, &mutations, Some(ceiling + 1)).unwrap();
         history.push(Acknowledged::new(files.moments(), ceiling + 1, model));
         if random.next().is_multiple_of(4) {
-            storage.settle().unwrap();
+            storage.checkpoint().unwrap();
         }
     }
     drop(storage);

@@ -6,29 +6,29 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::delta::{Delta, Row};
-use super::history::Past;
+use super::memtable::{Memtable, Row};
 use super::storage::{Snapshot, StorageError};
+use super::undo_log::UndoView;
 use crate::rows::{Direction, Visit};
 
 /// Where to look for the keys of a version.
 #[derive(Debug, Clone, Copy)]
-pub struct At<'a> {
+pub struct VersionedReader<'a> {
     /// What redb has.
     pub snapshot: &'a Snapshot,
     /// What was written after it, oldest first.
-    pub deltas: &'a [Arc<Delta>],
+    pub memtables: &'a [Arc<Memtable>],
     /// What was there before it.
-    pub past: &'a Past,
+    pub undo: &'a UndoView,
     /// The version.
     pub version: i64,
 }
 
-impl At<'_> {
+impl VersionedReader<'_> {
     /// The value of a key.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, StorageError> {
-        let written = self.deltas.iter().rev().find_map(|delta| delta.get(key, self.version));
-        match written.or_else(|| self.past.get(key)) {
+        let written = self.memtables.iter().rev().find_map(|memtable| memtable.get(key, self.version));
+        match written.or_else(|| self.undo.get(key)) {
             Some(value) => Ok(value),
             None => self.snapshot.get(key),
         }
@@ -42,46 +42,52 @@ impl At<'_> {
         direction: Direction,
         visit: Visit<'_>,
     ) -> Result<ControlFlow<()>, StorageError> {
-        let mut changed = self.changed(begin, end, direction);
+        let mut changed = self.changed_rows(begin, end, direction);
         if changed.peek().is_none() {
-            return scan_stored(self.snapshot, begin, end, direction, visit);
+            return scan_snapshot(self.snapshot, begin, end, direction, visit);
         }
         scan_merged(self.snapshot, begin, end, direction, changed, visit)
     }
 
     /// What is not as redb has it, in the order of the scan.
-    fn changed<'b>(&'b self, begin: &'b [u8], end: &'b [u8], direction: Direction) -> Peekable<Changed<'b>> {
-        let past = self.past.range(begin, end, direction);
-        let deltas = self.deltas.iter().rev();
-        let deltas = deltas.map(|delta| Source::Delta(delta.range(begin, end, self.version, direction)));
-        let sources = deltas.chain((!past.is_empty()).then(|| Source::Past(past.into_iter())));
-        Changed { sources: sources.map(Iterator::peekable).collect(), direction }.peekable()
+    fn changed_rows<'b>(
+        &'b self,
+        begin: &'b [u8],
+        end: &'b [u8],
+        direction: Direction,
+    ) -> Peekable<ChangedRows<'b>> {
+        let undo = self.undo.range(begin, end, direction);
+        let memtables = self.memtables.iter().rev();
+        let memtables = memtables
+            .map(|memtable| ChangeSource::Memtable(memtable.range(begin, end, self.version, direction)));
+        let sources = memtables.chain((!undo.is_empty()).then(|| ChangeSource::Undo(undo.into_iter())));
+        ChangedRows { sources: sources.map(Iterator::peekable).collect(), direction }.peekable()
     }
 }
 
-enum Source<'a> {
-    Delta(super::delta::Cursor<'a>),
-    Past(std::vec::IntoIter<Row>),
+enum ChangeSource<'a> {
+    Memtable(super::memtable::MemtableCursor<'a>),
+    Undo(std::vec::IntoIter<Row>),
 }
 
-impl Iterator for Source<'_> {
+impl Iterator for ChangeSource<'_> {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
         match self {
-            Source::Delta(cursor) => cursor.next(),
-            Source::Past(rows) => rows.next(),
+            ChangeSource::Memtable(cursor) => cursor.next(),
+            ChangeSource::Undo(rows) => rows.next(),
         }
     }
 }
 
 /// Several sources in one order; where a key is in more than one, the first has the word.
-struct Changed<'a> {
-    sources: Vec<Peekable<Source<'a>>>,
+struct ChangedRows<'a> {
+    sources: Vec<Peekable<ChangeSource<'a>>>,
     direction: Direction,
 }
 
-impl Iterator for Changed<'_> {
+impl Iterator for ChangedRows<'_> {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
@@ -104,7 +110,7 @@ fn comes_before(direction: Direction, a: &[u8], b: &[u8]) -> bool {
     if direction == Direction::Forward { a < b } else { a > b }
 }
 
-fn scan_stored(
+fn scan_snapshot(
     snapshot: &Snapshot,
     begin: &[u8],
     end: &[u8],
@@ -131,10 +137,10 @@ fn scan_merged(
     begin: &[u8],
     end: &[u8],
     direction: Direction,
-    mut changed: Peekable<Changed<'_>>,
+    mut changed: Peekable<ChangedRows<'_>>,
     visit: Visit<'_>,
 ) -> Result<ControlFlow<()>, StorageError> {
-    let outcome = scan_stored(snapshot, begin, end, direction, &mut |key, value| {
+    let outcome = scan_snapshot(snapshot, begin, end, direction, &mut |key, value| {
         while let Some((gone, now)) = changed.next_if(|(changed, _)| comes_before(direction, changed, key)) {
             if let Some(now) = now {
                 visit(&gone, &now)?;
@@ -166,7 +172,7 @@ mod tests {
     use super::*;
     use crate::engine::faults::SplitMix;
     use crate::engine::mutation::Mutation;
-    use crate::engine::storage::{Batch, Durability, Storage};
+    use crate::engine::storage::{Durability, Storage, WriteBatch};
 
     type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -174,8 +180,8 @@ mod tests {
         vec![b'a' + u8::try_from(random.next() % 12).unwrap()]
     }
 
-    /// Writes some keys into a delta, and says what is there afterwards.
-    fn write(delta: &Delta, version: i64, model: &Model, random: &mut SplitMix) -> Model {
+    /// Writes some keys into a memtable, and says what is there afterwards.
+    fn write(memtable: &Memtable, version: i64, model: &Model, random: &mut SplitMix) -> Model {
         let mut model = model.clone();
         let mut rows = BTreeMap::new();
         for _ in 0..random.next() % 6 {
@@ -189,13 +195,13 @@ mod tests {
                 None => model.remove(key),
             };
         }
-        let mut writer = delta.writer(version);
+        let mut writer = memtable.writer(version);
         rows.into_iter().for_each(|(key, value)| writer.put(key.into(), value.map(Bytes::from)));
         drop(writer);
         model
     }
 
-    fn check(at: At<'_>, expected: &Model, what: &str) {
+    fn check(at: VersionedReader<'_>, expected: &Model, what: &str) {
         for direction in [Direction::Forward, Direction::Backward] {
             let mut found = Vec::new();
             let _all = at.scan(b"b", b"k", direction, &mut |key, value| {
@@ -228,17 +234,22 @@ mod tests {
             }
             let sets =
                 model.iter().map(|(key, value)| Mutation::Set { key: key.clone(), value: value.clone() });
-            let batch = Batch { version: 0, ceiling: None, mutations: sets.collect() };
+            let batch = WriteBatch { version: 0, ceiling: None, mutations: sets.collect() };
             storage.apply(batch, Durability::Flushed).unwrap();
-            let snapshot = storage.state().snapshot().unwrap();
-            let deltas = [Arc::new(Delta::default()), Arc::new(Delta::default())];
+            let snapshot = storage.superversion().snapshot().unwrap();
+            let memtables = [Arc::new(Memtable::default()), Arc::new(Memtable::default())];
             let mut versions = vec![model];
             for version in 1..=8 {
-                let delta = &deltas[usize::from(version > 4)];
-                versions.push(write(delta, version, versions.last().unwrap(), &mut random));
+                let memtable = &memtables[usize::from(version > 4)];
+                versions.push(write(memtable, version, versions.last().unwrap(), &mut random));
             }
             for (version, expected) in (0..).zip(&versions) {
-                let at = At { snapshot: &snapshot, deltas: &deltas, past: &Past::default(), version };
+                let at = VersionedReader {
+                    snapshot: &snapshot,
+                    memtables: &memtables,
+                    undo: &UndoView::default(),
+                    version,
+                };
                 check(at, expected, &format!("seed {seed}, version {version}"));
             }
         }

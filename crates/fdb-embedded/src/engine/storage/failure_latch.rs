@@ -28,7 +28,7 @@ impl fmt::Display for Failure {
 type Hook = Box<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
-struct State {
+struct LatchState {
     failure: OnceLock<Failure>,
     hook: OnceLock<Hook>,
 }
@@ -36,20 +36,20 @@ struct State {
 /// The state of the files of one database, as one of them sees it: well until the first failure of any, which is kept.
 ///
 /// redb latches the first I/O error too and answers everything after it with "previous I/O error"; the cause is here.
-pub struct Health {
+pub struct FailureLatch {
     path: PathBuf,
-    state: Arc<State>,
+    state: Arc<LatchState>,
 }
 
-impl Health {
+impl FailureLatch {
     /// Of a file that is well so far.
-    pub fn new(path: &Path) -> Health {
-        Health { path: path.to_path_buf(), state: Arc::default() }
+    pub fn new(path: &Path) -> FailureLatch {
+        FailureLatch { path: path.to_path_buf(), state: Arc::default() }
     }
 
     /// The same state, for another file of the database.
-    pub fn beside(&self, path: &Path) -> Health {
-        Health { path: path.to_path_buf(), state: Arc::clone(&self.state) }
+    pub fn for_file(&self, path: &Path) -> FailureLatch {
+        FailureLatch { path: path.to_path_buf(), state: Arc::clone(&self.state) }
     }
 
     /// The first failure, if there was one.
@@ -75,12 +75,12 @@ impl Health {
     }
 
     /// The file, or one that belongs to it, is not the one that its name leads to.
-    pub fn lost(&self, what: &str) -> io::Error {
+    pub fn file_lost(&self, what: &str) -> io::Error {
         self.fail(Code::IO_ERROR, what.to_owned())
     }
 
     /// The operating system refused an operation.
-    pub fn refused(&self, operation: &str, source: &io::Error) -> io::Error {
+    pub fn io_error(&self, operation: &str, source: &io::Error) -> io::Error {
         let path = self.path.display();
         let is_full = is_full(source);
         let hint = if is_full { "; free space on that disk" } else { "" };
@@ -103,8 +103,8 @@ impl Health {
     }
 }
 
-impl fmt::Debug for Health {
+impl fmt::Debug for FailureLatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Health").field("path", &self.path).field("failure", &self.failure()).finish()
+        f.debug_struct("FailureLatch").field("path", &self.path).field("failure", &self.failure()).finish()
     }
 }

@@ -20,19 +20,19 @@ const CHUNK: u64 = 1 << 20;
 
 /// A file that writes again what a failed flush has not written.
 #[derive(Debug)]
-pub struct Rewriting {
+pub struct RewritingDisk {
     disk: Box<dyn Disk>,
     /// What was written since the last flush that succeeded.
     unflushed: Mutex<Vec<Range<u64>>>,
 }
 
-impl Rewriting {
-    pub fn new(disk: Box<dyn Disk>) -> Rewriting {
-        Rewriting { disk, unflushed: Mutex::default() }
+impl RewritingDisk {
+    pub fn new(disk: Box<dyn Disk>) -> RewritingDisk {
+        RewritingDisk { disk, unflushed: Mutex::default() }
     }
 
     /// Flushes a file that others may have written. If that fails, all of it is written again.
-    pub fn flush_of_others(&self) -> io::Result<()> {
+    pub fn flush_existing_writes(&self) -> io::Result<()> {
         let len = self.disk.len()?;
         self.note(0, len);
         self.sync_data()
@@ -70,7 +70,7 @@ impl Rewriting {
     }
 }
 
-impl Disk for Rewriting {
+impl Disk for RewritingDisk {
     fn len(&self) -> io::Result<u64> {
         self.disk.len()
     }
@@ -111,7 +111,7 @@ mod tests {
     #[test]
     fn what_a_failed_flush_left_out_is_written_by_the_next_one() {
         let file = SimDisk::default();
-        let disk = Rewriting::new(Box::new(file.clone()));
+        let disk = RewritingDisk::new(Box::new(file.clone()));
         disk.set_len(5 * 4096).unwrap();
         disk.sync_data().unwrap();
         disk.write_at(4096, &[1; 4096]).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         disk.sync_data().unwrap_err();
         drop(disk);
         // Another process opens it, finds nothing to do, and flushes.
-        let next = Rewriting::new(Box::new(file.clone()));
+        let next = RewritingDisk::new(Box::new(file.clone()));
         next.sync_data().unwrap();
         let left = file.after_power_failure(file.moments(), Atomic::Sector, &mut SplitMix(1));
         assert_eq!(left, file.bytes());
@@ -132,10 +132,10 @@ mod tests {
         let file = SimDisk::default();
         Disk::set_len(&file, 3 * CHUNK).unwrap();
         file.write_at(2 * CHUNK + 5, &[1]).unwrap();
-        let disk = Rewriting::new(Box::new(file.clone()));
+        let disk = RewritingDisk::new(Box::new(file.clone()));
         file.fail_once_after(0, FailedFlush::KeepsPages);
-        disk.flush_of_others().unwrap_err();
-        Rewriting::new(Box::new(file.clone())).sync_data().unwrap();
+        disk.flush_existing_writes().unwrap_err();
+        RewritingDisk::new(Box::new(file.clone())).sync_data().unwrap();
         let left = file.after_power_failure(file.moments(), Atomic::Sector, &mut SplitMix(1));
         assert_eq!(left, file.bytes());
     }
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn many_pieces_are_remembered_as_one() {
         let file = SimDisk::default();
-        let disk = Rewriting::new(Box::new(file));
+        let disk = RewritingDisk::new(Box::new(file));
         disk.set_len(4 * CHUNK).unwrap();
         for n in 0..=MAX_SPANS as u64 {
             disk.write_at(n * 512, &[1; 100]).unwrap();

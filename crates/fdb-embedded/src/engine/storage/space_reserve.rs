@@ -2,7 +2,7 @@
 //!
 //! redb takes any failed write for the end: the outcome of the write is unknown, so no further commit is accepted. It must
 //! therefore never meet a full disk. `DIR/reserve` is a file that holds allocated space and no data. When a write finds the
-//! disk full, [`Room`] cuts a piece off the reserve, so that the disk has this space, and writes again. Nobody but redb knows
+//! disk full, [`SpaceReserve`] cuts a piece off the reserve, so that the disk has this space, and writes again. Nobody but redb knows
 //! which page of its file comes next, so the space cannot be set aside inside that file.
 //!
 //! The committer refuses transactions that add data before the reserve is needed. The reserve is for transactions that free space,
@@ -20,13 +20,13 @@ use rustix::io::Errno;
 
 use super::disk::Disk;
 use super::log::is_full;
-use crate::engine::directory::open_or_make;
+use crate::engine::directory::open_or_create;
 use crate::fork::Own;
 
 /// The reserve of an empty database, bytes.
-const LEAST: u64 = 4 << 20;
+const MIN_RESERVE: u64 = 4 << 20;
 /// The largest reserve, bytes.
-const MOST: u64 = 16 << 20;
+const MAX_RESERVE: u64 = 16 << 20;
 /// The reserve grows with the data file, by so many bytes at a time.
 const STEP: u64 = 1 << 20;
 /// The least that is cut off the reserve, bytes.
@@ -34,7 +34,7 @@ const PIECE: u64 = 256 << 10;
 
 /// A data file, and the reserve next to it.
 #[derive(Debug)]
-pub struct Room {
+pub struct SpaceReserve {
     data: Box<dyn Disk>,
     reserve: Option<Own<File>>,
     /// Bytes that the reserve holds. The lock is for changing it.
@@ -44,26 +44,26 @@ pub struct Room {
     is_unsupported: AtomicBool,
 }
 
-impl Room {
+impl SpaceReserve {
     /// For a data file, with the reserve at this path, which is made if it is not there. It holds as much then as the disk has.
-    pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<Room> {
+    pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<SpaceReserve> {
         // Without a reserve as much space of the disk is left free.
-        let reserve = Own::open(|| open_or_make(reserve)).ok();
-        let room = Room {
+        let reserve = Own::open(|| open_or_create(reserve)).ok();
+        let reserve = SpaceReserve {
             data,
             is_unsupported: AtomicBool::new(reserve.is_none()),
             reserve,
             held: AtomicU64::new(0),
             changing: Mutex::new(()),
         };
-        room.find();
-        Arc::new(room)
+        reserve.restore();
+        Arc::new(reserve)
     }
 
     /// What an earlier process left in it, and what the disk has.
-    fn find(&self) {
+    fn restore(&self) {
         let Some(file) = &self.reserve else { return };
-        let left = file.used().and_then(|used| Ok(used.min(Disk::len(file)?))).unwrap_or(0).min(MOST);
+        let left = file.used().and_then(|used| Ok(used.min(Disk::len(file)?))).unwrap_or(0).min(MAX_RESERVE);
         if Disk::set_len(file, left).is_ok() {
             self.held.store(left, Ordering::Relaxed);
         }
@@ -75,7 +75,7 @@ impl Room {
 
     /// How much the reserve of a data file should hold that uses so many bytes of the disk.
     pub fn wanted(&self, used: u64) -> u64 {
-        MOST.min(LEAST + used / 4 / STEP * STEP)
+        MAX_RESERVE.min(MIN_RESERVE + used / 4 / STEP * STEP)
     }
 
     /// Bytes of the disk that the data file uses.
@@ -122,7 +122,7 @@ impl Room {
     }
 
     /// Gives the disk so many bytes of the reserve, or what it has. `false` if it holds nothing.
-    fn spend(&self, bytes: u64) -> bool {
+    fn release(&self, bytes: u64) -> bool {
         let _changing = self.changing.lock();
         let Some(file) = &self.reserve else { return false };
         let held = self.held();
@@ -138,14 +138,14 @@ impl Room {
     fn with_space(&self, bytes: u64, work: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             match work() {
-                Err(error) if is_full(&error) && self.spend(bytes) => {}
+                Err(error) if is_full(&error) && self.release(bytes) => {}
                 other => return other,
             }
         }
     }
 }
 
-impl Disk for Arc<Room> {
+impl Disk for Arc<SpaceReserve> {
     fn len(&self) -> io::Result<u64> {
         self.data.len()
     }
@@ -217,44 +217,44 @@ mod tests {
     #[test]
     fn a_write_that_finds_the_disk_full_gets_space_from_the_reserve() {
         let dir = tempfile::tempdir().unwrap();
-        let reserve = dir.path().join("reserve");
-        let file = SimDisk::new(vec![0; 3 * usize::try_from(LEAST).unwrap()]);
-        let small = Small { file: file.clone(), reserve: reserve.clone(), space: LEAST + 100 };
-        let room = Room::open(Box::new(small), &reserve);
-        if room.is_unsupported() {
+        let path = dir.path().join("reserve");
+        let file = SimDisk::new(vec![0; 3 * usize::try_from(MIN_RESERVE).unwrap()]);
+        let small = Small { file: file.clone(), reserve: path.clone(), space: MIN_RESERVE + 100 };
+        let reserve = SpaceReserve::open(Box::new(small), &path);
+        if reserve.is_unsupported() {
             eprintln!("skipped: the file system of {} cannot allocate space", dir.path().display());
             return;
         }
-        assert_eq!((room.held(), reserve.metadata().unwrap().len()), (LEAST, LEAST));
-        room.write_at(0, &[1; 100]).unwrap();
-        assert_eq!(room.held(), LEAST, "there was space");
-        room.write_at(100, &[2; 100]).unwrap();
-        assert_eq!(room.held(), LEAST - PIECE);
-        let large = vec![3; usize::try_from(LEAST - PIECE).unwrap()];
-        room.write_at(200, &large).unwrap();
-        assert_eq!(room.held(), 0);
-        assert!(room.write_at(200 + LEAST, &[4; 4096]).is_err(), "there is nothing left");
+        assert_eq!((reserve.held(), path.metadata().unwrap().len()), (MIN_RESERVE, MIN_RESERVE));
+        reserve.write_at(0, &[1; 100]).unwrap();
+        assert_eq!(reserve.held(), MIN_RESERVE, "there was space");
+        reserve.write_at(100, &[2; 100]).unwrap();
+        assert_eq!(reserve.held(), MIN_RESERVE - PIECE);
+        let large = vec![3; usize::try_from(MIN_RESERVE - PIECE).unwrap()];
+        reserve.write_at(200, &large).unwrap();
+        assert_eq!(reserve.held(), 0);
+        assert!(reserve.write_at(200 + MIN_RESERVE, &[4; 4096]).is_err(), "there is nothing left");
         assert_eq!(file.bytes()[..200], [[1; 100], [2; 100]].concat());
-        assert!(room.refill(LEAST) && room.held() == LEAST);
+        assert!(reserve.refill(MIN_RESERVE) && reserve.held() == MIN_RESERVE);
     }
 
     #[test]
     fn an_opening_finds_the_reserve_and_makes_it_as_large_as_it_should_be() {
         let dir = tempfile::tempdir().unwrap();
-        let reserve = dir.path().join("reserve");
-        for there in [0, PIECE, 3 * MOST] {
+        let path = dir.path().join("reserve");
+        for there in [0, PIECE, 3 * MAX_RESERVE] {
             // Of a copy only the length may be left.
-            std::fs::write(&reserve, []).unwrap();
-            File::options().write(true).open(&reserve).unwrap().set_len(there).unwrap();
+            std::fs::write(&path, []).unwrap();
+            File::options().write(true).open(&path).unwrap().set_len(there).unwrap();
             let data = SimDisk::new(vec![0; 9 << 20]);
-            let room = Room::open(Box::new(data), &reserve);
-            if room.is_unsupported() {
+            let reserve = SpaceReserve::open(Box::new(data), &path);
+            if reserve.is_unsupported() {
                 eprintln!("skipped: the file system of {} cannot allocate space", dir.path().display());
                 return;
             }
-            assert_eq!(room.held(), LEAST + 2 * STEP);
-            let used = File::open(&reserve).unwrap().used().unwrap();
-            assert!(used >= room.held(), "{used}");
+            assert_eq!(reserve.held(), MIN_RESERVE + 2 * STEP);
+            let used = File::open(&path).unwrap().used().unwrap();
+            assert!(used >= reserve.held(), "{used}");
         }
     }
 }

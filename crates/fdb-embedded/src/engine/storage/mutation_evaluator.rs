@@ -6,9 +6,9 @@ use std::ops::ControlFlow;
 use bytes::Bytes;
 
 use super::StorageError;
-use crate::engine::delta::{Delta, Writer};
+use crate::engine::memtable::{Memtable, MemtableWriter};
 use crate::engine::mutation::Mutation;
-use crate::engine::reading::At;
+use crate::engine::versioned_reader::VersionedReader;
 use crate::rows::Direction;
 
 /// Keys that the ranges of a batch may remove one by one. With more, redb removes them all at once, and nobody who reads later has to
@@ -20,7 +20,7 @@ fn is_point(begin: &[u8], end: &[u8]) -> bool {
 }
 
 /// Can what the mutations remove be listed?
-pub fn is_listable(before: At<'_>, mutations: &[Mutation]) -> Result<bool, StorageError> {
+pub fn removes_few_keys(before: VersionedReader<'_>, mutations: &[Mutation]) -> Result<bool, StorageError> {
     let mut removed = 0;
     for mutation in mutations {
         if let Mutation::ClearRange { begin, end } = mutation
@@ -35,8 +35,8 @@ pub fn is_listable(before: At<'_>, mutations: &[Mutation]) -> Result<bool, Stora
     Ok(removed <= MAX_REMOVED)
 }
 
-/// What a mutation needs of the state below the delta.
-enum Below {
+/// What a mutation needs of the state below the memtable.
+enum PriorState {
     /// The value of an atomic operation's key.
     Value(Option<Bytes>),
     /// The keys of a range.
@@ -44,15 +44,15 @@ enum Below {
 }
 
 /// Reads from `below` what the mutations need, in their order: for each range its keys, and for each key that an atomic operation changes
-/// and the delta does not hold its value. These reads may go to the disk, so nobody waits for them: the delta can be read meanwhile.
-fn read_below(
-    below: At<'_>,
-    delta: &Delta,
+/// and the memtable does not hold its value. These reads may go to the disk, so nobody waits for them: the memtable can be read meanwhile.
+fn read_prior(
+    below: VersionedReader<'_>,
+    memtable: &Memtable,
     mutations: &[Mutation],
-) -> Result<VecDeque<(usize, Below)>, StorageError> {
+) -> Result<VecDeque<(usize, PriorState)>, StorageError> {
     let mut found = VecDeque::new();
     let mut seen = BTreeSet::new();
-    let written = delta.reader();
+    let written = memtable.reader();
     for (index, mutation) in mutations.iter().enumerate() {
         match mutation {
             Mutation::ClearRange { begin, end } if !is_point(begin, end) && begin < end => {
@@ -61,10 +61,10 @@ fn read_below(
                     keys.push(Bytes::copy_from_slice(key));
                     ControlFlow::Continue(())
                 })?;
-                found.push_back((index, Below::Keys(keys)));
+                found.push_back((index, PriorState::Keys(keys)));
             }
             Mutation::Atomic { key, .. } if !written.has(key) && seen.insert(key.as_slice()) => {
-                found.push_back((index, Below::Value(below.get(key)?)));
+                found.push_back((index, PriorState::Value(below.get(key)?)));
             }
             _ => {}
         }
@@ -72,15 +72,15 @@ fn read_below(
     Ok(found)
 }
 
-/// Adds to `delta` what the mutations write in order, as of `version`, and returns the keys. `below` is what was there before the delta.
-pub fn write(
-    below: At<'_>,
-    delta: &Delta,
+/// Adds to `memtable` what the mutations write in order, as of `version`, and returns the keys. `below` is what was there before the memtable.
+pub fn evaluate(
+    below: VersionedReader<'_>,
+    memtable: &Memtable,
     version: i64,
     mutations: Vec<Mutation>,
 ) -> Result<Vec<Bytes>, StorageError> {
-    let mut found = read_below(below, delta, &mutations)?;
-    let mut writer = delta.writer(version);
+    let mut found = read_prior(below, memtable, &mutations)?;
+    let mut writer = memtable.writer(version);
     let mut keys = Vec::with_capacity(mutations.len());
     for (index, mutation) in mutations.into_iter().enumerate() {
         let there = found.pop_front_if(|(of, _)| *of == index).map(|(_, there)| there);
@@ -88,7 +88,7 @@ pub fn write(
             Mutation::Set { key, value } => (key, Some(value)),
             Mutation::ClearRange { begin, end } if is_point(&begin, &end) => (begin, None),
             Mutation::ClearRange { begin, end } => {
-                if let Some(Below::Keys(there)) = there {
+                if let Some(PriorState::Keys(there)) = there {
                     clear(there, &mut writer, &begin, &end, &mut keys);
                 }
                 continue;
@@ -96,7 +96,7 @@ pub fn write(
             Mutation::Atomic { op, key, operand } => {
                 let new = match (writer.get(&key), &there) {
                     (Some(old), _) => op.apply(old, &operand),
-                    (None, Some(Below::Value(old))) => op.apply(old.as_deref(), &operand),
+                    (None, Some(PriorState::Value(old))) => op.apply(old.as_deref(), &operand),
                     (None, _) => unreachable!("the first operation on a key has read it"),
                 };
                 (key, new)
@@ -112,8 +112,14 @@ pub fn write(
     Ok(keys)
 }
 
-/// Removes what is in `[begin, end)`; `below` are the keys that were there before the delta.
-fn clear(below: Vec<Bytes>, writer: &mut Writer<'_>, begin: &[u8], end: &[u8], keys: &mut Vec<Bytes>) {
+/// Removes what is in `[begin, end)`; `below` are the keys that were there before the memtable.
+fn clear(
+    below: Vec<Bytes>,
+    writer: &mut MemtableWriter<'_>,
+    begin: &[u8],
+    end: &[u8],
+    keys: &mut Vec<Bytes>,
+) {
     let mut removed = writer.present(begin, end);
     // What was written here is listed, or is gone already.
     removed.extend(below.into_iter().filter(|key| writer.get(key).is_none()));

@@ -21,7 +21,7 @@ const ALLOW: &str = "allow";
 
 /// A file that is open, and the name by which it was opened.
 #[derive(Debug)]
-pub struct Kept {
+pub struct GuardedFile {
     path: PathBuf,
     /// Open, so that no other file gets its inode.
     file: Own<File>,
@@ -29,35 +29,35 @@ pub struct Kept {
 
 /// A file of the directory is not where it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{path} has been {how} while this process worked on it{fix}", path = path.display(), how = how.text(), fix = self.fix())]
-pub struct Lost {
+#[error("{path} has been {loss} while this process worked on it{fix}", path = path.display(), loss = loss.text(), fix = self.fix())]
+pub struct LostFile {
     /// The file, or the directory.
     pub path: PathBuf,
     /// What has become of it.
-    pub how: How,
+    pub loss: Loss,
     /// The database itself is not there any more: it cannot be opened again.
     pub is_final: bool,
 }
 
 /// What has become of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum How {
+pub enum Loss {
     /// Nothing has its name.
     Removed,
     /// Another file has its name.
     Replaced,
 }
 
-impl How {
+impl Loss {
     fn text(self) -> &'static str {
         match self {
-            How::Removed => "removed or moved",
-            How::Replaced => "replaced",
+            Loss::Removed => "removed or moved",
+            Loss::Replaced => "replaced",
         }
     }
 }
 
-impl Lost {
+impl LostFile {
     fn fix(&self) -> &'static str {
         if self.is_final {
             "; put the directory back, or restore it from a backup, before a program uses it again: a program that finds no directory makes an \
@@ -68,17 +68,17 @@ impl Lost {
     }
 }
 
-impl Kept {
+impl GuardedFile {
     /// Keeps a file that is open already.
-    pub fn new(path: &Path, file: impl Into<Own<File>>) -> Kept {
-        Kept { path: path.to_path_buf(), file: file.into() }
+    pub fn new(path: &Path, file: impl Into<Own<File>>) -> GuardedFile {
+        GuardedFile { path: path.to_path_buf(), file: file.into() }
     }
 
     /// Locks a file for this process, as long as it is kept; `None` if another has it.
-    pub fn lock(path: &Path, file: &File) -> io::Result<Option<Kept>> {
+    pub fn lock(path: &Path, file: &File) -> io::Result<Option<GuardedFile>> {
         let file = Own::open(|| file.try_clone())?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Kept::new(path, file))),
+            Ok(()) => Ok(Some(GuardedFile::new(path, file))),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -104,48 +104,48 @@ impl Kept {
     }
 
     /// What has become of its name, if that does not lead to it any more.
-    pub fn lost(&self) -> Option<How> {
+    pub fn loss(&self) -> Option<Loss> {
         if !self.is_linked() {
             let is_replaced = std::fs::symlink_metadata(&self.path).is_ok();
-            return Some(if is_replaced { How::Replaced } else { How::Removed });
+            return Some(if is_replaced { Loss::Replaced } else { Loss::Removed });
         }
         match std::fs::metadata(&self.path) {
             Ok(found) => match self.file.metadata() {
-                Ok(own) if identity(&own) != identity(&found) => Some(How::Replaced),
+                Ok(own) if id_of(&own) != id_of(&found) => Some(Loss::Replaced),
                 _ => None,
             },
-            Err(error) if is_gone(&error) => Some(How::Removed),
+            Err(error) if means_missing(&error) => Some(Loss::Removed),
             // Somebody may not look at it, or the system is short of something. The file is still there.
             Err(_) => None,
         }
     }
 
     /// The same, in words.
-    pub fn check(&self, is_final: bool) -> Result<(), Lost> {
-        let lost = |how| Lost { path: self.path.clone(), how, is_final };
-        self.lost().map_or(Ok(()), |how| Err(lost(how)))
+    pub fn check(&self, is_final: bool) -> Result<(), LostFile> {
+        let lost = |loss| LostFile { path: self.path.clone(), loss, is_final };
+        self.loss().map_or(Ok(()), |loss| Err(lost(loss)))
     }
 
     /// The report that it has no name any more.
-    pub fn unlinked(&self) -> Lost {
-        Lost { path: self.path.clone(), how: self.lost().unwrap_or(How::Removed), is_final: true }
+    pub fn unlinked_error(&self) -> LostFile {
+        LostFile { path: self.path.clone(), loss: self.loss().unwrap_or(Loss::Removed), is_final: true }
     }
 }
 
-fn is_gone(error: &io::Error) -> bool {
+fn means_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle)
 }
 
 /// Which file it is: its device and inode.
-pub type Identity = (u64, u64);
+pub type FileId = (u64, u64);
 
-fn identity(file: &Metadata) -> Identity {
+fn id_of(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
 /// Which file a name leads to.
-pub fn identity_of(path: &Path) -> io::Result<Identity> {
-    std::fs::metadata(path).map(|file| identity(&file))
+pub fn file_id(path: &Path) -> io::Result<FileId> {
+    std::fs::metadata(path).map(|file| id_of(&file))
 }
 
 /// Network and cluster file systems, by the number that Linux gives to each kind.
@@ -173,7 +173,7 @@ const NETWORK: &[(u32, &str)] = &[
 ];
 
 /// The name of a file system on which locks and sockets may not reach all who see its files; `None` for others.
-fn network_name(kind: FsWord) -> Option<&'static str> {
+fn network_file_system_name(kind: FsWord) -> Option<&'static str> {
     // Some systems give the number with its sign.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers have 32 bits")]
     let kind = kind as u32;
@@ -181,7 +181,7 @@ fn network_name(kind: FsWord) -> Option<&'static str> {
 }
 
 /// The network file system that a directory lies on, unless the environment allows those.
-pub fn refused_network(directory: &Path) -> io::Result<Option<&'static str>> {
+pub fn network_file_system(directory: &Path) -> io::Result<Option<&'static str>> {
     let kind = match rustix::fs::statfs(directory) {
         Ok(system) => system.f_type,
         // It does not say.
@@ -189,7 +189,7 @@ pub fn refused_network(directory: &Path) -> io::Result<Option<&'static str>> {
         Err(error) => return Err(error.into()),
     };
     let is_allowed = std::env::var_os(NETWORK_VARIABLE).is_some_and(|value| value == ALLOW);
-    Ok(network_name(kind).filter(|_| !is_allowed))
+    Ok(network_file_system_name(kind).filter(|_| !is_allowed))
 }
 
 #[cfg(test)]
@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn network_file_systems_have_names_and_local_ones_none() {
-        assert_eq!(network_name(0x6969), Some("NFS"));
-        assert_eq!(network_name(0x6573_5546), Some("FUSE"));
-        assert_eq!(network_name(0xFF53_4D42), Some("CIFS"));
+        assert_eq!(network_file_system_name(0x6969), Some("NFS"));
+        assert_eq!(network_file_system_name(0x6573_5546), Some("FUSE"));
+        assert_eq!(network_file_system_name(0xFF53_4D42), Some("CIFS"));
         // With its sign.
-        assert_eq!(network_name(FsWord::from(-0x00AC_B2BE_i32)), Some("CIFS"));
+        assert_eq!(network_file_system_name(FsWord::from(-0x00AC_B2BE_i32)), Some("CIFS"));
         // ext4, tmpfs, btrfs, xfs, zfs, overlay.
         for local in [0xEF53, 0x0102_1994, 0x9123_683E, 0x5846_5342, 0x2FC1_2FC1, 0x794C_7630] {
-            assert_eq!(network_name(local), None, "{local:x}");
+            assert_eq!(network_file_system_name(local), None, "{local:x}");
         }
     }
 
@@ -213,20 +213,20 @@ mod tests {
     fn what_has_become_of_a_name_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let keep = || Kept::new(&path, File::create(&path).unwrap());
+        let keep = || GuardedFile::new(&path, File::create(&path).unwrap());
         let kept = keep();
         assert_eq!(kept.check(true), Ok(()));
         std::fs::rename(&path, dir.path().join("moved")).unwrap();
         assert!(kept.is_linked());
-        assert_eq!(kept.lost(), Some(How::Removed));
+        assert_eq!(kept.loss(), Some(Loss::Removed));
         let other = keep();
-        assert_eq!(kept.lost(), Some(How::Replaced));
-        assert_eq!(other.lost(), None);
+        assert_eq!(kept.loss(), Some(Loss::Replaced));
+        assert_eq!(other.loss(), None);
         std::fs::remove_file(&path).unwrap();
         assert!(!other.is_linked());
-        assert_eq!(other.unlinked().how, How::Removed);
+        assert_eq!(other.unlinked_error().loss, Loss::Removed);
         File::create(&path).unwrap();
-        assert_eq!(other.unlinked().how, How::Replaced);
+        assert_eq!(other.unlinked_error().loss, Loss::Replaced);
     }
 
     #[test]
@@ -235,10 +235,10 @@ mod tests {
         let path = dir.path().join("file");
         let open = || File::create(&path).unwrap();
         let first = open();
-        let kept = Kept::lock(&path, &first).unwrap().unwrap();
-        assert!(Kept::lock(&path, &open()).unwrap().is_none());
+        let kept = GuardedFile::lock(&path, &first).unwrap().unwrap();
+        assert!(GuardedFile::lock(&path, &open()).unwrap().is_none());
         kept.unlock();
         // Although the file is still open twice.
-        assert!(Kept::lock(&path, &open()).unwrap().is_some());
+        assert!(GuardedFile::lock(&path, &open()).unwrap().is_some());
     }
 }

@@ -7,27 +7,27 @@ use parking_lot::RwLock;
 use twox_hash::XxHash3_64;
 
 use super::disk::Disk;
-use super::layout::{GROUP, PAGE, group_of, sums_place};
+use super::layout::{GROUP, PAGE, checksum_group_of, checksums_offset};
 
 /// A checksum; [`UNWRITTEN`] for a page that was never written.
-pub type Sum = u64;
+pub type Checksum = u64;
 /// The checksum of no page.
-pub const UNWRITTEN: Sum = 0;
+pub const UNWRITTEN: Checksum = 0;
 
 /// Of a page's bytes and its number, so that a page in another's place is found too.
-pub fn sum(page: u64, bytes: &[u8]) -> Sum {
+pub fn checksum_of(page: u64, bytes: &[u8]) -> Checksum {
     XxHash3_64::oneshot_with_seed(page, bytes).max(UNWRITTEN + 1)
 }
 
 #[derive(Debug, Clone)]
-struct Group {
-    sums: [Sum; GROUP as usize],
+struct ChecksumGroup {
+    sums: [Checksum; GROUP as usize],
     /// Those that differ from the file lie in here.
     changed: Option<(usize, usize)>,
 }
 
-impl Group {
-    fn set(&mut self, index: usize, sum: Sum) {
+impl ChecksumGroup {
+    fn set(&mut self, index: usize, sum: Checksum) {
         self.sums[index] = sum;
         let (first, last) = self.changed.unwrap_or((index, index));
         self.changed = Some((first.min(index), last.max(index)));
@@ -35,34 +35,34 @@ impl Group {
 
     /// A part of group `number` as it lies in the file, and where.
     fn piece(&self, number: usize, part: RangeInclusive<usize>) -> (u64, Vec<u8>) {
-        let place = sums_place(number) + 8 * *part.start() as u64;
+        let place = checksums_offset(number) + 8 * *part.start() as u64;
         (place, self.sums[part].iter().flat_map(|sum| sum.to_le_bytes()).collect())
     }
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    groups: Vec<Option<Box<Group>>>,
+struct ChecksumTable {
+    groups: Vec<Option<Box<ChecksumGroup>>>,
     /// Groups that differ from the file.
     changed: Vec<usize>,
 }
 
 /// The checksums of a file.
 #[derive(Debug, Default)]
-pub struct Sums {
-    table: RwLock<Table>,
+pub struct PageChecksums {
+    table: RwLock<ChecksumTable>,
 }
 
-impl Sums {
+impl PageChecksums {
     /// Calls `check` with the checksums of `pages`, which are of one group.
     pub fn with<T>(
         &self,
         disk: &dyn Disk,
         pages: std::ops::Range<u64>,
-        check: impl FnOnce(&[Sum]) -> T,
+        check: impl FnOnce(&[Checksum]) -> T,
     ) -> io::Result<T> {
-        let (group, first) = group_of(pages.start);
-        let last = group_of(pages.end - 1).1;
+        let (group, first) = checksum_group_of(pages.start);
+        let last = checksum_group_of(pages.end - 1).1;
         let table = self.table.read();
         if let Some(Some(group)) = table.groups.get(group) {
             return Ok(check(&group.sums[first..=last]));
@@ -73,8 +73,8 @@ impl Sums {
     }
 
     /// Notes the checksums of the pages from `first` on, which are of one group.
-    pub fn set(&self, disk: &dyn Disk, first: u64, sums: &[Sum]) -> io::Result<()> {
-        let (group, mut index) = group_of(first);
+    pub fn set(&self, disk: &dyn Disk, first: u64, sums: &[Checksum]) -> io::Result<()> {
+        let (group, mut index) = checksum_group_of(first);
         let mut table = self.table.write();
         let loaded = table.load(disk, group)?;
         let was_changed = loaded.changed.is_some();
@@ -96,7 +96,7 @@ impl Sums {
 
     fn take_changed(&self) -> Vec<(u64, Vec<u8>)> {
         let mut table = self.table.write();
-        let Table { groups, changed } = &mut *table;
+        let ChecksumTable { groups, changed } = &mut *table;
         let mut pieces = Vec::with_capacity(changed.len());
         for number in changed.drain(..) {
             let Some(Some(group)) = groups.get_mut(number) else { continue };
@@ -111,7 +111,7 @@ impl Sums {
     /// pages are new ones.
     pub fn cut(&self, disk: &dyn Disk, end: u64) -> io::Result<()> {
         let mut table = self.table.write();
-        let (group, index) = group_of(end.max(1));
+        let (group, index) = checksum_group_of(end.max(1));
         table.groups.truncate(group + 1);
         table.changed.retain(|changed| *changed <= group);
         if index == 0 {
@@ -127,20 +127,20 @@ impl Sums {
     }
 }
 
-impl Table {
-    fn load(&mut self, disk: &dyn Disk, group: usize) -> io::Result<&mut Group> {
+impl ChecksumTable {
+    fn load(&mut self, disk: &dyn Disk, group: usize) -> io::Result<&mut ChecksumGroup> {
         if self.groups.len() <= group {
             self.groups.resize(group + 1, None);
         }
         let slot = &mut self.groups[group];
         if slot.is_none() {
             let mut bytes = vec![0; usize::try_from(PAGE).expect("a page fits")];
-            disk.read_at(sums_place(group), &mut bytes)?;
+            disk.read_at(checksums_offset(group), &mut bytes)?;
             let mut sums = [UNWRITTEN; GROUP as usize];
             for (sum, bytes) in sums.iter_mut().zip(bytes.as_chunks().0) {
-                *sum = Sum::from_le_bytes(*bytes);
+                *sum = Checksum::from_le_bytes(*bytes);
             }
-            *slot = Some(Box::new(Group { sums, changed: None }));
+            *slot = Some(Box::new(ChecksumGroup { sums, changed: None }));
         }
         Ok(slot.as_mut().expect("it has just been loaded"))
     }
@@ -155,7 +155,7 @@ mod tests {
 
     /// A disk that looks, whenever it is written to, whether reads could go on.
     #[derive(Debug)]
-    struct Looking(Arc<Sums>, SimDisk);
+    struct Looking(Arc<PageChecksums>, SimDisk);
 
     impl Disk for Looking {
         fn len(&self) -> io::Result<u64> {
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn checksums_are_written_beside_reads_and_read_back() {
-        let sums = Arc::new(Sums::default());
+        let sums = Arc::new(PageChecksums::default());
         let file = SimDisk::new(vec![0; 600 * 4096]);
         let disk = Looking(Arc::clone(&sums), file.clone());
         sums.set(&disk, 3, &[31, 32, 33]).unwrap();
@@ -192,8 +192,8 @@ mod tests {
         sums.write(&disk).unwrap();
         assert_eq!(file.moments(), moments, "nothing has changed");
         sums.cut(&disk, 514).unwrap();
-        let again = Sums::default();
-        let read = |pages| again.with(&disk, pages, <[Sum]>::to_vec).unwrap();
+        let again = PageChecksums::default();
+        let read = |pages| again.with(&disk, pages, <[Checksum]>::to_vec).unwrap();
         assert_eq!(read(2..7), [0, 31, 32, 33, 0]);
         assert_eq!(read(513..515), [41, 0]);
     }
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn the_same_bytes_have_another_checksum_in_another_place() {
         let bytes = [7; 4096];
-        assert_eq!(sum(1, &bytes), sum(1, &bytes));
-        assert_ne!(sum(1, &bytes), sum(2, &bytes));
+        assert_eq!(checksum_of(1, &bytes), checksum_of(1, &bytes));
+        assert_ne!(checksum_of(1, &bytes), checksum_of(2, &bytes));
     }
 }

@@ -7,7 +7,7 @@ use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
 
 /// The commits that wait for the next batch.
 #[derive(Default)]
-pub(in crate::engine) struct Waiting {
+pub(in crate::engine) struct CommitQueue {
     pub(in crate::engine) requests: VecDeque<CommitRequest>,
     /// Bytes of the requests.
     pub(in crate::engine) bytes: usize,
@@ -18,10 +18,10 @@ pub(in crate::engine) struct Waiting {
     /// The committer has ended.
     pub(in crate::engine) closed: bool,
     /// What the committer calls last, when the directory is free.
-    pub(in crate::engine) last: Vec<Box<dyn FnOnce() + Send>>,
+    pub(in crate::engine) on_closed: Vec<Box<dyn FnOnce() + Send>>,
 }
 
-impl Waiting {
+impl CommitQueue {
     /// Adds a request, unless too much waits already.
     pub(in crate::engine) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
         let bytes = self.bytes + request.len();
@@ -33,10 +33,10 @@ impl Waiting {
         Ok(())
     }
 
-    /// Takes the requests of the next batch. With `quick_first` the requests that do not wait for a flush
+    /// Takes the requests of the next batch. With `asynchronous_first` the requests that do not wait for a flush
     /// are a batch of their own, before the others: they are done before a flush would begin. Also
     /// returns their bytes, or more.
-    pub(super) fn take(&mut self, quick_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
+    pub(super) fn take(&mut self, asynchronous_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
         let mut bytes = 0;
         let mut count = 0;
         for request in self.requests.iter().take(MAX_BATCH_TRANSACTIONS) {
@@ -47,18 +47,18 @@ impl Waiting {
             count += 1;
         }
         let next = self.requests.drain(..count);
-        if !quick_first {
+        if !asynchronous_first {
             self.bytes = self.bytes.saturating_sub(bytes);
             return (next.collect(), bytes);
         }
-        let (quick, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_quick);
-        if quick.is_empty() {
+        let (asynchronous, others): (Vec<_>, Vec<_>) = next.partition(CommitRequest::is_asynchronous);
+        if asynchronous.is_empty() {
             self.bytes = self.bytes.saturating_sub(bytes);
             return (others, bytes);
         }
-        self.bytes = self.bytes.saturating_sub(quick.iter().map(CommitRequest::len).sum());
+        self.bytes = self.bytes.saturating_sub(asynchronous.iter().map(CommitRequest::len).sum());
         others.into_iter().rev().for_each(|request| self.requests.push_front(request));
-        (quick, bytes)
+        (asynchronous, bytes)
     }
 
     pub(super) fn is_idle(&self) -> bool {

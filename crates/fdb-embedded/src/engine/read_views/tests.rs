@@ -35,7 +35,7 @@ fn mutation(model: &mut Model, random: &mut SplitMix) -> Mutation {
 }
 
 /// What `view` shows of `[begin, end)`.
-fn rows(view: &View, begin: &[u8], end: &[u8], direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn rows(view: &ReadView, begin: &[u8], end: &[u8], direction: Direction) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut rows = Vec::new();
     let outcome = view.scan(begin, end, direction, &mut |key, value| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -44,7 +44,7 @@ fn rows(view: &View, begin: &[u8], end: &[u8], direction: Direction) -> Result<V
     outcome.map(|_| rows)
 }
 
-fn check(view: &View, model: &Model, random: &mut SplitMix) {
+fn check(view: &ReadView, model: &Model, random: &mut SplitMix) {
     let (begin, end) =
         if random.next().is_multiple_of(2) { (key(random), key(random)) } else { (vec![], vec![255]) };
     let expected: Vec<_> = model
@@ -65,14 +65,14 @@ fn storage(dir: &Path) -> Storage {
     Storage::open(&dir.join("data"), &dir.join("log")).unwrap().0
 }
 
-fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> Changed {
-    storage.apply(storage::Batch { version, ceiling, mutations }, Durability::Flushed).unwrap()
+fn apply(storage: &Storage, version: i64, ceiling: Option<i64>, mutations: Vec<Mutation>) -> StorageUpdate {
+    storage.apply(storage::WriteBatch { version, ceiling, mutations }, Durability::Flushed).unwrap()
 }
 
 /// The same, as if so much had been written to the file by then.
-fn as_if_written(changed: Changed, written: u64) -> Changed {
-    let state = changed.state.map(|state| Arc::new(state.as_if_written(written)));
-    Changed { state, ..changed }
+fn as_if_written(update: StorageUpdate, written: u64) -> StorageUpdate {
+    let superversion = update.superversion.map(|newest| Arc::new(newest.as_if_written(written)));
+    StorageUpdate { superversion, ..update }
 }
 
 fn run(seed: u64) {
@@ -82,24 +82,24 @@ fn run(seed: u64) {
     let storage = storage(dir.path());
     let mut now = Instant::now();
     let clock = Clock::new(0, SystemTime::now(), now);
-    let mut views = Views::new(clock, storage.state());
+    let mut views = ReadViews::new(clock, storage.superversion());
     let mut model = Model::new();
     // Every version that was ever given out, when, and what was there; and the views that are held.
     let mut given: Vec<(i64, Instant, Model)> = Vec::new();
-    let mut held: Vec<(View, Instant, Model)> = Vec::new();
+    let mut held: Vec<(ReadView, Instant, Model)> = Vec::new();
     let mut written = 0;
     let (mut read, mut too_old) = (0, 0);
     for _ in 0..400 {
         now += Duration::from_micros(random.next() % 100_000);
         let (version, ceiling) = views.clock().begin_batch(now);
         let mutations: Vec<_> = (0..random.next() % 7).map(|_| mutation(&mut model, &mut random)).collect();
-        let changed = apply(&storage, version, ceiling, mutations);
+        let update = apply(&storage, version, ceiling, mutations);
         // Sometimes so much that snapshots that are held have to be let go.
         written += random.next() % (MAX_PINNED_BYTES / 20);
-        views.publish(version, ceiling, as_if_written(changed, written));
+        views.publish(version, ceiling, as_if_written(update, written));
         match random.next() % 10 {
-            0 => views.change(as_if_written(storage.settle().unwrap(), written)),
-            1..=4 => views.change(as_if_written(storage.rest().unwrap(), written)),
+            0 => views.install(as_if_written(storage.checkpoint().unwrap(), written)),
+            1..=4 => views.install(as_if_written(storage.flush_idle().unwrap(), written)),
             _ => {}
         }
         given.push((version, now, model.clone()));
@@ -108,7 +108,7 @@ fn run(seed: u64) {
             given.push((view.version, now, model.clone()));
             held.push((view, now, model.clone()));
         }
-        held.retain(|(_, since, _)| now - *since < WINDOW);
+        held.retain(|(_, since, _)| now - *since < READ_WINDOW);
         if let Some((view, _, model)) = held.get(random.next() as usize % held.len().max(1)) {
             check(view, model, &mut random);
         }
@@ -120,14 +120,14 @@ fn run(seed: u64) {
             }
             Err(code) => {
                 assert_eq!(code, Code::TRANSACTION_TOO_OLD);
-                assert!(now - *since > WINDOW, "{version} is not five seconds old");
+                assert!(now - *since > READ_WINDOW, "{version} is not five seconds old");
                 too_old += 1;
             }
         }
     }
     assert!(read > 20 && too_old > 20, "{read} read, {too_old} too old");
     assert_eq!(views.at(given[0].0 - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
-    let ahead = views.clock().at(now) + VERSION_WINDOW;
+    let ahead = views.clock().version_at(now) + VERSION_WINDOW;
     assert_eq!(views.at(ahead, now).unwrap_err(), Code::FUTURE_VERSION);
 }
 
@@ -143,15 +143,15 @@ fn a_held_snapshot_is_let_go_after_much_was_written_and_its_view_reads_on() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();
-    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
     let view = views.read(now);
     for round in 1..=3 {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
-        let changed = apply(&storage, version, ceiling, vec![set]);
-        views.publish(version, ceiling, changed);
+        let update = apply(&storage, version, ceiling, vec![set]);
+        views.publish(version, ceiling, update);
         let written = u64::from(round) * MAX_PINNED_BYTES / 2;
-        views.change(as_if_written(storage.settle().unwrap(), written));
+        views.install(as_if_written(storage.checkpoint().unwrap(), written));
         let own = view.state.as_ref().unwrap();
         assert_eq!(own.snapshot().is_some(), round < 3, "round {round}");
         assert_eq!(view.get(b"k").unwrap(), None, "round {round}");
@@ -163,17 +163,17 @@ fn a_pinned_view_reads_on_until_the_files_are_another_s_and_there_are_not_many()
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let mut now = Instant::now();
-    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
-    let write = |views: &mut Views, now, round: u8| {
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
+    let write = |views: &mut ReadViews, now, round: u8| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![round] };
         views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
-        views.change(as_if_written(storage.settle().unwrap(), u64::from(round) * MAX_PINNED_BYTES));
+        views.install(as_if_written(storage.checkpoint().unwrap(), u64::from(round) * MAX_PINNED_BYTES));
     };
     write(&mut views, now, 1);
     let mut pinned = vec![views.pin(now).unwrap()];
     for round in 2..=5 {
-        now += WINDOW;
+        now += READ_WINDOW;
         write(&mut views, now, round);
     }
     pinned.resize_with(MAX_PINNED, || views.pin(now).unwrap());
@@ -195,17 +195,17 @@ fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     let dir = tempfile::tempdir().unwrap();
     let storage = storage(dir.path());
     let now = Instant::now();
-    let mut views = Views::new(Clock::new(0, SystemTime::now(), now), storage.state());
+    let mut views = ReadViews::new(Clock::new(0, SystemTime::now(), now), storage.superversion());
     let first = views.read(now).version;
-    let publish = |views: &mut Views, is_too_much: bool| {
+    let publish = |views: &mut ReadViews, is_too_much: bool| {
         let (version, ceiling) = views.clock().begin_batch(now);
         let set = Mutation::Set { key: b"k".to_vec(), value: vec![1] };
         views.publish(version, ceiling, apply(&storage, version, ceiling, vec![set]));
-        let mut changed = storage.settle().unwrap();
-        for group in changed.applied.iter_mut().filter(|_| is_too_much) {
-            group.layer = None;
+        let mut update = storage.checkpoint().unwrap();
+        for group in update.flushed.iter_mut().filter(|_| is_too_much) {
+            group.undo = None;
         }
-        views.change(changed);
+        views.install(update);
         version
     };
     let second = publish(&mut views, false);
@@ -216,7 +216,7 @@ fn a_view_of_an_old_version_keeps_nothing_that_the_history_has_forgotten() {
     assert!(newest.get(b"k").unwrap().is_some(), "it has a snapshot of its own");
     let last = publish(&mut views, false);
     assert!(views.at(last - 1, now).is_ok());
-    views.forget(now + WINDOW + WINDOW / 10);
+    views.trim_undo_log(now + READ_WINDOW + READ_WINDOW / 10);
     assert_eq!(views.at(last - 1, now).unwrap_err(), Code::TRANSACTION_TOO_OLD);
     assert!(views.at(last, now).is_ok());
 }

@@ -1,6 +1,6 @@
 //! What batches have written that redb does not have yet, by key and version.
 //!
-//! The committer adds to a delta, readers look into it at their version, and the applier puts what it holds in the end into redb. It
+//! The committer adds to a memtable, readers look into it at their version, and the applier puts what it holds in the end into redb. It
 //! only ever grows, so that whoever reads at a version sees the same at any time.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -18,23 +18,23 @@ pub type Row = (Bytes, Option<Bytes>);
 /// What a key held from which version on, oldest first: most are written once.
 type Versions = SmallVec<[(i64, Option<Bytes>); 1]>;
 
-/// Keys that a [`Cursor`] fetches at first; it fetches twice as many each time.
+/// Keys that a [`MemtableCursor`] fetches at first; it fetches twice as many each time.
 const FIRST_PAGE: usize = 8;
 /// And at most.
-const PAGE: usize = 128;
+const MAX_PAGE: usize = 128;
 
 /// Memory that an entry takes beside its key and value, about.
-const ENTRY: usize = 96;
+const ENTRY_OVERHEAD: usize = 96;
 
 #[derive(Debug, Default)]
-struct Rows {
+struct MemtableRows {
     by_key: BTreeMap<Bytes, Versions>,
-    weight: Weight,
+    size: MemtableSize,
 }
 
-/// How much a delta holds.
+/// How much a memtable holds.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Weight {
+pub struct MemtableSize {
     /// Bytes of memory, about.
     pub bytes: usize,
     /// Writes.
@@ -45,17 +45,17 @@ pub struct Weight {
 
 /// Writes that redb does not have yet.
 #[derive(Debug, Default)]
-pub struct Delta(RwLock<Rows>);
+pub struct Memtable(RwLock<MemtableRows>);
 
-impl Delta {
+impl Memtable {
     /// Adds what a batch writes; versions come in order. Nobody reads here meanwhile.
-    pub fn writer(&self, version: i64) -> Writer<'_> {
-        Writer { rows: self.0.write(), version }
+    pub fn writer(&self, version: i64) -> MemtableWriter<'_> {
+        MemtableWriter { rows: self.0.write(), version }
     }
 
     /// What it holds now. Others read meanwhile; nobody writes.
-    pub fn reader(&self) -> Reader<'_> {
-        Reader(self.0.read())
+    pub fn reader(&self) -> MemtableReader<'_> {
+        MemtableReader(self.0.read())
     }
 
     /// True if a read would not have to wait.
@@ -65,18 +65,21 @@ impl Delta {
     }
 
     /// How much it holds.
-    pub fn weight(&self) -> Weight {
-        self.0.read().weight
+    pub fn size(&self) -> MemtableSize {
+        self.0.read().size
     }
 
     /// What `key` holds at `version`, if it was written here by then.
     pub fn get(&self, key: &[u8], version: i64) -> Option<Option<Bytes>> {
         let rows = self.0.read();
-        at(rows.by_key.get(key)?, version).cloned()
+        value_at(rows.by_key.get(key)?, version).cloned()
     }
 
     /// What every key that was written holds in the end, in order.
-    pub fn newest<E>(&self, mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>) -> Result<(), E> {
+    pub fn each_newest<E>(
+        &self,
+        mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let rows = self.0.read();
         rows.by_key.iter().try_for_each(|(key, versions)| match versions.last() {
             Some((_, value)) => visit(key, value.as_deref()),
@@ -91,10 +94,10 @@ impl Delta {
         end: &'d [u8],
         version: i64,
         direction: Direction,
-    ) -> Cursor<'d> {
+    ) -> MemtableCursor<'d> {
         let is_over = begin >= end;
-        Cursor {
-            delta: self,
+        MemtableCursor {
+            memtable: self,
             begin,
             end,
             version,
@@ -107,11 +110,11 @@ impl Delta {
     }
 }
 
-/// What a delta holds while nobody writes.
+/// What a memtable holds while nobody writes.
 #[derive(Debug)]
-pub struct Reader<'d>(RwLockReadGuard<'d, Rows>);
+pub struct MemtableReader<'d>(RwLockReadGuard<'d, MemtableRows>);
 
-impl Reader<'_> {
+impl MemtableReader<'_> {
     /// Was `key` written here?
     pub fn has(&self, key: &[u8]) -> bool {
         self.0.by_key.contains_key(key)
@@ -120,12 +123,12 @@ impl Reader<'_> {
 
 /// Adds the writes of one version.
 #[derive(Debug)]
-pub struct Writer<'d> {
-    rows: RwLockWriteGuard<'d, Rows>,
+pub struct MemtableWriter<'d> {
+    rows: RwLockWriteGuard<'d, MemtableRows>,
     version: i64,
 }
 
-impl Writer<'_> {
+impl MemtableWriter<'_> {
     /// What `key` holds now, if it was written here.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let (_, value) = self.rows.by_key.get(key)?.last()?;
@@ -141,10 +144,10 @@ impl Writer<'_> {
 
     /// `key` holds `value` from here on.
     pub fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        let Rows { by_key, weight } = &mut *self.rows;
-        weight.bytes += ENTRY + key.len() + value.as_ref().map_or(0, Bytes::len);
-        weight.writes += 1;
-        weight.removals += usize::from(value.is_none());
+        let MemtableRows { by_key, size } = &mut *self.rows;
+        size.bytes += ENTRY_OVERHEAD + key.len() + value.as_ref().map_or(0, Bytes::len);
+        size.writes += 1;
+        size.removals += usize::from(value.is_none());
         let versions = by_key.entry(key).or_default();
         match versions.last_mut() {
             Some((version, last)) if *version == self.version => *last = value,
@@ -153,15 +156,15 @@ impl Writer<'_> {
     }
 }
 
-fn at(versions: &Versions, version: i64) -> Option<&Option<Bytes>> {
+fn value_at(versions: &Versions, version: i64) -> Option<&Option<Bytes>> {
     let newest = versions.iter().rev().find(|(since, _)| *since <= version);
     newest.map(|(_, value)| value)
 }
 
-/// Walks over a range of a delta, and holds its lock for a page of keys at a time.
+/// Walks over a range of a memtable, and holds its lock for a page of keys at a time.
 #[derive(Debug)]
-pub struct Cursor<'d> {
-    delta: &'d Delta,
+pub struct MemtableCursor<'d> {
+    memtable: &'d Memtable,
     begin: &'d [u8],
     end: &'d [u8],
     version: i64,
@@ -173,11 +176,11 @@ pub struct Cursor<'d> {
     is_over: bool,
 }
 
-impl Cursor<'_> {
+impl MemtableCursor<'_> {
     fn fetch(&mut self) {
-        let rows = self.delta.0.read();
+        let rows = self.memtable.0.read();
         let seen = |(key, versions): (&Bytes, &Versions)| {
-            let value = at(versions, self.version);
+            let value = value_at(versions, self.version);
             (key.clone(), value.cloned())
         };
         let last = self.last.as_deref();
@@ -194,13 +197,13 @@ impl Cursor<'_> {
         };
         drop(rows);
         self.is_over = page.len() < self.page;
-        self.page = PAGE.min(self.page * 2);
+        self.page = MAX_PAGE.min(self.page * 2);
         self.last = page.last().map(|(key, _)| key.clone());
         self.rows = page.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
     }
 }
 
-impl Iterator for Cursor<'_> {
+impl Iterator for MemtableCursor<'_> {
     type Item = Row;
 
     fn next(&mut self) -> Option<Row> {
@@ -215,8 +218,8 @@ impl Iterator for Cursor<'_> {
 mod tests {
     use super::*;
 
-    fn write(delta: &Delta, version: i64, rows: impl IntoIterator<Item = Row>) {
-        let mut writer = delta.writer(version);
+    fn write(memtable: &Memtable, version: i64, rows: impl IntoIterator<Item = Row>) {
+        let mut writer = memtable.writer(version);
         rows.into_iter().for_each(|(key, value)| writer.put(key, value));
     }
 
@@ -226,50 +229,50 @@ mod tests {
 
     #[test]
     fn a_version_sees_what_was_written_by_then_and_nothing_of_what_comes() {
-        let delta = Delta::default();
-        write(&delta, 10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
-        write(&delta, 20, [row(1, None), row(3, Some(b"c"))]);
+        let memtable = Memtable::default();
+        write(&memtable, 10, [row(1, Some(b"a")), row(2, Some(b"b"))]);
+        write(&memtable, 20, [row(1, None), row(3, Some(b"c"))]);
         let at = |version| {
-            let rows: Vec<_> = delta.range(b"", b"\xff", version, Direction::Forward).collect();
+            let rows: Vec<_> = memtable.range(b"", b"\xff", version, Direction::Forward).collect();
             for (key, value) in &rows {
-                assert_eq!(delta.get(key, version).as_ref(), Some(value));
+                assert_eq!(memtable.get(key, version).as_ref(), Some(value));
             }
             rows
         };
         assert_eq!(at(9), []);
         assert_eq!(at(19), [row(1, Some(b"a")), row(2, Some(b"b"))]);
         assert_eq!(at(20), [row(1, None), row(2, Some(b"b")), row(3, Some(b"c"))]);
-        assert_eq!(delta.get(b"0003", 19), None);
-        let writer = delta.writer(30);
+        assert_eq!(memtable.get(b"0003", 19), None);
+        let writer = memtable.writer(30);
         assert_eq!((writer.get(b"0001"), writer.get(b"0002")), (Some(None), Some(Some(&b"b"[..]))));
         assert_eq!((writer.get(b"0004"), writer.present(b"", b"0003").len()), (None, 1));
         drop(writer);
-        let Weight { writes, removals, .. } = delta.weight();
+        let MemtableSize { writes, removals, .. } = memtable.size();
         assert_eq!((writes, removals), (4, 1));
         let mut last = Vec::new();
         let visit = |key: &[u8], value: Option<&[u8]>| {
             last.push((Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice)));
             Ok::<_, ()>(())
         };
-        delta.newest(visit).unwrap();
+        memtable.each_newest(visit).unwrap();
         assert_eq!(last, at(20));
-        write(&delta, 20, [row(3, Some(b"d")), row(3, None)]);
-        assert_eq!(delta.get(b"0003", 20), Some(None), "the last write of a version counts");
+        write(&memtable, 20, [row(3, Some(b"d")), row(3, None)]);
+        assert_eq!(memtable.get(b"0003", 20), Some(None), "the last write of a version counts");
     }
 
     #[test]
     fn a_range_of_many_pages_has_every_key_once_from_either_side_while_more_are_written() {
-        let delta = Delta::default();
-        write(&delta, 1, (0..1_000).map(|n| row(n, Some(b"x"))));
-        let mut cursor = delta.range(b"0003", b"0900", 1, Direction::Forward);
+        let memtable = Memtable::default();
+        write(&memtable, 1, (0..1_000).map(|n| row(n, Some(b"x"))));
+        let mut cursor = memtable.range(b"0003", b"0900", 1, Direction::Forward);
         let mut found: Vec<Row> = cursor.by_ref().take(100).collect();
-        write(&delta, 2, (0..1_000).map(|n| row(n, None)));
+        write(&memtable, 2, (0..1_000).map(|n| row(n, None)));
         found.extend(cursor);
         let expected: Vec<Row> = (3..900).map(|n| row(n, Some(b"x"))).collect();
         assert_eq!(found, expected);
-        let mut backward: Vec<Row> = delta.range(b"0003", b"0900", 1, Direction::Backward).collect();
+        let mut backward: Vec<Row> = memtable.range(b"0003", b"0900", 1, Direction::Backward).collect();
         backward.reverse();
         assert_eq!(backward, expected);
-        assert_eq!(delta.range(b"5", b"4", 1, Direction::Forward).count(), 0);
+        assert_eq!(memtable.range(b"5", b"4", 1, Direction::Forward).count(), 0);
     }
 }

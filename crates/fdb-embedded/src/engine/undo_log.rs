@@ -1,0 +1,372 @@
+//! What the batches of the last five seconds changed: with the newest state, every version since can be read.
+//!
+//! Batches go to redb in retained. A [`FlushedMemtable`] leaves a [`UndoSegment`]: the keys that it changed and what they held before. What a key held
+//! between two retained is the value in the first segment after that, or, if none has the key, the newest value; and within a group, what
+//! its own batches had written by then comes before that. So a version stays readable without a snapshot of its own, which would
+//! keep redb from using freed pages again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::memtable::Memtable;
+use crate::limits::MAX_UNDO_BYTES;
+use crate::rows::Direction;
+
+/// Marks an absent value.
+const ABSENT: u32 = u32::MAX;
+
+/// A key and what it held before, in [`UndoBuilder::bytes`].
+#[derive(Debug, Clone, Copy)]
+struct UndoRecord {
+    at: u32,
+    key: u32,
+    value: u32,
+}
+
+impl UndoRecord {
+    fn key(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.at as usize..][..self.key as usize]
+    }
+
+    fn value(self, bytes: &[u8]) -> Option<&[u8]> {
+        (self.value != ABSENT).then(|| &bytes[(self.at + self.key) as usize..][..self.value as usize])
+    }
+}
+
+/// Bytes that changes take.
+fn memory(bytes: &[u8], records: &[UndoRecord]) -> usize {
+    bytes.len() + size_of_val(records)
+}
+
+/// What a group changes, noted while it is applied.
+#[derive(Debug, Default)]
+pub struct UndoBuilder {
+    /// Bytes of rows that there are more than before, or fewer.
+    pub size_change: i64,
+    bytes: Vec<u8>,
+    records: Vec<UndoRecord>,
+    is_too_large: bool,
+}
+
+impl UndoBuilder {
+    /// `key` is about to change, or has just changed, from `old`.
+    pub fn record(&mut self, key: &[u8], old: Option<&[u8]>) {
+        // Only what a key held before the group counts, however often it changes: in a row, as a rule.
+        let is_recorded = self.records.last().is_some_and(|last| last.key(&self.bytes) == key);
+        if self.is_too_large || is_recorded {
+            return;
+        }
+        let added = size_of::<UndoRecord>() + key.len() + old.map_or(0, <[u8]>::len);
+        if memory(&self.bytes, &self.records) + added > MAX_UNDO_BYTES {
+            *self = UndoBuilder { is_too_large: true, ..UndoBuilder::default() };
+            return;
+        }
+        let narrow = |n: usize| u32::try_from(n).expect("MAX_UNDO_BYTES is below 4 GiB");
+        let value = old.map_or(ABSENT, |old| narrow(old.len()));
+        self.records.push(UndoRecord { at: narrow(self.bytes.len()), key: narrow(key.len()), value });
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(old.unwrap_or_default());
+    }
+}
+
+/// What one group changed, in key order.
+#[derive(Debug)]
+pub struct UndoSegment {
+    bytes: Vec<u8>,
+    records: Vec<UndoRecord>,
+}
+
+impl UndoSegment {
+    /// What a group changed; `None` if that is too much to keep. Sorts it, so not where others wait.
+    pub fn new(changes: UndoBuilder) -> Option<UndoSegment> {
+        let UndoBuilder { mut bytes, mut records, is_too_large, .. } = changes;
+        if is_too_large {
+            return None;
+        }
+        // As a rule they come in order.
+        records.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
+        // The first note of a key is what it held before the group; the sort keeps their order.
+        records.dedup_by(|later, first| later.key(&bytes) == first.key(&bytes));
+        bytes.shrink_to_fit();
+        records.shrink_to_fit();
+        Some(UndoSegment { bytes, records })
+    }
+
+    fn len(&self) -> usize {
+        size_of::<UndoSegment>() + memory(&self.bytes, &self.records)
+    }
+
+    /// What `key` held before, if the group changed it.
+    fn before(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        let found = self.records.binary_search_by(|entry| entry.key(&self.bytes).cmp(key)).ok()?;
+        Some(self.records[found].value(&self.bytes))
+    }
+
+    fn range(&self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
+        let first = self.records.partition_point(|entry| entry.key(&self.bytes) < begin);
+        let rest = &self.records[first..];
+        let rest = &rest[..rest.partition_point(|entry| entry.key(&self.bytes) < end)];
+        rest.iter().map(|entry| (entry.key(&self.bytes), entry.value(&self.bytes)))
+    }
+}
+
+/// Batches that went to redb together.
+#[derive(Debug)]
+pub struct FlushedMemtable {
+    /// What they have written, version by version.
+    pub memtable: Arc<Memtable>,
+    /// What they changed, if that is not too much to keep.
+    pub undo: Option<UndoSegment>,
+    /// The version of the last of them.
+    pub last: i64,
+}
+
+#[derive(Debug)]
+struct RetainedSegment {
+    memtable: Arc<Memtable>,
+    segment: Arc<UndoSegment>,
+    last: i64,
+}
+
+impl RetainedSegment {
+    fn len(&self) -> usize {
+        self.segment.len() + self.memtable.size().bytes
+    }
+}
+
+/// The way back to some version: what to see in front of a newer state of redb's.
+#[derive(Debug, Default)]
+pub struct UndoView {
+    /// What the group that the version lies in has written by then.
+    written: Option<(Arc<Memtable>, i64)>,
+    /// What that group and those after it have changed, oldest first.
+    segments: Vec<Arc<UndoSegment>>,
+}
+
+impl UndoView {
+    /// True if the newer state is the state.
+    pub fn is_empty(&self) -> bool {
+        self.segments.is_empty()
+    }
+
+    /// What `key` held then, if it has changed since.
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        let written = self.written.as_ref().and_then(|(memtable, version)| memtable.get(key, *version));
+        let before = || self.segments.iter().find_map(|segment| segment.before(key));
+        written.or_else(|| before().map(|value| value.map(Bytes::copy_from_slice)))
+    }
+
+    /// What the keys of `[begin, end)` that have changed since held then, in the order of `direction`.
+    pub fn range(&self, begin: &[u8], end: &[u8], direction: Direction) -> Vec<(Bytes, Option<Bytes>)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
+        let mut found: BTreeMap<Bytes, Option<Bytes>> = BTreeMap::new();
+        for (key, value) in self.segments.iter().rev().flat_map(|segment| segment.range(begin, end)) {
+            found.insert(Bytes::copy_from_slice(key), value.map(Bytes::copy_from_slice));
+        }
+        if let Some((memtable, version)) = &self.written {
+            found.extend(memtable.range(begin, end, *version, direction));
+        }
+        match direction {
+            Direction::Forward => found.into_iter().collect(),
+            Direction::Backward => found.into_iter().rev().collect(),
+        }
+    }
+}
+
+/// The retained of the last five seconds, as far as they fit.
+#[derive(Debug)]
+pub struct UndoLog {
+    retained: VecDeque<RetainedSegment>,
+    /// Versions below this one cannot be made from the retained.
+    oldest: i64,
+    bytes: usize,
+}
+
+impl UndoLog {
+    /// Begins at `version`.
+    pub fn new(version: i64) -> UndoLog {
+        UndoLog { retained: VecDeque::new(), oldest: version, bytes: 0 }
+    }
+
+    /// A group is in redb. Groups up to version `expired` are not needed any more.
+    pub fn push(&mut self, group: FlushedMemtable, expired: i64) {
+        let FlushedMemtable { memtable, undo: segment, last } = group;
+        let mut limit = MAX_UNDO_BYTES;
+        match segment {
+            None => {
+                self.oldest = last;
+                limit = 0;
+            }
+            // What a key held in between counts as well.
+            Some(segment) if segment.records.is_empty() && memtable.size().writes == 0 => {}
+            Some(segment) => {
+                let kept = RetainedSegment { memtable, segment: Arc::new(segment), last };
+                self.bytes += kept.len();
+                self.retained.push_back(kept);
+            }
+        }
+        self.trim(limit, expired);
+    }
+
+    /// Forgets retained up to version `expired` although there is no new one.
+    pub fn trim_expired(&mut self, expired: i64) {
+        self.trim(MAX_UNDO_BYTES, expired);
+        self.retained.shrink_to_fit();
+    }
+
+    fn trim(&mut self, limit: usize, expired: i64) {
+        while self.retained.front().is_some_and(|oldest| oldest.last <= expired || self.bytes > limit) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some(oldest) = self.retained.pop_front() {
+            self.bytes -= oldest.len();
+            self.oldest = self.oldest.max(oldest.last);
+        }
+    }
+
+    /// Is it known what was there at `version`?
+    pub fn reaches(&self, version: i64) -> bool {
+        version >= self.oldest
+    }
+
+    /// What to see at `version` in front of redb's newest state; `None` if that is not known any more.
+    pub fn undo_to(&self, version: i64) -> Option<UndoView> {
+        if !self.reaches(version) {
+            return None;
+        }
+        let first = self.retained.partition_point(|group| group.last <= version);
+        let retained = self.retained.range(first..);
+        Some(UndoView {
+            written: self.retained.get(first).map(|group| (Arc::clone(&group.memtable), version)),
+            segments: retained.map(|group| Arc::clone(&group.segment)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(undo_log: &mut UndoLog, version: i64, notes: &[(&str, Option<&str>)], expired: i64) {
+        push_group(undo_log, version, Memtable::default(), notes, expired);
+    }
+
+    fn push_group(
+        undo_log: &mut UndoLog,
+        last: i64,
+        memtable: Memtable,
+        notes: &[(&str, Option<&str>)],
+        expired: i64,
+    ) {
+        let mut changes = UndoBuilder::default();
+        for (key, old) in notes {
+            changes.record(key.as_bytes(), old.map(str::as_bytes));
+        }
+        undo_log.push(
+            FlushedMemtable { memtable: Arc::new(memtable), undo: UndoSegment::new(changes), last },
+            expired,
+        );
+    }
+
+    fn write(memtable: &Memtable, version: i64, rows: &[(&'static str, Option<&'static str>)]) {
+        let mut writer = memtable.writer(version);
+        for (key, value) in rows {
+            let (key, value) = row(key, *value);
+            writer.put(key, value);
+        }
+    }
+
+    fn row(key: &'static str, value: Option<&'static str>) -> (Bytes, Option<Bytes>) {
+        (Bytes::from(key), value.map(Bytes::from))
+    }
+
+    fn held(past: &UndoView, key: &str) -> Option<Option<Bytes>> {
+        past.get(key.as_bytes())
+    }
+
+    #[test]
+    fn the_first_change_after_a_version_says_what_was_there() {
+        let mut undo_log = UndoLog::new(10);
+        push(&mut undo_log, 20, &[("b", None), ("a", Some("1")), ("a", Some("not this"))], 0);
+        push(&mut undo_log, 30, &[("a", Some("2")), ("c", Some(""))], 0);
+        assert!(undo_log.undo_to(9).is_none());
+        let past = undo_log.undo_to(19).unwrap();
+        assert_eq!(held(&past, "a"), Some(Some("1".into())));
+        assert_eq!(held(&past, "b"), Some(None));
+        assert_eq!(held(&past, "d"), None);
+        let range = past.range(b"b", b"z", Direction::Forward);
+        assert_eq!(range, [row("b", None), row("c", Some(""))]);
+        assert_eq!(held(&undo_log.undo_to(20).unwrap(), "a"), Some(Some("2".into())));
+        assert!(undo_log.undo_to(30).unwrap().is_empty());
+    }
+
+    #[test]
+    fn within_a_group_its_own_batches_come_before_what_was_there_before_it() {
+        let mut undo_log = UndoLog::new(10);
+        let memtable = Memtable::default();
+        write(&memtable, 12, &[("a", Some("x")), ("b", Some("y"))]);
+        write(&memtable, 14, &[("a", None), ("c", Some("z"))]);
+        // "a" was not there before, and is not there after.
+        push_group(&mut undo_log, 14, memtable, &[("b", Some("0")), ("c", None)], 0);
+        push(&mut undo_log, 20, &[("b", Some("y"))], 0);
+        let at = |version: i64, key: &str| held(&undo_log.undo_to(version).unwrap(), key);
+        assert_eq!((at(11, "a"), at(11, "b"), at(11, "c")), (None, Some(Some("0".into())), Some(None)));
+        let [x, y] = ["x", "y"].map(|value| Some(Some(value.into())));
+        assert_eq!((at(12, "a"), at(13, "b"), at(13, "c")), (x, y.clone(), Some(None)));
+        assert_eq!((at(14, "a"), at(14, "b"), at(14, "c")), (None, y, None));
+        let backward = undo_log.undo_to(13).unwrap().range(b"a", b"z", Direction::Backward);
+        assert_eq!(backward, [row("c", None), row("b", Some("y")), row("a", Some("x"))]);
+        let mut alone = UndoLog::new(10);
+        let memtable = Memtable::default();
+        write(&memtable, 12, &[("a", Some("x"))]);
+        write(&memtable, 14, &[("a", None)]);
+        push_group(&mut alone, 14, memtable, &[], 0);
+        assert_eq!(held(&alone.undo_to(13).unwrap(), "a"), Some(Some("x".into())), "in between");
+    }
+
+    #[test]
+    fn what_a_batch_notes_is_bounded_and_a_key_counts_once_however_often_it_changes() {
+        let mut changes = UndoBuilder::default();
+        let value = vec![0; 100_000];
+        (0..2 * MAX_UNDO_BYTES / value.len()).for_each(|_| changes.record(b"k", Some(&value)));
+        assert!(changes.bytes.len() < 2 * value.len());
+        // Keys of which the records take most of the memory.
+        let keys = (0..u32::MAX).take_while(|n| {
+            assert!(memory(&changes.bytes, &changes.records) <= MAX_UNDO_BYTES);
+            changes.record(&n.to_be_bytes(), None);
+            !changes.is_too_large
+        });
+        assert!(keys.count() > MAX_UNDO_BYTES / 17, "sixteen bytes each");
+        assert_eq!((changes.bytes.capacity(), changes.records.capacity()), (0, 0));
+    }
+
+    #[test]
+    fn what_is_too_old_or_too_much_is_forgotten() {
+        let mut undo_log = UndoLog::new(0);
+        for version in 1..=5 {
+            push(&mut undo_log, version * 10, &[("k", Some("v"))], 20);
+        }
+        assert!(undo_log.undo_to(19).is_none());
+        assert_eq!(undo_log.undo_to(20).unwrap().segments.len(), 3);
+        let big = "x".repeat(MAX_UNDO_BYTES / 4);
+        for version in 6..=9 {
+            push(&mut undo_log, version * 10, &[("k", Some(&big))], 0);
+        }
+        assert!(undo_log.bytes <= MAX_UNDO_BYTES);
+        assert!(undo_log.undo_to(59).is_none() && undo_log.undo_to(60).is_some());
+        let all = [("a", Some(&*big)), ("b", Some(&big)), ("c", Some(&big)), ("d", Some(&big))];
+        push(&mut undo_log, 100, &all, 0);
+        assert!(
+            undo_log.undo_to(99).is_none() && undo_log.undo_to(100).is_some(),
+            "one batch that is too much"
+        );
+        assert_eq!(undo_log.bytes, 0);
+    }
+}
