@@ -206,7 +206,7 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
             match &holding {
                 LockHolder::Nobody(_) => report.fine("lock", "nobody holds it"),
                 LockHolder::Process(pid) => {
-                    report.fine("lock", format!("held by the process with pid {pid}"))
+                    report.fine("lock", format!("held by the process with pid {pid}"));
                 }
             }
             Some(holding)

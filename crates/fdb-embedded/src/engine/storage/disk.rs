@@ -1,4 +1,4 @@
-//! The few things that storage asks of a file, so that tests can stand in for a disk that fails.
+//! The file operations that storage needs, as a trait, so that tests can simulate a failing disk.
 
 use std::fmt::Debug;
 use std::fs::File;
@@ -8,27 +8,27 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 
 use crate::fork::Own;
 
-/// What the operating system counts the space of a file in, bytes.
+/// The unit in which the operating system counts a file's allocated space, in bytes.
 const BLOCK: u64 = 512;
 
-/// A file, or what behaves like one.
+/// A file, or a simulation of one.
 pub trait Disk: Debug + Send + Sync + 'static {
-    /// Its length, bytes.
+    /// The length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Fills `out` from `offset` on; `UnexpectedEof` when the file ends before.
+    /// Fills `out` from `offset` on. Fails with `UnexpectedEof` if the file ends before.
     fn read_at(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
     /// Writes all of `data`.
     fn write_at(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Cuts it off, or makes it longer with zeros.
+    /// Truncates the file, or extends it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
-    /// What was written before outlasts a power failure once this returns.
+    /// Makes all earlier writes survive a power failure.
     fn sync_data(&self) -> io::Result<()>;
 
-    /// Bytes of the disk that it takes: fewer than its length where nothing was written yet.
+    /// Allocated bytes. A sparse file has fewer than its length.
     fn used(&self) -> io::Result<u64> {
         self.len()
     }

@@ -1,4 +1,4 @@
-//! What storage takes from outside: the time, random numbers, and an flusher. The simulation has its own.
+//! The clock, randomness and flusher of storage. The simulation replaces them.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -14,14 +14,14 @@ pub trait StorageEnv: Debug + Send + 'static {
     /// The monotonic clock.
     fn now(&self) -> Instant;
 
-    /// A number that no other process draws.
+    /// A random number that no other process draws.
     fn random(&self) -> u64;
 
-    /// Starts an flusher for `tree`.
+    /// Starts a flusher for `tree`.
     fn start_flusher(&self, tree: &Arc<Tree>) -> io::Result<Box<dyn MemtableFlusher>>;
 }
 
-/// The operating system.
+/// The real environment.
 #[derive(Debug)]
 pub struct SystemEnv;
 

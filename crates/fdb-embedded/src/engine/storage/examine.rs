@@ -1,4 +1,4 @@
-//! Looking at a whole file without changing it.
+//! Reads a whole data file without changing it, for `doctor` and backups.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -15,40 +15,41 @@ use super::superblock::{PageBytes, Superblock, SuperblockError};
 use super::tree::{Tree, TreeCommit, TreeMeta, TreeWrites};
 use super::{FailureLatch, StorageError, with_cause};
 
-/// Pages that are named one by one when they do not match.
+/// The most damaged pages to list.
 const MAX_LISTED_PAGES: usize = 10;
 
-/// What every page's checksum says.
+/// The result of comparing all pages with their checksums.
 #[derive(Debug, Default)]
 pub struct ChecksumReport {
-    /// Pages that match.
+    /// Pages that match their checksum.
     pub right: u64,
     /// Pages that were never written.
     pub unwritten: u64,
-    /// Pages that do not match.
+    /// Pages that do not match their checksum.
     pub wrong: u64,
-    /// The first of them: number, and offset in the file.
+    /// The first damaged pages: number, and offset in the file.
     pub first_wrong: Vec<(u64, u64)>,
 }
 
-/// What redb says of the file, and of the log beside it.
+/// What redb's file and its log contain.
 #[derive(Debug)]
 pub struct ContentReport {
-    /// Batches in the log that the next opening adds to the file. They are counted in what follows.
+    /// Batches in the log that the next opening will apply. The other fields include them.
     pub in_log: u64,
-    /// redb has to walk through it before it can be used.
+    /// redb has to walk through the file before it can be used.
     pub needs_repair: bool,
     /// No version above this one has been handed out.
     pub ceiling: i64,
-    /// Rows, all of which could be read.
+    /// Rows; all of them were readable.
     pub rows: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of all keys and values.
     pub row_bytes: u64,
-    /// Pages in use, of 4 KiB.
+    /// Used pages of 4 KiB.
     pub used_pages: u64,
 }
 
-/// Reads the first page, and says which format it has. While another process writes to it as well, one that is just being written is read again.
+/// Reads the first page, and returns its format. Retries twice, because a running process may be
+/// writing it.
 pub fn check_first_page(file: &File, path: &Path) -> std::io::Result<Result<u32, StorageError>> {
     let damaged = |what: &str| {
         let latch = FailureLatch::new(path);
@@ -100,8 +101,8 @@ pub fn verify_checksums(file: &File) -> std::io::Result<ChecksumReport> {
     Ok(report)
 }
 
-/// Opens the file as the engine would, adds what is in the log, walks everything that is in use, and reads every row, which `visit` is
-/// shown.
+/// Opens the file as the engine would, applies the log, checks all used pages, and calls `visit`
+/// with every row.
 pub fn contents(
     file: File,
     path: &Path,
@@ -133,7 +134,7 @@ pub fn contents(
     Ok(ContentReport { in_log, needs_repair, ceiling, rows, row_bytes, used_pages: stats.allocated_pages() })
 }
 
-/// Applies what is in the log alone, and says how many batches those are.
+/// Applies the batches that are only in the log, and returns their number.
 fn apply_log(tree: &Tree, meta: &TreeMeta, latch: &FailureLatch, path: &Path) -> Result<u64, StorageError> {
     if meta.anchor.is_none() {
         return Ok(0);

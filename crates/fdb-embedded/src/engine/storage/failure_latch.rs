@@ -1,4 +1,4 @@
-//! The first thing that went wrong with the files of a database, in words for a person.
+//! The failure latch: keeps the first failure of a database's files, with its cause.
 
 use std::fmt;
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::{Arc, OnceLock};
 use super::log::is_full;
 use crate::error::Code;
 
-/// What went wrong.
+/// A failure of a database's files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// `FILE_CORRUPT` for damage, `IO_ERROR` for what the operating system refused.
+    /// `FILE_CORRUPT` for damage, `IO_ERROR` for an error of the operating system.
     pub code: Code,
-    /// What, and where in which file.
+    /// A message that names the file, the place in it, and the cause.
     pub message: String,
-    /// The disk had no space.
+    /// The disk was full.
     pub is_full: bool,
 }
 
@@ -33,21 +33,22 @@ struct LatchState {
     hook: OnceLock<Hook>,
 }
 
-/// The state of the files of one database, as one of them sees it: well until the first failure of any, which is kept.
+/// Keeps the first failure of any file of one database, and names one of the files in messages.
 ///
-/// redb latches the first I/O error too and answers everything after it with "previous I/O error"; the cause is here.
+/// redb also remembers that an I/O error occurred, but answers later calls with "previous I/O
+/// error" only.
 pub struct FailureLatch {
     path: PathBuf,
     state: Arc<LatchState>,
 }
 
 impl FailureLatch {
-    /// Of a file that is well so far.
+    /// A latch without a failure, for the file `path`.
     pub fn new(path: &Path) -> FailureLatch {
         FailureLatch { path: path.to_path_buf(), state: Arc::default() }
     }
 
-    /// The same state, for another file of the database.
+    /// The same latch for another file of the database.
     pub fn for_file(&self, path: &Path) -> FailureLatch {
         FailureLatch { path: path.to_path_buf(), state: Arc::clone(&self.state) }
     }
@@ -57,29 +58,29 @@ impl FailureLatch {
         self.state.failure.get()
     }
 
-    /// Calls `hook` once when a file fails, on the thread that meets the failure. One hook; others are ignored.
+    /// Calls `hook` once, at the first failure, on the thread that meets it. Only one hook is kept.
     pub fn on_failure(&self, hook: impl Fn() + Send + Sync + 'static) {
         let _ = self.state.hook.set(Box::new(hook));
     }
 
-    /// The file does not hold what was written.
+    /// Records that the file does not hold what was written.
     pub fn damaged(&self, what: &str) -> io::Error {
         let path = self.path.display();
         self.fail(Code::FILE_CORRUPT, format!("{path} is damaged: {what}"))
     }
 
-    /// It is not there.
+    /// Records that the file is missing.
     pub fn missing(&self, what: &str) -> io::Error {
         let path = self.path.display();
         self.fail(Code::FILE_CORRUPT, format!("{path} is missing: {what}"))
     }
 
-    /// The file, or one that belongs to it, is not the one that its name leads to.
+    /// Records that a file's name no longer leads to the open file.
     pub fn file_lost(&self, what: &str) -> io::Error {
         self.fail(Code::IO_ERROR, what.to_owned())
     }
 
-    /// The operating system refused an operation.
+    /// Records an error of the operating system.
     pub fn io_error(&self, operation: &str, source: &io::Error) -> io::Error {
         let path = self.path.display();
         let is_full = is_full(source);

@@ -1,39 +1,39 @@
-//! Where a page of redb's lies in the file.
+//! Maps redb's pages to offsets in the file.
 //!
 //! ```text
 //! page 0        pages 1..=512                pages 513..=1024
 //! [superblock]  [checksums][512 pages]       [checksums][512 pages]   ...
 //! ```
-//! redb sees pages 0, 1, 2, ... without the checksums between them. Its page 0 is its header, which the superblock
-//! keeps ([`super::superblock`]). Powers of two that redb writes as one piece do not straddle a group until they are
-//! larger than one.
+//! redb sees pages 0, 1, 2, ... without the checksums between them. Page 0 is redb's header, which
+//! the superblock stores ([`super::superblock`]). redb writes runs of 2^n pages; none crosses a
+//! group unless it is larger than one.
 
 use std::ops::Range;
 
-/// Bytes of a page, redb's and ours.
+/// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// Pages that share one page of checksums, eight bytes each.
+/// Pages whose checksums share one page, eight bytes each.
 pub const GROUP: u64 = 512;
 
-/// The group of a page other than page 0, and its place in the group.
+/// The group of a page, and its index in the group. Not for page 0.
 pub fn checksum_group_of(page: u64) -> (usize, usize) {
     let index = page - 1;
     let narrow = |n| usize::try_from(n).expect("a file holds fewer groups than a usize counts");
     (narrow(index / GROUP), narrow(index % GROUP))
 }
 
-/// Offset in the file of a page other than page 0.
+/// The offset of a page in the file. Not for page 0.
 pub fn page_offset(page: u64) -> u64 {
     let index = page - 1;
     (1 + index / GROUP * (GROUP + 1) + 1 + index % GROUP) * PAGE
 }
 
-/// Offset in the file of a group's checksums.
+/// The offset of a group's checksums in the file.
 pub fn checksums_offset(group: usize) -> u64 {
     (1 + group as u64 * (GROUP + 1)) * PAGE
 }
 
-/// The parts of `pages`, none of which straddles a group, so that each is one piece of the file.
+/// Splits `pages` at group boundaries, so that each part is contiguous in the file.
 pub fn contiguous_runs(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut next = pages.start;
     std::iter::from_fn(move || {
@@ -43,7 +43,7 @@ pub fn contiguous_runs(pages: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// Length of the file for what redb takes to be `logical` bytes.
+/// The length of the file that shows redb `logical` bytes.
 pub fn physical_len(logical: u64) -> u64 {
     let pages = logical.div_ceil(PAGE);
     match pages.checked_sub(1) {
@@ -52,7 +52,8 @@ pub fn physical_len(logical: u64) -> u64 {
     }
 }
 
-/// What redb takes a file of `physical` bytes to be; `None` for a length that this engine never gives a file.
+/// The length that redb sees of a file of `physical` bytes; `None` for a length that the engine
+/// never sets.
 pub fn logical_len(physical: u64) -> Option<u64> {
     let pages = physical / PAGE;
     let logical = match pages.checked_sub(1) {

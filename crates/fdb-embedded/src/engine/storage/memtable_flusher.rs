@@ -1,4 +1,4 @@
-//! The thread that puts groups of batches into redb while the committer goes on.
+//! The flusher: a thread that writes memtables to redb while the committer continues.
 
 use std::fmt::Debug;
 use std::io;
@@ -10,39 +10,39 @@ use super::tree::{Tree, TreeCommit, TreeWrites};
 use super::{FlushedTree, StorageError, WriteBatch};
 use crate::engine::memtable::Memtable;
 
-/// A group of batches.
+/// A memtable to write to redb.
 #[derive(Debug, Clone)]
 pub struct FlushJob {
-    /// What they have written.
+    /// The writes of some batches.
     pub memtable: Arc<Memtable>,
-    /// One more, after them, which is not in the memtable.
+    /// A large batch to apply after the memtable.
     pub batch: Option<Arc<WriteBatch>>,
-    /// The newest version ceiling among them.
+    /// The newest version ceiling of these batches.
     pub ceiling: Option<i64>,
-    /// The lsn of the last one.
+    /// The LSN of the last batch.
     pub lsn: u64,
 }
 
-/// Applies a job to what redb has in memory.
+/// Applies a job to redb's in-memory state.
 pub fn flush_job(tree: &Tree, job: FlushJob) -> Result<FlushedTree, StorageError> {
     let FlushJob { memtable, batch, ceiling, lsn } = job;
     let mutations = batch.as_ref().map_or(&[][..], |batch| &batch.mutations);
     tree.apply(TreeWrites { memtable: Some(&memtable), mutations }, ceiling, lsn, TreeCommit::InMemory)
 }
 
-/// Puts groups of batches into redb. It has one job at a time.
+/// Writes memtables to redb, one job at a time. The simulation has its own implementation.
 pub trait MemtableFlusher: Debug + Send {
-    /// Begins to apply a group to what redb has in memory.
+    /// Starts a job. The previous one must have been collected.
     fn begin(&mut self, job: FlushJob) -> Result<(), StorageError>;
 
-    /// What became of the group, if it is done.
+    /// The result of the job, if it has finished.
     fn poll(&mut self) -> Option<Result<FlushedTree, StorageError>>;
 
-    /// What became of the group, when it is done.
+    /// Waits for the result of the job.
     fn wait(&mut self) -> Result<FlushedTree, StorageError>;
 }
 
-/// The thread, and the ways to it and back.
+/// The flusher as a thread, with a channel in each direction.
 #[derive(Debug)]
 pub struct FlusherThread {
     jobs: Option<SyncSender<FlushJob>>,
@@ -51,7 +51,7 @@ pub struct FlusherThread {
 }
 
 impl FlusherThread {
-    /// Starts it.
+    /// Starts the thread.
     pub fn start(tree: &Arc<Tree>) -> io::Result<FlusherThread> {
         let (jobs, waiting) = sync_channel::<FlushJob>(1);
         let (answers, done) = sync_channel(1);
@@ -71,7 +71,7 @@ impl FlusherThread {
 impl MemtableFlusher for FlusherThread {
     fn begin(&mut self, job: FlushJob) -> Result<(), StorageError> {
         let sent = self.jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
-        // It ends early only if redb panics.
+        // The thread ends early only if redb panics.
         if sent { Ok(()) } else { Err(StorageError::Panicked) }
     }
 
@@ -90,7 +90,8 @@ impl MemtableFlusher for FlusherThread {
 }
 
 impl Drop for FlusherThread {
-    /// redb's file is closed by the last who has it, and that is not to be this thread.
+    /// Joins the thread, so that the last reference to redb's file, which closes it, is not dropped
+    /// there.
     fn drop(&mut self) {
         self.jobs = None;
         if let Some(thread) = self.thread.take() {

@@ -1,28 +1,12 @@
-//! Durable storage: redb's file, and a log in front of it.
+//! Durable storage of one directory: redb's file with a write-ahead log in front of it.
 //!
-//! | file | what |
-//! |---|---|
-//! | here | opening, applying a batch of commits, closing |
-//! | `log/` | batches that redb's file does not have |
-//! | `write_path` | the way of a batch into the log, a memtable, and redb |
-//! | `outcome` | what a batch makes of a state, key by key |
-//! | `flusher` | the thread that puts groups of batches into redb |
-//! | `state`, `snapshot` | what can be read |
-//! | `tree` | redb: tables of keys and of bookkeeping |
-//! | `pages` | the file under redb: a checksum for every page |
-//! | `layout`, `superblock`, `sums` | where pages, redb's header and the checksums lie |
-//! | `space` | space of the disk, and the reserve of it |
-//! | `policy` | what a crash may have left unmatched |
-//! | `latch` | the first failure, in words |
-//! | `disk` | what is asked of a file |
-//! | `env` | the clock, random numbers, and the flusher that is used |
-//! | `rewrite` | a file that writes again what a failed flush has not written |
-//! | `examine`, `overlay` | looking at a whole file without changing it |
+//! When [`Storage::apply`] returns, a batch of commits is a record in the log and rows in the
+//! active memtable. A little later a flusher thread writes the memtable to redb, in a transaction
+//! that redb keeps in memory. When the log has no space for a batch, a checkpoint makes the batch
+//! and everything before it durable in redb's file, and the log restarts at its beginning. Reads
+//! use a [`Superversion`]: a read transaction of redb and the memtables that are newer than it.
 //!
-//! A batch of commits is a record in the log and rows of a memtable in memory when [`Storage::apply`] returns. A little later it goes to redb
-//! with others, in a write transaction that stays in memory. A batch for which the log has no space is committed by redb durably, and
-//! with it all before it: then the log begins anew. A [`Superversion`] is a read transaction of redb's and the memtables after it.
-//! `docs/decisions/0011-log-before-redb.md` says why, and what is there after which failure.
+//! `docs/decisions/0011-log-before-redb.md` gives the reasons and says what survives which failure.
 
 mod disk;
 mod env;
@@ -80,59 +64,59 @@ pub use snapshot::Snapshot;
 pub use superversion::Superversion;
 pub use write_path::{DiskSpace, StorageUpdate, WrittenKeys};
 
-/// Memory that redb may use for pages, bytes. The operating system's page cache stands behind it.
+/// Memory that redb may use for pages, in bytes. The operating system's page cache lies below it.
 const CACHE_BYTES: usize = 64 << 20;
 
-/// The file that holds space for when the disk is full.
+/// The file that holds disk space in reserve, see [`space_reserve`].
 pub const RESERVE_FILE: &str = "reserve";
 
-/// Bytes that redb writes to its file between two durable commits, at most: what its memory has no space for. Together with
-/// that memory, half of [`CACHE_BYTES`], it is what such a commit has to flush while others wait.
+/// The most bytes that redb writes to its file between two checkpoints. A checkpoint has to flush
+/// them, and half of [`CACHE_BYTES`], while commits wait.
 const MAX_UNFLUSHED: u64 = 16 << 20;
 
-/// Why storage could not be opened, read or written.
+/// The reason why storage could not be opened, read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     /// The file is damaged, or the operating system refused an operation.
     #[error("{0}")]
     Failed(Failure),
-    /// The operating system would not open the file, of which it says nothing.
-    #[error("it cannot be opened: {0}")]
+    /// The operating system refused to open the file.
+    #[error("cannot open it: {0}")]
     Unopened(std::io::Error),
     /// Another process has locked the file.
-    #[error("another process has it locked; stop that one, or use another directory")]
+    #[error("another process has locked it; stop that process, or use another directory")]
     Held,
-    /// No thread could be started.
-    #[error("no thread could be started: {0}; check the limits of processes and memory")]
+    /// The flusher's thread could not be started.
+    #[error("cannot start a thread: {0}; check the limits on processes and memory")]
     NoThread(std::io::Error),
-    /// redb's word for it.
+    /// An error of redb whose cause is unknown.
     #[error("{0}")]
     Redb(#[from] redb::Error),
-    /// redb gave up on a file in a way that it should not.
+    /// redb panicked while it opened a file.
     #[error("the file is damaged: redb panicked on it; restore it from a copy")]
     Panicked,
-    /// The file is something else.
+    /// The file is not a database.
     #[error("it is not a database of this engine; use another directory")]
     Foreign,
     /// The file was written by another version of this engine.
     #[error(
-        "format {found} is not one that this version reads (it reads {OLDEST_FORMAT} to {FORMAT}); open it with the version that wrote it, \
+        "it has format {found}, and this version reads {OLDEST_FORMAT} to {FORMAT}; open it with the version that wrote it, \\
          or move it away to begin an empty database"
     )]
     Format {
-        /// The lsn found in the file.
+        /// The format number found in the file.
         found: u32,
     },
 }
 
 impl StorageError {
-    /// True if the disk had no space.
+    /// True if the disk was full.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, StorageError::Failed(failure) if failure.is_full)
     }
 
-    /// What a client is told.
+    /// The error code that a client gets.
     #[must_use]
     pub fn code(&self) -> Code {
         match self {
@@ -147,39 +131,39 @@ impl StorageError {
     }
 }
 
-/// What a batch of commits changes, in order, and the versions that go with it.
+/// The mutations of a batch of commits, in order, with the batch's versions.
 #[derive(Debug, Default, PartialEq)]
 pub struct WriteBatch {
-    /// The version of its commits.
+    /// The commit version that all commits of the batch share.
     pub version: i64,
-    /// A new version ceiling, if there is one.
+    /// The new version ceiling, if the batch raises it.
     pub ceiling: Option<i64>,
-    /// The changes, stamped.
+    /// The mutations, with their versionstamps filled in.
     pub mutations: Vec<Mutation>,
 }
 
-/// What a batch has to have come through before anybody is told of it.
+/// What a commit waits for before it is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// It is on the disk.
+    /// A flush: the commit survives a power failure.
     Flushed,
-    /// The operating system has it: it survives the end of any process, and not that of the machine. What comes after it is never
-    /// on the disk without it.
+    /// The write to the log, as PostgreSQL's asynchronous commit: the commit survives the end of
+    /// any process, but not of the machine. Later commits never survive without it.
     Asynchronous,
 }
 
-/// What a group of batches leaves when it is in redb.
+/// The result of a transaction on redb's tree.
 #[derive(Debug)]
 pub struct FlushedTree {
-    /// Bytes of rows that it added, less those that it removed.
+    /// Growth of all keys and values in bytes; negative if they shrank.
     pub size_change: i64,
-    /// What it changed, if that is not too much to keep.
+    /// The values before the transaction, unless they take too much memory.
     pub undo: Option<UndoSegment>,
-    /// The state after it.
+    /// The tree after the transaction.
     pub snapshot: Arc<Snapshot>,
 }
 
-/// What makes a file, which it is given with its path, this process's alone.
+/// Locks a file for this process before anything else is done with it.
 pub type LockFile<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
 
 /// The storage of a directory.
@@ -187,14 +171,14 @@ pub type LockFile<'k> = dyn Fn(&Path, &File) -> Result<(), StorageError> + 'k;
 pub struct Storage {
     write_path: Mutex<WritePath>,
     latch: Arc<FailureLatch>,
-    /// A batch has failed: what redb has in memory is not what was acknowledged.
+    /// A batch has failed, so redb's memory may hold changes that were not acknowledged.
     has_failed: AtomicBool,
-    /// Nothing reaches the disk, which had no space for an opening.
+    /// Writes stay in memory, because the disk was too full to open the database.
     is_read_only: bool,
 }
 
 impl Storage {
-    /// Makes a new file.
+    /// Creates an empty data file.
     pub fn create(file: &Path) -> Result<(), StorageError> {
         let latch = Arc::new(FailureLatch::new(file));
         let opened = create_file(file);
@@ -203,14 +187,14 @@ impl Storage {
         Tree::open(pages, latch, || ())?.create_tables()
     }
 
-    /// Opens files that nobody else can have open.
+    /// Opens files that no other process can have open.
     #[cfg(test)]
     pub fn open(file: &Path, log: &Path) -> Result<(Storage, i64), StorageError> {
         Storage::open_locked(file, log, &|_, _| Ok(()))
     }
 
-    /// Opens a file and its log, which is made if there has to be none yet, and returns with them the version ceiling. Each is given
-    /// to `keep` before anything else is done with it, to be locked.
+    /// Opens a data file and its log, and returns the version ceiling with them. Creates the log if
+    /// the data file does not need an existing one. Calls `lock` with each file first.
     pub fn open_locked(file: &Path, log: &Path, lock: &LockFile<'_>) -> Result<(Storage, i64), StorageError> {
         let latch = Arc::new(FailureLatch::new(file));
         let disk = Own::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
@@ -228,7 +212,8 @@ impl Storage {
         Ok((storage, ceiling))
     }
 
-    /// Opens the same as a view, where the disk has not the space that an opening takes: what is written stays in memory.
+    /// Opens the same files on a disk that is too full for recovery to write. Writes stay in
+    /// memory.
     pub fn open_read_only(
         file: &Path,
         log: &Path,
@@ -278,23 +263,23 @@ impl Storage {
         ))
     }
 
-    /// The state of the files.
+    /// The latch that keeps the first failure of the files.
     pub fn latch(&self) -> &Arc<FailureLatch> {
         &self.latch
     }
 
-    /// True if nothing that is written to it reaches the disk: it is there to be read.
+    /// True if writes stay in memory, so that the database can only be read.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
 
-    /// What is to be read.
+    /// The newest superversion.
     pub fn superversion(&self) -> Arc<Superversion> {
         Arc::clone(self.write_path.lock().superversion())
     }
 
-    /// Whether commits of `bytes` bytes find space in the data file, on a disk with `free` bytes. A disk that had none
-    /// for the reserve is asked again if `asks_again`.
+    /// Reserves space in the data file for commits of `bytes` bytes, on a disk with `free` free
+    /// bytes. After the disk had no space for the reserve, tries again only if `asks_again`.
     pub fn reserve_space(&self, bytes: u64, free: u64, asks_again: bool) -> DiskSpace {
         self.write_path.lock().reserve_space(Storage::space_cost(bytes), free, asks_again)
     }
@@ -304,18 +289,18 @@ impl Storage {
         self.write_path.lock().needs_checkpoint_for_space()
     }
 
-    /// A commit that was admitted after [`Storage::reserve_space`] found no space takes so many bytes in the data file.
+    /// Counts `cost` bytes of the data file for a commit that is admitted on a full disk.
     pub fn charge_space(&self, cost: u64) {
         self.write_path.lock().charge_space(cost);
     }
 
-    /// Bytes of the data file that commits of `bytes` bytes may take: pages are half full at worst, mostly, and counters and other
-    /// small rows have a page of their own to change.
+    /// Upper estimate of the bytes that commits of `bytes` bytes take in the data file. Pages are
+    /// usually at least half full, and a small row such as a counter changes a page of its own.
     pub fn space_cost(bytes: u64) -> u64 {
         2 * bytes + (16 << 10)
     }
 
-    /// Reads the newest state, whether clients can read it yet or not.
+    /// Reads the newest state, including writes that clients cannot read yet.
     pub fn read_newest<T>(
         &self,
         read: impl FnOnce(&super::versioned_reader::VersionedReader<'_>) -> Result<T, StorageError>,
@@ -324,27 +309,29 @@ impl Storage {
         superversion.read_newest(|newest| read(&newest))
     }
 
-    /// Applies a batch; it is as durable as wanted when this returns. After an error it may be, and no further batch is taken.
+    /// Applies a batch, and returns when it has the wanted durability. After an error the batch may
+    /// or may not be durable, and no further batch is accepted.
     pub fn apply(&self, batch: WriteBatch, durability: Durability) -> Result<StorageUpdate, StorageError> {
         self.unless_failed(|write_path| write_path.apply(batch, durability))
     }
 
-    /// Flushes what was only written, and gives redb what it does not have.
+    /// Flushes the log and writes the memtable to redb. The committer calls this when it is idle.
     pub fn flush_idle(&self) -> Result<StorageUpdate, StorageError> {
         self.unless_failed(WritePath::flush_idle)
     }
 
-    /// Leaves nothing in the log, so that whoever opens the file next need not read it.
+    /// Makes redb's file complete, so that the next process to open it need not read the log.
     pub fn checkpoint(&self) -> Result<StorageUpdate, StorageError> {
         self.unless_failed(WritePath::checkpoint)
     }
 
-    /// Takes no more batches, and leaves the files as they are: what was acknowledged is in them.
+    /// Accepts no more batches. The files keep everything that was acknowledged.
     pub fn stop_writes(&self) {
         self.has_failed.store(true, Ordering::Release);
     }
 
-    /// Flushes what was acknowledged and not flushed, as far as that is still possible after a failure of the other file.
+    /// Flushes acknowledged batches to the log, if that is still possible after the data file
+    /// failed.
     pub fn flush_log(&self) {
         if !mutant("failure-leaves-log-unflushed") {
             let _ = self.write_path.lock().flush_log();
@@ -355,7 +342,7 @@ impl Storage {
         &self,
         work: impl FnOnce(&mut WritePath) -> Result<T, StorageError>,
     ) -> Result<T, StorageError> {
-        // redb does not know what has happened to the log.
+        // redb does not know about failures of the log.
         if let Some(failure) = self.latch.failure() {
             self.flush_log();
             return Err(StorageError::Failed(failure.clone()));
@@ -363,7 +350,7 @@ impl Storage {
         work(&mut self.write_path.lock()).inspect_err(|_| self.has_failed.store(true, Ordering::Release))
     }
 
-    /// Makes everything durable in redb's file: until it is opened again it needs no log.
+    /// Makes redb's file complete. Until the next opening it needs no log.
     fn close(&self) -> Result<(), StorageError> {
         if self.is_read_only {
             return Ok(());
@@ -378,18 +365,18 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // What is not in redb's file after an error is in the log.
+        // After an error, the log holds everything that redb's file lacks.
         let _ = self.close();
     }
 }
 
-/// Opens the log of a file, or makes it, if it holds nothing that is needed.
+/// Opens the log, or creates it if redb's file does not need an existing one.
 fn open_log(path: &Path, latch: &FailureLatch, meta: &TreeMeta) -> Result<Own<File>, StorageError> {
     let file = match Own::open(|| private_options().open(path)) {
         Err(source) if source.kind() == ErrorKind::NotFound && meta.anchor.is_none() => {
             let above = path.parent().unwrap_or(Path::new("."));
             let made = Own::open(|| create_file(path));
-            // A file whose name is lost with the power is lost.
+            // The directory entry has to survive a power failure too.
             made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
                 .map_err(|source| io_failure(latch, "create", &source))?
         }
@@ -403,7 +390,8 @@ fn missing(latch: &FailureLatch) -> std::io::Error {
     latch.missing("the newest commits are in it; put it back, or restore the whole directory from a copy")
 }
 
-/// Applies what is in the log and not in redb's file, durably: a second attempt finds all of it done, or nothing.
+/// Writes the log's batches to redb in one durable transaction, so that an interrupted recovery
+/// starts again from the same state.
 fn recover(
     tree: &Tree,
     log: &dyn Disk,
@@ -415,7 +403,7 @@ fn recover(
     tree.meta()
 }
 
-/// The batches that are in the log and not in redb's file, as one, and the lsn of the last.
+/// The batches of the log that redb's file lacks, merged into one, and the LSN of the last.
 fn unapplied_batches(
     log: &dyn Disk,
     latch: &FailureLatch,
@@ -427,7 +415,8 @@ fn unapplied_batches(
         log.read_at(0, &mut bytes).map(|()| bytes)
     };
     let bytes = read().map_err(|source| io_failure(latch, "read", &source))?;
-    // redb's file may have batches of this log: redb makes durable what it holds in memory when it is closed after a failure of the log.
+    // redb's file may contain batches of this log: after a failure of the log, closing redb makes
+    // its memory durable.
     let applied = if mutant("log-is-applied-twice") { anchor.checkpoint_lsn } else { meta.batch };
     let found = log::scan::scan(&bytes, &anchor, applied);
     let found = found.map_err(|wrong| failed(latch, &latch.damaged(&wrong.to_string())))?;
@@ -445,7 +434,7 @@ fn io_failure(latch: &FailureLatch, operation: &str, source: &std::io::Error) ->
     StorageError::Failed(latch.failure().cloned().expect("it has just failed"))
 }
 
-/// The failure behind an error of redb's, which says no more than that there was one.
+/// The failure that the latch kept, or else redb's error, which does not tell the cause.
 fn with_cause(latch: &FailureLatch, error: redb::Error) -> StorageError {
     match latch.failure() {
         Some(failure) => StorageError::Failed(failure.clone()),

@@ -1,4 +1,4 @@
-//! What a batch makes of a state, key by key.
+//! The mutation evaluator: computes which keys a batch writes and with what values.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::ControlFlow;
@@ -11,15 +11,15 @@ use crate::engine::mutation::Mutation;
 use crate::engine::versioned_reader::VersionedReader;
 use crate::rows::Direction;
 
-/// Keys that the ranges of a batch may remove one by one. With more, redb removes them all at once, and nobody who reads later has to
-/// pass by each.
+/// The most keys that the range clears of a batch may remove through the memtable. Readers step
+/// over each removed key there; redb removes a range at once.
 const MAX_REMOVED: usize = 48;
 
 fn is_point(begin: &[u8], end: &[u8]) -> bool {
     end.strip_prefix(begin) == Some(&[0])
 }
 
-/// Can what the mutations remove be listed?
+/// True if the range clears remove few enough keys for the memtable.
 pub fn removes_few_keys(before: VersionedReader<'_>, mutations: &[Mutation]) -> Result<bool, StorageError> {
     let mut removed = 0;
     for mutation in mutations {
@@ -35,16 +35,17 @@ pub fn removes_few_keys(before: VersionedReader<'_>, mutations: &[Mutation]) -> 
     Ok(removed <= MAX_REMOVED)
 }
 
-/// What a mutation needs of the state below the memtable.
+/// Data from below the memtable that a mutation depends on.
 enum PriorState {
-    /// The value of an atomic operation's key.
+    /// The old value of an atomic operation's key.
     Value(Option<Bytes>),
-    /// The keys of a range.
+    /// The keys in the range of a clear.
     Keys(Vec<Bytes>),
 }
 
-/// Reads from `below` what the mutations need, in their order: for each range its keys, and for each key that an atomic operation changes
-/// and the memtable does not hold its value. These reads may go to the disk, so nobody waits for them: the memtable can be read meanwhile.
+/// Reads the data that `mutations` depend on, in their order, with the index of each mutation. Runs
+/// before the memtable is locked, because these reads may go to the disk and readers must not wait
+/// for that.
 fn read_prior(
     below: VersionedReader<'_>,
     memtable: &Memtable,
@@ -72,7 +73,8 @@ fn read_prior(
     Ok(found)
 }
 
-/// Adds to `memtable` what the mutations write in order, as of `version`, and returns the keys. `below` is what was there before the memtable.
+/// Evaluates `mutations` in order at `version`, adds the results to `memtable`, and returns the
+/// written keys. `below` reads the state before the memtable.
 pub fn evaluate(
     below: VersionedReader<'_>,
     memtable: &Memtable,
@@ -112,7 +114,7 @@ pub fn evaluate(
     Ok(keys)
 }
 
-/// Removes what is in `[begin, end)`; `below` are the keys that were there before the memtable.
+/// Removes the keys of `[begin, end)`. `below` holds the range's keys from before the memtable.
 fn clear(
     below: Vec<Bytes>,
     writer: &mut MemtableWriter<'_>,
@@ -121,7 +123,7 @@ fn clear(
     keys: &mut Vec<Bytes>,
 ) {
     let mut removed = writer.present(begin, end);
-    // What was written here is listed, or is gone already.
+    // `removed` already has the keys that the memtable holds.
     removed.extend(below.into_iter().filter(|key| writer.get(key).is_none()));
     removed.iter().for_each(|key| writer.put(key.clone(), None));
     keys.extend(removed);

@@ -1,4 +1,4 @@
-//! A file that is only looked at: what is written to it stays in memory.
+//! A copy-on-write view of a file: writes stay in memory.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,13 +13,14 @@ type OverlayPage = Box<[u8; PAGE as usize]>;
 #[derive(Debug)]
 struct OverlayContents {
     len: u64,
-    /// So much of what is below is still to be seen: what was cut off once comes back as zeros.
+    /// Bytes of the file below that are still visible. Truncated bytes read as zeros if the length
+    /// grows again.
     below_len: u64,
-    /// Blocks that were written, by number.
+    /// Written pages by number.
     written: BTreeMap<u64, OverlayPage>,
 }
 
-/// A disk in front of another one, which it never changes.
+/// A disk that keeps writes to another one in memory.
 #[derive(Debug)]
 pub struct Overlay<D> {
     below: D,
@@ -27,14 +28,14 @@ pub struct Overlay<D> {
 }
 
 impl<D: Disk> Overlay<D> {
-    /// In front of `below`, which nobody else may write to meanwhile.
+    /// An overlay of `below`, which must not change meanwhile.
     pub fn new(below: D) -> io::Result<Overlay<D>> {
         let below_len = below.len()?;
         let state = Mutex::new(OverlayContents { len: below_len, below_len, written: BTreeMap::new() });
         Ok(Overlay { below, state })
     }
 
-    /// What is below; zeros beyond its first `below_len` bytes.
+    /// Reads from below; zeros after its first `below_len` bytes.
     fn read_below(&self, below_len: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = below_len.saturating_sub(offset).min(out.len() as u64);
         let (there, beyond) = out.split_at_mut(usize::try_from(there).expect("at most the buffer"));
@@ -43,7 +44,7 @@ impl<D: Disk> Overlay<D> {
     }
 }
 
-/// The parts of `len` bytes at `offset` by block: its number, the place in it, the range of the bytes.
+/// Splits `len` bytes at `offset` by page: page number, offset in the page, range of the bytes.
 fn blocks(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
     let narrow = |n: u64| usize::try_from(n).expect("less than a page");
     let mut done = 0;

@@ -1,4 +1,5 @@
-//! The checksum of every page, in memory as far as it has been needed: eight bytes for 4,096, so 2 MiB for 1 GiB.
+//! The checksums of all pages, loaded when they are first needed: 2 MiB of memory for 1 GiB of
+//! file.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -9,12 +10,12 @@ use twox_hash::XxHash3_64;
 use super::disk::Disk;
 use super::layout::{GROUP, PAGE, checksum_group_of, checksums_offset};
 
-/// A checksum; [`UNWRITTEN`] for a page that was never written.
+/// A page's checksum; [`UNWRITTEN`] for a page that was never written.
 pub type Checksum = u64;
-/// The checksum of no page.
+/// Stands for a page that was never written.
 pub const UNWRITTEN: Checksum = 0;
 
-/// Of a page's bytes and its number, so that a page in another's place is found too.
+/// The checksum of a page's bytes and its number, which also detects a page at the wrong place.
 pub fn checksum_of(page: u64, bytes: &[u8]) -> Checksum {
     XxHash3_64::oneshot_with_seed(page, bytes).max(UNWRITTEN + 1)
 }
@@ -22,7 +23,7 @@ pub fn checksum_of(page: u64, bytes: &[u8]) -> Checksum {
 #[derive(Debug, Clone)]
 struct ChecksumGroup {
     sums: [Checksum; GROUP as usize],
-    /// Those that differ from the file lie in here.
+    /// The first and last checksum that differ from the file.
     changed: Option<(usize, usize)>,
 }
 
@@ -33,7 +34,7 @@ impl ChecksumGroup {
         self.changed = Some((first.min(index), last.max(index)));
     }
 
-    /// A part of group `number` as it lies in the file, and where.
+    /// The bytes of a part of group `number`, and their offset in the file.
     fn piece(&self, number: usize, part: RangeInclusive<usize>) -> (u64, Vec<u8>) {
         let place = checksums_offset(number) + 8 * *part.start() as u64;
         (place, self.sums[part].iter().flat_map(|sum| sum.to_le_bytes()).collect())
@@ -54,7 +55,7 @@ pub struct PageChecksums {
 }
 
 impl PageChecksums {
-    /// Calls `check` with the checksums of `pages`, which are of one group.
+    /// Calls `check` with the checksums of `pages`, which belong to one group.
     pub fn with<T>(
         &self,
         disk: &dyn Disk,
@@ -72,7 +73,7 @@ impl PageChecksums {
         Ok(check(&table.load(disk, group)?.sums[first..=last]))
     }
 
-    /// Notes the checksums of the pages from `first` on, which are of one group.
+    /// Sets the checksums of the pages from `first` on, which belong to one group.
     pub fn set(&self, disk: &dyn Disk, first: u64, sums: &[Checksum]) -> io::Result<()> {
         let (group, mut index) = checksum_group_of(first);
         let mut table = self.table.write();
@@ -88,8 +89,8 @@ impl PageChecksums {
         Ok(())
     }
 
-    /// Writes what has changed to the file; it is there when this returns, to be flushed. Only the thread that writes
-    /// pages calls this, or two writes of one place could overtake each other. Reads go on meanwhile.
+    /// Writes changed checksums to the file without a flush. Only the thread that writes pages may
+    /// call this, or an older write could overtake a newer one. Reads are not blocked.
     pub fn write(&self, disk: &dyn Disk) -> io::Result<()> {
         self.take_changed().into_iter().try_for_each(|(place, bytes)| disk.write_at(place, &bytes))
     }
@@ -107,8 +108,8 @@ impl PageChecksums {
         pieces
     }
 
-    /// Forgets the pages from `end` on. What is left in their group is cleared in the file: if it grows again, the
-    /// pages are new ones.
+    /// Forgets the pages from `end` on, and clears their checksums in the file, so that they count
+    /// as unwritten if the file grows again.
     pub fn cut(&self, disk: &dyn Disk, end: u64) -> io::Result<()> {
         let mut table = self.table.write();
         let (group, index) = checksum_group_of(end.max(1));
@@ -153,7 +154,7 @@ mod tests {
     use super::super::sim::SimDisk;
     use super::*;
 
-    /// A disk that looks, whenever it is written to, whether reads could go on.
+    /// A disk that asserts on each write that reads are not blocked.
     #[derive(Debug)]
     struct Looking(Arc<PageChecksums>, SimDisk);
 

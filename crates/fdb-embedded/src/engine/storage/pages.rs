@@ -1,13 +1,13 @@
-//! The file under redb: every page with its checksum, verified whenever it is read.
+//! The file under redb: each page has a checksum, which is verified on every read.
 //!
-//! redb keeps checksums of its own, in the parents of pages, and looks at them only when it repairs a file after a
-//! crash. This is the layer that makes a flipped bit an error at the first read of it
-//! (`docs/decisions/0006-checked-pages.md` says how the two fit together).
+//! redb stores its own checksums in parent pages, but verifies them only during a repair. This
+//! layer turns a flipped bit into an error when it is first read.
+//! `docs/decisions/0006-checked-pages.md` explains how the two fit together.
 //!
-//! Checksums are written with the flush of their pages, without one of their own. So after a power failure a page may
-//! be on the disk without its checksum, but only a page of a commit that nobody was told of. The superblock knows
-//! whether the last commit was flushed: if not, and only then, pages that do not match are passed to redb's repair, which
-//! judges them by its own checksums, and those of what it reads are made again.
+//! A checksum is flushed together with its page. So after a power failure a page may lack its
+//! checksum, but only if no commit that needs the page was acknowledged. The superblock records
+//! whether the last commit was flushed. Only if it was not, pages that do not match are passed to
+//! redb's repair, which verifies them itself; the checksums of pages that it accepts are set again.
 
 use std::io;
 use std::ops::Range;
@@ -29,12 +29,12 @@ use crate::mutant::mutant;
 
 const PAGE_BYTES: usize = PAGE as usize;
 
-/// Sizes of a file, as its user may follow them.
+/// Sizes of a file, for observers.
 #[derive(Debug, Default)]
 pub struct Meter {
     /// Bytes of pages written so far.
     pub written: AtomicU64,
-    /// Length of the file when it was last looked at, bytes.
+    /// Length of the file in bytes, when it was last read.
     pub len: AtomicU64,
 }
 
@@ -57,7 +57,7 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// A file that holds nothing yet.
+    /// A new file.
     pub fn create(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Pages {
         Pages::on(RewritingDisk::new(disk), latch)
     }
@@ -74,7 +74,7 @@ impl Pages {
         }
     }
 
-    /// A file that was written before.
+    /// An existing file.
     pub fn open(disk: Box<dyn Disk>, latch: Arc<FailureLatch>) -> Result<Pages, StorageError> {
         let disk = RewritingDisk::new(disk);
         let mut first: PageBytes = [0; PAGE_BYTES];
@@ -92,7 +92,8 @@ impl Pages {
             }
         })?;
         if superblock.is_in_flight() {
-            // What was read may be in memory only, after a kill. The next header must not go over the last one that is on the disk.
+            // After a kill, the bytes just read may be in the page cache only. The next header must
+            // not overwrite the last one on the disk.
             disk.flush_existing_writes()
                 .map_err(|source| failed(&latch, &latch.io_error("flush", &source)))?;
         }
@@ -108,17 +109,17 @@ impl Pages {
         Ok(pages)
     }
 
-    /// To be told when redb repairs the file and when it has opened it.
+    /// The recovery policy, to be informed about redb's repair and opening.
     pub fn policy(&self) -> Arc<RecoveryPolicy> {
         Arc::clone(&self.policy)
     }
 
-    /// What there is of it.
+    /// The sizes of the file.
     pub fn meter(&self) -> Arc<Meter> {
         Arc::clone(&self.meter)
     }
 
-    /// Reads `pages`, which are one piece of the file, and verifies each.
+    /// Reads `pages`, which are contiguous in the file, and verifies each.
     fn read_run(&self, pages: Range<u64>, out: &mut [u8]) -> io::Result<()> {
         self.disk
             .read_at(page_offset(pages.start), out)
@@ -160,8 +161,8 @@ impl Pages {
         self.superblock.lock().set_header(header, len, |(offset, bytes)| self.disk.write_at(offset, bytes))
     }
 
-    /// A file of an older format is called one of the newest before redb first writes to it, and not before redb has found
-    /// it sound: what is refused is not changed.
+    /// Marks a file of an older format as the newest one, before redb's first write to it. Not
+    /// during a repair: a file that is refused stays unchanged.
     fn upgrade(&self) -> io::Result<()> {
         if !self.policy.may_mark_flushed() {
             return Ok(());
@@ -171,7 +172,8 @@ impl Pages {
         self.disk.sync_data()
     }
 
-    /// The superblock must not ask for more than there is: it says so, durably, before the file gets shorter.
+    /// Records the smaller length durably before the file is truncated, so that the superblock
+    /// never claims a longer file than there is.
     fn announce_len(&self, physical: u64) -> io::Result<()> {
         let mut superblock = self.superblock.lock();
         let header = *superblock.header();
@@ -206,19 +208,19 @@ impl Pages {
     }
 }
 
-/// The checksums of `pages`, which hold `data`. Computed before the lock of the table is taken.
+/// The checksums of `pages` with the contents `data`. Computed before the table is locked.
 fn checksums_of(pages: &Range<u64>, data: &[u8]) -> Vec<Checksum> {
     pages.clone().zip(data.chunks_exact(PAGE_BYTES)).map(|(page, bytes)| checksum_of(page, bytes)).collect()
 }
 
-/// The failure that `error` comes from.
+/// The failure behind `error`, as the latch kept it.
 pub fn failed(latch: &FailureLatch, error: &io::Error) -> StorageError {
     let unknown =
         || Failure { code: crate::error::Code::IO_ERROR, message: error.to_string(), is_full: false };
     StorageError::Failed(latch.failure().cloned().unwrap_or_else(unknown))
 }
 
-/// The pages of a piece that redb reads or writes: whole pages, and not its header's.
+/// The pages of a read or write of redb, which must be whole pages and not include the header.
 fn pages_of(offset: u64, len: usize) -> io::Result<Range<u64>> {
     let len = len as u64;
     if offset == 0 || !offset.is_multiple_of(PAGE) || !len.is_multiple_of(PAGE) {

@@ -1,9 +1,10 @@
-//! A file that writes again what a failed flush has not written.
+//! A disk that repeats the writes that a failed flush has lost.
 //!
-//! After a flush that failed, systems take the file's pages for written. The pages stay in memory, and the next flush succeeds
-//! without them. A process that then opened the file would read what the disk does not have, and build on it; a power
-//! failure would show that. So everything that was written since the last flush that succeeded is read and written once more:
-//! the next flush writes it too, or fails as well.
+//! After a failed flush, operating systems mark the file's dirty pages as clean. Their bytes stay
+//! in memory, and the next flush succeeds without writing them. A process that opened the file then
+//! would build on data that a power failure can still take away. So after a failed flush this disk
+//! reads and writes everything again that was written since the last successful one. The next flush
+//! then writes it, or fails too.
 
 use std::io;
 use std::ops::Range;
@@ -13,16 +14,16 @@ use parking_lot::Mutex;
 use super::disk::Disk;
 use crate::mutant::mutant;
 
-/// Pieces of the file that are remembered one by one. Of more, only the first and the last byte are.
+/// The most separate ranges to remember. More are merged into one.
 const MAX_SPANS: usize = 4_096;
-/// Bytes that are read and written at a time.
+/// Bytes read and written at a time.
 const CHUNK: u64 = 1 << 20;
 
-/// A file that writes again what a failed flush has not written.
+/// A disk that repeats the writes that a failed flush has lost.
 #[derive(Debug)]
 pub struct RewritingDisk {
     disk: Box<dyn Disk>,
-    /// What was written since the last flush that succeeded.
+    /// Ranges written since the last successful flush.
     unflushed: Mutex<Vec<Range<u64>>>,
 }
 
@@ -31,7 +32,8 @@ impl RewritingDisk {
         RewritingDisk { disk, unflushed: Mutex::default() }
     }
 
-    /// Flushes a file that others may have written. If that fails, all of it is written again.
+    /// Flushes a file that other processes may have written. If that fails, rewrites the whole
+    /// file.
     pub fn flush_existing_writes(&self) -> io::Result<()> {
         let len = self.disk.len()?;
         self.note(0, len);
@@ -92,7 +94,8 @@ impl Disk for RewritingDisk {
         let unflushed = std::mem::take(&mut *self.unflushed.lock());
         let result = self.disk.sync_data();
         if result.is_err() && !mutant("failed-flush-is-forgotten") {
-            // What cannot be read or written now is as unknown as before; the failure of the flush says so already.
+            // A range that cannot be rewritten stays unknown, which the error of the flush already
+            // says.
             for span in &unflushed {
                 let _ = self.rewrite(span);
             }
@@ -119,7 +122,7 @@ mod tests {
         file.fail_once_after(0, FailedFlush::KeepsPages);
         disk.sync_data().unwrap_err();
         drop(disk);
-        // Another process opens it, finds nothing to do, and flushes.
+        // Another process opens the file, changes nothing, and flushes.
         let next = RewritingDisk::new(Box::new(file.clone()));
         next.sync_data().unwrap();
         let left = file.after_power_failure(file.moments(), Atomic::Sector, &mut SplitMix(1));

@@ -1,4 +1,4 @@
-//! Reading: an immutable view of all keys after some batch of commits.
+//! A snapshot: redb's keys after some batch of commits, immutable.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{FailureLatch, StorageError, with_cause};
 
 type StoredRow = (redb::AccessGuard<'static, &'static [u8]>, redb::AccessGuard<'static, &'static [u8]>);
 
-/// An immutable view of all keys after some batch of commits.
+/// redb's keys after some batch of commits, immutable.
 pub struct Snapshot {
     data: ReadOnlyTable<&'static [u8], &'static [u8]>,
     latch: Arc<FailureLatch>,
@@ -23,7 +23,7 @@ impl Snapshot {
         Snapshot { data, latch }
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len(&self) -> Result<u64, StorageError> {
         self.data.len().map_err(|error| with_cause(&self.latch, error.into()))
     }
@@ -34,7 +34,7 @@ impl Snapshot {
         Ok(found.map(|value| Bytes::copy_from_slice(value.value())))
     }
 
-    /// The rows of `[begin, end)`, from either side.
+    /// The rows of `[begin, end)`, to be read from either end.
     pub fn range(&self, begin: &[u8], end: &[u8]) -> Result<SnapshotRows, StorageError> {
         if begin >= end {
             return Ok(SnapshotRows { rows: None, latch: Arc::clone(&self.latch) });
@@ -51,7 +51,7 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// SnapshotRows in key order; `next_back` walks down from the end.
+/// The rows of a range in key order; `next_back` reads from the end.
 pub struct SnapshotRows {
     rows: Option<redb::Range<'static, &'static [u8], &'static [u8]>>,
     latch: Arc<FailureLatch>,

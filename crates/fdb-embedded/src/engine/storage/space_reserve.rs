@@ -1,12 +1,14 @@
-//! Disk space for the data file, and a reserve that is used where there is none.
+//! Disk space for the data file, and a reserve for when the disk is full.
 //!
-//! redb takes any failed write for the end: the outcome of the write is unknown, so no further commit is accepted. It must
-//! therefore never meet a full disk. `DIR/reserve` is a file that holds allocated space and no data. When a write finds the
-//! disk full, [`SpaceReserve`] cuts a piece off the reserve, so that the disk has this space, and writes again. Nobody but redb knows
-//! which page of its file comes next, so the space cannot be set aside inside that file.
+//! redb treats any failed write as fatal: its outcome is unknown, so no further commit is accepted.
+//! redb must therefore never meet a full disk. `DIR/reserve` is a file of allocated space without
+//! data. When a write finds the disk full, [`SpaceReserve`] truncates the reserve, which returns
+//! space to the disk, and repeats the write. The space cannot be set aside inside redb's file,
+//! because only redb knows which page it will write next.
 //!
-//! The committer refuses transactions that add data before the reserve is needed. The reserve is for transactions that free space,
-//! for a checkpoint, for an opening after a kill, and for the time when another program fills the disk.
+//! The committer refuses transactions that add data before the reserve is needed. The reserve
+//! serves transactions that free space, checkpoints, recovery after a kill, and times when another
+//! program fills the disk.
 
 use std::fs::File;
 use std::io;
@@ -23,31 +25,32 @@ use super::log::is_full;
 use crate::engine::directory::open_or_create;
 use crate::fork::Own;
 
-/// The reserve of an empty database, bytes.
+/// The reserve of an empty database in bytes.
 const MIN_RESERVE: u64 = 4 << 20;
-/// The largest reserve, bytes.
+/// The largest reserve in bytes.
 const MAX_RESERVE: u64 = 16 << 20;
-/// The reserve grows with the data file, by so many bytes at a time.
+/// The reserve grows with the data file in steps of so many bytes.
 const STEP: u64 = 1 << 20;
-/// The least that is cut off the reserve, bytes.
+/// The fewest bytes that are cut off the reserve at a time.
 const PIECE: u64 = 256 << 10;
 
-/// A data file, and the reserve next to it.
+/// A data file and its reserve.
 #[derive(Debug)]
 pub struct SpaceReserve {
     data: Box<dyn Disk>,
     reserve: Option<Own<File>>,
-    /// Bytes that the reserve holds. The lock is for changing it.
+    /// Bytes in the reserve. `changing` is locked to change them.
     held: AtomicU64,
     changing: Mutex<()>,
-    /// The file system does not allocate space ahead of need.
+    /// The file system cannot allocate space ahead of need.
     is_unsupported: AtomicBool,
 }
 
 impl SpaceReserve {
-    /// For a data file, with the reserve at this path, which is made if it is not there. It holds as much then as the disk has.
+    /// Opens the reserve at this path for a data file, or creates it, and fills it as far as the
+    /// disk allows.
     pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<SpaceReserve> {
-        // Without a reserve as much space of the disk is left free.
+        // Without a reserve, as much space of the disk is left free.
         let reserve = Own::open(|| open_or_create(reserve)).ok();
         let reserve = SpaceReserve {
             data,
@@ -60,7 +63,7 @@ impl SpaceReserve {
         Arc::new(reserve)
     }
 
-    /// What an earlier process left in it, and what the disk has.
+    /// Takes over the reserve of an earlier process, and fills it as far as the disk allows.
     fn restore(&self) {
         let Some(file) = &self.reserve else { return };
         let left = file.used().and_then(|used| Ok(used.min(Disk::len(file)?))).unwrap_or(0).min(MAX_RESERVE);
@@ -73,7 +76,7 @@ impl SpaceReserve {
         }
     }
 
-    /// How much the reserve of a data file should hold that uses so many bytes of the disk.
+    /// The size that the reserve should have when the data file uses `used` bytes of the disk.
     pub fn wanted(&self, used: u64) -> u64 {
         MAX_RESERVE.min(MIN_RESERVE + used / 4 / STEP * STEP)
     }
@@ -83,17 +86,18 @@ impl SpaceReserve {
         self.data.used().unwrap_or(0)
     }
 
-    /// Bytes that the reserve holds.
+    /// Bytes in the reserve.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// True where space cannot be set aside.
+    /// True on a file system that cannot allocate space ahead of need.
     pub fn is_unsupported(&self) -> bool {
         self.is_unsupported.load(Ordering::Relaxed)
     }
 
-    /// Makes the reserve hold so many bytes. `false` if the disk has too few, or cannot set any aside.
+    /// Fills the reserve up to `wanted` bytes. `false` if the disk has too little space, or cannot
+    /// allocate any.
     pub fn refill(&self, wanted: u64) -> bool {
         let _changing = self.changing.lock();
         let Some(file) = self.reserve.as_ref().filter(|_| !self.is_unsupported()) else { return false };
@@ -113,7 +117,7 @@ impl SpaceReserve {
                 if !is_full(&error) {
                     self.is_unsupported.store(true, Ordering::Relaxed);
                 }
-                // Some file systems keep the part that they had.
+                // Some file systems keep the part that they could allocate.
                 let _ = Disk::set_len(file, held);
                 return false;
             }
@@ -121,7 +125,8 @@ impl SpaceReserve {
         true
     }
 
-    /// Gives the disk so many bytes of the reserve, or what it has. `false` if it holds nothing.
+    /// Returns `bytes` bytes of the reserve to the disk, or what is left. `false` if the reserve is
+    /// empty.
     fn release(&self, bytes: u64) -> bool {
         let _changing = self.changing.lock();
         let Some(file) = &self.reserve else { return false };
@@ -134,7 +139,8 @@ impl SpaceReserve {
         true
     }
 
-    /// Does what takes up to so many bytes of the disk; again, with space from the reserve, while the disk is full.
+    /// Runs `work`, which needs up to `bytes` bytes of the disk. Repeats it with space of the
+    /// reserve while the disk is full.
     fn with_space(&self, bytes: u64, work: impl Fn() -> io::Result<()>) -> io::Result<()> {
         loop {
             match work() {
@@ -176,7 +182,7 @@ mod tests {
     use super::super::sim::SimDisk;
     use super::*;
 
-    /// A disk that has space for so many bytes more, and for the bytes that the reserve gave back.
+    /// A disk of limited size, shared with the reserve.
     #[derive(Debug)]
     struct Small {
         file: SimDisk,
@@ -243,7 +249,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("reserve");
         for there in [0, PIECE, 3 * MAX_RESERVE] {
-            // Of a copy only the length may be left.
+            // In a copy of a directory the reserve may be sparse.
             std::fs::write(&path, []).unwrap();
             File::options().write(true).open(&path).unwrap().set_len(there).unwrap();
             let data = SimDisk::new(vec![0; 9 << 20]);

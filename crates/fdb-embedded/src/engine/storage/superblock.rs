@@ -1,18 +1,20 @@
-//! The first page of the file: what it is, redb's header, and whether the header's last change was flushed.
+//! The superblock: the file's first page, with the format, redb's header, and whether the last
+//! header was flushed.
 //!
 //! ```text
 //!    0  magic, format, their checksum
-//!  512  redb's header, length of the file, number of the write, checksum      writes with an even number
-//! 1024  the same                                                            writes with an odd number
-//! 1536  number of the last write that was flushed, checksum
+//!  512  redb's header, length of the file, number of the write, checksum      for even numbers
+//! 1024  the same                                                            for odd numbers
+//! 1536  number of the last flushed write, checksum
 //! ```
-//! redb overwrites its header in place and checks only parts of it. Here each write goes to the other of two sectors than the
-//! last one that was flushed, so that a write that was torn by a power failure leaves that one. redb writes its header more than once
-//! between two flushes: those writes go to the same sector and have the same number. The number that was flushed tells a
-//! torn write from a sector that was damaged later: nothing that was flushed may be unreadable. The length tells a file that was cut off.
+//! redb overwrites its header in place and protects only parts of it with checksums. Here a new
+//! header goes to the sector that does not hold the last flushed one, so that a torn write cannot
+//! destroy that. redb writes its header several times between two flushes; those writes share a
+//! sector and a number. The flushed number tells a torn write from later damage: a header that was
+//! flushed must be readable. The length detects a truncated file.
 //!
-//! A power failure may leave any bytes of a write that was not flushed, so every checksum here may fail to match, and each piece is
-//! read without the others.
+//! A power failure may leave any bytes of an unflushed write, so each checksum here may fail. Every
+//! part can be read without the others.
 
 use twox_hash::XxHash3_64;
 
@@ -22,54 +24,55 @@ use crate::mutant::mutant;
 const MAGIC: [u8; 8] = *b"\xfdfdb-emb";
 /// The first bytes of format 1: a plain redb file.
 const REDB_MAGIC: [u8; 4] = *b"redb";
-/// The layout of the directory: 1 was a plain redb file, without checksums that reads look at; 2 had no log beside it; in the
-/// log of 3 no batch was written before the one before it was flushed; in that of 4 a batch could lie in a block with one that was
-/// flushed before.
+/// The format of the directory. 1: a plain redb file. 2: page checksums, no log. 3: a log in which
+/// each batch was flushed before the next was written. 4: a log in which a batch could share a
+/// block with a flushed one. 5: this one.
 pub const FORMAT: u32 = 5;
-/// The oldest one that is brought up to date when it is opened.
+/// The oldest format that is upgraded when it is opened.
 pub const OLDEST_FORMAT: u32 = 2;
 
-/// Bytes of magic, format and their checksum.
+/// Bytes of magic, format and checksum.
 const PREFIX: usize = 24;
 const SECTOR: usize = 512;
 const MARK: usize = 3 * SECTOR;
 const LEN: usize = 488;
 const NUMBER: usize = 496;
 const CHECK: usize = 504;
-/// Bytes of redb's header that a sector has room for; redb 4 uses 320.
+/// Bytes that a sector has for redb's header. redb 4 uses 320.
 pub const HEADER: usize = 480;
 
 /// One page of bytes.
 pub type PageBytes = [u8; PAGE as usize];
 
-/// What is wrong with a first page.
+/// Why a first page cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SuperblockError {
-    /// It is not this engine's.
+    /// The file is not a database of this engine.
     Foreign,
-    /// It has another format.
+    /// The file has this unsupported format.
     Format(u32),
-    /// It is this engine's, and damaged: what.
+    /// The file is damaged at the named part.
     Damaged(&'static str),
 }
 
-/// The first page in memory.
+/// The superblock in memory.
 #[derive(Debug)]
 pub struct Superblock {
     format: u32,
     /// redb's header.
     header: [u8; HEADER],
-    /// Bytes of the file when it was written.
+    /// Length of the file in bytes at the last write of the header.
     len: u64,
-    /// How often it has been written and flushed, and once more if the last write was not flushed.
+    /// The number of the last write of the header. It counts flushes, and one more for an unflushed
+    /// write.
     written: u64,
-    /// The last of those writes that is known to be on the disk.
+    /// The last write that is known to be on the disk.
     durable: u64,
-    /// The last one of which the file itself says so.
+    /// The last write that the file itself records as flushed.
     flushed: u64,
 }
 
-/// A piece of the file to be written.
+/// An offset in the file, and the bytes to write there.
 pub type FileWrite<'a> = (u64, &'a [u8]);
 
 fn hash(bytes: &[u8], seed: usize) -> [u8; 8] {
@@ -80,7 +83,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"))
 }
 
-/// What a file of a format is.
+/// The first bytes of a file of this format.
 fn prefix(format: u32) -> [u8; PREFIX] {
     let mut prefix = [0; PREFIX];
     prefix[..8].copy_from_slice(&MAGIC);
@@ -90,20 +93,19 @@ fn prefix(format: u32) -> [u8; PREFIX] {
     prefix
 }
 
-/// True if the first bytes are those of one known format in part, and of another one for the rest: a power failure has cut off
-/// the write that brings a file up to date.
+/// True if a power failure interrupted a format upgrade: each byte belongs to some known format.
 fn is_between_formats(page: &PageBytes) -> bool {
     let known: Vec<_> = (OLDEST_FORMAT..=FORMAT).map(prefix).collect();
     (0..PREFIX).all(|at| known.iter().any(|prefix| prefix[at] == page[at]))
 }
 
 impl Superblock {
-    /// Of a file that holds nothing yet.
+    /// The superblock of a new file.
     pub fn new() -> Superblock {
         Superblock { format: FORMAT, header: [0; HEADER], len: 0, written: 0, durable: 0, flushed: 0 }
     }
 
-    /// Reads the first page of a file.
+    /// Parses the first page of a file.
     pub fn parse(page: &PageBytes) -> Result<Superblock, SuperblockError> {
         if page.starts_with(&REDB_MAGIC) {
             return Err(SuperblockError::Format(1));
@@ -114,7 +116,7 @@ impl Superblock {
         let format = if page[16..24] == hash(&page[..16], 0) {
             u32::from_le_bytes(page[8..12].try_into().expect("four bytes"))
         } else if is_between_formats(page) {
-            // Nothing is known of it that the oldest format does not have, and it is brought up to date again.
+            // Such a file has only what the oldest format has. The upgrade is repeated.
             OLDEST_FORMAT
         } else {
             return Err(SuperblockError::Damaged("its format number does not match its checksum"));
@@ -137,12 +139,12 @@ impl Superblock {
                         "a header that was flushed does not match its checksum",
                     ));
                 }
-                // The mark of the one may have been torn together with the write of the other.
+                // The write that tore the other header may also have torn the mark.
                 _ => one,
             },
             (None, None) => return Err(SuperblockError::Damaged("neither header matches its checksum")),
         };
-        // Without the mark the last write counts as one that a crash may have cut off, which is always safe.
+        // Without the mark, the last write is assumed to be in flight, which is always safe.
         let flushed = flushed.unwrap_or(written.saturating_sub(1));
         if flushed > written {
             return Err(SuperblockError::Damaged("its newest header is gone"));
@@ -152,27 +154,27 @@ impl Superblock {
         Ok(Superblock { format, header, len, written, durable: flushed, flushed })
     }
 
-    /// The format that the file has.
+    /// The file's format.
     pub fn format(&self) -> u32 {
         self.format
     }
 
-    /// The first bytes of the file in the newest format, if they are not what it has: to be flushed before anything is
-    /// written that an older version does not know.
+    /// The first bytes of the newest format, if the file has an older one. They have to be flushed
+    /// before anything is written that the older format does not know.
     pub fn upgrade(&mut self) -> Option<[u8; PREFIX]> {
         let is_old = self.format < FORMAT;
         self.format = FORMAT;
         is_old.then(|| prefix(FORMAT))
     }
 
-    /// True if nobody knows whether all that the header speaks of reached the disk.
+    /// True if the commit of the last header may not have reached the disk.
     pub fn is_in_flight(&self) -> bool {
         self.flushed < self.written
     }
 
-    /// The least length that the file may have, bytes.
+    /// The minimum length of the file in bytes.
     pub fn least_len(&self) -> u64 {
-        // Whether a file grew for a commit that was cut off is not known.
+        // A commit in flight may or may not have grown the file.
         if self.is_in_flight() { 0 } else { self.len }
     }
 
@@ -181,7 +183,8 @@ impl Superblock {
         &self.header
     }
 
-    /// Takes a new header, for a file of `len` bytes, and gives `write` the pieces of the file to write. The first comes with the whole page.
+    /// Sets a new header for a file of `len` bytes, and calls `write` for each part of the file to
+    /// write. The first call of a new file writes the whole page.
     pub fn set_header<E>(
         &mut self,
         header: &[u8],
@@ -195,7 +198,8 @@ impl Superblock {
         }
         self.header[..header.len()].copy_from_slice(header);
         self.len = len;
-        // The other sector holds the last header that was flushed, and stays as it is until this one is.
+        // The other sector holds the last flushed header. It stays unchanged until this one is
+        // flushed.
         if self.written == self.durable || mutant("headers-take-turns-unflushed") {
             self.written += 1;
         }
@@ -209,19 +213,19 @@ impl Superblock {
         write(((slot * SECTOR) as u64, &sector))
     }
 
-    /// The number of the last write of the header: what [`Superblock::durable`] and [`Superblock::flushed`] take after a
-    /// flush.
+    /// The number of the last write of the header, to be passed to [`Superblock::durable`] and
+    /// [`Superblock::flushed`] after a flush.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// All writes up to number `written` are on the disk.
+    /// Records that all writes up to number `written` are on the disk.
     pub fn durable(&mut self, written: u64) {
         self.durable = self.durable.max(written);
     }
 
-    /// All writes up to number `written` are on the disk, and what they speak of was found sound; gives the mark that says so, if it is
-    /// news.
+    /// Records that all writes up to number `written` are on the disk and their data is sound.
+    /// Returns the mark to write to the file, if it is new.
     pub fn flushed(&mut self, written: u64) -> Option<(u64, [u8; 16])> {
         if written <= self.flushed {
             return None;
@@ -236,7 +240,7 @@ impl Superblock {
     }
 }
 
-/// Makes a first page say that it has another format.
+/// Changes the format of a first page.
 #[cfg(test)]
 pub fn set_format(page: &mut [u8], format: u32) {
     page[8..12].copy_from_slice(&format.to_le_bytes());
@@ -248,7 +252,7 @@ pub fn set_format(page: &mut [u8], format: u32) {
 mod tests {
     use super::*;
 
-    /// A page with `n` headers written, all but the last `unflushed` of them flushed.
+    /// A page after `n` writes of the header. The last `unflushed` of them were not flushed.
     fn page(n: u8, unflushed: u8) -> PageBytes {
         let mut page = [0; PAGE as usize];
         let mut superblock = Superblock::new();

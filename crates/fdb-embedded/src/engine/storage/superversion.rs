@@ -1,4 +1,4 @@
-//! A state that can be read: redb's newest snapshot, and what has been bytes_written since.
+//! A superversion: a snapshot of redb and the memtables that are newer.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::engine::memtable::Memtable;
 use crate::engine::undo_log::UndoView;
 use crate::engine::versioned_reader::VersionedReader;
 
-/// A snapshot of redb's, and what batches have bytes_written since.
+/// A snapshot of redb and the memtables that are newer: everything that one read needs.
 #[derive(Debug)]
 pub struct Superversion {
-    /// `None` once it has been let go.
+    /// `None` after it was released.
     snapshot: RwLock<Option<Arc<Snapshot>>>,
-    /// Writes after it, oldest first. The last one grows.
+    /// The memtables after the snapshot, oldest first. The last one is active and still grows.
     memtables: Vec<Arc<Memtable>>,
-    /// The version of the last batch that the snapshot has.
+    /// The version of the last batch in the snapshot.
     base_version: i64,
-    /// Bytes that had been bytes_written to the file by then, in all.
+    /// Total bytes that had been written to the file when the snapshot was made.
     bytes_written: u64,
 }
 
@@ -32,39 +32,40 @@ impl Superversion {
         Superversion { snapshot: RwLock::new(Some(snapshot)), memtables, base_version, bytes_written }
     }
 
-    /// Versions from this one on can be read in it.
+    /// The oldest version that it can serve.
     pub fn base_version(&self) -> i64 {
         self.base_version
     }
 
-    /// Bytes that had been bytes_written to the file, in all, when its snapshot was made.
+    /// Total bytes that had been written to the file when the snapshot was made.
     pub fn bytes_written(&self) -> u64 {
         self.bytes_written
     }
 
-    /// The same, as if so much had been bytes_written by then.
+    /// A copy that claims another total of written bytes.
     #[cfg(test)]
     pub fn as_if_written(&self, bytes_written: u64) -> Superversion {
         let snapshot = self.snapshot().expect("it has one");
         Superversion::new(snapshot, self.memtables.clone(), self.base_version, bytes_written)
     }
 
-    /// The same once more, to be let go by itself.
+    /// A copy whose snapshot is released on its own.
     pub fn duplicate(&self) -> Superversion {
         Superversion { snapshot: RwLock::new(self.snapshot()), memtables: self.memtables.clone(), ..*self }
     }
 
-    /// Lets go of the snapshot, which keeps pages from being used again. Nothing can be read any more.
+    /// Releases the snapshot, so that redb can reuse the pages it pins. Later reads fail.
     pub fn release_snapshot(&self) {
         *self.snapshot.write() = None;
     }
 
-    /// Its snapshot, if that has not been let go.
+    /// The snapshot, unless it was released.
     pub fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.snapshot.read().clone()
     }
 
-    /// A version of it, behind which lies `undo`. `snapshot` is its own.
+    /// A reader at `version`, which sees the older values in `undo`. `snapshot` is this
+    /// superversion's own.
     pub fn reader_at<'a>(
         &'a self,
         version: i64,
@@ -74,13 +75,13 @@ impl Superversion {
         VersionedReader { snapshot, memtables: &self.memtables, undo, version }
     }
 
-    /// The memtable that grows.
+    /// The active memtable.
     #[cfg(test)]
     pub fn active_memtable(&self) -> Arc<Memtable> {
         Arc::clone(self.memtables.last().expect("a state has one"))
     }
 
-    /// What was there before the newest memtable.
+    /// Reads the state below the active memtable.
     pub(super) fn read_below_active<T>(
         &self,
         read: impl FnOnce(VersionedReader<'_>) -> Result<T, StorageError>,
@@ -95,7 +96,7 @@ impl Superversion {
         })
     }
 
-    /// Everything that was bytes_written, whether it can be read by clients yet or not.
+    /// Reads all writes, including those that clients cannot read yet.
     pub(super) fn read_newest<T>(
         &self,
         read: impl FnOnce(VersionedReader<'_>) -> Result<T, StorageError>,

@@ -1,4 +1,4 @@
-//! redb: one table of keys, one of bookkeeping.
+//! redb's B-trees: a table of the keys, and one of the engine's own records.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,57 +21,58 @@ const META: TableDefinition<'static, &'static str, i64> = TableDefinition::new("
 
 /// `META`: no version above this one has been handed out to any client.
 const CEILING: &str = "version-ceiling";
-/// `META`: the lsn of the last batch.
+/// `META`: the LSN of the last batch.
 const BATCH: &str = "batch";
-/// `META`: what is meta of the log; its generation is 0 while it is not in use.
+/// `META`: the log's anchor. Its generation, which is the checkpoint's LSN, is 0 while no log is in
+/// use.
 const LOG_ID: &str = "log-id";
 const LOG_GENERATION: &str = "log-generation";
 const LOG_LEN: &str = "log-len";
 
-/// What is meta of a file beside its keys.
+/// The engine's own records in redb's file.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeMeta {
     /// No version above this one has been handed out.
     pub ceiling: i64,
-    /// The lsn of the last batch.
+    /// The LSN of the last batch in the file.
     pub batch: u64,
-    /// The log's, while it is in use.
+    /// The anchor of the log, while one is in use.
     pub anchor: Option<LogAnchor>,
-    /// Bytes of the log that have been flushed once.
+    /// Bytes of the log that were flushed when they were allocated.
     pub log_len: u64,
 }
 
-/// How a batch is committed.
+/// How a transaction on the tree is committed.
 #[derive(Debug, Clone, Copy)]
 pub enum TreeCommit {
-    /// In memory: the log makes it durable.
+    /// In memory only; the log makes it durable.
     InMemory,
-    /// Durable, and the log begins anew with this anchor.
+    /// Durable, and the log restarts with this anchor.
     Checkpoint(LogAnchor),
-    /// Durable, and the log is not in use any more.
+    /// Durable, and no log is in use afterwards.
     FinalCheckpoint,
-    /// Durable, as it would be without a log.
+    /// Durable without a log, to compare with.
     #[cfg(test)]
     Durable,
 }
 
-/// What a write transaction of redb's undo.
+/// The changes of one transaction on the tree.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct TreeWrites<'a> {
-    /// First, what has been worked out already.
+    /// Evaluated writes, applied first.
     pub memtable: Option<&'a Memtable>,
-    /// Then stamped mutations, in order.
+    /// Mutations with their versionstamps filled in, applied next in order.
     pub mutations: &'a [Mutation],
 }
 
 impl<'a> TreeWrites<'a> {
-    /// Those of mutations alone.
+    /// Mutations without a memtable.
     pub fn of(mutations: &'a [Mutation]) -> TreeWrites<'a> {
         TreeWrites { memtable: None, mutations }
     }
 }
 
-/// redb's file.
+/// The open redb file.
 #[derive(Debug)]
 pub struct Tree {
     pub(super) db: Database,
@@ -79,7 +80,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Opens it. `on_repair` is called when redb finds that it has to walk through the file.
+    /// Opens the file. Calls `on_repair` if redb has to walk through the whole file.
     pub fn open(
         pages: Pages,
         latch: Arc<FailureLatch>,
@@ -95,7 +96,7 @@ impl Tree {
                 on_repair();
             }
         });
-        // Pages are verified before redb sees them, but for those that it judges itself.
+        // `Pages` verifies what redb reads, except during a repair, when redb verifies it.
         let opened = catch_unwind(AssertUnwindSafe(|| builder.create_with_backend(pages)));
         policy.finish_open();
         let db =
@@ -103,13 +104,13 @@ impl Tree {
         Ok(Tree { db, latch })
     }
 
-    /// Without a log and a layer of checksums, to compare with.
+    /// A tree without a log or page checksums, to compare with.
     #[cfg(test)]
     pub fn plain(db: Database, latch: Arc<FailureLatch>) -> Tree {
         Tree { db, latch }
     }
 
-    /// Makes the tables, in a new file.
+    /// Creates the tables in a new file.
     pub fn create_tables(&self) -> Result<(), StorageError> {
         let create = || -> Result<(), redb::Error> {
             let write = self.db.begin_write()?;
@@ -121,7 +122,7 @@ impl Tree {
         create().map_err(|error| self.with_cause(error))
     }
 
-    /// Makes the tables as a process of format 2 did, which knew of no log.
+    /// Creates the tables as format 2 had them, which had no log.
     #[cfg(test)]
     pub fn create_like_format_2(&self, rows: &[(&[u8], &[u8])], ceiling: i64) {
         let write = self.db.begin_write().unwrap();
@@ -132,7 +133,7 @@ impl Tree {
         write.commit().unwrap();
     }
 
-    /// What is meta beside the keys. A file of format 2 knows nothing of a log.
+    /// The engine's own records. A file of format 2 has none about a log.
     pub fn meta(&self) -> Result<TreeMeta, StorageError> {
         let meta = || -> Result<TreeMeta, redb::Error> {
             let meta = self.db.begin_read()?.open_table(META)?;
@@ -149,15 +150,15 @@ impl Tree {
         meta().map_err(|error| self.with_cause(error))
     }
 
-    /// The newest state.
+    /// The newest snapshot.
     pub fn snapshot(&self) -> Result<Snapshot, StorageError> {
         let open = || -> Result<_, redb::Error> { Ok(self.db.begin_read()?.open_table(DATA)?) };
         let data = open().map_err(|error| self.with_cause(error))?;
         Ok(Snapshot::new(data, Arc::clone(&self.latch)))
     }
 
-    /// Applies writes and a new version ceiling, if there is one, as batch `lsn`.
-    // Where instructions are counted, this is left out, by its name.
+    /// Applies writes, and a new version ceiling if there is one, as batch `lsn`.
+    // `.ci/instructions` excludes this function by its name.
     #[inline(never)]
     pub fn apply(
         &self,
@@ -182,10 +183,10 @@ impl Tree {
         let mut write = self.db.begin_write()?;
         match commit {
             TreeCommit::InMemory => write.set_durability(Durability::None)?,
-            // Saves with the commit what redb otherwise has to find out by walking through the file after a kill: which
-            // pages are free.
+            // Saves redb's list of free pages, so that redb need not walk through the file after a
+            // kill.
             TreeCommit::Checkpoint(_) => write.set_quick_repair(true),
-            // redb saves it itself when it closes the file.
+            // redb saves that list itself when it closes the file.
             TreeCommit::FinalCheckpoint => {}
             #[cfg(test)]
             TreeCommit::Durable => {}
@@ -254,8 +255,8 @@ fn apply_all(data: &mut Data<'_>, mutations: &[Mutation], undo: &mut UndoBuilder
     points.write(data, undo)
 }
 
-/// What single keys are to hold, until that is written: each once, however many transactions of the batch have changed it, and in the order
-/// of the tree.
+/// The final value of each single key, written once and in key order, however many transactions of
+/// the batch have changed it.
 #[derive(Default)]
 struct PointWrites<'m>(BTreeMap<&'m [u8], Option<Cow<'m, [u8]>>>);
 

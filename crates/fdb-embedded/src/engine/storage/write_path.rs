@@ -1,4 +1,4 @@
-//! The way of a batch: into the log and a memtable at once, and with others into redb a little later.
+//! The write path of a batch: log and memtable at once, redb a little later.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,13 +18,14 @@ use crate::engine::memtable::{Memtable, MemtableSize};
 use crate::engine::mutation::Mutation;
 use crate::engine::undo_log::FlushedMemtable;
 
-/// A memtable goes to redb when this much is in it.
+/// The active memtable is flushed to redb when it reaches this size.
 const MEMTABLE_LIMIT: MemtableSize = MemtableSize { bytes: 256 << 10, writes: 2_048, removals: 128 };
 
-/// Or when its first batch is so old.
+/// The active memtable is flushed to redb when its oldest batch reaches this age.
 const MEMTABLE_MAX_AGE: Duration = Duration::from_millis(5);
 
-/// With this many mutations, or removals, a batch goes to redb by itself: that takes no longer than to keep it for others.
+/// A batch with this many mutations or removals goes straight to redb: that takes no longer than a
+/// detour through the memtable.
 const LARGE_BATCH: MemtableSize = MemtableSize { bytes: 0, writes: 200, removals: 48 };
 
 fn is_large_batch(batch: &WriteBatch) -> bool {
@@ -33,23 +34,23 @@ fn is_large_batch(batch: &WriteBatch) -> bool {
         || batch.mutations.iter().filter(is_removal).count() >= LARGE_BATCH.removals
 }
 
-/// What else update for readers when a batch was applied.
+/// What applying batches changed for readers.
 #[derive(Debug, Default)]
 pub struct StorageUpdate {
-    /// What is to be read from now on, if it is another than before.
+    /// The superversion to read from now on, if it is a new one.
     pub superversion: Option<Arc<Superversion>>,
-    /// What has gone to redb, oldest first.
+    /// Memtables that are now in redb, oldest first.
     pub flushed: Vec<FlushedMemtable>,
-    /// What the batch has written.
+    /// The keys that the batch has written.
     pub written_keys: WrittenKeys,
 }
 
-/// What a batch has written.
+/// The keys that a batch has written, for the watches.
 #[derive(Debug)]
 pub enum WrittenKeys {
-    /// These keys.
+    /// A list of keys.
     Keys(Vec<Bytes>),
-    /// The keys of its mutations, ranges among them.
+    /// The keys and ranges of these mutations.
     Mutations(Arc<WriteBatch>),
 }
 
@@ -59,34 +60,35 @@ impl Default for WrittenKeys {
     }
 }
 
-/// Rows of a database that is so small that they are counted to see how much of the file is free.
+/// In a database with at most this many rows, counting them gives a good estimate of the free space
+/// in the file.
 const FEW_ROWS: u64 = 1_000;
 
-/// Bytes of the file that are in use even if there are no rows.
+/// Bytes of the file that an empty database uses.
 const EMPTY_FILE_BYTES: u64 = 512 << 10;
 
-/// Space in the data file.
+/// How much the data file can still grow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskSpace {
-    /// The disk gives the file no more space.
+    /// The disk has no more space for the file, so it can only reuse its own.
     pub is_short: bool,
-    /// Bytes of the file's reusable that are free again. An estimate, on the low side.
+    /// Free bytes inside the file. An underestimate.
     pub reusable: u64,
-    /// Bytes of the disk that are free, and not needed for what was committed.
+    /// Free bytes of the disk that committed batches will not need.
     pub unused: u64,
-    /// Bytes that can be written, those of the reserve and of the file's reusable among them.
+    /// Bytes that can be written, including the reserve and the free bytes inside the file.
     pub available: u64,
-    /// Bytes of these that should be kept for transactions that free space.
+    /// The part of `available` to keep for transactions that free space.
     pub reserve: u64,
 }
 
 impl DiskSpace {
-    /// Where the disk has no end.
+    /// Used where there is no limit to the disk.
     const PLENTY: DiskSpace =
         DiskSpace { is_short: false, reusable: 0, unused: u64::MAX, available: u64::MAX, reserve: 0 };
 }
 
-/// A memtable that the flusher has.
+/// A memtable that the flusher is writing to redb.
 #[derive(Debug)]
 struct ImmutableMemtable {
     memtable: Arc<Memtable>,
@@ -94,7 +96,7 @@ struct ImmutableMemtable {
     last: i64,
 }
 
-/// What batches pass through, one at a time.
+/// The state of the write path. One batch passes through it at a time.
 #[derive(Debug)]
 pub struct WritePath {
     tree: Arc<Tree>,
@@ -102,40 +104,42 @@ pub struct WritePath {
     flusher: Box<dyn MemtableFlusher>,
     log: Log,
     meter: Arc<Meter>,
-    /// The disk's space, where it may end.
+    /// Space of the disk that is set aside, unless the storage is in memory.
     reserve: Option<Arc<SpaceReserve>>,
-    /// Bytes of the file that what came since the last checkpoint may take: redb writes some of it only then.
+    /// Upper estimate of the bytes that the data file needs for the batches since the last
+    /// checkpoint.
     pending: u64,
-    /// The same of what a checkpoint has written since one that wrote nothing: until then redb keeps the pages that this freed.
+    /// The same for the batches of earlier checkpoints, back to one that had nothing to write:
+    /// until then redb does not reuse the pages that they freed.
     unfreed: u64,
-    /// The lsn of the last batch at the last checkpoint.
+    /// The LSN of the last checkpoint.
     committed: u64,
     /// The disk has no more space for the file.
     is_short: bool,
-    /// Bytes of the disk that are free or in the reserve, when that was last looked at.
+    /// Free bytes of the disk and of the reserve, when they were last measured.
     disk_bytes: u64,
-    /// An estimate of what the file has free of pages that were written before, bytes. When the file takes more of the disk it
-    /// has none; from then on each removed row adds to it.
+    /// Estimate of the free bytes inside the file. Set to zero when the file grows; each removed
+    /// row then adds to it.
     free: i64,
-    /// Bytes of the disk that the file took at the last checkpoint.
+    /// Bytes of the disk that the file used at the last checkpoint.
     used: u64,
-    /// Bytes that redb had written to its file when the log began anew.
+    /// Bytes that redb had written to its file at the last checkpoint.
     written_before: u64,
-    /// The lsn of the last batch.
+    /// The LSN of the last batch.
     lsn: u64,
-    /// Its version.
+    /// The version of the last batch.
     version: i64,
-    /// The newest version ceiling, unless redb has it.
+    /// The newest version ceiling, if redb does not have it yet.
     ceiling: Option<i64>,
     immutable: Option<ImmutableMemtable>,
     active: Arc<Memtable>,
-    /// When something was first put into it.
+    /// When the active memtable received its first batch.
     began: Option<Instant>,
     superversion: Arc<Superversion>,
 }
 
 impl WritePath {
-    /// Goes on after batch `lsn`, which redb has.
+    /// Continues after batch `lsn`, which redb has.
     pub fn new(
         tree: Arc<Tree>,
         log: Log,
@@ -174,31 +178,31 @@ impl WritePath {
         })
     }
 
-    /// What is to be read.
+    /// The newest superversion.
     pub fn superversion(&self) -> &Arc<Superversion> {
         &self.superversion
     }
 
-    /// Where the next record goes in the log.
+    /// The offset of the next record in the log.
     #[cfg(test)]
     pub fn log_end(&self) -> u64 {
         self.log.end()
     }
 
-    /// From now on the disk's space is looked after.
+    /// Sets the reserve, and with it the limit of the disk's space.
     pub fn set_space_reserve(&mut self, reserve: Arc<SpaceReserve>) {
         self.used = reserve.used();
         self.reserve = Some(reserve);
     }
 
-    /// Whether a batch that takes `cost` bytes of the data file finds them, on a disk with `free` bytes. A disk that had no space
-    /// for the reserve is asked for it again if `asks_again`.
+    /// Reserves `cost` bytes of the data file on a disk with `free` free bytes. After the disk had
+    /// no space for the reserve, tries again only if `asks_again`.
     pub fn reserve_space(&mut self, cost: u64, free: u64, asks_again: bool) -> DiskSpace {
         let Some(reserve) = &self.reserve else { return DiskSpace::PLENTY };
         let (reusable, wanted) = (self.reusable(), reserve.wanted(self.used));
         let may_refill = asks_again || !self.is_short;
         let is_whole = reserve.held() >= wanted || (may_refill && reserve.refill(wanted));
-        // Where no space can be set aside, as much is left free.
+        // On a file system that cannot allocate ahead, leaves as much space free instead.
         let is_whole = is_whole || (reserve.is_unsupported() && free >= wanted + self.pending + cost);
         self.is_short = !is_whole || free < self.pending + cost;
         if !self.is_short {
@@ -215,12 +219,13 @@ impl WritePath {
         }
     }
 
-    /// Half of the estimate: pages are not free before the next checkpoint, and some are half full.
+    /// Half of the estimate: pages become free only at the next checkpoint, and some stay half
+    /// full.
     fn reusable(&self) -> u64 {
         self.free.max(0).cast_unsigned() / 2
     }
 
-    /// All that was written is on the disk: what does that say of the space in the file?
+    /// Updates the estimate of free bytes inside the file, after a checkpoint.
     fn estimate_free(&mut self) -> Result<(), StorageError> {
         let Some(reserve) = &self.reserve else { return Ok(()) };
         let used = reserve.used();
@@ -236,24 +241,25 @@ impl WritePath {
                 let (key, value) = row?;
                 bytes += 2 * (key.value().len() + value.value().len()) as u64;
             }
-            // It is nearly exact, so `reusable` need not count half of it.
+            // This estimate is nearly exact, and `reusable` halves it.
             self.free = self.free.max(2 * used.saturating_sub(bytes).cast_signed());
         }
         Ok(())
     }
 
-    /// A transaction that is admitted on a full disk takes so much.
+    /// Counts the cost of a transaction that is admitted on a full disk.
     pub fn charge_space(&mut self, cost: u64) {
         self.pending += cost;
     }
 
-    /// On a full disk only a checkpoint lets redb use again what was freed, and another one what that freed.
+    /// On a full disk a checkpoint lets redb reuse freed pages, and a second one those that the
+    /// first freed.
     pub fn needs_checkpoint_for_space(&self) -> bool {
         self.is_short && self.pending + self.unfreed > (self.disk_bytes + self.reusable()) / 8
     }
 
-    /// Puts a batch into the log, and where readers find it. Where the log has no reserve for it, or redb has much that is not flushed, all goes
-    /// to redb, durably.
+    /// Writes a batch to the log and the memtable. Makes a checkpoint instead if the log has no
+    /// space for it or redb has written too much without a flush.
     pub fn apply(
         &mut self,
         batch: WriteBatch,
@@ -283,24 +289,24 @@ impl WritePath {
         Ok(StorageUpdate { written_keys: WrittenKeys::Keys(keys), ..update })
     }
 
-    /// Flushes what was only written, and gives redb what it does not have.
+    /// Flushes the log and writes the memtable to redb.
     pub fn flush_idle(&mut self) -> Result<StorageUpdate, StorageError> {
         self.log.flush()?;
         self.rotate_memtable(true)
     }
 
-    /// Flushes what was only written.
+    /// Flushes the log.
     pub fn flush_log(&mut self) -> Result<(), StorageError> {
         self.log.flush()
     }
 
-    /// Leaves nothing in the log.
+    /// Makes redb's file complete and restarts the log.
     pub fn checkpoint(&mut self) -> Result<StorageUpdate, StorageError> {
         let is_done = self.log.is_empty() && !self.needs_checkpoint_for_space();
         if is_done { self.rotate_memtable(true) } else { self.checkpoint_with(WriteBatch::default()) }
     }
 
-    /// Makes everything durable in redb's file, which needs no log then.
+    /// Makes redb's file complete; until the next opening it needs no log.
     pub fn close(&mut self) -> Result<(), StorageError> {
         if self.log.is_used() {
             self.write_to_tree(WriteBatch::default(), TreeCommit::FinalCheckpoint).map(drop)
@@ -309,7 +315,7 @@ impl WritePath {
         }
     }
 
-    /// Makes a batch, and all that redb does not have, durable there; the log begins anew.
+    /// Makes a batch and everything before it durable in redb's file, and restarts the log.
     fn checkpoint_with(&mut self, batch: WriteBatch) -> Result<StorageUpdate, StorageError> {
         let anchor = self.log.prepare_checkpoint(self.lsn)?;
         let update = self.write_to_tree(batch, TreeCommit::Checkpoint(anchor))?;
@@ -326,7 +332,8 @@ impl WritePath {
         Ok(update)
     }
 
-    /// Applies all that redb does not have, and then the batch, while that is flushed to the log.
+    /// Applies a large batch directly to redb, after everything that redb lacks, while the log is
+    /// flushed.
     fn apply_large(
         &mut self,
         batch: Arc<WriteBatch>,
@@ -335,7 +342,7 @@ impl WritePath {
         let mut update = StorageUpdate::default();
         self.collect_flushed(true, &mut update)?;
         let group = self.start_flush(Some(Arc::clone(&batch)))?;
-        // Whatever becomes of the log: the flusher has no other job when this returns.
+        // Waits for the flusher even if the log failed: it must have no job when this returns.
         let logged = self.log.write(self.lsn, &batch).and_then(|()| self.log.flush_for(durability));
         let applied = self.flusher.wait();
         logged?;
@@ -344,7 +351,7 @@ impl WritePath {
         Ok(update)
     }
 
-    /// Gives the flusher what redb does not have.
+    /// Hands the active memtable, and possibly a batch after it, to the flusher.
     fn start_flush(&mut self, batch: Option<Arc<WriteBatch>>) -> Result<ImmutableMemtable, StorageError> {
         let memtable = std::mem::take(&mut self.active);
         self.began = None;
@@ -353,7 +360,7 @@ impl WritePath {
         Ok(ImmutableMemtable { memtable, last: self.version })
     }
 
-    /// Gives redb all that it does not have, and then a batch that is in no memtable.
+    /// Writes everything that redb lacks, and then `batch`, in one transaction on this thread.
     fn write_to_tree(
         &mut self,
         batch: WriteBatch,
@@ -370,7 +377,8 @@ impl WritePath {
         Ok(update)
     }
 
-    /// Takes note of what the flusher has done, and gives it more when that is due, or at once.
+    /// Collects what the flusher has finished. Hands it the active memtable if that is full, or in
+    /// any case with `at_once`.
     fn rotate_memtable(&mut self, at_once: bool) -> Result<StorageUpdate, StorageError> {
         let mut update = StorageUpdate::default();
         self.collect_flushed(at_once, &mut update)?;
@@ -408,7 +416,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// A group is in redb.
+    /// A memtable is in redb: publishes the new snapshot.
     fn install_flushed(
         &mut self,
         group: ImmutableMemtable,
@@ -421,7 +429,7 @@ impl WritePath {
         self.install_superversion(applied.snapshot, last, self.meter.written(), update);
     }
 
-    /// Makes a state of a snapshot and what is not in it.
+    /// Builds a superversion from a snapshot and the memtables that are newer.
     fn install_superversion(
         &mut self,
         snapshot: Arc<Snapshot>,

@@ -1,13 +1,13 @@
-//! Padding of records to whole blocks.
+//! Padding of log records to whole blocks.
 
 use super::record::BLOCK;
 
-/// A block in which short records get their padding. It keeps its zeros from one write to the next: to clear a whole block
-/// for each record would cost more than to encode the record.
+/// A zeroed block into which short records are copied. Clearing a block for each record would cost
+/// more than encoding the record.
 #[derive(Debug)]
 pub struct PaddedBlock {
     bytes: Box<[u8; BLOCK]>,
-    /// Bytes at its start that need not be zero.
+    /// Bytes at the start that may not be zero.
     used: usize,
 }
 
@@ -18,7 +18,7 @@ impl Default for PaddedBlock {
 }
 
 impl PaddedBlock {
-    /// The record, with zeros behind it up to `len` bytes.
+    /// The record followed by zeros, `len` bytes in all.
     pub fn padded<'b>(&'b mut self, record: &'b mut Vec<u8>, len: usize) -> &'b [u8] {
         if len > BLOCK {
             record.resize(len, 0);

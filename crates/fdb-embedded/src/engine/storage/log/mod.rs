@@ -1,15 +1,9 @@
-//! The log: batches that redb's file does not have, each written before it is acknowledged, and flushed for those who wait for that.
+//! The write-ahead log: batches that redb's file does not have yet.
 //!
-//! | file | what |
-//! |---|---|
-//! | here | the file: adding a batch, beginning anew |
-//! | `block` | padding to whole blocks |
-//! | `record` | a batch as it lies there |
-//! | `scan` | what a log that was left behind holds |
-//!
-//! Its length was filled with zeros and flushed before it was used, so that a flush has no metadata to write. After each
-//! durable commit of redb's it begins anew from its start: a new *checkpoint_lsn*, which redb's file knows of by the [`LogAnchor`]
-//! of that same commit. What is left of earlier generations is told by it.
+//! A batch is written here before it is acknowledged, and flushed unless all its commits are
+//! asynchronous. The file is filled with zeros and flushed before use, so that a later flush writes
+//! no metadata. A checkpoint restarts the log at offset 0. redb stores a [`LogAnchor`] in the same
+//! transaction, which tells the records of this round from those of earlier rounds.
 
 mod block;
 pub mod record;
@@ -25,14 +19,14 @@ use crate::mutant::mutant;
 use block::PaddedBlock;
 use record::{BLOCK, Header, RecordPosition, SECTOR};
 
-/// What redb's file knows of its log.
+/// What redb's file records about its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogAnchor {
-    /// Drawn at random whenever a process begins to use it.
+    /// A random number, drawn by each process that starts to use the log.
     pub id: u64,
-    /// The lsn of the batch with which it began anew: the first one in it is the next.
+    /// The LSN of the checkpoint. The first record has the next LSN.
     pub checkpoint_lsn: u64,
-    /// Bytes that it has, all flushed.
+    /// Length of the log in bytes, all of which were flushed when they were allocated.
     pub len: u64,
 }
 
@@ -42,29 +36,28 @@ impl LogAnchor {
     }
 }
 
-/// How long a log is, bytes.
+/// The length of the log in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct LogBounds {
-    /// When it is new.
+    /// Of a new log.
     pub first: u64,
-    /// By how much it grows at most when it has been filled.
+    /// The most by which it grows at a time.
     pub step: u64,
-    /// At most.
+    /// The maximum.
     pub most: u64,
 }
 
-/// Little to write in an empty directory; in the end enough for a durable commit of redb's to cost little compared with the
-/// commits that went into the log: at least 8,192, each in a block of its own.
+/// A new directory stays small. At full length the log holds at least 8,192 commits, each in its
+/// own block, so that the cost of a checkpoint is small in comparison.
 pub const LOG_BOUNDS: LogBounds = LogBounds { first: 1 << 20, step: 4 << 20, most: 32 << 20 };
 
-/// Bytes of records that a log takes at most before it starts from its beginning, so that they are applied in a fraction of a
-/// second.
+/// The most bytes of records before a checkpoint, so that recovery takes a fraction of a second.
 const MAX_RECORDS: u64 = 8 << 20;
 
-/// Batches that wait together for a flush, at most.
+/// The most batches that wait for a common flush.
 const MAX_UNFLUSHED: u16 = 1_000;
 
-/// Zeros that are written at a time.
+/// Bytes of zeros written at a time.
 const PIECE: usize = 1 << 20;
 
 static ZEROS: [u8; PIECE] = [0; PIECE];
@@ -75,24 +68,24 @@ pub struct Log {
     disk: Box<dyn Disk>,
     latch: Arc<FailureLatch>,
     bounds: LogBounds,
-    /// Its id in each anchor.
+    /// The `id` of this process's anchors.
     id: u64,
-    /// Bytes that were written, and flushed, before.
+    /// Bytes that were filled with zeros and flushed.
     len: u64,
-    /// What redb's file knows, while it is in use.
+    /// The anchor in redb's file, while the log is in use.
     anchor: Option<LogAnchor>,
-    /// Where the next batch goes.
+    /// The offset of the next record.
     end: u64,
-    /// Bytes of the records in it, without the room between them.
+    /// Bytes of the records, without the gaps between them.
     used: u64,
-    /// How many batches at its end are not flushed yet.
+    /// The number of batches at the end that are not flushed.
     unflushed: u16,
     record: Vec<u8>,
     block: PaddedBlock,
 }
 
 impl Log {
-    /// A log that is not in use, of which `len` bytes were flushed once. `id` was drawn at random.
+    /// A log that is not in use. `len` bytes of it were flushed earlier; `id` is random.
     pub fn new(
         disk: Box<dyn Disk>,
         latch: Arc<FailureLatch>,
@@ -116,12 +109,12 @@ impl Log {
         })
     }
 
-    /// True if no batch is in it.
+    /// True if it holds no batch.
     pub fn is_empty(&self) -> bool {
         self.end == 0
     }
 
-    /// Where the next batch goes.
+    /// The offset of the next record.
     #[cfg(test)]
     pub fn end(&self) -> u64 {
         self.end
@@ -132,20 +125,20 @@ impl Log {
         self.anchor.is_some()
     }
 
-    /// True if it is in use and has room for the batch.
+    /// True if it is in use and has space for the batch.
     pub fn has_room(&self, batch: &WriteBatch) -> bool {
         let space = record::space(batch);
         self.is_used() && self.end + space <= self.len && (self.used == 0 || self.used + space <= MAX_RECORDS)
     }
 
-    /// Adds a batch, which is not flushed yet.
+    /// Appends a batch without a flush.
     pub fn write(&mut self, lsn: u64, batch: &WriteBatch) -> Result<(), StorageError> {
-        let LogAnchor { id, checkpoint_lsn, .. } =
-            self.anchor.expect("whoever adds has asked whether there is room");
-        let place = RecordPosition { id, checkpoint_lsn, lsn, unflushed: self.unflushed, offset: self.end };
-        record::encode(place, batch, &mut self.record);
+        let LogAnchor { id, checkpoint_lsn, .. } = self.anchor.expect("`has_room` was checked before");
+        let position =
+            RecordPosition { id, checkpoint_lsn, lsn, unflushed: self.unflushed, offset: self.end };
+        record::encode(position, batch, &mut self.record);
         let space = self.record.len();
-        // Whole blocks are written: the operating system need not read what was there before.
+        // Writes whole blocks, so that the operating system need not read the old ones first.
         let within = usize::try_from(self.end % BLOCK as u64).expect("less than a block");
         let padded = (within + space).next_multiple_of(BLOCK) - within;
         let written = self.disk.write_at(self.end, self.block.padded(&mut self.record, padded));
@@ -153,12 +146,12 @@ impl Log {
         self.unflushed += 1;
         self.end += space as u64;
         self.used += space as u64;
-        // One that was large is not kept for those that are not.
+        // Does not keep a large buffer for small records.
         self.record.shrink_to(PIECE);
         Ok(())
     }
 
-    /// Flushes, if that is wanted or too many batches are not.
+    /// Flushes if the batch asks for it or too many batches wait.
     pub fn flush_for(&mut self, durability: Durability) -> Result<(), StorageError> {
         if mutant("acknowledged-before-flush") {
             return Ok(());
@@ -170,12 +163,12 @@ impl Log {
         }
     }
 
-    /// Flushes the batches that are not.
+    /// Flushes the batches that wait.
     pub fn flush(&mut self) -> Result<(), StorageError> {
         if self.unflushed > 0 {
             self.disk.sync_data().map_err(|source| self.refused("flush", &source))?;
             self.unflushed = 0;
-            // The block that holds what was flushed is not written again.
+            // Never writes a block again that holds a flushed record.
             if !mutant("log-shares-blocks") {
                 self.end = self.end.next_multiple_of(BLOCK as u64);
             }
@@ -187,26 +180,27 @@ impl Log {
         super::io_failure(&self.latch, operation, source)
     }
 
-    /// Makes ready to begin anew with batch `checkpoint_lsn`, and says with what anchor: that is to be made durable together with
-    /// all batches so far.
+    /// Prepares a checkpoint with batch `checkpoint_lsn`, and returns the anchor to store in the
+    /// same durable transaction as all batches up to it.
     pub fn prepare_checkpoint(&mut self, checkpoint_lsn: u64) -> Result<LogAnchor, StorageError> {
         if !self.is_used() {
             self.start_using()?;
         } else if self.end * 2 > self.len {
-            // A log that is emptied often, because the engine is idle, stays short.
+            // A log that is emptied often, because the engine is often idle, stays short.
             self.grow()?;
         }
         Ok(LogAnchor { id: self.id, checkpoint_lsn, len: self.len })
     }
 
-    /// The anchor is durable: the next batch goes to the start.
+    /// Restarts the log, after the anchor is durable.
     pub fn restart(&mut self, anchor: LogAnchor) {
         self.anchor = Some(anchor);
-        // redb's commit has flushed what was left.
+        // The checkpoint has made unflushed records durable in redb's file.
         (self.end, self.used, self.unflushed) = (0, 0, 0);
     }
 
-    /// What an earlier process left is wiped from its start: whoever finds anything there later knows whose it is.
+    /// Erases the start of what an earlier process left, so that no old record can be mistaken for
+    /// a new one.
     fn start_using(&mut self) -> Result<(), StorageError> {
         let outcome = if self.len < self.bounds.first {
             self.fill(self.bounds.first).and_then(|()| self.disk.write_at(0, &[0; SECTOR]))
@@ -219,7 +213,7 @@ impl Log {
         Ok(())
     }
 
-    /// Where the disk is full it stays as it is.
+    /// Leaves the length as it is if the disk is full.
     fn grow(&mut self) -> Result<(), StorageError> {
         let len = self.bounds.most.min(self.len + self.len.min(self.bounds.step));
         if len <= self.len {
@@ -229,7 +223,7 @@ impl Log {
             Ok(()) => self.len = len,
             Err(source) if is_full(&source) => {
                 self.bounds.most = self.len;
-                // The data file needs what there was.
+                // Returns the space: the data file needs it.
                 let _ = self.disk.set_len(self.len);
             }
             Err(source) => return Err(self.refused("write", &source)),
@@ -237,7 +231,8 @@ impl Log {
         Ok(())
     }
 
-    /// Writes zeros up to `len`. Room that is only set aside would have to be noted as written later, with a flush each.
+    /// Writes zeros up to `len`. With space that is only allocated, each later flush would have to
+    /// write metadata.
     fn fill(&self, len: u64) -> io::Result<()> {
         if self.disk.len()? < len {
             self.disk.set_len(len)?;
@@ -252,7 +247,7 @@ impl Log {
     }
 }
 
-/// True for the error of a disk, or of a quota, that has no space left.
+/// True for the error of a full disk or an exhausted quota.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,16 +1,17 @@
-//! A batch as it lies in the log.
+//! The format of a record in the log, which holds one batch.
 //!
 //! ```text
 //!  0  magic                                 all numbers are little endian
-//!  8  the log's id, its checkpoint_lsn, the batch's lsn
-//! 32  length of the body (48 bits), and how many batches right before this one had not been flushed when it was
-//!     written (16 bits); checksum of the body
-//! 48  checksum of the bytes before, and of the offset in the file
+//!  8  the log's id, the checkpoint's LSN, the batch's LSN
+//! 32  length of the body (48 bits), and the number of batches right before this one that were not flushed when it
+//!     was written (16 bits); checksum of the body
+//! 48  checksum of the bytes before it and of the record's offset in the file
 //! 64  the body: entries, one after the other
 //! ```
-//! An entry is a letter and what belongs to it; strings of bytes have their length before them, in four bytes. A record
-//! begins at a multiple of [`SECTOR`], and at a multiple of [`BLOCK`] if all records before it are flushed. So no block that
-//! holds a flushed record is ever written again, and a block that a power failure destroys held none.
+//! An entry is a letter and its strings of bytes, each preceded by its length in four bytes. A
+//! record begins at a multiple of [`SECTOR`], and at a multiple of [`BLOCK`] if all records before
+//! it are flushed. So a block with a flushed record is never written again, and a block that a
+//! power failure destroys held none.
 
 use twox_hash::XxHash3_64;
 
@@ -20,13 +21,14 @@ use crate::engine::storage::WriteBatch;
 
 /// Records begin at multiples of this.
 pub const SECTOR: usize = 512;
-/// What the operating system writes at a time. A power failure while it is written may destroy all of it.
+/// The unit in which the operating system writes. A power failure during a write may destroy all of
+/// it.
 pub const BLOCK: usize = 4096;
 /// Bytes before the body.
 pub const HEADER: usize = 64;
 const MAGIC: [u8; 8] = *b"\xfdfdb-log";
 
-/// Bits of a body's length; those above say how many batches had not been flushed.
+/// Bits of a body's length. The bits above count the batches that had not been flushed.
 const LEN_BITS: u32 = 48;
 
 const CEILING: u8 = b'v';
@@ -34,46 +36,46 @@ const SET: u8 = b's';
 const CLEAR: u8 = b'c';
 const ATOMIC: u8 = b'a';
 
-/// What a record says of itself.
+/// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// The log that it belongs to.
+    /// The id of its log.
     pub id: u64,
-    /// The lsn of the batch with which the log began anew.
+    /// The LSN of the checkpoint at which the log was restarted.
     pub checkpoint_lsn: u64,
-    /// The batch's lsn.
+    /// The LSN of the batch.
     pub lsn: u64,
-    /// How many batches right before it had not been flushed when it was written.
+    /// The number of batches right before it that were not flushed when it was written.
     pub unflushed: u16,
-    /// Bytes of its body, below 2^48.
+    /// Bytes of the body, below 2^48.
     pub len: u64,
     /// The body's checksum.
     pub sum: u64,
 }
 
-/// Where a batch stands in the log.
+/// The position of a batch in the log.
 #[derive(Debug, Clone, Copy)]
 pub struct RecordPosition {
     /// The log's id.
     pub id: u64,
-    /// The lsn of the batch with which the log began anew.
+    /// The LSN of the checkpoint at which the log was restarted.
     pub checkpoint_lsn: u64,
-    /// The batch's own lsn.
+    /// The LSN of the batch.
     pub lsn: u64,
-    /// How many batches right before it are not flushed yet.
+    /// The number of batches right before it that are not flushed yet.
     pub unflushed: u16,
-    /// Bytes before it.
+    /// The offset of its record.
     pub offset: u64,
 }
 
-/// Bytes that a batch takes in the log, whole sectors.
+/// Bytes that a batch takes in the log: whole sectors.
 pub fn space(batch: &WriteBatch) -> u64 {
     let of_one = |mutation: &Mutation| 10 + mutation.payload_len();
     let body = 9 + batch.mutations.iter().map(of_one).sum::<usize>();
     (HEADER + body).next_multiple_of(SECTOR) as u64
 }
 
-/// Puts the record of a batch at `offset` into `out`, in whole sectors.
+/// Encodes the record of a batch into `out`, in whole sectors.
 pub fn encode(position: RecordPosition, batch: &WriteBatch, out: &mut Vec<u8>) {
     out.clear();
     out.resize(HEADER, 0);
@@ -136,7 +138,7 @@ impl Header {
         bytes
     }
 
-    /// The header that lies at `offset` of the log `bytes`, if a whole one does.
+    /// The header at `offset` of the log `bytes`, if its checksum matches.
     pub fn parse(bytes: &[u8], offset: usize) -> Option<Header> {
         let bytes = bytes.get(offset..offset + HEADER)?;
         let len = u64_at(bytes, 32);
@@ -152,7 +154,7 @@ impl Header {
         })
     }
 
-    /// Its body in `bytes`, if that is whole.
+    /// The body, if it is complete and matches its checksum.
     pub fn body<'a>(&self, bytes: &'a [u8], offset: usize) -> Option<&'a [u8]> {
         let len = usize::try_from(self.len).ok()?;
         let body = bytes.get(offset + HEADER..)?.get(..len)?;
@@ -160,7 +162,7 @@ impl Header {
     }
 }
 
-/// The ceiling and the mutations of a body; `None` if it is none.
+/// Decodes a body into the ceiling and the mutations; `None` if it is malformed.
 pub fn decode(body: &[u8]) -> Option<(Option<i64>, Vec<Mutation>)> {
     let mut rest = body;
     let (mut ceiling, mut mutations) = (None, Vec::new());

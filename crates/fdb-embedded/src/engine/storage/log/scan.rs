@@ -1,71 +1,73 @@
-//! What a log that was left behind holds: pure, over its bytes.
+//! Recovery: finds the batches in the bytes of a log.
 
 use super::LogAnchor;
 use super::record::{BLOCK, Header, SECTOR, decode};
 use crate::engine::storage::WriteBatch;
 use crate::mutant::mutant;
 
-/// A batch found in a log.
+/// A batch found in the log.
 #[derive(Debug, PartialEq)]
 pub struct LoggedBatch {
-    /// Its lsn.
+    /// The LSN of the batch.
     pub lsn: u64,
-    /// What it changes.
+    /// Its mutations and ceiling.
     pub batch: WriteBatch,
 }
 
-/// Why a log cannot be what its database left.
+/// Why a log does not belong to its data file, or is damaged.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ScanError {
-    /// It was cut off.
-    #[error("it is {found} bytes long, and was at least {len}")]
+    /// The file is shorter than the data file records.
+    #[error("it has {found} bytes, and had at least {len}; restore the directory from a copy")]
     Short {
-        /// Bytes that there are.
+        /// The length found.
         found: u64,
-        /// Bytes that there were.
+        /// The recorded length.
         len: u64,
     },
-    /// It is another database's.
-    #[error(
-        "it is not the log that its data file left; put the two back together as they were, from one copy of the directory"
-    )]
+    /// The log belongs to another database.
+    #[error("it belongs to another data file; put the two files of one copy of the directory back together")]
     Foreign,
-    /// The data file is from before.
+    /// The log is newer than the data file.
     #[error(
-        "it goes on after batch {checkpoint_lsn}, which its data file does not have; put the two back together as they \
-         were, from one copy of the directory"
+        "it continues after batch {checkpoint_lsn}, which its data file lacks; put the two files of one copy of the \\
+         directory back together"
     )]
     Newer {
-        /// The batch with which it began.
+        /// The LSN of the checkpoint at which the log was restarted.
         checkpoint_lsn: u64,
     },
-    /// A batch that was flushed cannot be read, and later ones can.
-    #[error("batch {lsn} (bytes {at}..{end}) cannot be read, and batch {later} after it can")]
+    /// A flushed batch is unreadable, although later ones are readable.
+    #[error(
+        "batch {lsn} (bytes {at}..{end}) is unreadable, and batch {later} after it is readable; restore the directory from a copy"
+    )]
     Gap {
-        /// The first batch that cannot be read.
+        /// The LSN of the first unreadable batch.
         lsn: u64,
-        /// Where it should be.
+        /// The offset where it should begin.
         at: u64,
-        /// Where the next one that can be read begins.
+        /// The offset of the next readable record.
         end: u64,
-        /// That one's lsn.
+        /// The LSN of that record.
         later: u64,
     },
-    /// A batch whose checksum is right means nothing.
-    #[error("batch {lsn} (from byte {at}) matches its checksum and is none of this format")]
+    /// A batch matches its checksum, but has an unknown format.
+    #[error(
+        "batch {lsn} (from byte {at}) matches its checksum but has an unknown format; open it with a newer version"
+    )]
     Unintelligible {
-        /// The batch.
+        /// The LSN of the batch.
         lsn: u64,
-        /// Where it begins.
+        /// The offset of its record.
         at: u64,
     },
 }
 
-/// The batches in `bytes`, the log that `anchor` speaks of, with numbers above `applied`.
+/// The batches in `bytes`, the log described by `anchor`, with LSNs above `applied`.
 ///
-/// The log ends where the next batch is not whole: nobody was told of that one, if it was ever begun, or only those who asked not to wait
-/// for a flush. Every batch says how many before it had not been flushed when it was written: those may be missing, and no
-/// others.
+/// The log ends at the first incomplete record. Either that batch was never acknowledged, or it was
+/// asynchronous. Each record tells how many batches before it were not flushed when it was written:
+/// only those may be missing.
 pub fn scan(bytes: &[u8], anchor: &LogAnchor, applied: u64) -> Result<Vec<LoggedBatch>, ScanError> {
     let len = usize::try_from(anchor.len).unwrap_or(usize::MAX);
     let Some(bytes) = bytes.get(..len) else {
@@ -89,7 +91,8 @@ pub fn scan(bytes: &[u8], anchor: &LogAnchor, applied: u64) -> Result<Vec<Logged
             at += (super::record::HEADER + body.len()).next_multiple_of(SECTOR);
             next += 1;
         } else if next <= applied && !mutant("scan-drops-flushed-batch") {
-            // The data file has this batch: damage to its record must not hide the batches after `applied`.
+            // The data file has this batch, so damage to its record must not hide the batches after
+            // `applied`.
             next = applied + 1;
             let Some(later) = find_record(bytes, anchor, at, next) else { break };
             at = later;
@@ -101,8 +104,8 @@ pub fn scan(bytes: &[u8], anchor: &LogAnchor, applied: u64) -> Result<Vec<Logged
     Ok(found)
 }
 
-/// WriteBatch `lsn`, if it is whole: right after the record before it, which ends at `end`, or at the next block, if that record was
-/// flushed before.
+/// The record of batch `lsn`, if it is complete. It lies right after the previous record, which
+/// ends at `end`, or at the next block if that record was flushed.
 fn next_record<'a>(
     bytes: &'a [u8],
     anchor: &LogAnchor,
@@ -121,13 +124,14 @@ fn read_record(bytes: &[u8], at: usize) -> Option<(Header, &[u8])> {
     Some((header, header.body(bytes, at)?))
 }
 
-/// Where the record of batch `lsn` begins, from `from` on.
+/// The offset of the record of batch `lsn`, at or after `from`.
 fn find_record(bytes: &[u8], anchor: &LogAnchor, from: usize, lsn: u64) -> Option<usize> {
     let is_it = |at: &usize| Header::parse(bytes, *at).is_some_and(|header| anchor.matches(&header, lsn));
     (from..bytes.len()).step_by(SECTOR).find(is_it)
 }
 
-/// Nothing from `end` on may have been written after the batch `missing`, which was not found.
+/// Checks that no record after `end` proves that the batch `missing`, which was not found, had been
+/// flushed.
 fn check_remainder(bytes: &[u8], anchor: &LogAnchor, end: usize, missing: u64) -> Result<(), ScanError> {
     for at in (end..bytes.len()).step_by(SECTOR) {
         let Some(header) = Header::parse(bytes, at).filter(|header| header.id == anchor.id) else { continue };
@@ -158,12 +162,12 @@ mod tests {
         WriteBatch { version: 0, ceiling: None, mutations }
     }
 
-    /// Puts records of `numbers` into a log one after the other, and says where each begins.
+    /// Writes records with these LSNs one after the other, and returns their offsets.
     fn write(log: &mut [u8], anchor: LogAnchor, numbers: std::ops::RangeInclusive<u64>) -> Vec<usize> {
         write_some(log, anchor, numbers, &[])
     }
 
-    /// The same; each of `unflushed` is not flushed before the next one is written.
+    /// The same, but without a flush after each batch of `unflushed`.
     fn write_some(
         log: &mut [u8],
         anchor: LogAnchor,
@@ -208,7 +212,7 @@ mod tests {
         let anchor = LogAnchor { len: 8 * BLOCK as u64, ..ANCHOR };
         let mut log = vec![0; 8 * BLOCK];
         let mut record = Vec::new();
-        // 11 was flushed; then 12 and 13 together; then 14, which was being written.
+        // 11 was flushed on its own, 12 and 13 together; 14 was being written.
         let places = [0, BLOCK, BLOCK + SECTOR, 2 * BLOCK];
         for (lsn, (at, unflushed)) in (11..).zip(places.into_iter().zip([0, 0, 1, 0])) {
             let LogAnchor { id, checkpoint_lsn, .. } = anchor;
@@ -286,7 +290,7 @@ mod tests {
     #[test]
     fn a_batch_that_was_not_flushed_may_be_missing_with_all_that_came_after_it_until_a_flush() {
         let mut log = empty();
-        // 12 and 13 were written, and 14 with a flush; 15 without one again.
+        // 12 and 13 were written without a flush, 14 with one, 15 without.
         let places = write_some(&mut log, ANCHOR, 11..=15, &[12, 13, 15]);
         assert_eq!(numbers(scan(&log, &ANCHOR, 10)), [11, 12, 13, 14, 15]);
         let without = |missing: &[usize]| {
@@ -294,12 +298,12 @@ mod tests {
             missing.iter().for_each(|n| torn[places[*n]..][..SECTOR].fill(0));
             scan(&torn, &ANCHOR, 10)
         };
-        // Without 15 nobody can tell whether the flush took place that 14 waited for.
+        // Without 15, nothing tells whether the flush for 14 took place.
         assert_eq!(numbers(without(&[1, 4])), [11]);
         assert_eq!(numbers(without(&[1, 3, 4])), [11]);
         assert_eq!(numbers(without(&[2, 4])), [11, 12]);
         assert_eq!(numbers(without(&[4])), [11, 12, 13, 14]);
-        // 15 was written after it, and 12 after the flush of 11.
+        // 15 was written after the flush of 14, and 12 after the flush of 11.
         for (missing, first) in [(&[1][..], 12), (&[1, 2], 12), (&[1, 2, 3], 12), (&[3], 14), (&[0, 4], 11)] {
             let found = without(missing);
             assert!(
@@ -317,7 +321,7 @@ mod tests {
             let mut flipped = log.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             match scan(&flipped, &ANCHOR, 10) {
-                // Only the end of the last one may be taken for one that was never finished.
+                // Only the last batch may be taken for one that was never completed.
                 Ok(found) => assert!([&[11, 12][..], &[11, 12, 13]].contains(&&*numbers(Ok(found)))),
                 Err(wrong) => assert!(matches!(wrong, ScanError::Gap { .. }), "{wrong}"),
             }
