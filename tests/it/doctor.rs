@@ -170,7 +170,7 @@ fn an_old_format_and_a_directory_that_is_not_there() {
     insta::assert_snapshot!(told(&db), @r#"
     directory note     mode N: other users may look into it; chmod N the directory: whoever can write in it can change the database
     lock      fine     nobody holds it
-    file      PROBLEM  data.redb: format N is not one that this version reads (it reads N to N); open it with the version that wrote it, or move it away to begin an empty database
+    file      PROBLEM  data.redb: it has format N, and this version reads N to N; open it with the version that wrote it, or move it away to begin an empty database
     "#);
 }
 

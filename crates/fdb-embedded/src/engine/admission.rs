@@ -1,16 +1,18 @@
-//! Which transactions are taken while the disk is short of space.
+//! Admission: which transactions are accepted while disk space is short.
 //!
-//! | level | when | taken |
+//! | level | condition | accepted |
 //! |---|---|---|
 //! | plenty | | everything |
-//! | low | less than the directory's limit is free ([`crate::space`]) | transactions that clear or replace a row, or remove as much as they add; and single small writes |
-//! | full | the data file can take nothing of the disk but its reserve | transactions that remove about as much as they add |
-//! | none | the disk had no space to open the database | nothing: it can be read |
+//! | low | less than the directory's limit is free ([`crate::space`]) | transactions that clear or
+//! replace a row or remove as much as they add; single small writes |
+//! | full | the data file can grow only by its reserve | transactions that remove about as much as
+//! they add |
+//! | none | the disk was too full to open the database | nothing; reads work |
 //!
-//! What a transaction adds and removes is judged by its mutations and the rows that they meet, since nothing in
-//! FoundationDB's API says what a transaction is for. A push adds rows and removes none. A fetch moves rows. An acknowledgement
-//! clears rows, or replaces the record of a lease. Counters that an atomic operation changes, and values with a
-//! versionstamp, which tell the outcome of a push, do not count as replaced rows.
+//! FoundationDB's API does not tell the purpose of a transaction, so its mutations and the rows
+//! they affect decide. A push adds rows and removes none. A fetch moves rows. An acknowledgement
+//! clears rows, or replaces the record of a lease. Counters changed by atomic operations do not
+//! count as replaced rows, nor do values with a versionstamp, which record the outcome of a push.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -26,33 +28,34 @@ use crate::range_set::RangeSet;
 use crate::rows::Direction;
 use crate::space::{self, Hosted, Origin, Space};
 
-/// How often the file system is checked at.
+/// How often the file system's free space is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// While less is left than this, bytes, the file system is checked at before each batch.
+/// With less free space than this, in bytes, the file system is checked before each batch.
 const CHECK_EACH_BATCH_BELOW: u64 = 64 << 20;
 
-/// With so much free space, bytes, it is tried to open a database to be written that could only be read.
+/// With this much free space, in bytes, a read-only database is opened again for writing.
 const REOPEN_ABOVE: u64 = 4 << 20;
 
-/// A transaction of one mutation of so many bytes is small: a pause, a request to be served.
+/// A transaction with one mutation of at most so many bytes is small, for example a pause.
 const SMALL_MUTATION: usize = 256;
 
-/// Bytes that a transaction which clears rows may add on a full disk beyond what it removes: counters, the reason of a failure.
+/// On a full disk, bytes that a transaction which clears rows may add beyond what it removes:
+/// counters, the reason of a failure.
 const ALLOWED_GROWTH: u64 = 16 << 10;
 
-/// What a transaction does to the size of the database.
+/// The effect of a transaction on the size of the database.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct SizeEffect {
     /// Bytes of rows that it writes.
     added: u64,
-    /// Bytes of rows that it clears or replaces; counted up to `added`.
+    /// Bytes of rows that it clears or replaces, counted up to `added`.
     removed: u64,
-    /// It clears a row that is there.
+    /// It clears an existing row.
     clears: bool,
-    /// It sets a row that is there.
+    /// It sets an existing row.
     replaces: bool,
-    /// It consists of one small mutation.
+    /// It is a single small mutation.
     is_small: bool,
 }
 
@@ -62,37 +65,37 @@ impl SizeEffect {
     }
 }
 
-/// How much space there is.
+/// How short disk space is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SpaceLevel {
     Plenty,
     Low,
-    /// Bytes that may be used, and the reserve that these are of.
+    /// The data file can grow only by its reserve.
     Full {
         disk: DiskSpace,
         is_low: bool,
     },
-    /// Nothing that is written reaches the disk.
+    /// Writes stay in memory.
     None,
 }
 
-/// The committer's judgement of space.
+/// Decides which transactions are accepted. Belongs to the committer.
 #[derive(Debug)]
 pub struct Admission {
     directory: PathBuf,
     checked: Option<Instant>,
-    /// Bytes of the file system that were free then.
+    /// Free bytes of the file system at the last check.
     free: u64,
-    /// Bytes that should be.
+    /// The directory's limit of free bytes.
     min_free: u64,
-    /// Where that is from.
+    /// The source of that limit.
     origin: Origin,
-    /// So little is left that each batch has to look.
+    /// Free space is checked before each batch.
     is_near: bool,
     level: SpaceLevel,
-    /// What was reported last.
+    /// The last reported shortage.
     reported: &'static str,
-    /// What this host publishes about the directory's free space.
+    /// The host's figures for other parts of this process.
     hosted: Arc<Hosted>,
 }
 
@@ -114,7 +117,7 @@ impl Admission {
         }
     }
 
-    /// Takes note of how much space there is before commits of `bytes` bytes.
+    /// Measures the free space before commits of `bytes` bytes.
     pub fn begin(&mut self, storage: &Storage, bytes: usize, now: Instant) {
         let is_time =
             self.checked.is_none_or(|checked| now.saturating_duration_since(checked) >= CHECK_INTERVAL);
@@ -133,7 +136,7 @@ impl Admission {
         }
         let disk = storage.reserve_space(bytes as u64, self.free, is_time);
         self.is_near = disk.unused < CHECK_EACH_BATCH_BELOW;
-        // What the file has free of its own is as good as free space of the disk.
+        // Free space inside the data file is as good as free space of the disk.
         let is_low = self.min_free.saturating_sub(self.free) > disk.reusable;
         self.level = match (disk.is_short, is_low) {
             (true, is_low) => SpaceLevel::Full { disk, is_low },
@@ -156,7 +159,7 @@ impl Admission {
 
     #[cold]
     fn check_free_space(&mut self) {
-        // A directory that was removed has no file system. The committer finds that out by itself.
+        // A removed directory has no file system. The committer detects that itself.
         if let Ok(Space { free, min_free, origin, .. }) = Space::of(&self.directory) {
             (self.free, self.min_free) = (free, min_free);
             if origin != std::mem::replace(&mut self.origin, origin)
@@ -167,7 +170,8 @@ impl Admission {
         }
     }
 
-    /// Bytes of transactions that may go into one batch: on a full disk a checkpoint has to come in between.
+    /// The most bytes of transactions in a batch. On a full disk, checkpoints have to come in
+    /// between.
     pub fn max_batch(&self) -> usize {
         match self.level {
             SpaceLevel::Full { disk, .. } => usize::try_from(disk.available / 8).unwrap_or(MAX_BATCH_BYTES),
@@ -176,7 +180,7 @@ impl Admission {
         .min(MAX_BATCH_BYTES)
     }
 
-    /// True for a database that was opened to be read because the disk had no space, when it has some.
+    /// True if a read-only database can be opened again for writing.
     pub fn may_reopen(&self) -> bool {
         self.level == SpaceLevel::None && self.free >= REOPEN_ABOVE
     }
@@ -197,7 +201,7 @@ impl Admission {
         });
     }
 
-    /// Whether a transaction is taken.
+    /// Whether to accept a transaction.
     pub fn admits(&mut self, storage: &Storage, mutations: &[Mutation]) -> Result<bool, StorageError> {
         if self.level == SpaceLevel::Plenty || mutations.is_empty() {
             return Ok(true);
@@ -214,7 +218,7 @@ impl Admission {
         let is_move = effect.net() == 0 || effect.clears || effect.replaces || effect.is_small;
         let SpaceLevel::Full { disk, is_low } = &mut self.level else { return Ok(is_move) };
         let cost = Storage::space_cost(mutations.iter().map(Mutation::payload_len).sum::<usize>() as u64);
-        // One that moves much needs disk for it before the old rows make disk.
+        // A transaction that moves many rows needs space before it frees some.
         let is_light = effect.added <= ALLOWED_GROWTH || effect.added <= disk.available;
         let frees = match effect.net() {
             0 => is_light,
@@ -222,7 +226,8 @@ impl Admission {
         };
         let least = disk.reserve / 2;
         let has_room = !*is_low && disk.available >= disk.reserve + cost;
-        // What frees space is never refused for the estimate's sake: the estimate is low, and nothing else brings space back.
+        // A transaction that frees space is accepted whatever the estimate says: the estimate is
+        // low, and nothing else brings space back.
         let is_taken = frees || has_room || (is_move && disk.available >= least + cost);
         if is_taken {
             disk.available = disk.available.saturating_sub(cost);
@@ -232,11 +237,11 @@ impl Admission {
     }
 }
 
-/// What can be asked of a state.
+/// Sizes of rows in a state of the database.
 pub trait RowSizes {
-    /// Bytes of a key's row, if there is one.
+    /// Bytes of a key's row, if it exists.
     fn row_len(&self, key: &[u8]) -> Result<Option<u64>, StorageError>;
-    /// Visits the bytes of each row of `[begin, end)`.
+    /// Visits the size of each row of `[begin, end)`.
     fn each_len(
         &self,
         begin: &[u8],
@@ -272,7 +277,7 @@ fn size_effect(state: &impl RowSizes, mutations: &[Mutation]) -> Result<SizeEffe
                 cleared.insert(begin.clone(), end.clone());
                 continue;
             }
-            // Nothing has had this key before.
+            // A stamped key is always new.
             Mutation::StampedKey { key, value, .. } => {
                 effect.added += (key.len() + value.len()) as u64;
                 continue;
@@ -284,14 +289,14 @@ fn size_effect(state: &impl RowSizes, mutations: &[Mutation]) -> Result<SizeEffe
         };
         let len = (key.len() + len) as u64;
         effect.added += len;
-        // What was cleared before is counted there.
+        // Cleared rows are counted below.
         if cleared.contains(key) || !written.insert(key.as_slice()) {
             continue;
         }
         let Some(old) = state.row_len(key)? else { continue };
         let is_plain = matches!(mutation, Mutation::Set { .. });
         effect.replaces |= is_plain;
-        // An atomic operation leaves a value at least as long as it was, mostly; a counter counts as it is.
+        // An atomic operation keeps a value's length, or grows it. A counter counts as unchanged.
         effect.removed += match mutation {
             Mutation::Atomic { .. } if grows => 0,
             Mutation::Atomic { .. } => len,
@@ -384,7 +389,7 @@ mod tests {
             vec![add(b"npop"), stamped_key(10), token(b"token")],
             vec![set(b"vnew", 3), set(b"vnew2", 3)],
             vec![set(b"vnew", 3), token(b"token")],
-            // To clear what is not there frees nothing.
+            // Clearing an absent row frees nothing.
             vec![clear(b"w", b"x"), set(b"vnew", 300)],
             vec![set(b"big", 300)],
         ] {
@@ -409,7 +414,7 @@ mod tests {
     fn rows_are_counted_once_and_no_more_are_read_than_needed() {
         let moved = weigh_here(&[clear(b"v", b"v\x02"), set(b"lease 2", 200)]);
         assert_eq!((moved.added, moved.removed, moved.clears), (207, 204, true));
-        // Set after it was cleared, and set twice: its old value counts once.
+        // The old value of a row counts once, even if it is cleared and then set twice.
         let again = weigh_here(&[clear(b"v\x01", b"v\x02"), set(b"v\x01", 1_000), set(b"v\x01", 1_000)]);
         assert_eq!((again.added, again.removed, again.net()), (2_004, 102, 1_902));
         let all = weigh_here(&[clear(b"v", b"w"), set(b"x", 50)]);

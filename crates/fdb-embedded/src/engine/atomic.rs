@@ -49,8 +49,8 @@ impl AtomicOp {
         })
     }
 
-    /// Does this operation with `first` and then with `second` come to it with `first` and `second` put together? FoundationDB's client
-    /// puts them together where it does.
+    /// True if this operation with `first` and then with `second` equals one operation with the two
+    /// combined by it. FoundationDB's client combines such operations.
     #[must_use]
     pub fn is_chain(self, first: &[u8], second: &[u8]) -> bool {
         match self {
@@ -100,7 +100,7 @@ impl AtomicOp {
     }
 }
 
-/// Bytes of `old` beyond its end count as zero; the result has the operand's length.
+/// Combines byte by byte. `old` is cut off or extended with zeros to the operand's length.
 fn zip(old: &[u8], operand: &[u8], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
     let old = old.iter().copied().chain(std::iter::repeat(0));
     operand.iter().zip(old).map(|(new, old)| combine(old, *new)).collect()
@@ -117,7 +117,7 @@ fn add(old: &[u8], operand: &[u8]) -> Vec<u8> {
     sum.collect()
 }
 
-/// Compares as numbers of the operand's length; `wanted` is how the operand must compare to win.
+/// Compares as numbers of the operand's length. The operand wins if it compares as `wanted`.
 fn pick(old: &[u8], operand: &[u8], wanted: std::cmp::Ordering) -> Vec<u8> {
     let old = zip(old, operand, |old, _| old);
     if operand.iter().rev().cmp(old.iter().rev()) == wanted { operand.to_vec() } else { old }

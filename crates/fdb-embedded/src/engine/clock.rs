@@ -1,46 +1,51 @@
-//! Versions: about a million a second, strictly increasing over commits, crashes and clock changes.
+//! The clock of versions: about a million a second, ascending over commits, crashes and changes of
+//! the system's time.
 //!
-//! Three rules keep optimistic transactions serializable and are all enforced under the one lock that this
-//! value lives in:
-//! 1. a read version is never below a commit that has been acknowledged;
-//! 2. a commit version is above every read version that has been handed out;
-//! 3. while a batch is on its way to the disk, read versions stay below its version.
+//! Three rules keep optimistic transactions serializable. One lock around this value enforces them:
+//! 1. A read version is never below an acknowledged commit.
+//! 2. A commit version is above every read version that was handed out.
+//! 3. While a batch is being written, read versions stay below its version.
 //!
-//! The *ceiling* is a durable upper bound of the versions handed out. A new process starts above it and above
-//! what its wall clock says, so versions never go back. A commit raises the ceiling in its own batch. Reading
-//! an idle database past the ceiling asks for an empty batch that raises it; until that is on disk, a few
-//! milliseconds, only the wall clock keeps the promise. A process that closes the directory leaves as its ceiling the
-//! last version itself, so that versions do not run ahead of the wall clock with every opening. When no batch will reach the disk any more, versions stand still:
-//! nothing will change that a later one could tell.
+//! The *ceiling* is a durable upper bound of the versions handed out. A new process starts above
+//! the ceiling and above its wall clock, so versions never go back. Each batch raises the ceiling
+//! when that is due. On an idle database, reads past the ceiling request an empty batch that raises
+//! it. Until that is durable, for a few milliseconds, only the wall clock ensures ascending
+//! versions.
+//!
+//! A process that closes the directory lowers the ceiling to its last version, so that versions do
+//! not run ahead of the wall clock with each opening. When no batch can become durable any more,
+//! versions stand still.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::limits::VERSIONS_PER_SECOND;
 
-/// How far the ceiling is put ahead of the newest version: 10 seconds.
+/// The distance from the newest version to a new ceiling: 10 seconds.
 const CEILING_LEAD: i64 = 10 * VERSIONS_PER_SECOND;
 
-/// 2024-01-01 00:00 UTC: versions count microseconds since then, as long as the wall clock goes forward.
+/// 2024-01-01 00:00 UTC. Versions count microseconds since then, unless the wall clock was set
+/// back.
 const EPOCH: Duration = Duration::from_secs(1_704_067_200);
 
-/// The state behind read and commit versions.
+/// The state of read and commit versions.
 #[derive(Debug)]
 pub struct Clock {
     started: Instant,
     start_version: i64,
-    /// The newest version handed out, for a read or a commit.
+    /// The newest version handed out.
     newest: i64,
     /// The newest version whose commits are durable and visible.
     published: i64,
-    /// The version of the batch that is on its way to the disk.
+    /// The version of the batch that is being written.
     in_flight: Option<i64>,
     ceiling: i64,
     is_stopped: bool,
-    /// Versions stand still here until they are told to go on.
+    /// While a test holds versions still: the version.
     held_at: Option<i64>,
 }
 impl Clock {
-    /// A clock that starts above `ceiling`, the highest version that may have been used before.
+    /// A clock that starts above `ceiling`, the highest version that earlier processes may have
+    /// used.
     #[must_use]
     pub fn new(ceiling: i64, wall: SystemTime, now: Instant) -> Clock {
         let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().saturating_sub(EPOCH);
@@ -58,7 +63,7 @@ impl Clock {
         }
     }
 
-    /// The version that the time corresponds to.
+    /// The version for a moment.
     #[must_use]
     pub fn version_at(&self, now: Instant) -> i64 {
         if let Some(version) = self.held_at {
@@ -68,7 +73,7 @@ impl Clock {
         self.start_version.saturating_add(i64::try_from(elapsed).unwrap_or(i64::MAX))
     }
 
-    /// A version to read at.
+    /// A new read version.
     pub fn read_version(&mut self, now: Instant) -> i64 {
         let version = match self.in_flight {
             Some(in_flight) => in_flight - 1,
@@ -79,19 +84,20 @@ impl Clock {
         version
     }
 
-    /// True when the versions handed out have passed the ceiling, so that an empty batch should raise it.
+    /// True if the versions handed out have passed the ceiling, so that an empty batch should raise
+    /// it.
     #[must_use]
     pub fn wants_ceiling(&self) -> bool {
         self.newest > self.ceiling && self.in_flight.is_none() && !self.is_stopped
     }
 
-    /// The ceiling that a batch has to make durable before versions may go on from `version`.
+    /// The ceiling that has to be durable before versions may continue from `version`.
     #[must_use]
     pub fn ceiling_over(version: i64) -> i64 {
         version.saturating_add(CEILING_LEAD)
     }
 
-    /// Begins a batch: its version, and the ceiling that it has to make durable, if it has to.
+    /// Starts a batch. Returns its version, and the new ceiling if it has to raise it.
     pub fn begin_batch(&mut self, now: Instant) -> (i64, Option<i64>) {
         debug_assert!(self.in_flight.is_none(), "one batch at a time");
         let version = self.version_at(now).max(self.newest + 1);
@@ -101,49 +107,51 @@ impl Clock {
         (version, is_near.then_some(version + CEILING_LEAD))
     }
 
-    /// The batch is durable, and with it the ceiling that it was to raise.
+    /// Ends a batch that is durable, and with it its ceiling.
     pub fn publish(&mut self, version: i64, ceiling: Option<i64>) {
         debug_assert_eq!(self.in_flight, Some(version));
         self.in_flight = None;
         self.published = version;
         self.ceiling = ceiling.unwrap_or(self.ceiling);
     }
-    /// From now on time brings no new versions, only commits do; or it does again.
+    /// Stops versions from advancing with time, or lets them advance again.
     pub fn hold(&mut self, now: Instant, held: bool) {
         self.held_at = held.then(|| self.version_at(now));
     }
 
-    /// Whether time brings no new versions.
+    /// True while versions do not advance with time.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.held_at.is_some()
     }
 
-    /// Versions go on `versions` further than time alone would bring them.
+    /// Advances versions by `versions`.
     pub fn advance(&mut self, versions: i64) {
         for version in self.held_at.iter_mut().chain([&mut self.start_version]) {
             *version = version.saturating_add(versions);
         }
     }
 
-    /// Versions go on from `version`, unless they have come so far; the ceiling is durably above it.
+    /// Advances versions to `version`, unless they are there already. The durable ceiling must be
+    /// above it.
     pub fn advance_to(&mut self, version: i64, now: Instant) {
         self.advance(version.saturating_sub(self.version_at(now)).max(0));
     }
 
-    /// Nothing of the batch was committed.
+    /// Ends a batch without commits.
     pub fn abandon_batch(&mut self) {
         self.in_flight = None;
     }
 
-    /// Hands out the last version, which is above all others: the ceiling for the next process.
+    /// Hands out the last version, which is above all others, to be the ceiling for the next
+    /// process.
     pub fn end(&mut self, now: Instant) -> i64 {
         let (version, _) = self.begin_batch(now);
         self.stop();
         version
     }
 
-    /// No batch will be durable any more, nor any ceiling: no version is handed out beyond those that have been.
+    /// Hands out no new versions from now on, because no ceiling can become durable any more.
     pub fn stop(&mut self) {
         self.is_stopped = true;
     }

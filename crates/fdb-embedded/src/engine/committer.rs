@@ -1,10 +1,11 @@
-//! The commit pipeline: one thread that turns waiting commits into durable batches.
+//! The committer: a thread that turns queued commits into durable batches.
 //!
 //! ```text
-//! submit -> waiting -> [ resolve in order -> stamp -> log, flush -> publish ] -> fire watches, answer
+//! queue -> [ resolve in order -> stamp -> log, flush -> publish ] -> fire watches, complete promises
 //! ```
-//! While one batch is being flushed the next one collects, so the more clients commit at once, the more share a
-//! flush. Commits that ask not to wait for one are written to the log, published and answered; the next flush is theirs too.
+//! While one batch is flushed, the next one collects in the queue. So the more clients commit at a
+//! time, the more commits share a flush. Asynchronous commits are written to the log, published and
+//! acknowledged without a flush of their own; the next flush covers them.
 
 mod commit_queue;
 mod request;
@@ -32,48 +33,50 @@ use crate::network;
 pub(super) use commit_queue::CommitQueue;
 pub use request::{CommitFailure, CommitPromise, CommitRequest, CommitResult, Committed};
 
-/// How long the committer looks out for the next commit before it sleeps: a client that commits one after the other is
-/// back by then, and waking a thread takes as long. Meanwhile it yields to any other thread.
+/// How long the committer spins, yielding to other threads, before it sleeps. A client that commits
+/// one transaction after the other is back by then, and waking a thread takes as long.
 const SPIN_TIME: Duration = Duration::from_micros(150);
 
-/// How long what was only written waits for a batch that is flushed anyway, and what redb does not have for others.
+/// After this delay without commits, asynchronous commits are flushed and the memtable goes to
+/// redb.
 const FLUSH_DELAY: Duration = Duration::from_millis(2);
 
-/// After this long without commits what is in the log goes to redb's file, so that the next process opens it fast.
+/// After this delay without commits, a checkpoint empties the log, so that the next process opens
+/// the directory fast.
 const CHECKPOINT_DELAY: Duration = Duration::from_millis(500);
 
 pub(super) struct Committer {
     shared: Arc<Shared>,
-    /// Nobody else writes, so the file is closed where the last write was.
+    /// Only the committer writes to it, and it also closes it.
     pub(super) storage: Storage,
-    /// Held until the storage is closed.
+    /// Locked until the storage is closed.
     directory: Arc<Directory>,
     pub(super) resolver: Resolver,
     idle_stage: IdleStage,
-    /// Since when something has been published that is not flushed.
+    /// When the oldest published commit that is not flushed was published.
     pub(super) unflushed: Option<Instant>,
-    /// The last batch was one that did not wait for a flush: the next one is of all that wait.
+    /// The last batch had only asynchronous commits, so the next one takes all that wait.
     was_asynchronous: bool,
-    /// Bytes written since memory was given back.
+    /// Bytes written since memory was last returned to the system.
     untrimmed_bytes: usize,
-    /// Bytes of the requests that are to be committed next.
+    /// Bytes of the requests of the next batch.
     batch_bytes: usize,
     admission: Admission,
 }
 
-/// So many bytes written leave so much free memory behind that it is worth giving back.
+/// After this many written bytes it is worth returning free memory to the system.
 const TRIM_MEMORY_AFTER: usize = 16 << 20;
 
-/// What has been done since the last batch, as nothing was committed.
+/// The work done since the last batch, while no commits came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IdleStage {
-    /// Nothing yet.
+    /// None.
     Busy,
-    /// All batches are flushed, and in redb.
+    /// The log is flushed and the memtable is in redb.
     Flushed,
-    /// The log was emptied.
+    /// A checkpoint has emptied the log.
     Checkpointed,
-    /// What update in the last batches was forgotten: all versions that can still be read are the newest state.
+    /// The undo log and the conflict history are empty: no old version can be read any more.
     Trimmed,
 }
 
@@ -101,7 +104,7 @@ impl Committer {
         }
     }
 
-    /// Works until the engine closes, and then closes the directory.
+    /// Runs until the engine closes, and then closes the directory.
     pub(super) fn run(mut self) {
         let work = || {
             while let Some(requests) = self.next_requests() {
@@ -109,25 +112,26 @@ impl Committer {
             }
         };
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
-            // The panic hook has reported it. The storage may hold half a batch.
+            // The panic hook has reported it. Half of a batch may be stored.
             self.poison(&"its committer panicked");
         }
         self.lower_ceiling();
         self.close();
     }
 
-    /// Leaves the last version as the ceiling, which is ahead of it: the next process goes on from there.
+    /// Lowers the durable ceiling, which is ahead of the versions in use, to a last version. The
+    /// next process continues from there.
     fn lower_ceiling(&self) {
         if self.shared.is_poisoned() || self.admission.is_full() {
             return;
         }
         let version = self.shared.views.lock().clock().end(Instant::now());
         let batch = storage::WriteBatch { version, ceiling: Some(version), mutations: Vec::new() };
-        // If it fails, the ceiling on the disk is the higher one, which is as good but for the gap in versions.
+        // If this fails, the higher ceiling stays, which only leaves a larger gap in versions.
         let _ = self.storage.apply(batch, Durability::Asynchronous);
     }
 
-    /// Ends all reads, refuses all commits, and closes the directory.
+    /// Ends all reads, refuses queued commits, and closes the directory.
     fn close(self) {
         let Committer { shared, storage, directory, .. } = self;
         let left = {
@@ -145,8 +149,9 @@ impl Committer {
         last.into_iter().for_each(|last| last());
     }
 
-    /// Waits for commits, or for the wish for an empty batch; `None` when the engine is closing.
-    // Where instructions are counted, what waits is left out, by its name.
+    /// Waits for commits, or for a request to raise the ceiling, which returns an empty batch.
+    /// `None` when the engine is closing.
+    // `.ci/instructions` excludes this function by its name.
     #[inline(never)]
     pub(super) fn next_requests(&mut self) -> Option<Vec<CommitRequest>> {
         let shared = Arc::clone(&self.shared);
@@ -183,7 +188,7 @@ impl Committer {
         }
     }
 
-    /// Does what is to be done next while nothing is committed.
+    /// Does the next step of work that is left for idle times.
     pub(super) fn advance_idle_stage(&mut self) {
         self.idle_stage = match self.idle_stage {
             IdleStage::Busy => {
@@ -192,7 +197,8 @@ impl Committer {
                 IdleStage::Flushed
             }
             IdleStage::Flushed => {
-                // Some milliseconds now, for those that it takes another process to read the log when it has to take over.
+                // A checkpoint now takes a few milliseconds, which a process that takes over would
+                // otherwise need to read the log.
                 self.update_storage(Storage::checkpoint);
                 IdleStage::Checkpointed
             }
@@ -223,19 +229,20 @@ impl Committer {
         }
     }
 
-    /// After a failed write nobody knows what is on the disk: the engine takes no further commits, and nothing is read from it, because the
-    /// next one to open the directory may find a commit there that this one does not know.
+    /// Ends the engine after a failed write. The outcome of that write is unknown: the next process
+    /// to open the directory may find a commit that this one does not know, so this one must not
+    /// answer reads either.
     fn poison(&self, error: &dyn std::fmt::Display) {
         self.storage.stop_writes();
         self.shared.poison(error);
     }
 
     pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) {
-        // Asked for here, because no batch need come of the requests: one of which none is accepted writes nothing.
+        // Checked here, because a batch of refused commits writes nothing and so meets no error.
         if !self.shared.is_poisoned()
             && let Some(failure) = self.storage.latch().failure()
         {
-            // What was acknowledged before it was flushed is not lost with a data file that failed.
+            // If the data file failed, asynchronous commits in the log can still be flushed.
             self.storage.flush_log();
             self.poison(failure);
         }
@@ -254,7 +261,7 @@ impl Committer {
         self.resolver.finish_batch(version);
         if batch.accepted.is_empty() && !raise_only {
             self.shared.views.lock().clock().abandon_batch();
-            // Commits that are all refused wake the committer before it rests, however long they come.
+            // A stream of refused commits keeps the committer from its idle work.
             if self.is_flush_due() {
                 self.unflushed = None;
                 self.update_storage(Storage::flush_idle);
@@ -268,7 +275,7 @@ impl Committer {
             } else {
                 let ceiling = ceiling.max(batch.advance.map(Clock::ceiling_over));
                 let stored = storage::WriteBatch { version, ceiling, mutations: batch.mutations };
-                // No version is handed out that is above the ceiling on the disk.
+                // No version above the durable ceiling may be handed out.
                 let is_flushed = batch.is_flushed || ceiling.is_some() || self.is_flush_due();
                 if batch.flush_fails {
                     let written = self.storage.apply(stored, Durability::Asynchronous);
@@ -303,7 +310,7 @@ impl Committer {
         }
         for _ in 0..2 {
             if self.admission.is_full() && self.storage.needs_checkpoint_for_space() {
-                // Transactions that are refused would bring no checkpoint.
+                // Refused transactions cause no checkpoint, and only a checkpoint frees space.
                 self.update_storage(Storage::checkpoint);
                 self.admission.begin(&self.storage, self.batch_bytes, now);
             }
@@ -317,7 +324,7 @@ impl Committer {
         self.unflushed.is_some_and(|since| since.elapsed() >= FLUSH_DELAY)
     }
 
-    /// Stores a batch and publishes it; versions go on from `advance`, if that is ahead.
+    /// Stores a batch and publishes it. Later versions continue from `advance`, if that is higher.
     fn store(
         &mut self,
         batch: storage::WriteBatch,
@@ -341,7 +348,8 @@ impl Committer {
         Ok(())
     }
 
-    /// What was written is where others will find it: both files have names, and those have led to them until now.
+    /// Checks after a write that both files still have names, so that the write went to files that
+    /// others will open.
     fn verify_file_links(&self) -> Result<(), StorageError> {
         let latch = self.storage.latch();
         if let Err(lost) = self.directory.check_links() {
@@ -350,8 +358,8 @@ impl Committer {
         latch.failure().map_or(Ok(()), |failure| Err(StorageError::Failed(failure.clone())))
     }
 
-    /// After the publication, so that none is missed: a watch that is armed later sees the new state by itself, one
-    /// that was armed before is found here.
+    /// Fires watches after the batch is published. A watch armed later reads the new state itself;
+    /// a watch armed before is in the table.
     fn fire_watches(&self, written_keys: &WrittenKeys) {
         let written_keys = match written_keys {
             WrittenKeys::Keys(keys) => self.shared.watches.affected_by_keys(keys),
@@ -367,7 +375,7 @@ impl Committer {
     }
 }
 
-/// Answers requests that the committer has not looked at.
+/// Completes the promises of requests that were not started.
 fn refuse_all(requests: Vec<CommitRequest>) {
     for request in requests {
         request.promise.complete(Err(NOT_STARTED.into()));

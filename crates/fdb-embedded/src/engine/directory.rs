@@ -1,12 +1,12 @@
-//! The database directory: what is in it, and who holds it.
+//! The database directory: its files, and the lock that keeps other processes out.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
 //! | `data.redb` | the keys ([`super::storage`]) |
-//! | `data.new` | the same, while it is being made for the first time |
-//! | `log` | batches of commits that are not in `data.redb` yet |
-//! | `reserve` | space of the disk for when that is full |
-//! | `lock` | locked by the process that has the directory open; holds that process's id as text |
+//! | `data.new` | a `data.redb` that is not complete yet |
+//! | `log` | batches of commits that `data.redb` does not have yet |
+//! | `reserve` | disk space in reserve |
+//! | `lock` | locked by the process that has the directory open; contains its process id as text |
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -19,12 +19,12 @@ use super::file_guard::{GuardedFile, LostFile, NETWORK_VARIABLE, network_file_sy
 use super::storage::{LockFile, Storage, StorageError, is_full};
 use crate::fork::{Forked, Own};
 
-/// The file of the keys.
+/// The data file.
 pub const DATA_FILE: &str = "data.redb";
-/// What was committed since that was last brought up to date.
+/// The log: batches that the data file does not have yet.
 pub const LOG_FILE: &str = "log";
 
-/// Why a directory could not be opened.
+/// The reason why a directory could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The path after `embedded:` is empty.
@@ -35,7 +35,7 @@ pub enum OpenError {
     Io {
         /// The file or directory at fault.
         path: PathBuf,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// Another process has the directory open.
@@ -43,10 +43,10 @@ pub enum OpenError {
     Held {
         /// The directory.
         path: PathBuf,
-        /// The process, as it wrote itself into the lock file.
+        /// The process id in the lock file.
         pid: String,
     },
-    /// The directory lies on a file system that other machines may see.
+    /// The directory is on a file system that other machines may use.
     #[error(
         "cannot use {path}: it is on {system}, a network file system, where another machine may use it at the same time; use a \
          directory on a local disk, or set {NETWORK_VARIABLE}=allow if only this machine uses it",
@@ -55,27 +55,27 @@ pub enum OpenError {
     Network {
         /// The directory.
         path: PathBuf,
-        /// The file system.
+        /// The name of the file system.
         system: &'static str,
     },
-    /// The directory that this process worked on is not there any more.
+    /// The directory that this process had open is gone.
     #[error("cannot open the database again: {0}")]
     Lost(#[from] LostFile),
-    /// Another process hosts the directory, and this one cannot be its guest.
+    /// Another process hosts the directory, and this process cannot become its guest.
     #[error("cannot use the database at {path} through the process that hosts it: {reason}", path = path.display())]
     Host {
         /// The directory.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         reason: String,
     },
-    /// This process is a forked child of one that had a database open.
+    /// This process is a forked child of one that had the database open.
     #[error(transparent)]
     Forked(#[from] Forked),
-    /// The environment asks for faults on purpose in a way that cannot be understood.
+    /// The environment variable for faults has a malformed value.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
-    /// There is a log without the file that it belongs to.
+    /// The log exists without its data file.
     #[error(
         "{path} is missing, and its log is there; {FIX_ORPHANED_LOG}",
         path = path.display()
@@ -89,21 +89,21 @@ pub enum OpenError {
     Storage {
         /// The database file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error of the storage.
         source: StorageError,
     },
 }
 
-/// A directory that this process holds until the value is dropped.
+/// A directory that this process has locked until the value is dropped.
 #[derive(Debug)]
 pub struct Directory {
     path: PathBuf,
-    /// How many directories were made, this one and those above it.
+    /// How many directories were created: this one and parents.
     made: usize,
-    /// The directory itself.
+    /// The directory as a file.
     own: GuardedFile,
     lock: GuardedFile,
-    /// The files that are written; they are locked too.
+    /// The data file and the log, which are locked too.
     data: OnceLock<GuardedFile>,
     log: OnceLock<GuardedFile>,
     lost: OnceLock<LostFile>,
@@ -112,7 +112,7 @@ pub struct Directory {
 type OpenStorage = fn(&Path, &Path, &LockFile<'_>) -> Result<(Storage, i64), StorageError>;
 
 impl Directory {
-    /// Creates the directory if need be, for this user alone, and takes its lock.
+    /// Creates the directory if it does not exist, for this user only, and locks it.
     pub fn acquire(path: &Path) -> Result<Directory, OpenError> {
         let io = |at: &Path| {
             let path = at.to_path_buf();
@@ -142,14 +142,14 @@ impl Directory {
         Ok(Directory { path, made, own, lock, data, log, lost })
     }
 
-    /// Looks whether all names still lead to the files that this process works on. The first that does not is remembered.
+    /// Checks that all names still lead to the open files. Remembers the first that does not.
     pub fn check(&self) -> Result<(), LostFile> {
         let files = [Some(&self.own), self.data.get(), self.log.get()];
         let files = files.into_iter().flatten().try_for_each(|file| file.check(true));
         self.note(files.and_then(|()| self.lock.check(false)))
     }
 
-    /// Looks whether the files that are written have names, which is quick.
+    /// Checks that the data file and the log have names. This is cheap.
     pub fn check_links(&self) -> Result<(), LostFile> {
         let mut files = [self.data.get(), self.log.get()].into_iter().flatten();
         self.note(files.find(|file| !file.is_linked()).map_or(Ok(()), |file| Err(file.unlinked_error())))
@@ -159,23 +159,23 @@ impl Directory {
         checked.inspect_err(|lost| drop(self.lost.set(lost.clone())))
     }
 
-    /// What was found to be lost.
+    /// The first file whose name was lost.
     pub fn lost(&self) -> Option<&LostFile> {
         self.lost.get()
     }
 
-    /// Lets another process have the directory.
+    /// Unlocks the directory.
     pub fn release(&self) {
         let files = [self.log.get(), self.data.get(), Some(&self.lock)];
         files.into_iter().flatten().for_each(GuardedFile::unlock);
     }
 
-    /// Opens the storage, and returns with it the version ceiling that it holds.
+    /// Opens the storage, and returns its version ceiling.
     pub fn open_storage(&self) -> Result<(Storage, i64), OpenError> {
         self.open_with(Storage::open_locked)
     }
 
-    /// Opens the storage to be read, where the disk has no space.
+    /// Opens the storage read-only, on a full disk.
     pub fn open_read_only(&self) -> Result<(Storage, i64), OpenError> {
         self.open_with(Storage::open_read_only)
     }
@@ -184,19 +184,19 @@ impl Directory {
         let (file, log) = (self.data_file(), self.path.join(LOG_FILE));
         let exists = |file: &Path| exists(file).map_err(|source| OpenError::Io { path: file.into(), source });
         if !exists(&file)? {
-            // It is made after the file, so somebody has taken that away.
+            // The log is created after the data file, so the data file was removed.
             if exists(&log)? {
                 return Err(OpenError::OrphanedLog { path: file });
             }
             self.create_storage(&file)?;
         }
-        // A file whose name is lost with the power is lost, however often it was flushed itself. Whoever gave it the name
-        // may have been killed before this.
+        // The directory's entries must be durable. The process that created the files may have been
+        // killed before its own sync.
         sync(&self.path).map_err(|source| OpenError::Io { path: self.path.clone(), source })?;
         let lock = |path: &Path, opened: &File| {
             let slot = if path == log { &self.log } else { &self.data };
             if slot.get().is_some() {
-                // It is opened again, to be read.
+                // The read-only opening follows a failed one, which has locked the file.
                 return Ok(());
             }
             match GuardedFile::lock(path, opened) {
@@ -206,14 +206,14 @@ impl Directory {
             }
         };
         open(&file, &log, &lock).map_err(|source| match source {
-            // By a process whose file "lock" was removed.
+            // A process whose `lock` file was removed holds it.
             StorageError::Held => OpenError::Held { path: self.path.clone(), pid: UNKNOWN.to_owned() },
             source => OpenError::Storage { path: file.clone(), source },
         })
     }
 
-    /// Makes an empty file. It gets its name when it is whole, and the names that lead to it are durable: one that a kill
-    /// left half made is never taken for a database.
+    /// Creates an empty data file. It gets its name when it is complete and its directory's entry
+    /// is durable, so that a half-written file is never taken for a database.
     fn create_storage(&self, file: &Path) -> Result<(), OpenError> {
         let unfinished = file.with_extension("new");
         let io = |source| OpenError::Io { path: unfinished.clone(), source };
@@ -225,7 +225,7 @@ impl Directory {
         created.map_err(|source| OpenError::Storage { path: unfinished.clone(), source })?;
         for above in self.unsynced_parents() {
             match sync(above) {
-                // One that may be passed through but not opened is not ours to look after.
+                // A parent that this user may not open is not ours to sync.
                 Err(source) if source.kind() != ErrorKind::PermissionDenied => {
                     return Err(OpenError::Io { path: above.to_path_buf(), source });
                 }
@@ -235,18 +235,18 @@ impl Directory {
         std::fs::rename(&unfinished, file).map_err(io)
     }
 
-    /// The directories whose entries may not be durable yet: the parent, and above it up to the first that was there
-    /// before.
+    /// The directories whose entries may not be durable: the parent, and those above it that were
+    /// created.
     fn unsynced_parents(&self) -> impl Iterator<Item = &Path> {
         self.path.ancestors().skip(1).take(self.made.max(1))
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file of the keys.
+    /// The path of the data file.
     #[must_use]
     pub fn data_file(&self) -> PathBuf {
         self.path.join(DATA_FILE)
@@ -259,14 +259,14 @@ impl Drop for Directory {
     }
 }
 
-/// How a file is opened to be written, or made: for its user alone, whatever the directory lets others do.
+/// Options to open or create a file for this user only, whatever the directory allows.
 pub fn private_options() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true).write(true).truncate(false).mode(0o600);
     options
 }
 
-/// Opens a file to be written, or makes it if it is not there.
+/// Opens a file for writing, or creates it.
 pub fn open_or_create(file: &Path) -> std::io::Result<File> {
     match create_file(file) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => private_options().create(true).open(file),
@@ -274,12 +274,12 @@ pub fn open_or_create(file: &Path) -> std::io::Result<File> {
     }
 }
 
-/// Makes a file that is not there, for its directory's owner alone: what root makes in a directory of another user goes to that user,
-/// whose programs could not open it otherwise.
+/// Creates a file for the owner of its directory only. If root creates it in another user's
+/// directory, that user gets it, whose programs could not open it otherwise.
 pub fn create_file(file: &Path) -> std::io::Result<File> {
-    // It is new and no link, so no other file is given away.
+    // The file is new and not a link, so no other file changes its owner.
     let made = private_options().create_new(true).open(file)?;
-    // Where root may not give files away, as in some containers, it uses them all the same.
+    // Where root may not change owners, as in some containers, it uses the file itself.
     let _ = give_to_directory_owner(&made, file);
     Ok(made)
 }
@@ -300,7 +300,7 @@ fn sync(directory: &Path) -> std::io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Is there anything by this name? Also when it cannot be used, as a link that leads nowhere: nothing may take its place.
+/// True if the name exists, even as a dangling link: nothing may be created in its place.
 pub fn exists(file: &Path) -> std::io::Result<bool> {
     match file.symlink_metadata() {
         Ok(_) => Ok(true),
@@ -309,16 +309,16 @@ pub fn exists(file: &Path) -> std::io::Result<bool> {
     }
 }
 
-/// Who holds a directory, as far as can be told without taking part.
+/// The holder of a directory's lock.
 #[derive(Debug)]
 pub enum LockHolder {
-    /// Nobody, and nobody can while this value lives.
+    /// Nobody. The directory stays locked while this value lives.
     Nobody(Vec<File>),
     /// The process with this id.
     Process(String),
 }
 
-/// Looks at a directory's locks, and changes nothing.
+/// Looks up the holder of a directory's lock, without changing anything.
 pub fn probe_lock(path: &Path) -> std::io::Result<LockHolder> {
     let mut locked = Vec::new();
     for name in ["lock", DATA_FILE] {
@@ -326,7 +326,7 @@ pub fn probe_lock(path: &Path) -> std::io::Result<LockHolder> {
             Ok(file) => file,
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
             Err(error) if name == "lock" => return Err(error),
-            // The read of its contents reports the reason.
+            // Reading the file's contents will report the reason.
             Err(_) => continue,
         };
         match file.try_lock() {
@@ -341,15 +341,15 @@ pub fn probe_lock(path: &Path) -> std::io::Result<LockHolder> {
     Ok(LockHolder::Nobody(locked))
 }
 
-/// What to do about a log without its data file.
+/// The advice for a log without its data file.
 pub const FIX_ORPHANED_LOG: &str = "put data.redb back, or restore the directory from a backup; only if nothing in it is needed any more, remove log as well: the \
                                  next program begins an empty database";
 
-/// The process id of a holder that has not left it.
+/// Stands for a process id that was not recorded.
 const UNKNOWN: &str = "unknown";
 
-/// Over what an earlier holder wrote: on a full disk, a file that is cut off first may get no space again. One that says nothing is no
-/// reason not to open the directory.
+/// Writes this process's id over the previous holder's. Does not truncate first: on a full disk the
+/// file might get no space again. A directory can be opened without the id.
 fn write_holder(mut lock: &File) -> std::io::Result<()> {
     let text = format!("{}\n", std::process::id());
     let written = lock.rewind().and_then(|()| lock.write_all(text.as_bytes()));
@@ -401,7 +401,7 @@ mod tests {
         held.open_storage().unwrap();
         drop(held);
         assert_eq!(above(&Directory::acquire(&path).unwrap()), [there.join("a/b")]);
-        // Names are those of where it lies, however it was reached.
+        // The path is the real one, whichever way it was reached.
         std::os::unix::fs::symlink(there.join("a"), there.join("link")).unwrap();
         let held = Directory::acquire(&there.join("link/d")).unwrap();
         assert_eq!(above(&held), [there.join("a")]);

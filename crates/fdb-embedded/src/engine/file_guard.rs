@@ -1,8 +1,8 @@
-//! The files of a directory that a host works on: they are locked, and their names still lead to them.
+//! Guards the open files of a directory: they are locked, and their names still lead to them.
 //!
-//! A lock belongs to a file and not to its name. A program that removes `DIR/lock` and opens the directory locks another file of
-//! the same name, so the files that are written are locked themselves. A file that has been removed or replaced goes on taking
-//! what is written, for nobody: a host has to look.
+//! A lock belongs to a file, not to its name. A program that removes `DIR/lock` and opens the
+//! directory locks a new file of that name, so the data file and the log are locked too. A removed
+//! or replaced file still accepts writes, which are lost, so a host has to check the names.
 
 use std::fs::{File, Metadata, TryLockError};
 use std::io::{self, ErrorKind};
@@ -14,37 +14,37 @@ use rustix::io::Errno;
 
 use crate::fork::Own;
 
-/// Allows directories on network file systems.
+/// The environment variable that allows directories on network file systems.
 pub const NETWORK_VARIABLE: &str = "FDB_EMBEDDED_NETWORK_FS";
-/// Its value that does so.
+/// The value that allows them.
 const ALLOW: &str = "allow";
 
-/// A file that is open, and the name by which it was opened.
+/// An open file, and the name by which it was opened.
 #[derive(Debug)]
 pub struct GuardedFile {
     path: PathBuf,
-    /// Open, so that no other file gets its inode.
+    /// Open, so that its inode is not reused.
     file: Own<File>,
 }
 
-/// A file of the directory is not where it was.
+/// The name of an open file no longer leads to it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{path} has been {loss} while this process worked on it{fix}", path = path.display(), loss = loss.text(), fix = self.fix())]
 pub struct LostFile {
-    /// The file, or the directory.
+    /// The file or directory.
     pub path: PathBuf,
-    /// What has become of it.
+    /// How its name was lost.
     pub loss: Loss,
-    /// The database itself is not there any more: it cannot be opened again.
+    /// The database is gone and cannot be opened again.
     pub is_final: bool,
 }
 
-/// What has become of a file.
+/// How the name of a file was lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
-    /// Nothing has its name.
+    /// The name does not exist.
     Removed,
-    /// Another file has its name.
+    /// The name leads to another file.
     Replaced,
 }
 
@@ -69,12 +69,13 @@ impl LostFile {
 }
 
 impl GuardedFile {
-    /// Keeps a file that is open already.
+    /// Guards a file that is open already.
     pub fn new(path: &Path, file: impl Into<Own<File>>) -> GuardedFile {
         GuardedFile { path: path.to_path_buf(), file: file.into() }
     }
 
-    /// Locks a file for this process, as long as it is kept; `None` if another has it.
+    /// Locks a file for this process while the guard lives; `None` if another process has locked
+    /// it.
     pub fn lock(path: &Path, file: &File) -> io::Result<Option<GuardedFile>> {
         let file = Own::open(|| file.try_clone())?;
         match file.try_lock() {
@@ -84,26 +85,27 @@ impl GuardedFile {
         }
     }
 
-    /// Releases the lock at once, even if other descriptors of this process have the file open.
+    /// Releases the lock at once, even if other descriptors of this process refer to the file.
     pub fn unlock(&self) {
-        // It fails for no file that was locked.
+        // It fails only for a file that was not locked.
         let _ = self.file.unlock();
     }
 
-    /// Has it any name? What is written to a file without one is gone when it is closed.
+    /// True if the file has a name. A file without one is deleted when it is closed.
     ///
-    /// It is asked after each flush, and asks the system for the number of names alone. A program that asks for a file's times as well
-    /// makes Linux (since 6.13) change them with the next write, and the flush of that write takes half as long again.
+    /// This runs after each flush and asks only for the number of links. Asking for a file's times
+    /// too makes Linux 6.13 and later update them at the next write, whose flush then takes half as
+    /// long again.
     pub fn is_linked(&self) -> bool {
         let names = match statx(&*self.file, "", AtFlags::EMPTY_PATH, StatxFlags::NLINK) {
             Ok(found) => u64::from(found.stx_nlink),
-            // An old kernel or a sandbox does not offer the call.
+            // An old kernel or a sandbox lacks the call.
             Err(_) => self.file.metadata().map_or(0, |file| file.nlink()),
         };
         names > 0
     }
 
-    /// What has become of its name, if that does not lead to it any more.
+    /// How the file's name was lost, if it was.
     pub fn loss(&self) -> Option<Loss> {
         if !self.is_linked() {
             let is_replaced = std::fs::symlink_metadata(&self.path).is_ok();
@@ -115,18 +117,18 @@ impl GuardedFile {
                 _ => None,
             },
             Err(error) if means_missing(&error) => Some(Loss::Removed),
-            // Somebody may not look at it, or the system is short of something. The file is still there.
+            // Errors such as missing permissions or descriptors do not mean that the file is gone.
             Err(_) => None,
         }
     }
 
-    /// The same, in words.
+    /// The same as an error.
     pub fn check(&self, is_final: bool) -> Result<(), LostFile> {
         let lost = |loss| LostFile { path: self.path.clone(), loss, is_final };
         self.loss().map_or(Ok(()), |loss| Err(lost(loss)))
     }
 
-    /// The report that it has no name any more.
+    /// The error for a file without a name.
     pub fn unlinked_error(&self) -> LostFile {
         LostFile { path: self.path.clone(), loss: self.loss().unwrap_or(Loss::Removed), is_final: true }
     }
@@ -136,19 +138,19 @@ fn means_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::StaleNetworkFileHandle)
 }
 
-/// Which file it is: its device and inode.
+/// Identifies a file by device and inode.
 pub type FileId = (u64, u64);
 
 fn id_of(file: &Metadata) -> FileId {
     (file.dev(), file.ino())
 }
 
-/// Which file a name leads to.
+/// The file that a name leads to.
 pub fn file_id(path: &Path) -> io::Result<FileId> {
     std::fs::metadata(path).map(|file| id_of(&file))
 }
 
-/// Network and cluster file systems, by the number that Linux gives to each kind.
+/// Network and cluster file systems, by Linux's magic numbers.
 const NETWORK: &[(u32, &str)] = &[
     (0x0000_6969, "NFS"),
     (0x0000_517B, "SMB"),
@@ -172,19 +174,20 @@ const NETWORK: &[(u32, &str)] = &[
     (0x786F_4256, "a shared folder of VirtualBox"),
 ];
 
-/// The name of a file system on which locks and sockets may not reach all who see its files; `None` for others.
+/// The name of a network file system, where locks and sockets may not work between machines; `None`
+/// for others.
 fn network_file_system_name(kind: FsWord) -> Option<&'static str> {
-    // Some systems give the number with its sign.
+    // Some systems sign-extend the number.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the numbers have 32 bits")]
     let kind = kind as u32;
     NETWORK.iter().find_map(|(number, name)| (*number == kind).then_some(*name))
 }
 
-/// The network file system that a directory lies on, unless the environment allows those.
+/// The network file system that a directory lies on, unless the environment allows it.
 pub fn network_file_system(directory: &Path) -> io::Result<Option<&'static str>> {
     let kind = match rustix::fs::statfs(directory) {
         Ok(system) => system.f_type,
-        // It does not say.
+        // The call is not supported.
         Err(Errno::NOSYS) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
@@ -201,7 +204,7 @@ mod tests {
         assert_eq!(network_file_system_name(0x6969), Some("NFS"));
         assert_eq!(network_file_system_name(0x6573_5546), Some("FUSE"));
         assert_eq!(network_file_system_name(0xFF53_4D42), Some("CIFS"));
-        // With its sign.
+        // Sign-extended.
         assert_eq!(network_file_system_name(FsWord::from(-0x00AC_B2BE_i32)), Some("CIFS"));
         // ext4, tmpfs, btrfs, xfs, zfs, overlay.
         for local in [0xEF53, 0x0102_1994, 0x9123_683E, 0x5846_5342, 0x2FC1_2FC1, 0x794C_7630] {
@@ -238,7 +241,7 @@ mod tests {
         let kept = GuardedFile::lock(&path, &first).unwrap().unwrap();
         assert!(GuardedFile::lock(&path, &open()).unwrap().is_none());
         kept.unlock();
-        // Although the file is still open twice.
+        // The file is still open twice.
         assert!(GuardedFile::lock(&path, &open()).unwrap().is_some());
     }
 }

@@ -1,7 +1,8 @@
-//! What batches have written that redb does not have yet, by key and version.
+//! A memtable: the writes that redb does not have yet, by key and version.
 //!
-//! The committer adds to a memtable, readers look into it at their version, and the applier puts what it holds in the end into redb. It
-//! only ever grows, so that whoever reads at a version sees the same at any time.
+//! The committer adds to the active memtable, readers look up keys at their versions, and the
+//! flusher writes the final values to redb. Entries are never changed or removed, so a read at a
+//! version always gives the same result.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
@@ -12,18 +13,18 @@ use smallvec::SmallVec;
 
 use crate::rows::Direction;
 
-/// A key and what it holds: `None` if it is not there.
+/// A key and its value, or `None` if the key is absent.
 pub type Row = (Bytes, Option<Bytes>);
 
-/// What a key held from which version on, oldest first: most are written once.
+/// The values of a key and the versions from which they hold, oldest first. Most keys have one.
 type Versions = SmallVec<[(i64, Option<Bytes>); 1]>;
 
-/// Keys that a [`MemtableCursor`] fetches at first; it fetches twice as many each time.
+/// Keys in the first page of a [`MemtableCursor`]. Each further page is twice as long.
 const FIRST_PAGE: usize = 8;
-/// And at most.
+/// The most keys in a page.
 const MAX_PAGE: usize = 128;
 
-/// Memory that an entry takes beside its key and value, about.
+/// Approximate memory of an entry in addition to its key and value.
 const ENTRY_OVERHEAD: usize = 96;
 
 #[derive(Debug, Default)]
@@ -32,33 +33,33 @@ struct MemtableRows {
     size: MemtableSize,
 }
 
-/// How much a memtable holds.
+/// The size of a memtable.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct MemtableSize {
-    /// Bytes of memory, about.
+    /// Approximate bytes of memory.
     pub bytes: usize,
     /// Writes.
     pub writes: usize,
-    /// How many of them removed a key. Whoever reads a range passes by all of these, one by one.
+    /// Writes that removed a key. A reader of a range steps over each of them.
     pub removals: usize,
 }
 
-/// Writes that redb does not have yet.
+/// The writes of some batches, all versions of each key.
 #[derive(Debug, Default)]
 pub struct Memtable(RwLock<MemtableRows>);
 
 impl Memtable {
-    /// Adds what a batch writes; versions come in order. Nobody reads here meanwhile.
+    /// Adds the writes of a batch. Versions must ascend. Readers wait until the writer is dropped.
     pub fn writer(&self, version: i64) -> MemtableWriter<'_> {
         MemtableWriter { rows: self.0.write(), version }
     }
 
-    /// What it holds now. Others read meanwhile; nobody writes.
+    /// Reads the current entries. The committer waits until the reader is dropped.
     pub fn reader(&self) -> MemtableReader<'_> {
         MemtableReader(self.0.read())
     }
 
-    /// True if a read would not have to wait.
+    /// True if a read would not wait.
     #[cfg(test)]
     pub fn is_readable(&self) -> bool {
         self.0.try_read().is_some()
@@ -69,13 +70,13 @@ impl Memtable {
         self.0.read().size
     }
 
-    /// What `key` holds at `version`, if it was written here by then.
+    /// The value of `key` at `version`, if the memtable has one.
     pub fn get(&self, key: &[u8], version: i64) -> Option<Option<Bytes>> {
         let rows = self.0.read();
         value_at(rows.by_key.get(key)?, version).cloned()
     }
 
-    /// What every key that was written holds in the end, in order.
+    /// Calls `visit` with the final value of each written key, in key order.
     pub fn each_newest<E>(
         &self,
         mut visit: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
@@ -87,7 +88,7 @@ impl Memtable {
         })
     }
 
-    /// The keys of `[begin, end)` that were written by `version`, in the order of `direction`.
+    /// The keys of `[begin, end)` written at `version` or before, in the order of `direction`.
     pub fn range<'d>(
         &'d self,
         begin: &'d [u8],
@@ -110,18 +111,18 @@ impl Memtable {
     }
 }
 
-/// What a memtable holds while nobody writes.
+/// The entries of a memtable, locked against writes.
 #[derive(Debug)]
 pub struct MemtableReader<'d>(RwLockReadGuard<'d, MemtableRows>);
 
 impl MemtableReader<'_> {
-    /// Was `key` written here?
+    /// True if the memtable has `key` at any version.
     pub fn has(&self, key: &[u8]) -> bool {
         self.0.by_key.contains_key(key)
     }
 }
 
-/// Adds the writes of one version.
+/// Adds writes at one version.
 #[derive(Debug)]
 pub struct MemtableWriter<'d> {
     rows: RwLockWriteGuard<'d, MemtableRows>,
@@ -129,20 +130,20 @@ pub struct MemtableWriter<'d> {
 }
 
 impl MemtableWriter<'_> {
-    /// What `key` holds now, if it was written here.
+    /// The newest value of `key`, if the memtable has one.
     pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let (_, value) = self.rows.by_key.get(key)?.last()?;
         Some(value.as_deref())
     }
 
-    /// The keys of `[begin, end)` that were written here and are there.
+    /// The keys of `[begin, end)` whose newest value in the memtable is present.
     pub fn present(&self, begin: &[u8], end: &[u8]) -> Vec<Bytes> {
         let range = self.rows.by_key.range::<[u8], _>((Included(begin), Excluded(end)));
         let is_there = |versions: &Versions| versions.last().is_some_and(|(_, value)| value.is_some());
         range.filter(|(_, versions)| is_there(versions)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// `key` holds `value` from here on.
+    /// Sets the value of `key` at the writer's version.
     pub fn put(&mut self, key: Bytes, value: Option<Bytes>) {
         let MemtableRows { by_key, size } = &mut *self.rows;
         size.bytes += ENTRY_OVERHEAD + key.len() + value.as_ref().map_or(0, Bytes::len);
@@ -161,7 +162,7 @@ fn value_at(versions: &Versions, version: i64) -> Option<&Option<Bytes>> {
     newest.map(|(_, value)| value)
 }
 
-/// Walks over a range of a memtable, and holds its lock for a page of keys at a time.
+/// Iterates over a range of a memtable. Locks it for one page of keys at a time.
 #[derive(Debug)]
 pub struct MemtableCursor<'d> {
     memtable: &'d Memtable,
@@ -169,7 +170,7 @@ pub struct MemtableCursor<'d> {
     end: &'d [u8],
     version: i64,
     direction: Direction,
-    /// The last key that was fetched.
+    /// The last key of the previous page.
     last: Option<Bytes>,
     rows: VecDeque<Row>,
     page: usize,

@@ -1,23 +1,6 @@
 //! The engine of one database directory: FoundationDB's architecture in miniature, in one process.
 //!
-//! | file | what |
-//! |---|---|
-//! | `directory` | the directory and who holds it |
-//! | `custody` | the files that are locked, and whether their names still lead to them |
-//! | `storage` | keys on disk, the log in front of them, snapshots |
-//! | `clock` | read and commit versions |
-//! | `views` | read versions handed out, and what can be read at them |
-//! | `memtable` | what batches have written that redb does not have yet |
-//! | `reading` | reading at a version: memtables over redb |
-//! | `history` | what batches of the last five seconds changed |
-//! | `resolver` | optimistic conflict detection |
-//! | `admission` | which transactions are taken while the disk is short of space |
-//! | `committer` | the commit pipeline: batches, one flush each |
-//! | `watches` | armed watches |
-//! | `mutation`, `atomic` | what a transaction changes |
-//! | `faults` | faults on purpose, for tests |
-//!
-//! The seam to the client is small on purpose: [`Engine::read`], [`ReadView`], [`Engine::commit`] and
+//! Its interface to the client is [`Engine::read`], [`ReadView`], [`Engine::commit`] and
 //! [`Engine::arm`].
 
 mod admission;
@@ -65,33 +48,34 @@ pub use storage::Durability;
 pub(crate) use storage::RESERVE_FILE;
 pub(crate) use storage::{StorageError, examine};
 
-/// What the client and the committer share.
+/// The state that the client's threads and the committer share.
 struct Shared {
     views: Mutex<ReadViews>,
     queue: Mutex<CommitQueue>,
     work: Condvar,
     watches: Watches,
-    /// The committer's thread, once there is one.
+    /// The committer's thread, after it has started.
     committer: OnceLock<ThreadId>,
     faults: Arc<faults::InstalledFaults>,
     gate: faults::GateQueue,
     poisoned: AtomicBool,
-    /// The engine ends so that it can be opened again at once: nothing is wrong with its storage.
+    /// The engine ends only to be opened again: its storage has not failed.
     is_reopening: AtomicBool,
     ended: Mutex<Option<EngineEnd>>,
     has_ended: Condvar,
 }
 
-/// How an engine has ended.
+/// How an engine ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineEnd {
     /// It was closed.
     Closed,
-    /// Its storage has failed, in these words. It is to be closed, and opened again.
+    /// Its storage failed with this error. The directory has to be closed and opened again.
     Failed(String),
 }
 
-/// The answer to a commit that an engine had not begun with when it ended. The commit did not happen and may be retried.
+/// The result of a commit that the engine had not started when it ended. It did not happen and can
+/// be retried.
 const NOT_STARTED: Code = Code::TRANSACTION_TOO_OLD;
 
 impl Shared {
@@ -99,8 +83,9 @@ impl Shared {
         self.poisoned.load(Ordering::Acquire)
     }
 
-    /// Ends the engine's work, for the committer: no commit is taken, no version is handed out that no ceiling on the disk covers, and
-    /// nothing can be read. Watches stay armed; the next opening of the directory arms them there.
+    /// Ends the engine's work after a failure: it accepts no commit, hands out no version above the
+    /// durable ceiling, and answers no read. Watches stay armed until the directory is opened
+    /// again.
     fn poison(&self, error: &dyn std::fmt::Display) {
         let is_reopening = self.is_reopening.load(Ordering::Acquire);
         if !is_reopening {
@@ -121,14 +106,15 @@ impl Shared {
         self.end(EngineEnd::Failed(error.to_string()));
     }
 
-    /// Says how the engine has ended, unless that has been said.
+    /// Records how the engine ended. Only the first call counts.
     fn end(&self, end: EngineEnd) {
         self.ended.lock().get_or_insert(end);
         self.has_ended.notify_all();
         self.watches.end();
     }
 
-    /// A file that has failed under a read is found out by the committer, which then poisons.
+    /// Wakes the committer after a failed read, so that it finds the failure and poisons the
+    /// engine.
     fn wake_committer(shared: &Weak<Shared>) {
         if let Some(shared) = shared.upgrade() {
             shared.queue.lock().raise_ceiling = true;
@@ -137,7 +123,7 @@ impl Shared {
     }
 }
 
-/// One open database directory. Dropping it closes that, see [`Engine::close`].
+/// One open database directory. Dropping it calls [`Engine::close`].
 pub struct Engine {
     shared: Arc<Shared>,
     directory: Arc<Directory>,
@@ -146,20 +132,20 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the directory, for this process alone.
+    /// Opens the directory for this process alone.
     pub fn open(path: &Path) -> Result<Engine, OpenError> {
         let (engine, committer) = Engine::prepare(path)?;
         let thread = thread::Builder::new()
             .name("fdb-committer".to_owned())
             .spawn(move || committer.run())
             .map_err(|source| OpenError::Io { path: path.to_path_buf(), source })?;
-        // Before anybody commits, so before it calls anybody.
+        // Before the first commit, so before the committer can call code that asks for it.
         let _ = engine.shared.committer.set(thread.thread().id());
         *engine.committer.lock() = Some(thread);
         Ok(engine)
     }
 
-    /// The engine, and its committer, which does not work yet.
+    /// Opens the directory, and returns the engine with its committer, which has not started.
     fn prepare(path: &Path) -> Result<(Engine, Committer), OpenError> {
         let faults = Faults::from_environment()?;
         let directory = Directory::acquire(path)?;
@@ -200,7 +186,7 @@ impl Engine {
         Ok((Engine { shared, directory, latch, committer: Mutex::default() }, committer))
     }
 
-    /// Begins to use a storage: the first versions of this process are durable before anybody sees them.
+    /// Starts to use a storage. The first version is durable before any client sees it.
     fn begin(
         directory: &Directory,
         opened: Result<(storage::Storage, i64), OpenError>,
@@ -214,7 +200,7 @@ impl Engine {
         Ok((storage, clock, version, ceiling))
     }
 
-    /// A new read version and the view at it.
+    /// A read view at a new read version.
     pub fn read(&self) -> ReadView {
         let mut views = self.shared.views.lock();
         let view = views.read(Instant::now());
@@ -227,19 +213,21 @@ impl Engine {
         view.with_faults(&self.shared.faults)
     }
 
-    /// The view at a new read version, which can be read until it is dropped, however long that takes. Meanwhile what later commits free
-    /// in the file is not used again. Fails with `OPERATION_FAILED` if there are as many as `limits::MAX_PINNED`.
+    /// A read view at a new read version that stays readable until it is dropped. Meanwhile redb
+    /// does not reuse pages that later commits free. Fails with `OPERATION_FAILED` if there are
+    /// `limits::MAX_PINNED` such views.
     pub fn pin(&self) -> Result<ReadView> {
         self.shared.views.lock().pin(Instant::now())
     }
 
-    /// The view at a version that the client chose.
+    /// A read view at a version chosen by the client.
     pub fn read_at(&self, version: i64) -> Result<ReadView> {
         let view = self.shared.views.lock().at(version, Instant::now())?;
         Ok(view.with_faults(&self.shared.faults))
     }
 
-    /// Queues a commit; its answer comes on the committer's thread, or at once when no commits are taken any more.
+    /// Queues a commit. Its promise is completed on the committer's thread, or at once if the
+    /// engine accepts no commits.
     pub fn commit(&self, request: CommitRequest) {
         if let Some(request) = self.shared.gate.stop(request) {
             self.admit(request);
@@ -260,7 +248,7 @@ impl Engine {
         self.shared.work.notify_one();
     }
 
-    /// Waits until the engine has ended, for so long.
+    /// Waits for the engine's end, for at most `patience`.
     pub fn await_end(&self, patience: Duration) -> Option<EngineEnd> {
         let mut ended = self.shared.ended.lock();
         if ended.is_none() {
@@ -269,27 +257,27 @@ impl Engine {
         ended.clone()
     }
 
-    /// Checks that the names of the directory and its files still lead to the open ones. If they are not, the engine fails, and
-    /// acknowledges nothing more from now on.
+    /// Checks that the names of the directory and its files still lead to the open files. Otherwise
+    /// the engine fails and acknowledges nothing more.
     pub fn check_files(&self) {
         if let Err(lost) = self.directory.check() {
             self.shared.is_reopening.store(!lost.is_final, Ordering::Release);
-            // The committer hears of it, and ends what it does.
+            // This wakes the committer, which poisons the engine.
             let _ = self.latch.file_lost(&lost.to_string());
         }
     }
 
-    /// Is the database not there any more, for this process to open it again?
+    /// True if the database is gone, so that this process cannot open it again.
     pub fn is_lost(&self) -> bool {
         self.directory.lost().is_some_and(|lost| lost.is_final)
     }
 
-    /// Installs or, with `None`, removes a plan of faults.
+    /// Installs a plan of faults, or removes it with `None`.
     pub fn set_faults(&self, faults: Option<Faults>) {
         self.shared.faults.set(faults);
     }
 
-    /// Keeps a client at the gate that is to wait before it tries again; `false` if that is open.
+    /// Holds a client's retry delay at the gate; `false` if the gate is open.
     pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
         self.shared.gate.stop_backoff(future)
     }
@@ -297,20 +285,21 @@ impl Engine {
     fn gate(&self) -> &faults::GateQueue {
         &self.shared.gate
     }
-    /// From now on time brings no new versions, or it does again.
+    /// Stops versions from advancing with time, or lets them advance again.
     fn hold_versions(&self, held: bool) {
         self.shared.views.lock().clock().hold(Instant::now(), held);
     }
 
-    /// Lets versions jump ahead.
+    /// Advances versions by so many.
     fn advance(&self, versions: i64) {
         self.shared.views.lock().clock().advance(versions);
     }
 }
 
 impl Engine {
-    /// Takes no more commits, and closes the directory when the waiting commits are answered; then calls `last`, on the committer's
-    /// thread. Waits for that, unless it is called there. Callers that still have the engine find it empty.
+    /// Accepts no more commits, closes the directory when the queued commits are answered, and then
+    /// calls `last` on the committer's thread. Waits for that, unless it is called on that thread.
+    /// Other holders of the engine can no longer use it.
     pub fn close(&self, last: impl FnOnce() + Send + 'static) {
         {
             let mut queue = self.shared.queue.lock();
@@ -325,7 +314,7 @@ impl Engine {
         if let Some(committer) = committer
             && committer.thread().id() != thread::current().id()
         {
-            // It does not panic: what its work does is caught.
+            // The committer catches panics, so its thread does not panic.
             let _ = committer.join();
         }
     }
@@ -410,7 +399,7 @@ mod tests {
         let send = |durability| {
             let sender = sender.clone();
             let answer = CommitPromise::new(move |result: CommitResult| {
-                // The last is answered when the test is over.
+                // The last commit is completed after the test has ended.
                 let _ = sender.send(result.map(drop));
             });
             engine.commit(CommitRequest { durability, ..blind_write(answer) });
@@ -523,7 +512,7 @@ mod tests {
         let (kept, cancelled) = (watch(b"v"), watch(b"v"));
         assert!(watch(b"another value").result().is_ok());
         cancelled.fail(Code::OPERATION_CANCELLED);
-        // Whoever arms the next one cannot read the key.
+        // The watch armed next cannot read the key.
         engine.shared.views.lock().close();
         assert_eq!(watch(b"v").result().err(), Some(Code::TRANSACTION_TOO_OLD));
         assert!(!kept.is_ready());

@@ -1,4 +1,4 @@
-//! What a transaction asks the storage to change, and how a versionstamp gets into it.
+//! Mutations: the changes of a transaction, and how a versionstamp gets into them.
 
 use super::atomic::AtomicOp;
 use crate::limits::MAX_ADVANCE;
@@ -7,7 +7,7 @@ use crate::range_set::{KeyRange, key_after};
 /// Bytes of a versionstamp: an 8-byte commit version and a 2-byte order within it, both big-endian.
 pub const STAMP_LEN: usize = 10;
 
-/// The ten bytes that a commit puts where a transaction left a place for its versionstamp.
+/// A versionstamp: ten bytes that the commit fills in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp(pub [u8; STAMP_LEN]);
 
@@ -21,13 +21,13 @@ impl Stamp {
         Stamp(bytes)
     }
 
-    /// Writes the stamp over the ten bytes at `offset`, which the client has checked to be inside.
+    /// Writes the stamp over the ten bytes at `offset`, which must lie inside `bytes`.
     pub fn place(self, bytes: &mut [u8], offset: usize) {
         bytes[offset..offset + STAMP_LEN].copy_from_slice(&self.0);
     }
 }
 
-/// One change, in the order in which the transaction's changes are to be applied.
+/// One change of a transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the fields are what their names say")]
 pub enum Mutation {
@@ -43,12 +43,12 @@ pub enum Mutation {
     StampedValue { key: Vec<u8>, value: Vec<u8>, offset: usize },
 }
 
-/// A commit that sets this key, to a version as eight bytes, little endian, makes versions go on from it, if they have not come so
-/// far. As on a cluster, which recovers then.
+/// Setting this key to a version, eight bytes little-endian, advances versions to it, as on a
+/// cluster, which recovers then.
 pub const MIN_COMMIT_VERSION: &[u8] = b"\xff/minRequiredCommitVersion";
 
 impl Mutation {
-    /// The version that it makes versions go on from.
+    /// The version to which the mutation advances versions.
     pub fn min_commit_version(&self) -> Option<i64> {
         match self {
             Self::Set { key, value } if key == MIN_COMMIT_VERSION => {
@@ -59,7 +59,7 @@ impl Mutation {
         }
     }
 
-    /// The mutation with `stamp` in its place: a plain `Set` where it was a stamped one.
+    /// The mutation with the stamp filled in: a plain `Set` if it had a place for one.
     #[must_use]
     pub fn stamped(self, stamp: Stamp) -> Mutation {
         match self {
@@ -75,7 +75,7 @@ impl Mutation {
         }
     }
 
-    /// The range of keys that the mutation writes, for one that needs no stamp.
+    /// The range of keys that the mutation writes. It must not need a stamp for its key.
     #[must_use]
     pub fn write_range(&self) -> KeyRange {
         match self {
@@ -87,7 +87,7 @@ impl Mutation {
         }
     }
 
-    /// Bytes of keys and values that the mutation carries.
+    /// Bytes of the mutation's keys and values.
     #[must_use]
     pub fn payload_len(&self) -> usize {
         let (a, b) = match self {

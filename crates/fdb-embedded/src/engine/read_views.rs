@@ -1,10 +1,10 @@
-//! Read versions and what can be read at them.
+//! Read views: which version a transaction reads, and from which superversion.
 //!
-//! A [`Superversion`] is a snapshot of redb's and what was written since; it serves all versions from the one that the snapshot is of until
-//! the next group of batches is in redb. A snapshot pins the pages that later batches free, so it is let go when its last reader is done,
-//! when a newer one replaced it five seconds ago, or when [`MAX_PINNED_BYTES`] were written since, whichever is first.
-//! A reader that is still there goes on reading from the newest state and what the groups since have changed
-//! ([`super::undo_log`]), and so does one that comes back to a version of its choice.
+//! A [`Superversion`] serves all versions since its snapshot, until a newer memtable is in redb.
+//! Its snapshot pins pages that later batches free. It is released when its last reader ends, when
+//! it was replaced five seconds ago, or when [`MAX_PINNED_BYTES`] were written since. A reader that
+//! still needs it continues from the newest superversion with the undo log ([`super::undo_log`]),
+//! and so does a transaction that sets an old read version.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
@@ -25,16 +25,16 @@ use crate::limits::{
 };
 use crate::rows::{Direction, Visit};
 
-/// How long a version can be read.
+/// How long a version stays readable.
 pub const READ_WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
 
-/// How much longer than usual a version can be read while versions stand still.
+/// Extends the readable time while a test holds versions still.
 const HELD_CLOCK_EXTENSION: Duration = Duration::from_secs(3_600);
 
-/// How long a view can be read that is kept for a backup: longer than any takes.
+/// The readable time of a pinned view: longer than any backup takes.
 const PINNED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// The newest state, and the way back from it.
+/// The newest superversion and the undo log that leads back from it.
 #[derive(Debug)]
 struct CurrentData {
     newest: Arc<Superversion>,
@@ -42,20 +42,21 @@ struct CurrentData {
 }
 
 impl CurrentData {
-    /// What was there at `version`, seen from the newest state.
+    /// The newest superversion, and the undo data for `version`.
     fn at_version(&self, version: i64) -> Result<(Arc<Superversion>, UndoView)> {
         let undo = self.undo_log.undo_to(version).ok_or(Code::TRANSACTION_TOO_OLD)?;
         Ok((Arc::clone(&self.newest), undo))
     }
 }
 
-/// A read version and what can be read at it.
+/// A read version, and access to the keys at that version.
 #[derive(Debug, Clone)]
 pub struct ReadView {
-    /// The version; a commit of this transaction conflicts with writes after it.
+    /// The read version. A commit conflicts with writes after it.
     pub version: i64,
-    /// A state that has the version. `None` where another one has replaced that before: it is made anew for each read, so that a
-    /// view keeps nothing alive that the undo_log has forgotten.
+    /// A superversion that serves the version. `None` if it was replaced before the view was made:
+    /// each read then takes the newest one, so that the view keeps no memory alive that the undo
+    /// log has dropped.
     state: Option<Arc<Superversion>>,
     current: Arc<RwLock<CurrentData>>,
     expires: Instant,
@@ -63,13 +64,13 @@ pub struct ReadView {
 }
 
 impl ReadView {
-    /// The same, for a client: its reads may fail on purpose.
+    /// The same view with injected faults, for a client.
     pub(super) fn with_faults(mut self, faults: &Arc<InstalledFaults>) -> ReadView {
         self.faults = Some(Arc::clone(faults));
         self
     }
 
-    /// Is it too old for every read?
+    /// True if every read fails because the version is too old.
     pub fn is_expired(&self) -> bool {
         Instant::now() > self.expires
     }
@@ -105,29 +106,31 @@ impl ReadView {
             }
         };
         read(state.reader_at(self.version, &snapshot, &undo)).map_err(|error| {
-            // The file was closed under the read.
+            // The directory was closed during the read.
             let is_closed = error.code() == Code::IO_ERROR && self.current.read().newest.snapshot().is_none();
             if is_closed { Code::TRANSACTION_TOO_OLD } else { error.code() }
         })
     }
 }
 
-/// Hands out views and lets old snapshots go.
+/// Creates read views, and releases old snapshots.
 #[derive(Debug)]
 pub struct ReadViews {
     clock: Clock,
     newest: Arc<Superversion>,
     current: Arc<RwLock<CurrentData>>,
-    /// Replaced states that may still have readers, oldest first, with the version that replaced them.
+    /// Replaced superversions that may still have readers, oldest first, with the version at which
+    /// they were replaced.
     replaced: VecDeque<(i64, Weak<Superversion>)>,
-    /// States that are read for as long as somebody does.
+    /// Superversions that stay readable until their view is dropped.
     pinned: Vec<Weak<Superversion>>,
-    /// The engine drops a snapshot after so many written bytes, although a transaction reads from it.
+    /// A snapshot is released after so many bytes were written, even if a transaction still reads
+    /// from it.
     max_pinned: u64,
 }
 
 impl ReadViews {
-    /// Starts with the state that the clock's published version stands for.
+    /// Starts with the superversion of the clock's published version.
     pub fn new(clock: Clock, newest: Arc<Superversion>) -> ReadViews {
         let version = clock.published();
         let current = CurrentData { newest: Arc::clone(&newest), undo_log: UndoLog::new(version) };
@@ -141,24 +144,24 @@ impl ReadViews {
         }
     }
 
-    /// The clock, for the committer.
+    /// The clock.
     pub fn clock(&mut self) -> &mut Clock {
         &mut self.clock
     }
 
-    /// On a full disk readers may keep next to nothing from being used again.
+    /// Limits the space that snapshots may pin: on a full disk, to almost nothing.
     pub fn limit_pinned_space(&mut self, is_full: bool) {
         self.max_pinned = if is_full { MAX_PINNED_BYTES_FULL } else { MAX_PINNED_BYTES };
     }
 
-    /// A new read version.
+    /// A view at a new read version.
     pub fn read(&mut self, now: Instant) -> ReadView {
         let version = self.clock.read_version(now);
         self.view(version, Some(Arc::clone(&self.newest)), now + READ_WINDOW)
     }
 
-    /// The view at a version that the client chose: `TRANSACTION_TOO_OLD` when its state is gone,
-    /// `FUTURE_VERSION` when it lies ahead.
+    /// A view at a version chosen by the client. Fails with `TRANSACTION_TOO_OLD` or
+    /// `FUTURE_VERSION` if it cannot be read.
     pub fn at(&mut self, version: i64, now: Instant) -> Result<ReadView> {
         let latest = self.clock.read_version(now);
         if version > latest {
@@ -176,32 +179,32 @@ impl ReadViews {
         Ok(self.view(version, is_newest.then(|| Arc::clone(&self.newest)), now + (READ_WINDOW - age)))
     }
 
-    /// A new read version that can be read until the view is dropped.
+    /// A view at a new read version that stays readable until it is dropped.
     pub fn pin(&mut self, now: Instant) -> Result<ReadView> {
         self.pinned.retain(|state| state.strong_count() > 0);
         if self.pinned.len() >= MAX_PINNED {
             return Err(Code::OPERATION_FAILED);
         }
         let version = self.clock.read_version(now);
-        // A state of its own, that is not let go with those that are replaced.
+        // A separate superversion, whose snapshot is not released with the replaced ones.
         let own = Arc::new(self.newest.duplicate());
         self.pinned.push(Arc::downgrade(&own));
         Ok(self.view(version, Some(own), now + PINNED_LIFETIME))
     }
 
     fn view(&self, version: i64, state: Option<Arc<Superversion>>, expires: Instant) -> ReadView {
-        // Where a test has stopped time, it stops here too.
+        // While a test holds versions still, views do not expire.
         let expires = if self.clock.is_held() { expires + HELD_CLOCK_EXTENSION } else { expires };
         ReadView { version, state, current: Arc::clone(&self.current), expires, faults: None }
     }
 
-    /// A batch is durable: it is what is read from now on.
+    /// Publishes a durable batch: later read views include it.
     pub fn publish(&mut self, version: i64, ceiling: Option<i64>, update: StorageUpdate) {
         self.clock.publish(version, ceiling);
         self.install(update);
     }
 
-    /// Groups of batches have gone to redb.
+    /// Installs the superversion of an update.
     pub fn install(&mut self, update: StorageUpdate) {
         let StorageUpdate { superversion: Some(new), flushed, .. } = update else { return };
         let now = self.clock.published();
@@ -219,13 +222,13 @@ impl ReadViews {
         self.release_old_snapshots(now, written);
     }
 
-    /// Forgets the changes that nobody may read any more, when no batches come that would.
+    /// Drops undo segments that have expired, while no batches do so.
     pub fn trim_undo_log(&mut self, now: Instant) {
         let expired = self.clock.version_at(now) - VERSION_WINDOW;
         self.current.write().undo_log.trim_expired(expired);
     }
 
-    /// Ends all reads: the file is about to belong to another process.
+    /// Ends all reads, because the directory is about to be closed.
     pub fn close(&mut self) {
         let replaced = self.replaced.drain(..).filter_map(|(_, state)| state.upgrade());
         let pinned = self.pinned.drain(..).filter_map(|state| state.upgrade());
@@ -234,7 +237,7 @@ impl ReadViews {
         }
     }
 
-    /// Lets go of snapshots that have pinned freed pages for long enough.
+    /// Releases the snapshots of superversions that were replaced long ago.
     fn release_old_snapshots(&mut self, version: i64, written: u64) {
         while let Some((replaced_at, state)) = self.replaced.front() {
             let is_expired = *replaced_at < version - VERSION_WINDOW;

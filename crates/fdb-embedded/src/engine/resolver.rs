@@ -1,50 +1,49 @@
-//! Optimistic conflict detection over the last five seconds of commits.
+//! The resolver: optimistic conflict detection over the last five seconds of commits.
 //!
-//! A transaction conflicts when a range that it read at its read version intersects a range that was written at
-//! a later version. Each commit batch leaves one sorted, coalesced array of the ranges that it wrote; a check
-//! walks the batches after the read version, newest first, and searches each by bisection, the shorter side in the
-//! longer. So a check costs by the number of batches since the read version (a handful, for a transaction that
-//! lives a few milliseconds) and at most by what was written in the window, a commit that read nothing costs
-//! nothing, and memory is the keys written in the window and twelve bytes each.
+//! A transaction conflicts if a range that it read was written after its read version. Each batch
+//! leaves one sorted array of the ranges it wrote. A check walks the batches after the read
+//! version, newest first, and searches the shorter side's ranges in the longer by bisection. So a
+//! check costs little for a transaction that lives a few milliseconds, and a commit without reads
+//! costs nothing. Memory is the written keys of the window and twelve bytes for each.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use crate::limits::{MAX_CONFLICT_BYTES, VERSION_WINDOW};
 use crate::range_set::{KeyRange, RangeSet};
 
-/// What the resolver says of a transaction.
+/// The result of a conflict check.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ConflictCheck {
-    /// It may commit.
+    /// No conflict.
     Commit,
-    /// The read version has left the window.
+    /// The read version is older than the window.
     TooOld,
-    /// These of its read ranges were written since (indices into its reads, ascending).
+    /// Indices of the transaction's reads that were written since, ascending.
     Conflict(Vec<usize>),
 }
 
-/// The writes of one past batch.
+/// The ranges that one batch wrote.
 #[derive(Debug)]
 struct BatchWrites {
     version: i64,
     ranges: SortedRanges,
 }
 
-/// The write history that commits are checked against.
+/// The recent writes that commits are checked against.
 #[derive(Debug)]
 pub struct Resolver {
     window: VecDeque<BatchWrites>,
-    /// Bytes that the window takes.
+    /// Bytes of the window.
     bytes: usize,
-    /// And may take.
+    /// The most bytes of the window.
     max_bytes: usize,
     current: RangeSet,
-    /// Reads at versions before this one cannot be checked any more.
+    /// Reads at versions before this one cannot be checked.
     oldest: i64,
 }
 
 impl Resolver {
-    /// A resolver that knows of no commits; nothing before `version` can be checked.
+    /// A resolver without commits. Reads before `version` cannot be checked.
     #[must_use]
     pub fn new(version: i64) -> Resolver {
         Resolver {
@@ -56,7 +55,7 @@ impl Resolver {
         }
     }
 
-    /// Begins a batch at `version`, and forgets what has left the window.
+    /// Starts a batch at `version`, and drops batches older than the window.
     pub fn start_batch(&mut self, version: i64) {
         self.oldest = self.oldest.max(version - VERSION_WINDOW);
         while self.window.front().is_some_and(|batch| batch.version <= self.oldest) {
@@ -64,13 +63,13 @@ impl Resolver {
         }
     }
 
-    /// No batch is formed, and the time is that of `version`: ranges that have left the window take no memory any more.
+    /// Drops batches older than the window at `version`, and returns their memory.
     pub fn trim_expired(&mut self, version: i64) {
         self.start_batch(version);
         self.window.shrink_to_fit();
     }
 
-    /// Bytes of the writes that are remembered.
+    /// Bytes of the window.
     #[cfg(test)]
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -83,8 +82,9 @@ impl Resolver {
         }
     }
 
-    /// Checks one transaction of the batch being formed, after the earlier ones were `admit`ted. The read ranges are
-    /// disjoint, not empty, and in key order. `find_all` wants every conflicting one, not only the first found.
+    /// Checks one transaction of the current batch, after the earlier ones were added. `reads` are
+    /// disjoint, not empty, and in key order. With `find_all`, returns all conflicts instead of the
+    /// first.
     #[must_use]
     pub fn check(&self, read_version: i64, reads: &[KeyRange], find_all: bool) -> ConflictCheck {
         if read_version < self.oldest {
@@ -108,14 +108,14 @@ impl Resolver {
         }
     }
 
-    /// Adds the writes of a transaction that commits in the batch being formed.
+    /// Adds the writes of a transaction that commits in the current batch.
     pub fn add_writes(&mut self, writes: impl IntoIterator<Item = KeyRange>) {
         for (begin, end) in writes {
             self.current.insert(begin, end);
         }
     }
 
-    /// Ends the batch, which committed at `version`.
+    /// Ends the current batch, which committed at `version`.
     pub fn finish_batch(&mut self, version: i64) {
         let current = std::mem::take(&mut self.current);
         if !current.is_empty() {
@@ -129,22 +129,23 @@ impl Resolver {
     }
 }
 
-/// Gets a range; without an end where the range is one key.
+/// Receives a range; without an end if the range is one key.
 type EachRange<'e> = &'e mut dyn FnMut(&[u8], Option<&[u8]>);
 
-/// The ranges that a batch wrote: disjoint, in key order.
+/// The ranges that a batch wrote, disjoint and in key order.
 trait WrittenRanges {
     fn len(&self) -> usize;
     fn intersects(&self, begin: &[u8], end: &[u8]) -> bool;
     fn each(&self, each: EachRange<'_>);
 }
 
-/// Calls `hit` with the index of every read that was written to, until it says no. Walks whichever side has fewer
-/// ranges and searches the other, so that neither many reads nor many writes alone make it slow.
+/// Calls `hit` with the index of each conflicting read until it returns false. Walks the side with
+/// fewer ranges and searches the other, so that neither many reads nor many writes alone make it
+/// slow.
 fn find_conflicts(written: &dyn WrittenRanges, reads: &[KeyRange], hit: &mut dyn FnMut(usize) -> bool) {
     if reads.len() <= written.len() {
         let collisions = reads.iter().enumerate().filter(|(_, (begin, end))| written.intersects(begin, end));
-        // The search ends at the first index that `hit` says no to.
+        // The search ends when `hit` returns false.
         let _ = collisions.map(|(index, _)| index).find(|index| !hit(*index));
         return;
     }
@@ -176,12 +177,12 @@ impl WrittenRanges for RangeSet {
     }
 }
 
-/// Disjoint ranges in key order, their bytes in one piece.
+/// Disjoint ranges in key order, in one allocation.
 #[derive(Debug)]
 struct SortedRanges {
     bytes: Box<[u8]>,
-    /// For each range where its begin starts, where its end starts, and where that ends. A range of one key has
-    /// an empty end: it is the begin and a zero byte.
+    /// For each range the offsets of its begin and its end, and the end's end. A range of one key
+    /// has an empty end; it stands for the begin and a zero byte.
     bounds: Box<[[u32; 3]]>,
 }
 
@@ -218,7 +219,7 @@ impl WrittenRanges for SortedRanges {
     }
 
     fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
-        // The last range that begins before `end` is the only one that can reach beyond `begin`.
+        // Only the last range that begins before `end` can reach beyond `begin`.
         let index = self.bounds.partition_point(|[from, to, _]| self.slice(*from, *to) < end);
         let Some([from, middle, to]) = index.checked_sub(1).map(|i| self.bounds[i]) else { return false };
         if middle == to { begin <= self.slice(from, middle) } else { begin < self.slice(middle, to) }
@@ -266,12 +267,12 @@ mod tests {
                         last_write[usize::from(key)] = version;
                     }
                 }
-                // The last may still be forming.
+                // The last batch may still be current.
                 if sealed || n + 1 < batches.len() {
                     resolver.finish_batch(version);
                 }
             }
-            // Whatever the batch being formed has written is newer than any read version.
+            // Writes of the current batch are newer than any read version.
             let newest = version - i64::from(!sealed);
             let read_version = newest.min(version - i64::try_from(behind).unwrap());
             let written = |(begin, end): &KeyRange| {

@@ -1,9 +1,11 @@
-//! What the batches of the last five seconds changed: with the newest state, every version since can be read.
+//! The undo log: old values of the last five seconds, with which any version since can be read from
+//! the newest state.
 //!
-//! Batches go to redb in retained. A [`FlushedMemtable`] leaves a [`UndoSegment`]: the keys that it changed and what they held before. What a key held
-//! between two retained is the value in the first segment after that, or, if none has the key, the newest value; and within a group, what
-//! its own batches had written by then comes before that. So a version stays readable without a snapshot of its own, which would
-//! keep redb from using freed pages again.
+//! When a memtable goes to redb, it leaves an [`UndoSegment`]: the keys that it changed and their
+//! values before. To find a key's value at an old version, a reader looks into the memtable of that
+//! version, then into the undo segments from that one on, oldest first, and then reads the newest
+//! state. So an old version needs no snapshot of redb, which would keep freed pages from being
+//! reused.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,10 +16,10 @@ use super::memtable::Memtable;
 use crate::limits::MAX_UNDO_BYTES;
 use crate::rows::Direction;
 
-/// Marks an absent value.
+/// The length that stands for an absent value.
 const ABSENT: u32 = u32::MAX;
 
-/// A key and what it held before, in [`UndoBuilder::bytes`].
+/// A key and its old value, as positions in [`UndoBuilder::bytes`].
 #[derive(Debug, Clone, Copy)]
 struct UndoRecord {
     at: u32,
@@ -35,15 +37,15 @@ impl UndoRecord {
     }
 }
 
-/// Bytes that changes take.
+/// Memory of bytes and records.
 fn memory(bytes: &[u8], records: &[UndoRecord]) -> usize {
     bytes.len() + size_of_val(records)
 }
 
-/// What a group changes, noted while it is applied.
+/// Collects undo records while a memtable or a batch is applied to redb.
 #[derive(Debug, Default)]
 pub struct UndoBuilder {
-    /// Bytes of rows that there are more than before, or fewer.
+    /// Growth of all keys and values in bytes; negative if they shrank.
     pub size_change: i64,
     bytes: Vec<u8>,
     records: Vec<UndoRecord>,
@@ -51,9 +53,10 @@ pub struct UndoBuilder {
 }
 
 impl UndoBuilder {
-    /// `key` is about to change, or has just changed, from `old`.
+    /// Records the old value of `key`, which is changed now.
     pub fn record(&mut self, key: &[u8], old: Option<&[u8]>) {
-        // Only what a key held before the group counts, however often it changes: in a row, as a rule.
+        // Only the value before all changes counts. Repeated changes of a key usually follow each
+        // other.
         let is_recorded = self.records.last().is_some_and(|last| last.key(&self.bytes) == key);
         if self.is_too_large || is_recorded {
             return;
@@ -71,7 +74,7 @@ impl UndoBuilder {
     }
 }
 
-/// What one group changed, in key order.
+/// The old values of the keys that one flush to redb changed, in key order.
 #[derive(Debug)]
 pub struct UndoSegment {
     bytes: Vec<u8>,
@@ -79,15 +82,16 @@ pub struct UndoSegment {
 }
 
 impl UndoSegment {
-    /// What a group changed; `None` if that is too much to keep. Sorts it, so not where others wait.
+    /// Sorts the records; `None` if they take too much memory. Runs on the flusher's thread,
+    /// because sorting takes time.
     pub fn new(changes: UndoBuilder) -> Option<UndoSegment> {
         let UndoBuilder { mut bytes, mut records, is_too_large, .. } = changes;
         if is_too_large {
             return None;
         }
-        // As a rule they come in order.
+        // They usually are sorted already.
         records.sort_by(|a, b| a.key(&bytes).cmp(b.key(&bytes)));
-        // The first note of a key is what it held before the group; the sort keeps their order.
+        // The sort is stable, so the first record of a key has its oldest value.
         records.dedup_by(|later, first| later.key(&bytes) == first.key(&bytes));
         bytes.shrink_to_fit();
         records.shrink_to_fit();
@@ -98,7 +102,7 @@ impl UndoSegment {
         size_of::<UndoSegment>() + memory(&self.bytes, &self.records)
     }
 
-    /// What `key` held before, if the group changed it.
+    /// The old value of `key`, if this segment has one.
     fn before(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let found = self.records.binary_search_by(|entry| entry.key(&self.bytes).cmp(key)).ok()?;
         Some(self.records[found].value(&self.bytes))
@@ -112,14 +116,14 @@ impl UndoSegment {
     }
 }
 
-/// Batches that went to redb together.
+/// A memtable that went to redb, and its undo segment.
 #[derive(Debug)]
 pub struct FlushedMemtable {
-    /// What they have written, version by version.
+    /// The writes, with all versions.
     pub memtable: Arc<Memtable>,
-    /// What they changed, if that is not too much to keep.
+    /// The old values, unless they take too much memory.
     pub undo: Option<UndoSegment>,
-    /// The version of the last of them.
+    /// The version of the last batch.
     pub last: i64,
 }
 
@@ -136,29 +140,30 @@ impl RetainedSegment {
     }
 }
 
-/// The way back to some version: what to see in front of a newer state of redb's.
+/// The undo data that leads from the newest state back to one version.
 #[derive(Debug, Default)]
 pub struct UndoView {
-    /// What the group that the version lies in has written by then.
+    /// The memtable that the version lies in, and the version.
     written: Option<(Arc<Memtable>, i64)>,
-    /// What that group and those after it have changed, oldest first.
+    /// The undo segments of that memtable and the later ones, oldest first.
     segments: Vec<Arc<UndoSegment>>,
 }
 
 impl UndoView {
-    /// True if the newer state is the state.
+    /// True if the version is the newest state itself.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// What `key` held then, if it has changed since.
+    /// The value of `key` at the version, if it has changed since.
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         let written = self.written.as_ref().and_then(|(memtable, version)| memtable.get(key, *version));
         let before = || self.segments.iter().find_map(|segment| segment.before(key));
         written.or_else(|| before().map(|value| value.map(Bytes::copy_from_slice)))
     }
 
-    /// What the keys of `[begin, end)` that have changed since held then, in the order of `direction`.
+    /// The values at the version of keys in `[begin, end)` that have changed since, in the order of
+    /// `direction`.
     pub fn range(&self, begin: &[u8], end: &[u8], direction: Direction) -> Vec<(Bytes, Option<Bytes>)> {
         if self.is_empty() {
             return Vec::new();
@@ -177,22 +182,22 @@ impl UndoView {
     }
 }
 
-/// The retained of the last five seconds, as far as they fit.
+/// The undo segments of the last five seconds, as far as memory allows.
 #[derive(Debug)]
 pub struct UndoLog {
     retained: VecDeque<RetainedSegment>,
-    /// Versions below this one cannot be made from the retained.
+    /// Versions below this one cannot be read.
     oldest: i64,
     bytes: usize,
 }
 
 impl UndoLog {
-    /// Begins at `version`.
+    /// An undo log that starts at `version`.
     pub fn new(version: i64) -> UndoLog {
         UndoLog { retained: VecDeque::new(), oldest: version, bytes: 0 }
     }
 
-    /// A group is in redb. Groups up to version `expired` are not needed any more.
+    /// Adds a flushed memtable, and drops segments up to version `expired`.
     pub fn push(&mut self, group: FlushedMemtable, expired: i64) {
         let FlushedMemtable { memtable, undo: segment, last } = group;
         let mut limit = MAX_UNDO_BYTES;
@@ -201,7 +206,7 @@ impl UndoLog {
                 self.oldest = last;
                 limit = 0;
             }
-            // What a key held in between counts as well.
+            // A memtable without undo records still has versions in between.
             Some(segment) if segment.records.is_empty() && memtable.size().writes == 0 => {}
             Some(segment) => {
                 let kept = RetainedSegment { memtable, segment: Arc::new(segment), last };
@@ -212,7 +217,7 @@ impl UndoLog {
         self.trim(limit, expired);
     }
 
-    /// Forgets retained up to version `expired` although there is no new one.
+    /// Drops segments up to version `expired`.
     pub fn trim_expired(&mut self, expired: i64) {
         self.trim(MAX_UNDO_BYTES, expired);
         self.retained.shrink_to_fit();
@@ -231,12 +236,12 @@ impl UndoLog {
         }
     }
 
-    /// Is it known what was there at `version`?
+    /// True if `version` can be read.
     pub fn reaches(&self, version: i64) -> bool {
         version >= self.oldest
     }
 
-    /// What to see at `version` in front of redb's newest state; `None` if that is not known any more.
+    /// The undo data for `version`; `None` if that cannot be read any more.
     pub fn undo_to(&self, version: i64) -> Option<UndoView> {
         if !self.reaches(version) {
             return None;
@@ -313,7 +318,7 @@ mod tests {
         let memtable = Memtable::default();
         write(&memtable, 12, &[("a", Some("x")), ("b", Some("y"))]);
         write(&memtable, 14, &[("a", None), ("c", Some("z"))]);
-        // "a" was not there before, and is not there after.
+        // "a" was absent before, and is absent after.
         push_group(&mut undo_log, 14, memtable, &[("b", Some("0")), ("c", None)], 0);
         push(&mut undo_log, 20, &[("b", Some("y"))], 0);
         let at = |version: i64, key: &str| held(&undo_log.undo_to(version).unwrap(), key);

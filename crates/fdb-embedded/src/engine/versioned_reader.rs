@@ -1,4 +1,4 @@
-//! Reading at a version: what redb has, under what it does not have yet.
+//! Reads keys at a version, from memtables, undo data and a snapshot of redb.
 
 use std::iter::Peekable;
 use std::ops::ControlFlow;
@@ -11,14 +11,14 @@ use super::storage::{Snapshot, StorageError};
 use super::undo_log::UndoView;
 use crate::rows::{Direction, Visit};
 
-/// Where to look for the keys of a version.
+/// A reader of all keys at one version.
 #[derive(Debug, Clone, Copy)]
 pub struct VersionedReader<'a> {
-    /// What redb has.
+    /// The keys in redb.
     pub snapshot: &'a Snapshot,
-    /// What was written after it, oldest first.
+    /// The memtables after the snapshot, oldest first.
     pub memtables: &'a [Arc<Memtable>],
-    /// What was there before it.
+    /// The old values, if the version is before the snapshot.
     pub undo: &'a UndoView,
     /// The version.
     pub version: i64,
@@ -49,7 +49,7 @@ impl VersionedReader<'_> {
         scan_merged(self.snapshot, begin, end, direction, changed, visit)
     }
 
-    /// What is not as redb has it, in the order of the scan.
+    /// The rows of the range that differ from the snapshot, in the order of the scan.
     fn changed_rows<'b>(
         &'b self,
         begin: &'b [u8],
@@ -81,7 +81,7 @@ impl Iterator for ChangeSource<'_> {
     }
 }
 
-/// Several sources in one order; where a key is in more than one, the first has the word.
+/// Merges several sources in key order. If several have a key, the first one counts.
 struct ChangedRows<'a> {
     sources: Vec<Peekable<ChangeSource<'a>>>,
     direction: Direction,
@@ -100,7 +100,7 @@ impl Iterator for ChangedRows<'_> {
         let next = next?;
         let mut rows = self.sources.iter_mut().filter_map(|source| source.next_if(|(key, _)| *key == next));
         let first = rows.next();
-        // The others' word on this key does not count.
+        // Skips the key in the other sources.
         rows.for_each(drop);
         first
     }
@@ -131,7 +131,8 @@ fn scan_snapshot(
     }
 }
 
-/// The stored rows, but for keys of `changed`, which hold what is there. Both in the order of the scan.
+/// Merges the snapshot's rows with `changed`, which takes precedence. Both are in the order of the
+/// scan.
 fn scan_merged(
     snapshot: &Snapshot,
     begin: &[u8],
@@ -180,7 +181,7 @@ mod tests {
         vec![b'a' + u8::try_from(random.next() % 12).unwrap()]
     }
 
-    /// Writes some keys into a memtable, and says what is there afterwards.
+    /// Writes some keys into a memtable, and returns the expected state.
     fn write(memtable: &Memtable, version: i64, model: &Model, random: &mut SplitMix) -> Model {
         let mut model = model.clone();
         let mut rows = BTreeMap::new();

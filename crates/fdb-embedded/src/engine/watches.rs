@@ -1,4 +1,4 @@
-//! Watches that a commit has armed, waiting for their key to change.
+//! Armed watches: each waits for the value of its key to change.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound::{Excluded, Included};
@@ -17,15 +17,15 @@ use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::MAX_WATCH_BYTES;
 
-/// One armed watch.
+/// An armed watch.
 #[derive(Debug)]
 struct ArmedWatch {
-    /// The value that the transaction saw; the watch fires when the key's value is another.
+    /// The value that the transaction saw. The watch fires when the key has another value.
     baseline: Option<Bytes>,
     future: Arc<Future>,
 }
 
-/// What a watch takes in addition to its key and its baseline, bytes, about.
+/// Approximate bytes of a watch in addition to its key and baseline.
 const WATCH_OVERHEAD: usize = 256;
 
 impl ArmedWatch {
@@ -35,24 +35,25 @@ impl ArmedWatch {
     }
 }
 
-/// Names an armed watch of a key.
+/// Identifies an armed watch of a key.
 pub type WatchId = u64;
 
 #[derive(Debug, Default)]
 struct WatchTable {
     by_key: BTreeMap<Vec<u8>, HashMap<WatchId, ArmedWatch>>,
-    /// The watches' bytes.
+    /// Bytes of all watches.
     bytes: usize,
     sequence: WatchId,
 }
 
-/// Watches that were armed on the committer's thread, until another thread has compared their baselines.
+/// Watches that were armed on the committer's thread, and whose baseline another thread still has
+/// to compare.
 #[derive(Debug, Default)]
 struct DeferredComparisons {
     waiting: VecDeque<(Vec<u8>, WatchId)>,
     /// Bytes of the keys.
     bytes: usize,
-    /// Is there a thread that compares them?
+    /// A thread that compares them is running.
     has_thread: bool,
 }
 
@@ -61,16 +62,16 @@ struct DeferredComparisons {
 pub struct Watches {
     table: Mutex<WatchTable>,
     deferred: Mutex<DeferredComparisons>,
-    /// There is something in `deferred`, or the engine has ended.
+    /// Signals a new entry in `deferred`, or the engine's end.
     deferred_wake: Condvar,
 }
 
-/// How long the thread that compares deferred watches waits for another one before it ends.
+/// How long that thread waits for another watch before it ends.
 const DEFERRED_THREAD_LINGER: Duration = Duration::from_secs(10);
 
 impl Engine {
-    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`. It fails with
-    /// `TOO_MANY_WATCHES` when the watches of the database take too much memory.
+    /// Arms a watch: `future` succeeds as soon as the value of `key` is not `baseline`. Fails with
+    /// `TOO_MANY_WATCHES` if the watches of the database take too much memory.
     pub fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         let seen = baseline.clone();
         let armed = self.shared.watches.arm(key, baseline, Arc::clone(future));
@@ -84,8 +85,8 @@ impl Engine {
                 shared.watches.forget(&watched, id);
             }
         }));
-        // Only now: what is published after this read, the committer compares with. The other watches of the key are
-        // none of this one's business, and may be of newer states.
+        // Compares after arming: the committer compares with everything published after this read.
+        // The other watches of the key are not compared here, because their baselines may be newer.
         if !self.shared.is_committer() {
             self.shared.compare(key, seen.as_ref(), future);
         } else if self.shared.defer_comparison(key, id).is_err() {
@@ -95,23 +96,24 @@ impl Engine {
 }
 
 impl Shared {
-    /// Is the caller on the committer's thread? Nothing may be read there that may have to come from the disk: all commits wait for it.
+    /// True on the committer's thread. No read that may go to the disk is allowed there, because
+    /// all commits would wait for it.
     fn is_committer(&self) -> bool {
         self.committer.get() == Some(&thread::current().id())
     }
 
-    /// Fires a watch whose key has another value by now.
+    /// Fires a watch if its key has another value by now.
     fn compare(&self, key: &[u8], baseline: Option<&Bytes>, future: &Future) {
         let view = self.views.lock().read(Instant::now());
         match view.get(key) {
             Ok(value) if value.as_ref() == baseline => {}
-            // The process that opens the directory next compares with the value that it finds.
+            // The watch stays armed; the process that opens the directory next compares it.
             Err(_) if self.is_poisoned() || self.ended.lock().is_some() => {}
             other => drop(future.complete(other.map(|_| Output::Void))),
         }
     }
 
-    /// Leaves a watch to the thread that compares deferred watches, and starts that thread if there is none.
+    /// Leaves the comparison to another thread, and starts that thread if needed.
     fn defer_comparison(self: &Arc<Self>, key: &[u8], id: WatchId) -> Result<()> {
         let mut deferred = self.watches.deferred.lock();
         let bytes = deferred.bytes + key.len() + WATCH_OVERHEAD;
@@ -132,7 +134,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Compares deferred watches until there is none for a while, or the engine has ended.
+    /// Compares deferred watches until none comes for a while, or the engine has ended.
     fn compare_deferred(&self) {
         while let Some((key, id)) = self.next_deferred() {
             if let Some((baseline, future)) = self.watches.get(&key, id) {
@@ -164,9 +166,9 @@ impl Shared {
 }
 
 impl Watches {
-    /// Registers a watch. The caller must then compare the baseline with the value at a version read after this,
-    /// because a change may have been published before the watch was there to see it. Fails when all watches together
-    /// take more than `MAX_WATCH_BYTES`.
+    /// Registers a watch. The caller must then compare the baseline with a value read later,
+    /// because a change may have been published just before. Fails if all watches together take
+    /// more than `MAX_WATCH_BYTES`.
     fn arm(&self, key: &[u8], baseline: Option<Bytes>, future: Arc<Future>) -> Result<WatchId> {
         let armed = ArmedWatch { baseline, future };
         let mut table = self.table.lock();
@@ -181,9 +183,9 @@ impl Watches {
         Ok(id)
     }
 
-    /// The engine has ended: no deferred watch is compared any more.
+    /// Ends the comparison of deferred watches, after the engine has ended.
     pub fn end(&self) {
-        // With the lock, so that the thread does not miss this between its look and its wait.
+        // Locked, so that the thread cannot miss the signal between its check and its wait.
         let _late = self.deferred.lock();
         self.deferred_wake.notify_all();
     }
@@ -194,10 +196,10 @@ impl Watches {
         Some((armed.baseline.clone(), Arc::clone(&armed.future)))
     }
 
-    /// Fires the watches of `key` whose value at `view` is not their baseline; fails all of them when the key
-    /// cannot be read. The view has to be at the newest state, as a baseline may be.
+    /// Fires the watches of `key` whose baseline differs from the value at `view`, which must be
+    /// newest. Fails them all if the key cannot be read.
     pub fn recheck(&self, key: &[u8], view: &ReadView) {
-        // Before the lock: a read may have to wait for the disk.
+        // Before locking, because a read may go to the disk.
         let value = view.get(key);
         let ended: Vec<ArmedWatch> = {
             let mut table = self.table.lock();
@@ -211,13 +213,13 @@ impl Watches {
             ended
         };
         let error = value.err();
-        // Outside the lock: completing a future runs the hook that forgets it.
+        // After unlocking, because completing a future runs the hook that forgets it.
         for one in ended {
             one.future.complete(error.map_or(Ok(Output::Void), Err));
         }
     }
 
-    /// The watched keys that a batch's mutations may have changed.
+    /// The watched keys that these mutations may have changed.
     pub fn affected_by<'m>(&self, mutations: impl IntoIterator<Item = &'m Mutation>) -> Vec<Vec<u8>> {
         let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
@@ -241,7 +243,7 @@ impl Watches {
         affected
     }
 
-    /// The watched keys among those that a batch has written.
+    /// The watched keys among `keys`.
     pub fn affected_by_keys(&self, keys: &[Bytes]) -> Vec<Vec<u8>> {
         let by_key = &self.table.lock().by_key;
         if by_key.is_empty() {
@@ -254,7 +256,7 @@ impl Watches {
         affected
     }
 
-    /// Forgets a watch whose future has ended by itself: cancelled or destroyed.
+    /// Forgets a watch whose future was cancelled or destroyed.
     fn forget(&self, key: &[u8], id: WatchId) {
         let mut table = self.table.lock();
         let table = &mut *table;
@@ -265,7 +267,7 @@ impl Watches {
         }
     }
 
-    /// How many watches of `key` are armed.
+    /// The number of armed watches of `key`.
     #[cfg(test)]
     pub fn count(&self, key: &[u8]) -> usize {
         self.table.lock().by_key.get(key).map_or(0, HashMap::len)

@@ -1,28 +1,28 @@
-//! The commits that wait for the next batch.
+//! The queue of commits that wait for the next batch.
 
 use std::collections::VecDeque;
 
 use super::CommitRequest;
 use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
 
-/// The commits that wait for the next batch.
+/// The queue of commits that wait for the next batch.
 #[derive(Default)]
 pub(in crate::engine) struct CommitQueue {
     pub(in crate::engine) requests: VecDeque<CommitRequest>,
     /// Bytes of the requests.
     pub(in crate::engine) bytes: usize,
-    /// An empty batch is wanted, to raise the version ceiling.
+    /// An empty batch should raise the version ceiling.
     pub(in crate::engine) raise_ceiling: bool,
-    /// The committer is to end when no commit waits any more.
+    /// The committer should end when the queue is empty.
     pub(in crate::engine) closing: bool,
     /// The committer has ended.
     pub(in crate::engine) closed: bool,
-    /// What the committer calls last, when the directory is free.
+    /// Called by the committer last, when the directory is unlocked.
     pub(in crate::engine) on_closed: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl CommitQueue {
-    /// Adds a request, unless too much waits already.
+    /// Adds a request, or returns it if the queue is full.
     pub(in crate::engine) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
         let bytes = self.bytes + request.len();
         if bytes > MAX_WAITING_BYTES && !self.requests.is_empty() {
@@ -33,9 +33,9 @@ impl CommitQueue {
         Ok(())
     }
 
-    /// Takes the requests of the next batch. With `asynchronous_first` the requests that do not wait for a flush
-    /// are a batch of their own, before the others: they are done before a flush would begin. Also
-    /// returns their bytes, or more.
+    /// Takes the requests of the next batch. With `asynchronous_first`, asynchronous commits form a
+    /// batch of their own before the others, so that they do not wait for a flush. Also returns an
+    /// upper bound of their bytes.
     pub(super) fn take(&mut self, asynchronous_first: bool, max_bytes: usize) -> (Vec<CommitRequest>, usize) {
         let mut bytes = 0;
         let mut count = 0;

@@ -1,4 +1,4 @@
-//! A transaction that wants to commit, and the answer to it.
+//! A commit request, and the promise that receives its result.
 
 use crate::engine::faults::Fault;
 use crate::engine::mutation::{Mutation, Stamp};
@@ -6,12 +6,12 @@ use crate::engine::storage::Durability;
 use crate::error::Code;
 use crate::range_set::KeyRange;
 
-/// A commit that took place.
+/// A commit that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Committed {
-    /// Its version.
+    /// The commit version.
     pub version: i64,
-    /// Its place among the transactions of that version.
+    /// The order among the commits of this version.
     pub order: u16,
 }
 
@@ -23,12 +23,12 @@ impl Committed {
     }
 }
 
-/// A commit that did not, or may not have.
+/// A commit that did not happen, or whose outcome is unknown.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommitFailure {
-    /// Why.
+    /// The error.
     pub code: Code,
-    /// The read ranges that were written by others since, when `code` is `NOT_COMMITTED`.
+    /// The read ranges that were written since, if `code` is `NOT_COMMITTED`.
     pub conflicting: Vec<KeyRange>,
 }
 
@@ -38,62 +38,63 @@ impl From<Code> for CommitFailure {
     }
 }
 
-/// The answer to a commit.
+/// The result of a commit.
 pub type CommitResult = Result<Committed, CommitFailure>;
 
-/// The callback that gets the answer. If it is dropped unanswered, the client gets
-/// `COMMIT_UNKNOWN_RESULT`: no client waits for ever, even if the committer dies.
+/// The callback for a commit's result. If it is dropped without a result, the client gets
+/// `COMMIT_UNKNOWN_RESULT`. So no client waits forever, even if the committer panics.
 pub struct CommitPromise(Option<Box<dyn FnOnce(CommitResult) + Send>>);
 
 impl CommitPromise {
-    /// `waiting` is called once: on the committer's thread, or on the caller's thread when the engine takes no more commits.
-    pub fn new(waiting: impl FnOnce(CommitResult) + Send + 'static) -> CommitPromise {
-        CommitPromise(Some(Box::new(waiting)))
+    /// `callback` is called once: on the committer's thread, or on the caller's if the engine
+    /// accepts no commits.
+    pub fn new(callback: impl FnOnce(CommitResult) + Send + 'static) -> CommitPromise {
+        CommitPromise(Some(Box::new(callback)))
     }
 
-    /// Gives the answer.
+    /// Passes on the result.
     pub(crate) fn complete(mut self, result: CommitResult) {
-        if let Some(waiting) = self.0.take() {
-            waiting(result);
+        if let Some(callback) = self.0.take() {
+            callback(result);
         }
     }
 }
 
 impl Drop for CommitPromise {
     fn drop(&mut self) {
-        if let Some(waiting) = self.0.take() {
-            waiting(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
+        if let Some(callback) = self.0.take() {
+            callback(Err(Code::COMMIT_UNKNOWN_RESULT.into()));
         }
     }
 }
 
-/// A transaction that wants to commit.
+/// A transaction to commit.
 pub struct CommitRequest {
-    /// Writes after this version to what it read make it conflict.
+    /// The commit conflicts with writes to `reads` after this version.
     pub read_version: i64,
-    /// What it read: disjoint, in key order.
+    /// The ranges that it read: disjoint, in key order.
     pub reads: Vec<KeyRange>,
-    /// Say which of the reads conflict, not only that one does.
+    /// Report all conflicting reads, not only that there is one.
     pub report_conflicts: bool,
-    /// What it writes, as others' reads see it; the final keys of stamped mutations are added on commit.
+    /// The ranges that it writes. The final keys of stamped mutations are added on commit.
     pub writes: Vec<KeyRange>,
-    /// Its changes in order.
+    /// Its changes, in order.
     pub mutations: Vec<Mutation>,
-    /// What it waits for before it is answered, at least.
+    /// What the commit has to wait for.
     pub durability: Durability,
-    /// What is to happen to it, if a test has decided that; else the installed plan decides.
+    /// The fault to inject, if a test chose one. Otherwise the installed plan decides.
     pub fault: Option<Fault>,
-    /// Gets the outcome.
+    /// Receives the result.
     pub promise: CommitPromise,
 }
 
 impl CommitRequest {
-    /// Does it not wait for a flush?
+    /// True if it does not wait for a flush.
     pub(super) fn is_asynchronous(&self) -> bool {
         self.durability == Durability::Asynchronous
     }
 
-    /// Bytes of keys and values, those of conflict ranges included.
+    /// Bytes of keys and values, including conflict ranges.
     pub(super) fn len(&self) -> usize {
         let ranges = self.reads.iter().chain(&self.writes);
         let ranges: usize = ranges.map(|(begin, end)| begin.len() + end.len()).sum();

@@ -1,4 +1,4 @@
-//! What becomes of each transaction of a batch.
+//! Resolution: decides which transactions of a batch commit.
 
 use std::time::Duration;
 
@@ -9,33 +9,33 @@ use crate::engine::resolver::ConflictCheck;
 use crate::engine::storage::Durability;
 use crate::error::Code;
 
-/// An accepted transaction, to be answered when its batch is durable.
+/// An accepted transaction. Its promise is completed when the batch is durable.
 pub(super) struct Accepted {
     pub(super) committed: Committed,
     pub(super) unknown: bool,
     pub(super) promise: CommitPromise,
 }
 
-/// A batch between its resolution and its answers.
+/// A batch after its resolution.
 #[derive(Default)]
 pub(super) struct ResolvedBatch {
-    /// A fault is to fail it.
+    /// An injected fault makes the write fail.
     pub(super) fails: bool,
-    /// A fault is to fail its flush: it is written, and nobody knows what of it is on the disk.
+    /// An injected fault makes the flush fail: the batch is written, but its outcome is unknown.
     pub(super) flush_fails: bool,
-    /// A fault is to hold it up.
+    /// An injected fault delays the write.
     pub(super) delay: Duration,
-    /// Somebody waits for a flush.
+    /// At least one commit waits for a flush.
     pub(super) is_flushed: bool,
     pub(super) mutations: Vec<Mutation>,
-    /// Versions are to go on from here.
+    /// The version from which later versions continue.
     pub(super) advance: Option<i64>,
     pub(super) accepted: Vec<Accepted>,
     pub(super) refused: Vec<(CommitFailure, CommitPromise)>,
 }
 
 impl Committer {
-    /// Decides each transaction in order and stamps the mutations of the ones that commit.
+    /// Decides on each transaction in order, and stamps the mutations of those that commit.
     pub(super) fn resolve(&mut self, requests: Vec<CommitRequest>, version: i64) -> ResolvedBatch {
         let mut batch = ResolvedBatch::default();
         for request in requests {
@@ -90,7 +90,8 @@ impl Committer {
         }
     }
 
-    /// A commit that conflicts gets 1020 before this is asked. If a row cannot be read, applying the batch reports that.
+    /// Refuses a commit for lack of disk space. If a row cannot be read, applying the batch will
+    /// report that.
     fn space_refusal(&mut self, request: &CommitRequest) -> Option<CommitFailure> {
         let admitted = self.admission.admits(&self.storage, &request.mutations);
         (!admitted.unwrap_or(true)).then(|| Code::COMMIT_PROXY_MEMORY.into())

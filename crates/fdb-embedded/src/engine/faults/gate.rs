@@ -1,7 +1,7 @@
-//! A gate before the committer: commits wait until a test says what becomes of them, and when.
+//! A gate before the committer: a test decides when each commit continues, and with which fault.
 //!
-//! A test that runs all its clients on one thread, lets one commit through at a time and makes versions advance by its own word
-//! has the same run again from the same decisions, however many clients there are.
+//! A test that runs all its clients on one thread, lets one commit pass at a time and advances
+//! versions itself can repeat a run from its decisions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -15,19 +15,19 @@ use crate::engine::{CommitPromise, CommitRequest, Durability, Engine};
 use crate::error::Code;
 use crate::future::Future;
 
-/// How many gates of this process are closed.
+/// The number of closed gates in this process.
 static CLOSED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether a gate of this process is closed.
+/// True if a gate in this process is closed.
 pub(crate) fn is_any_closed() -> bool {
     CLOSED.load(Ordering::Relaxed) > 0
 }
 
-/// What has come to a gate, if it is closed.
+/// The commits and retry delays that are held at a closed gate.
 #[derive(Default)]
 pub(in crate::engine) struct GateQueue {
     waiting: Mutex<Option<HeldRequests>>,
-    /// Spares the lock as long as it is open.
+    /// Avoids the lock while the gate is open.
     is_closed: AtomicBool,
 }
 
@@ -38,7 +38,7 @@ struct HeldRequests {
 }
 
 impl GateQueue {
-    /// Keeps a commit at the gate; gives it back if that is open.
+    /// Holds a commit at the gate; returns it if the gate is open.
     pub fn stop(&self, request: CommitRequest) -> Option<CommitRequest> {
         if !self.is_closed.load(Ordering::Acquire) {
             return Some(request);
@@ -50,7 +50,8 @@ impl GateQueue {
         None
     }
 
-    /// Keeps a client at the gate that is to wait before it tries again, and completes `future` then; `false` if it is open.
+    /// Holds a client's retry delay at the gate, to complete `future` later; `false` if the gate is
+    /// open.
     pub fn stop_backoff(&self, future: &Arc<Future>) -> bool {
         if !self.is_closed.load(Ordering::Acquire) {
             return false;
@@ -64,7 +65,7 @@ impl GateQueue {
         self.is_closed.store(true, Ordering::Release);
     }
 
-    /// Opens it; what has come meanwhile.
+    /// Opens the gate, and returns what it held.
     fn open(&self) -> HeldRequests {
         self.is_closed.store(false, Ordering::Release);
         self.waiting.lock().take().unwrap_or_default()
@@ -77,11 +78,11 @@ impl GateQueue {
 
 /// A closed gate before the commits of an open embedded database. Dropping it opens it.
 ///
-/// Only transactions that write come to it, one after the other as clients commit them. Each waits there, and its client with it,
-/// until it is [let through](HeldCommit::pass); meanwhile others begin, read and come to the gate as well. A client that would wait a
-/// while before it tries again (`on_error`) waits there for as long as the test lets it. Versions stand still, but for one with each commit, and no
-/// transaction becomes too old with time. Reads are ready at once, all of them, so that reads of one client that are under way together are
-/// always made in the same order.
+/// Transactions that write arrive here in the order in which clients commit them. Each waits until
+/// the test [lets it pass](HeldCommit::pass). Meanwhile other transactions can begin, read and
+/// arrive too. A client's retry delay (`on_error`) also lasts until the test ends it. Versions
+/// stand still except for one with each commit, and no transaction becomes too old with time. Reads
+/// complete at once, so that concurrent reads of one client always complete in the same order.
 pub struct Gate {
     engine: Arc<Engine>,
 }
@@ -94,25 +95,25 @@ impl Gate {
         Gate { engine }
     }
 
-    /// The commits that have come since the last call, in order.
+    /// The commits that have arrived since the last call, in order.
     #[must_use]
     pub fn arrived(&self) -> Vec<HeldCommit> {
         let held = |request| HeldCommit { request, engine: Arc::clone(&self.engine) };
         self.engine.gate().take(|waiting| &mut waiting.commits).into_iter().map(held).collect()
     }
 
-    /// The clients of this process that have come since the last call and wait before they try again.
+    /// The retry delays that have arrived since the last call.
     #[must_use]
     pub fn backoffs(&self) -> Vec<HeldBackoff> {
         self.engine.gate().take(|waiting| &mut waiting.backoffs)
     }
 
-    /// Lets versions jump ahead, as the recovery of a cluster does. Transactions that have begun are too old
-    /// (1007) after more than 5,000,000.
+    /// Advances versions, as the recovery of a cluster does. After more than 5,000,000,
+    /// transactions that have begun are too old (1007).
     pub fn advance(&self, versions: u64) {
         self.engine.advance(i64::try_from(versions).unwrap_or(i64::MAX));
-        // An empty commit makes the jump durable. Nothing is on its way to the disk after it, so the next read version is of after
-        // the jump.
+        // An empty commit makes the advance durable. After it no batch is in flight, so the next
+        // read version is after the advance.
         let (sender, receiver) = mpsc::channel();
         self.engine.admit(CommitRequest {
             read_version: i64::MAX,
@@ -124,7 +125,7 @@ impl Gate {
             fault: Some(Fault::None),
             promise: CommitPromise::new(move |_| drop(sender)),
         });
-        // Ends with the sender.
+        // Returns when the sender is dropped.
         let _ = receiver.recv() as Result<(), _>;
     }
 }
@@ -145,7 +146,7 @@ impl std::fmt::Debug for Gate {
     }
 }
 
-/// A client that waits at a [`Gate`] before it tries again. It goes on when this is dropped.
+/// A client's retry delay that is held at a [`Gate`]. It ends when this is dropped.
 pub struct HeldBackoff(Arc<Future>);
 
 impl Drop for HeldBackoff {
@@ -160,43 +161,43 @@ impl std::fmt::Debug for HeldBackoff {
     }
 }
 
-/// A commit that waits at a [`Gate`]. Dropping it loses it on its way: its client is told that the outcome is unknown (1021).
+/// A commit that is held at a [`Gate`]. Dropping it loses it: its client gets
+/// `commit_unknown_result` (1021).
 pub struct HeldCommit {
     request: CommitRequest,
     engine: Arc<Engine>,
 }
 
 impl HeldCommit {
-    /// The version that its transaction reads at.
+    /// The read version of the transaction.
     #[must_use]
     pub fn read_version(&self) -> i64 {
         self.request.read_version
     }
 
-    /// Adds a record to what it writes, with the commit's versionstamp in place of the ten bytes at `offset` of the key: the record is
-    /// there exactly if the transaction commits.
+    /// Adds a record to its mutations, with the commit's versionstamp at `offset` of the key. The
+    /// record exists if and only if the transaction commits.
     ///
     /// # Panics
-    /// If the key has no ten bytes at `offset`.
+    /// If the key does not have ten bytes at `offset`.
     pub fn add_stamped_key(&mut self, key: Vec<u8>, offset: usize, value: Vec<u8>) {
         assert!(offset + crate::engine::mutation::STAMP_LEN <= key.len(), "a stamp has ten bytes");
         self.request.mutations.push(Mutation::StampedKey { key, offset, value });
     }
-    /// Tells its client that time has run out (1031), as after the timeout option's time. It is on its way all the same.
+    /// Answers its client with `transaction_timed_out` (1031). The commit still continues.
     pub fn time_out(&mut self) {
         let client = std::mem::replace(&mut self.request.promise, CommitPromise::new(drop));
         client.complete(Err(Code::TRANSACTION_TIMED_OUT.into()));
     }
 
-    /// Lets it through to meet this fault, and waits for its end: the version of its commit, or the error. Both are what its client
-    /// is told.
+    /// Lets the commit pass with this fault, and waits for its result, which its client gets too.
     pub fn pass(mut self, fault: Fault) -> Result<i64, Code> {
         let (sender, receiver) = mpsc::channel();
         let client = self.request.promise;
         self.request.promise = CommitPromise::new(move |result| {
             let told = result.as_ref().map(|committed| committed.version).map_err(|failure| failure.code);
             client.complete(result);
-            // Nobody is left to hear it if the test has ended.
+            // The test may have ended.
             let _ = sender.send(told);
         });
         self.request.fault = Some(fault);

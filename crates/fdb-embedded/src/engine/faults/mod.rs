@@ -1,13 +1,13 @@
-//! Faults on purpose: what happens on real clusters, and to disks, and does not on a healthy local one.
+//! Injected faults: events of real clusters and disks that a healthy local one does not have.
 //!
-//! Off unless a program installs a plan with [`Faults::install`], or whoever starts it asks for one in the environment
-//! ([`VARIABLE`]). A plan meets commits that write, in the order in which the engine takes them, and reads; a seeded plan
-//! draws from its own generators, one for commits and one for reads, so the same seed against the same sequence gives the same
-//! faults.
+//! Off unless a program installs a plan with [`Faults::install`], or the environment has one in
+//! [`VARIABLE`]. A plan applies to commits that write, in the order in which the engine resolves
+//! them, and to reads. A seeded plan has one generator for each of the two, so that the same seed
+//! and the same sequence give the same faults.
 
 mod gate;
-mod switch;
-mod text;
+mod installed;
+mod parse;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,29 +17,29 @@ use crate::error::Code;
 pub(super) use gate::GateQueue;
 pub(crate) use gate::is_any_closed as is_any_gate_closed;
 pub use gate::{Gate, HeldBackoff, HeldCommit};
-pub(super) use switch::InstalledFaults;
-pub use text::{FaultPlanError, VARIABLE};
+pub(super) use installed::InstalledFaults;
+pub use parse::{FaultPlanError, VARIABLE};
 
-/// What happens to one commit.
+/// The fault injected into a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing: it is resolved and committed as usual.
+    /// None: the commit proceeds as usual.
     None,
-    /// It is committed if it does not conflict, and answered `commit_unknown_result` (1021).
+    /// The commit happens unless it conflicts, and the client gets `commit_unknown_result` (1021).
     UnknownCommitted,
-    /// It is not committed, and answered `commit_unknown_result` (1021).
+    /// The commit does not happen, and the client gets `commit_unknown_result` (1021).
     UnknownNotCommitted,
-    /// It is not committed, and answered `not_committed` (1020), as after a conflict.
+    /// The commit does not happen, and the client gets `not_committed` (1020), as after a conflict.
     Conflict,
-    /// It is not committed, and answered `transaction_too_old` (1007).
+    /// The commit does not happen, and the client gets `transaction_too_old` (1007).
     TooOld,
-    /// The disk takes this much longer: its whole batch waits.
+    /// The write of its batch takes this much longer.
     Slow(Duration),
-    /// The disk fails under it before it is written: it and its batch are answered `commit_unknown_result` (1021), and the engine ends.
-    /// The process closes the directory, and opens it again.
+    /// The disk fails before the batch is written: its clients get `commit_unknown_result` (1021)
+    /// and the engine ends. The process closes the directory, and opens it again.
     DiskFailure,
-    /// Its flush fails: it is written, and answered `commit_unknown_result` (1021), with its batch. The engine ends as above, and the next
-    /// one that opens the directory finds the commit.
+    /// The flush fails after the batch is written: its clients get `commit_unknown_result` (1021)
+    /// and the engine ends as above. The next opening finds the commit.
     FlushFailure,
 }
 
@@ -51,11 +51,11 @@ pub struct Faults {
     reads: RandomFaults<Code>,
 }
 
-/// Random events with a probability each.
+/// Random faults, with a probability for each.
 #[derive(Debug, Clone)]
 struct RandomFaults<T> {
     random: Option<SplitMix>,
-    /// In the order in which they are tried.
+    /// In the order of trial.
     odds: Vec<(T, f64)>,
 }
 
@@ -82,12 +82,12 @@ impl<T: Copy> RandomFaults<T> {
 }
 
 impl Faults {
-    /// These faults for the next commits, one each; then none.
+    /// Exactly these faults for the next commits; then none.
     pub fn script(faults: impl IntoIterator<Item = Fault>) -> Faults {
         Faults { script: faults.into_iter().collect(), ..Faults::default() }
     }
 
-    /// Random faults from `seed`; add some with the other methods.
+    /// Random faults from `seed`. The other methods add their probabilities.
     #[must_use]
     pub fn seeded(seed: u64) -> Faults {
         let mut faults = Faults::default();
@@ -96,67 +96,67 @@ impl Faults {
         faults
     }
 
-    /// Commits that happen and are answered `commit_unknown_result`, with probability `p` each.
+    /// Adds [`Fault::UnknownCommitted`] with probability `p`.
     #[must_use]
     pub fn unknown_committed(self, p: f64) -> Faults {
         self.with(Fault::UnknownCommitted, p)
     }
 
-    /// Commits that do not happen and are answered `commit_unknown_result`, with probability `p` each.
+    /// Adds [`Fault::UnknownNotCommitted`] with probability `p`.
     #[must_use]
     pub fn unknown_not_committed(self, p: f64) -> Faults {
         self.with(Fault::UnknownNotCommitted, p)
     }
 
-    /// Commits answered `not_committed`, with probability `p` each.
+    /// Adds [`Fault::Conflict`] with probability `p`.
     #[must_use]
     pub fn conflict(self, p: f64) -> Faults {
         self.with(Fault::Conflict, p)
     }
 
-    /// Commits answered `transaction_too_old`, with probability `p` each.
+    /// Adds [`Fault::TooOld`] with probability `p`.
     #[must_use]
     pub fn too_old(self, p: f64) -> Faults {
         self.with(Fault::TooOld, p)
     }
 
-    /// Commits that take `delay` longer, with probability `p` each.
+    /// Adds [`Fault::Slow`] with probability `p`.
     #[must_use]
     pub fn slow(self, p: f64, delay: Duration) -> Faults {
         self.with(Fault::Slow(delay), p)
     }
 
-    /// A disk that fails under a commit, with probability `p` each.
+    /// Adds [`Fault::DiskFailure`] with probability `p`.
     #[must_use]
     pub fn disk_failure(self, p: f64) -> Faults {
         self.with(Fault::DiskFailure, p)
     }
 
-    /// A flush that fails after a commit was written, with probability `p` each.
+    /// Adds [`Fault::FlushFailure`] with probability `p`.
     #[must_use]
     pub fn flush_failure(self, p: f64) -> Faults {
         self.with(Fault::FlushFailure, p)
     }
 
-    /// Reads that fail with `transaction_too_old` (1007), with probability `p` each.
+    /// Makes reads fail with `transaction_too_old` (1007), with probability `p`.
     #[must_use]
     pub fn read_too_old(self, p: f64) -> Faults {
         self.with_read(Code::TRANSACTION_TOO_OLD, p)
     }
 
-    /// Reads that fail with `future_version` (1009), with probability `p` each.
+    /// Makes reads fail with `future_version` (1009), with probability `p`.
     #[must_use]
     pub fn future_version(self, p: f64) -> Faults {
         self.with_read(Code::FUTURE_VERSION, p)
     }
 
-    /// Reads that fail with `process_behind` (1037), with probability `p` each.
+    /// Makes reads fail with `process_behind` (1037), with probability `p`.
     #[must_use]
     pub fn process_behind(self, p: f64) -> Faults {
         self.with_read(Code::PROCESS_BEHIND, p)
     }
 
-    /// Reads that fail with `io_error` (1510), with probability `p` each; the database goes on.
+    /// Makes reads fail with `io_error` (1510), with probability `p`. The database continues.
     #[must_use]
     pub fn read_failure(self, p: f64) -> Faults {
         self.with_read(Code::IO_ERROR, p)
@@ -172,18 +172,19 @@ impl Faults {
         self
     }
 
-    /// The fault of the next commit.
+    /// The fault for the next commit.
     pub(crate) fn next(&mut self) -> Fault {
         self.script.pop_front().or_else(|| self.commits.draw()).unwrap_or(Fault::None)
     }
 
-    /// How the next read fails, if it does.
+    /// The error for the next read, if it is to fail.
     pub(crate) fn next_read(&mut self) -> Option<Code> {
         self.reads.draw()
     }
 }
 
-/// `SplitMix64`, by Sebastiano Vigna: a small generator with a full period, good enough to roll dice.
+/// `SplitMix64`, by Sebastiano Vigna: a small generator with a full period, good enough for random
+/// faults.
 #[derive(Debug, Clone)]
 pub(crate) struct SplitMix(pub(crate) u64);
 

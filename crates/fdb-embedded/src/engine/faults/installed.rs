@@ -1,4 +1,4 @@
-//! Where a plan of faults is installed.
+//! The installed plan of faults of an engine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,23 +7,23 @@ use parking_lot::Mutex;
 use super::{Fault, Faults};
 use crate::error::Result;
 
-/// The plan of one engine, if there is one.
+/// The plan of one engine, if one is installed.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct InstalledFaults {
     plan: Mutex<Option<Faults>>,
-    /// Spares the lock as long as there is none.
+    /// Avoids the lock while no plan is installed.
     is_on: AtomicBool,
 }
 
 impl InstalledFaults {
-    /// Installs or, with `None`, removes a plan.
+    /// Installs a plan, or removes it with `None`.
     pub fn set(&self, faults: Option<Faults>) {
         let mut plan = self.plan.lock();
         self.is_on.store(faults.is_some(), Ordering::Release);
         *plan = faults;
     }
 
-    /// What happens to the next commit.
+    /// The fault for the next commit.
     pub fn commit(&self) -> Fault {
         if !self.is_on.load(Ordering::Acquire) {
             return Fault::None;
@@ -31,7 +31,7 @@ impl InstalledFaults {
         self.plan.lock().as_mut().map_or(Fault::None, Faults::next)
     }
 
-    /// Fails if the next read is to.
+    /// Fails if the plan makes the next read fail.
     pub fn read(&self) -> Result<()> {
         if !self.is_on.load(Ordering::Acquire) {
             return Ok(());

@@ -1,17 +1,18 @@
-//! A plan of faults as text, for programs in any language.
+//! Parses a plan of faults from text, so that programs in any language can set one.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 use super::Faults;
 
-/// The environment variable that is read when a directory is opened: `seed=42,unknown=0.01,conflict=0.05`.
+/// The environment variable, read when a directory is opened, for example
+/// `seed=42,unknown=0.01,conflict=0.05`.
 pub const VARIABLE: &str = "FDB_EMBEDDED_FAULTS";
 
-/// How much longer a slow commit takes, milliseconds, unless `slow-ms` says otherwise.
+/// The default delay of a slow commit in milliseconds.
 const SLOW_MS: u64 = 100;
 
-/// What is wrong with the text of a plan.
+/// An error in the text of a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum FaultPlanError {
     /// A part has no `=`, or an unknown name.
@@ -25,13 +26,13 @@ pub enum FaultPlanError {
     Value {
         /// The part.
         part: String,
-        /// What it should give.
+        /// The expected kind of value.
         kind: &'static str,
     },
-    /// More than every commit, or every read, is to go wrong.
+    /// The probabilities for commits, or for reads, add up to more than 1.
     #[error("{VARIABLE}: the probabilities of {of} add up to more than 1")]
     TooMuch {
-        /// Commits or reads.
+        /// "commits" or "reads".
         of: &'static str,
     },
 }
@@ -40,7 +41,7 @@ const NAMES: &str = "seed, unknown, unknown-committed, unknown-not-committed, co
                      read-too-old, future-version, process-behind, read-failure";
 
 impl Faults {
-    /// The plan that the environment asks for, and how to ask for it again; `None` without one.
+    /// The plan in the environment, and the text that repeats it; `None` if there is none.
     pub(crate) fn from_environment() -> Result<Option<(Faults, String)>, FaultPlanError> {
         let Some(text) = std::env::var_os(VARIABLE).filter(|text| !text.is_empty()) else { return Ok(None) };
         Faults::from_text(&text.to_string_lossy()).map(Some)
@@ -102,7 +103,7 @@ impl Faults {
     fn check(&self) -> Result<(), FaultPlanError> {
         let of_commits = self.commits.odds.iter().map(|(_, p)| p).sum::<f64>();
         let of_reads = self.reads.odds.iter().map(|(_, p)| p).sum::<f64>();
-        // Sums of decimal fractions are off by a little.
+        // Sums of decimal fractions are slightly off.
         match (of_commits > 1.0 + 1e-9, of_reads > 1.0 + 1e-9) {
             (true, _) => Err(FaultPlanError::TooMuch { of: "commits" }),
             (_, true) => Err(FaultPlanError::TooMuch { of: "reads" }),
