@@ -75,7 +75,7 @@ fn damage_of_the_log_is_named(copy: &Path) {
         assert!(text.contains(&log.display().to_string()) && text.contains(what), "{text}");
     };
     fs::write(&log, &whole[..1000]).unwrap();
-    problem("1000 bytes long");
+    problem("it has 1000 bytes");
     fs::remove_file(&log).unwrap();
     problem("is missing");
     assert!(!log.exists(), "nothing is made in its place");
