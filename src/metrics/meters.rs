@@ -1,6 +1,6 @@
 //! What is counted of one queue.
 
-use kvqueue_queue::{Moved, Settlement};
+use kvqueue_queue::{ItemOutcome, Moved};
 
 use super::{Counter, Gauge, Histogram};
 
@@ -55,14 +55,14 @@ pub(crate) struct QueueMeters {
 
 impl QueueMeters {
     /// Items are settled, durably: this became of them.
-    pub(crate) fn settled<'a>(&self, settlements: impl Iterator<Item = &'a Settlement>) {
+    pub(crate) fn settled<'a>(&self, settlements: impl Iterator<Item = &'a ItemOutcome>) {
         let [mut done, mut retried, mut dead, mut released] = [0; 4];
         for settlement in settlements {
             *match settlement {
-                Settlement::Done => &mut done,
-                Settlement::Retry { .. } => &mut retried,
-                Settlement::Dead(_) => &mut dead,
-                Settlement::Release => &mut released,
+                ItemOutcome::Done => &mut done,
+                ItemOutcome::Retry { .. } => &mut retried,
+                ItemOutcome::Dead(_) => &mut dead,
+                ItemOutcome::Release => &mut released,
             } += 1;
         }
         let cells = [&self.done, &self.retried, &self.dead, &self.released];

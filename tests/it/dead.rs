@@ -1,7 +1,7 @@
 //! `kvqueue dead`, and what `kvqueue len` knows of other states than ready.
 
 use kvqueue_queue::{
-    Approach, Failure, FetchOptions, NewItem, PushOptions, Queue, RetryPolicy, Session, Settlement,
+    Approach, Failure, FetchOptions, ItemOutcome, NewItem, PushOptions, Queue, RetryPolicy, Session,
 };
 use serde_json::Value;
 use std::time::Duration;
@@ -30,8 +30,8 @@ async fn bury(db: &foundationdb::Database, session: &mut Session) {
         let mut approach = Approach::Front;
         let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
         let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
-        let dead = Settlement::Dead(Failure::new(1_800_000_000_010, 1, reason));
-        lease.settle(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
+        let dead = ItemOutcome::Dead(Failure::new(1_800_000_000_010, 1, reason));
+        lease.acknowledge(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
     }
 }
 

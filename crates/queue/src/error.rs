@@ -380,13 +380,13 @@ pub enum DeadLetterError {
     Queue(#[from] QueueError),
 }
 
-/// A holder could not settle or extend its lease.
+/// A lease could not be extended, or its items not be acknowledged.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The lease ran out and was taken away. What it held is ready again, or somebody else's; nothing was written.
+    /// The lease has expired, and a sweeper has returned its items. Nothing was written.
     #[error(
-        "lease lost: it ran out and its items went to others; lengthen `lease`, or handle fewer at a time"
+        "lease lost: it expired, and its items will be redelivered; lengthen `lease`, or handle fewer items at a time"
     )]
     Lost,
     /// An index names no item of the lease. Nothing was written.
@@ -397,19 +397,19 @@ pub enum LeaseError {
         /// How many items the lease has.
         items: usize,
     },
-    /// The settlements do not fit into the one transaction that they have to be in. Nothing was written; the lease is still held.
+    /// The outcomes do not fit into one transaction. Nothing was written; the lease is still held.
     #[error(
-        "settlement of {items} items is more than one transaction holds; settle fewer at a time, or lower `k`"
+        "cannot acknowledge {items} items: they do not fit into one transaction; acknowledge fewer at a time, or lower `k`"
     )]
     TooLarge {
-        /// How many settlements there were.
+        /// How many outcomes there were.
         items: usize,
     },
     /// The database refused a read in the caller's transaction; nothing was written to that.
-    #[error("settlement in a transaction failed")]
+    #[error("cannot acknowledge items in a transaction")]
     Queue(#[from] QueueError),
     /// The database refused, or retries ran out. The lease may still be held.
-    #[error("change of a lease failed")]
+    #[error("cannot write to a lease")]
     Retry(#[from] RetryError),
 }
 

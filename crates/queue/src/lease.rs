@@ -1,4 +1,4 @@
-//! A batch in hand: its holder may settle its items, until the lease is lost.
+//! A lease: the items of a fetch, and the right to acknowledge them.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -9,40 +9,41 @@ use futures::future::try_join;
 use crate::error::{LeaseError, QueueError};
 use crate::item::Item;
 use crate::keys::Space;
-use crate::keys::leases::{Header, Held, LeaseId, Settled};
+use crate::keys::leases::{Acknowledged, Header, Held, LeaseId};
 use crate::meta::Failure;
 use crate::ops;
+use crate::ops::acknowledge::{acknowledge, cost, part};
 use crate::ops::cost::WHOLE;
-use crate::ops::settle::{cost, part, settle};
 use crate::ops::version::now;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed};
 use crate::suspects::Ward;
 use crate::version_history::VersionHistory;
 
-/// What becomes of an item of a lease.
+/// The outcome of an attempt: what an acknowledgement does with the item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settlement {
-    /// It is finished, for ever.
+pub enum ItemOutcome {
+    /// The item is finished and leaves the queue.
     Done,
-    /// Its attempt failed; it becomes ready again at `due`, or at once. At `due` a [`Sweeper`](crate::Sweeper) makes it ready. If none runs, it is
-    /// never taken again.
+    /// The attempt failed. The item becomes ready again at once, or a [`Sweeper`](crate::Sweeper) makes it
+    /// ready at `due`. If no sweeper runs, it stays scheduled.
     Retry {
         /// When, by the sweeper's clock and to the millisecond; `None`: now.
         due: Option<SystemTime>,
         /// What went wrong.
         failure: Failure,
     },
-    /// It is given back as it was, at its place, and the attempt does not count.
+    /// The item is ready again, in its old place. The attempt does not count.
     Release,
-    /// It becomes a dead letter, for this reason.
+    /// The item becomes a dead letter.
     Dead(Failure),
 }
 
-/// Items taken and not yet settled, and the right to settle them.
+/// Fetched items that are not acknowledged, and the right to acknowledge them.
 ///
-/// The right lasts until a sweeper finds the deadline past, which [`extend`](Lease::extend) moves on. The lease's key is the
-/// fencing token: whoever finds it gone has lost the lease, and cannot settle or extend any more. Dropping a lease leaves its items
-/// to run out. A [`Sweeper`](crate::Sweeper) then gives them back. If none runs, they stay away.
+/// The right lasts until a sweeper finds that the lease has expired. [`extend`](Lease::extend) prolongs it.
+/// The key of the lease is the fencing token: if it is gone, the lease is lost, and its items cannot be
+/// acknowledged any more. Dropping a lease leaves its items to expire. A [`Sweeper`](crate::Sweeper) then
+/// returns them. If no sweeper runs, nobody gets them.
 #[derive(Debug)]
 pub struct Lease {
     space: Arc<Space>,
@@ -50,9 +51,9 @@ pub struct Lease {
     deadline: u64,
     /// How far the deadline is set ahead.
     length: u64,
-    settled: Settled,
-    /// What attempts of unknown outcome may have settled, until one after them has committed.
-    unsure: Option<Settled>,
+    acknowledged: Acknowledged,
+    /// What attempts of unknown outcome may have acknowledged, until a later attempt has committed.
+    unsure: Option<Acknowledged>,
     items: Vec<Item>,
     held: Vec<Held>,
     /// Keeps other suspects out of the process, if these are suspects.
@@ -72,13 +73,13 @@ impl Lease {
         held: Vec<Held>,
         ward: Option<Ward>,
     ) -> Lease {
-        let &Header { deadline, length, ref settled, .. } = header;
+        let &Header { deadline, length, ref acknowledged, .. } = header;
         Lease {
             space,
             id,
             deadline,
             length,
-            settled: settled.clone(),
+            acknowledged: acknowledged.clone(),
             unsure: None,
             items,
             held,
@@ -102,145 +103,148 @@ impl Lease {
         self.id
     }
 
-    /// The items that were taken, in order, settled ones included.
+    /// The items that were fetched, in order, acknowledged ones included.
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// The indexes of the items that are not settled.
+    /// The indexes of the items that are not acknowledged.
     pub fn open(&self) -> impl Iterator<Item = usize> {
-        self.settled.open()
+        self.acknowledged.open()
     }
 
-    /// Whether all items are settled, so that there is nothing left to hold.
-    pub fn is_settled(&self) -> bool {
-        self.settled.open().next().is_none()
+    /// Whether all items are acknowledged, so that the lease is over.
+    pub fn is_acknowledged(&self) -> bool {
+        self.acknowledged.open().next().is_none()
     }
 
-    /// Whether it keeps the session, and others that share its [`Quarantine`](crate::Quarantine), from taking more suspects: items
-    /// of which a worker may have died.
+    /// Whether the lease keeps its session, and others that share the [`Quarantine`](crate::Quarantine), from
+    /// fetching more suspects: items that may have killed a worker.
     pub fn is_in_quarantine(&self) -> bool {
         self.ward.is_some()
     }
 
-    /// The database version until which nobody takes the lease away.
+    /// The database version until which the lease lasts.
     pub fn deadline(&self) -> u64 {
         self.deadline
     }
 
-    /// Moves the deadline on, by the lease's length from now; of a lease whose items are all settled there is none.
+    /// Prolongs the lease: it lasts its length from now on. Does nothing if all items are acknowledged.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease was taken away.
+    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items.
     pub async fn extend(&mut self, db: &Database, policy: &RetryPolicy) -> Result<(), LeaseError> {
         self.change(db, policy, &[]).await
     }
 
-    /// Settles items, each by its index in [`items`](Lease::items), and moves the deadline of the rest on. In one transaction; or in
-    /// several, one after the other, where that would be too large, and then each has the time and the attempts of the policy.
+    /// Writes the outcomes of items, each by the item's index in [`items`](Lease::items), and prolongs the
+    /// lease of the rest. If one transaction cannot hold them all, there are several, and each has the time
+    /// and the attempts of the policy.
     ///
-    /// Under an unknown outcome nothing is settled twice. Items that are settled already are passed over, so that a settlement that
-    /// failed may be repeated.
+    /// If the outcome of a commit is unknown, the lease finds it out; no item is acknowledged twice. Items
+    /// that are acknowledged already are passed over, so a failed call can be repeated.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease was taken away; then nothing was settled that is not by [`open`](Lease::open).
-    pub async fn settle(
+    /// [`LeaseError::Lost`] if the lease has expired and a sweeper has returned its items. Those that
+    /// [`open`](Lease::open) does not name were acknowledged before.
+    pub async fn acknowledge(
         &mut self,
         db: &Database,
         policy: &RetryPolicy,
-        settlements: &[(usize, Settlement)],
+        outcomes: &[(usize, ItemOutcome)],
     ) -> Result<(), LeaseError> {
-        let mut rest = settlements;
+        let mut rest = outcomes;
         loop {
-            let settled = self.settle_some(db, policy, rest).await?;
-            rest = &rest[settled..];
+            let acknowledged = self.acknowledge_some(db, policy, rest).await?;
+            rest = &rest[acknowledged..];
             if rest.is_empty() {
                 return Ok(());
             }
         }
     }
 
-    /// As [`settle`](Lease::settle), in one transaction, as many of the first of them as that holds; returns how many.
-    pub async fn settle_some(
+    /// As [`acknowledge`](Lease::acknowledge), but in one transaction: as many of the first outcomes as it
+    /// holds. Returns how many.
+    pub async fn acknowledge_some(
         &mut self,
         db: &Database,
         policy: &RetryPolicy,
-        settlements: &[(usize, Settlement)],
+        outcomes: &[(usize, ItemOutcome)],
     ) -> Result<usize, LeaseError> {
-        let part = &settlements[..part(&self.space, &self.held, settlements)];
+        let part = &outcomes[..part(&self.space, &self.held, outcomes)];
         self.change(db, policy, part).await?;
         Ok(part.len())
     }
 
-    /// Puts a settlement into a transaction of the caller's, so that it happens with what else the transaction writes, or not at
-    /// all. Pass the result to [`settled`](Lease::settled) once it has committed. `None`: the lease is lost; nothing was written, and
-    /// the transaction should not be committed.
+    /// Puts the outcomes into your own transaction, so that they are written together with its other writes
+    /// or not at all. Pass the result to [`acknowledged`](Lease::acknowledged) once the transaction has
+    /// committed. `None`: the lease is lost. Nothing was written then; do not commit the transaction.
     ///
     /// # Errors
-    /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since a transaction of the caller's cannot be
-    /// made several. Nothing was written.
-    pub async fn settle_in(
+    /// [`LeaseError::Queue`] and [`LeaseError::NoItem`]; and [`LeaseError::TooLarge`], since your transaction
+    /// cannot be split. Nothing was written.
+    pub async fn acknowledge_in(
         &self,
         tr: &Transaction,
-        settlements: &[(usize, Settlement)],
-    ) -> Result<Option<Change>, LeaseError> {
-        self.check(settlements)?;
-        let bytes: usize =
-            settlements.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
+        outcomes: &[(usize, ItemOutcome)],
+    ) -> Result<Option<Acknowledgement>, LeaseError> {
+        self.check(outcomes)?;
+        let bytes: usize = outcomes.iter().map(|(index, to)| cost(&self.space, &self.held[*index], to)).sum();
         if bytes > WHOLE {
-            return Err(LeaseError::TooLarge { items: settlements.len() });
+            return Err(LeaseError::TooLarge { items: outcomes.len() });
         }
-        Ok(settle(&self.space, tr, self.id, &self.held, settlements).await?.map(Change))
+        Ok(acknowledge(&self.space, tr, self.id, &self.held, outcomes).await?.map(Acknowledgement))
     }
 
-    /// Takes note of a settlement that committed.
-    pub fn settled(&mut self, change: Change) {
-        let Change(header) = change;
-        (self.deadline, self.settled) = (header.deadline, header.settled);
+    /// Notes that a transaction with an acknowledgement has committed.
+    pub fn acknowledged(&mut self, acknowledgement: Acknowledgement) {
+        let Acknowledgement(header) = acknowledgement;
+        (self.deadline, self.acknowledged) = (header.deadline, header.acknowledged);
         self.unsure = None;
-        if self.is_settled() {
+        if self.is_acknowledged() {
             self.ward = None;
         }
     }
 
-    /// What became of a settlement whose commit had an unknown outcome, read in a new transaction.
-    pub async fn look(
+    /// Finds out whether a transaction with an acknowledgement has committed, if the outcome of its commit is
+    /// unknown. `tr` is a new transaction.
+    pub async fn find_out(
         &mut self,
         tr: &Transaction,
-        settlements: &[(usize, Settlement)],
-    ) -> Result<Fate, QueueError> {
-        self.note_tried(settlements);
-        self.find_out(tr, settlements).await
+        outcomes: &[(usize, ItemOutcome)],
+    ) -> Result<CommitStatus, QueueError> {
+        self.note_tried(outcomes);
+        self.status(tr, outcomes).await
     }
 
-    async fn find_out(
+    async fn status(
         &mut self,
         tr: &Transaction,
-        settlements: &[(usize, Settlement)],
-    ) -> Result<Fate, QueueError> {
+        outcomes: &[(usize, ItemOutcome)],
+    ) -> Result<CommitStatus, QueueError> {
         if let Some(header) = ops::lease::header(&self.space, tr, self.id).await? {
-            let applied = settlements.iter().all(|(index, _)| header.settled.contains(*index));
-            (self.deadline, self.settled) = (header.deadline, header.settled);
-            return Ok(if applied { Fate::Happened } else { Fate::Open });
+            let applied = outcomes.iter().all(|(index, _)| header.acknowledged.contains(*index));
+            (self.deadline, self.acknowledged) = (header.deadline, header.acknowledged);
+            return Ok(if applied { CommitStatus::Committed } else { CommitStatus::NotCommitted });
         }
         if !self.was_ours(now(tr).await?) || was_cleared_by_others(&self.space, tr).await? {
-            return Ok(Fate::Lost);
+            return Ok(CommitStatus::Lost);
         }
-        self.settled.fill();
-        Ok(Fate::Happened)
+        self.acknowledged.fill();
+        Ok(CommitStatus::Committed)
     }
 
     /// Whether it was this holder who cleared the lease that is gone at this version.
     ///
     /// Before its deadline nobody else does but a migration and a deletion of the queue, nor before the holder's own clock has measured the lease's
-    /// length. So then it was us, if all that was left may have been settled. A version before the lease's last change is of another life of the
+    /// length. So then it was us, if all that was left may have been acknowledged. A version before the lease's last change is of another life of the
     /// database, in which neither says anything.
     fn was_ours(&self, version: u64) -> bool {
         let is_this_life = version >= self.deadline.saturating_sub(self.length);
         let tried = |index| self.unsure.as_ref().is_some_and(|unsure| unsure.contains(index));
         is_this_life
             && (version <= self.deadline || self.is_held_by_clock())
-            && self.settled.open().all(tried)
+            && self.acknowledged.open().all(tried)
     }
 
     /// Whether less than the lease's length has passed since before its last change, by the holder's clock. Versions may have jumped.
@@ -252,16 +256,16 @@ impl Lease {
             .is_some_and(|(history, since)| age(history, since) < self.length)
     }
 
-    /// Remembers what may have been settled, until it is known.
-    fn note_tried(&mut self, settlements: &[(usize, Settlement)]) {
-        let count = self.settled.count();
-        let unsure = self.unsure.get_or_insert_with(|| Settled::none(count));
-        settlements.iter().filter(|(index, _)| *index < count).for_each(|(index, _)| unsure.insert(*index));
+    /// Remembers what may have been acknowledged, until it is known.
+    fn note_tried(&mut self, outcomes: &[(usize, ItemOutcome)]) {
+        let count = self.acknowledged.count();
+        let unsure = self.unsure.get_or_insert_with(|| Acknowledged::none(count));
+        outcomes.iter().filter(|(index, _)| *index < count).for_each(|(index, _)| unsure.insert(*index));
     }
 
-    fn check(&self, settlements: &[(usize, Settlement)]) -> Result<(), LeaseError> {
+    fn check(&self, outcomes: &[(usize, ItemOutcome)]) -> Result<(), LeaseError> {
         let items = self.held.len();
-        match settlements.iter().find(|(index, _)| *index >= items) {
+        match outcomes.iter().find(|(index, _)| *index >= items) {
             Some((index, _)) => Err(LeaseError::NoItem { index: *index, items }),
             None => Ok(()),
         }
@@ -271,28 +275,28 @@ impl Lease {
         &mut self,
         db: &Database,
         policy: &RetryPolicy,
-        settlements: &[(usize, Settlement)],
+        outcomes: &[(usize, ItemOutcome)],
     ) -> Result<(), LeaseError> {
-        self.check(settlements)?;
-        if self.is_settled() {
+        self.check(outcomes)?;
+        if self.is_acknowledged() {
             return Ok(());
         }
-        let refused = |error: RetryError| LeaseError::refused(error, settlements.len());
+        let refused = |error: RetryError| LeaseError::refused(error, outcomes.len());
         let (mut retry, mut tr) = Retry::begin(db, policy)?;
         loop {
             let began = self.history.as_ref().map(VersionHistory::now);
-            let prepared = self.prepare(&tr, settlements).await;
+            let prepared = self.prepare(&tr, outcomes).await;
             tr = match prepared {
                 Err(LeaseError::Queue(error)) => retry.after_body(tr, error).await.map_err(refused)?,
                 Err(error) => return Err(error),
-                Ok(Prepared::Happened) => return Ok(()),
+                Ok(Prepared::Committed) => return Ok(()),
                 Ok(Prepared::Commit(change)) => {
                     let before = self.unsure.clone();
                     // Before the commit: this future may be dropped while that is under way.
-                    self.note_tried(settlements);
+                    self.note_tried(outcomes);
                     match tr.commit().await {
                         Ok(_committed) => {
-                            self.settled(change);
+                            self.acknowledged(change);
                             self.changed_since(began);
                             return Ok(());
                         }
@@ -311,19 +315,19 @@ impl Lease {
     async fn prepare(
         &mut self,
         tr: &Transaction,
-        settlements: &[(usize, Settlement)],
+        outcomes: &[(usize, ItemOutcome)],
     ) -> Result<Prepared, LeaseError> {
         if self.unsure.is_some() {
-            match self.find_out(tr, settlements).await? {
-                Fate::Lost => return Err(LeaseError::Lost),
+            match self.status(tr, outcomes).await? {
+                CommitStatus::Lost => return Err(LeaseError::Lost),
                 // Of an extension nothing tells that it happened.
-                Fate::Happened if !settlements.is_empty() || self.is_settled() => {
-                    return Ok(Prepared::Happened);
+                CommitStatus::Committed if !outcomes.is_empty() || self.is_acknowledged() => {
+                    return Ok(Prepared::Committed);
                 }
-                Fate::Happened | Fate::Open => {}
+                CommitStatus::Committed | CommitStatus::NotCommitted => {}
             }
         }
-        self.settle_in(tr, settlements).await?.map(Prepared::Commit).ok_or(LeaseError::Lost)
+        self.acknowledge_in(tr, outcomes).await?.map(Prepared::Commit).ok_or(LeaseError::Lost)
     }
 }
 
@@ -335,23 +339,24 @@ async fn was_cleared_by_others(space: &Space, tr: &Transaction) -> Result<bool, 
     Ok(npop.is_none() || pause.is_some_and(|pause| pause.frozen))
 }
 
-/// A settlement that a transaction is about to make.
+/// An acknowledgement that is in a transaction of the caller's and has not committed.
 #[derive(Debug)]
-#[must_use = "tell the lease with `settled` once the transaction has committed"]
-pub struct Change(Header);
+#[must_use = "pass it to `Lease::acknowledged` once the transaction has committed"]
+pub struct Acknowledgement(Header);
 
-/// What became of a settlement whose outcome was unknown.
+/// The outcome of a commit that was unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It committed.
-    Happened,
-    /// It did not, and the lease is still held.
-    Open,
-    /// The lease is gone. If it ran out before the settlement could commit, that did not happen; nobody can tell any more.
+pub enum CommitStatus {
+    /// The transaction has committed.
+    Committed,
+    /// It has not committed, and the lease is still held.
+    NotCommitted,
+    /// The lease is gone. If it expired before the transaction could commit, the transaction did not
+    /// commit; nothing in the database tells any more.
     Lost,
 }
 
 enum Prepared {
-    Commit(Change),
-    Happened,
+    Commit(Acknowledgement),
+    Committed,
 }

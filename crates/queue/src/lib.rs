@@ -116,7 +116,7 @@ pub use item::{Item, ParseStampError, Stamp};
 pub use keys::leases::LeaseId;
 pub use keys::pause::Pause;
 pub use kind::{End, Kind, Packing};
-pub use lease::{Change, Fate, Lease, Settlement};
+pub use lease::{Acknowledgement, CommitStatus, ItemOutcome, Lease};
 pub use meta::{Failure, MAX_FAILURES, MAX_REASON, Meta, Millis};
 pub use mover::{MovedItems, Mover};
 pub use new_item::{NewItem, PushOptions};

@@ -7,7 +7,7 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Item, Settlement, millis};
+use kvqueue_queue::{Item, ItemOutcome as Settlement, millis};
 use tokio::time::sleep;
 use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use kvqueue_queue::{Failure, Millis, RetryRules, Settlement, from_millis};
+use kvqueue_queue::{Failure, ItemOutcome as Settlement, Millis, RetryRules, from_millis};
 
 use crate::handlers::Outcome;
 

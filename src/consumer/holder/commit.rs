@@ -1,7 +1,9 @@
 //! Exactly-once: the end of items in the transaction that their handler has written into.
 
 use foundationdb::{FdbError, Transaction, TransactionCommitError};
-use kvqueue_queue::{Fate, LeaseError, QueueError, Settlement, retry::maybe_committed};
+use kvqueue_queue::{
+    CommitStatus, ItemOutcome as Settlement, LeaseError, QueueError, retry::maybe_committed,
+};
 use tokio::{
     sync::oneshot,
     time::{Instant, timeout_at},
@@ -57,14 +59,14 @@ impl Holder {
     async fn try_commit(&mut self, tr: Transaction, settlements: &Settlements) -> Result<Verdict, Gone> {
         // In the same transaction: should an earlier attempt commit only now, the two conflict.
         if self.unsure {
-            match self.lease.look(&tr, settlements).await {
-                Ok(Fate::Open) => {}
-                Ok(Fate::Happened) => return Ok(Verdict::Settled),
-                Ok(Fate::Lost) => return Err(LeaseError::Lost.into()),
+            match self.lease.find_out(&tr, settlements).await {
+                Ok(CommitStatus::NotCommitted) => {}
+                Ok(CommitStatus::Committed) => return Ok(Verdict::Settled),
+                Ok(CommitStatus::Lost) => return Err(LeaseError::Lost.into()),
                 Err(error) => return self.after_read(tr, error).await,
             }
         }
-        let change = match self.lease.settle_in(&tr, settlements).await {
+        let change = match self.lease.acknowledge_in(&tr, settlements).await {
             Ok(Some(change)) => change,
             Ok(None) => return Err(LeaseError::Lost.into()),
             Err(LeaseError::Queue(error)) => return self.after_read(tr, error).await,
@@ -72,7 +74,7 @@ impl Holder {
         };
         match tr.commit().await {
             Ok(_committed) => {
-                self.lease.settled(change);
+                self.lease.acknowledged(change);
                 Ok(Verdict::Settled)
             }
             Err(error) => self.after_commit(error, settlements).await,
@@ -107,19 +109,19 @@ impl Holder {
         // Perhaps it did commit. Looking now may spare the handler a run; what counts is the look in its next transaction.
         self.unsure = true;
         match self.look(settlements).await? {
-            Fate::Happened => Ok(Verdict::Settled),
-            Fate::Lost => Err(LeaseError::Lost.into()),
-            Fate::Open => {
+            CommitStatus::Committed => Ok(Verdict::Settled),
+            CommitStatus::Lost => Err(LeaseError::Lost.into()),
+            CommitStatus::NotCommitted => {
                 let tr = self.transaction()?;
                 Ok(self.again(tr, cause))
             }
         }
     }
 
-    async fn look(&mut self, settlements: &Settlements) -> Result<Fate, Gone> {
+    async fn look(&mut self, settlements: &Settlements) -> Result<CommitStatus, Gone> {
         let mut tr = self.transaction()?;
         loop {
-            let error = match self.lease.look(&tr, settlements).await {
+            let error = match self.lease.find_out(&tr, settlements).await {
                 Ok(fate) => return Ok(fate),
                 Err(error) => error,
             };

@@ -9,7 +9,7 @@ use std::{
 };
 
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::Settlement;
+use kvqueue_queue::ItemOutcome as Settlement;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 

@@ -18,7 +18,7 @@ mod slice;
 
 use std::{ops::Range, sync::Arc};
 
-use kvqueue_queue::{Lease, LeaseError, QueueError, RetryPolicy, Settlement};
+use kvqueue_queue::{ItemOutcome as Settlement, Lease, LeaseError, QueueError, RetryPolicy};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until},
@@ -179,7 +179,7 @@ impl Holder {
         while !rest.is_empty() {
             let began = Instant::now();
             let policy = self.policy(began);
-            let settled = self.lease.settle_some(&self.source.db, &policy, rest).await?;
+            let settled = self.lease.acknowledge_some(&self.source.db, &policy, rest).await?;
             self.changed(began, &rest[..settled]);
             self.source.meters.settle_seconds.observe(began.elapsed());
             rest = &rest[settled..];

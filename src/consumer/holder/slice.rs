@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak, atomic::AtomicUsize},
 };
 
-use kvqueue_queue::{Item, Lease, Settlement};
+use kvqueue_queue::{Item, ItemOutcome as Settlement, Lease};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 

@@ -13,8 +13,8 @@ use std::{
 use fdb_embedded::Network;
 use foundationdb::{Database, options::TransactionOption};
 use kvqueue_queue::{
-    Approach, Counts, Failure, FetchOptions, Item, Lease, NewItem, PushEffect, PushOptions, Queue,
-    RetryPolicy, Session, Settlement, SweepRules, Sweeper, VersionHistory, from_millis, retry,
+    Approach, Counts, Failure, FetchOptions, Item, ItemOutcome, Lease, NewItem, PushEffect, PushOptions,
+    Queue, RetryPolicy, Session, SweepRules, Sweeper, VersionHistory, from_millis, retry,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -115,13 +115,13 @@ fn operation(first: u64) -> Vec<u8> {
 }
 
 /// Leases of so many items, settled so, or left as they are.
-async fn settle(db: &Database, queue: &Queue, items: u64, settlement: Option<Settlement>) {
+async fn settle(db: &Database, queue: &Queue, items: u64, settlement: Option<ItemOutcome>) {
     let mut session = session(queue);
     for _ in 0..items / 250 {
         let mut lease = lease(db, &mut session, 250).await;
         if let Some(settlement) = &settlement {
             let all: Vec<_> = lease.open().map(|index| (index, settlement.clone())).collect();
-            lease.settle(db, &RetryPolicy::default(), &all).await.unwrap();
+            lease.acknowledge(db, &RetryPolicy::default(), &all).await.unwrap();
         }
     }
 }
@@ -136,12 +136,12 @@ async fn fill(db: &Database) {
         from - count..from
     };
     push(db, &mut producer, next(DEAD), None).await;
-    settle(db, &queue, DEAD, Some(Settlement::Dead(failure()))).await;
+    settle(db, &queue, DEAD, Some(ItemOutcome::Dead(failure()))).await;
     push(db, &mut producer, next(RETRIED), None).await;
-    let retry = Settlement::Retry { due: Some(from_millis(2 * HOUR)), failure: failure() };
+    let retry = ItemOutcome::Retry { due: Some(from_millis(2 * HOUR)), failure: failure() };
     settle(db, &queue, RETRIED, Some(retry)).await;
     producer.push(db, &vec![b"done"; DONE as usize]).await.unwrap();
-    settle(db, &queue, DONE, Some(Settlement::Done)).await;
+    settle(db, &queue, DONE, Some(ItemOutcome::Done)).await;
     push(db, &mut producer, next(LEASED), None).await;
     settle(db, &queue, LEASED, None).await;
     push(db, &mut producer, next(LATER), Some(HOUR)).await;

@@ -83,8 +83,8 @@ fn helper_holds() {
         assert!(moved.stderr.contains("1 batches of \"q\" are still running"), "{moved:?}");
         let stdout = moved.ok();
         assert!(stdout.contains("2 items (1 ready, 1 running)"), "{stdout}");
-        let done = [(0, kvqueue_queue::Settlement::Done)];
-        let settled = lease.settle(&here.db, &RetryPolicy::default(), &done).await;
+        let done = [(0, kvqueue_queue::ItemOutcome::Done)];
+        let settled = lease.acknowledge(&here.db, &RetryPolicy::default(), &done).await;
         assert!(matches!(settled, Err(LeaseError::Lost)), "{settled:?}");
         println!("\nmoved and lost");
     });

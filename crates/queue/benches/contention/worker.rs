@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, FetchOptions, Fetched, Queue, RetryPolicy, Session, Settlement};
+use kvqueue_queue::{Approach, FetchOptions, Fetched, ItemOutcome, Queue, RetryPolicy, Session};
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
@@ -107,8 +107,8 @@ async fn consume(
             Some(mut lease) => {
                 tally.takes += 1;
                 tally.items += lease.items().len() as u64;
-                let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
-                lease.settle(&db, &RetryPolicy::default(), &done).await.unwrap();
+                let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
+                lease.acknowledge(&db, &RetryPolicy::default(), &done).await.unwrap();
                 tally.seconds = began.elapsed().as_secs_f64();
             }
             None if !cell.producer => break,

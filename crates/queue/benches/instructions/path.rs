@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use foundationdb::Database;
-use kvqueue_queue::{Approach, FetchOptions, Lease, Queue, RetryPolicy, Session, SessionId, Settlement};
+use kvqueue_queue::{Approach, FetchOptions, ItemOutcome, Lease, Queue, RetryPolicy, Session, SessionId};
 
 const PAYLOAD: [u8; 100] = [b'x'; 100];
 
@@ -95,7 +95,7 @@ impl Path {
             match self.work {
                 Work::Push => ready.push(db, self.k).await,
                 Work::Take => ready.take(db, self.k).await,
-                Work::Settle => ready.settle(db).await,
+                Work::Settle => ready.acknowledge(db).await,
                 Work::Remove => ready.remove(db, self.k).await,
             }
         }
@@ -116,10 +116,10 @@ impl Ready {
         self.leases.push_back(lease);
     }
 
-    async fn settle(&mut self, db: &Database) {
+    async fn acknowledge(&mut self, db: &Database) {
         let mut lease = self.leases.pop_front().unwrap();
-        let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
-        lease.settle(db, &RetryPolicy::default(), &done).await.unwrap();
+        let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
+        lease.acknowledge(db, &RetryPolicy::default(), &done).await.unwrap();
         self.done += done.len();
     }
 

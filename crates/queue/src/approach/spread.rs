@@ -9,7 +9,7 @@ use crate::rng::Rng;
 /// It begins at the front and stays there, in strict order, until a take loses against another process. Then it jumps to a place at
 /// random within a *window* of the first items and goes on from there, each take behind the one before; after some takes, or where
 /// the queue ends, it goes back and jumps again. Every eighth jump leads to the front, so that no item is overtaken without end. A conflict
-/// widens the window, each take without one narrows it a little: it settles where about one take in a hundred conflicts, however
+/// widens the window, each take without one narrows it a little: it acknowledges where about one take in a hundred conflicts, however
 /// many processes take, and closes again for one that is alone.
 ///
 /// Where the queue is too short to spread, all want the same few items, and each push wakes them all. There takes that conflict are

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
     use crate::meta::Failure;
     use crate::testing::on_database;
-    use crate::{Approach, FetchOptions, Session, Settlement};
+    use crate::{Approach, FetchOptions, ItemOutcome, Session};
 
     #[test]
     fn a_page_whose_first_letter_another_moved_is_not_taken_for_done() {
@@ -242,9 +242,9 @@ mod tests {
             let mut approach = Approach::Front;
             let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
             let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
-            let dead = Settlement::Dead(Failure::new(1, 1, "no"));
+            let dead = ItemOutcome::Dead(Failure::new(1, 1, "no"));
             let all: Vec<_> = (0..3).map(|index| (index, dead.clone())).collect();
-            lease.settle(db, &policy, &all).await.unwrap();
+            lease.acknowledge(db, &policy, &all).await.unwrap();
 
             // An attempt whose outcome is unknown: it did not commit, but another purged the first letter.
             let lost = db.create_trx().unwrap();

@@ -1,10 +1,10 @@
 //! (q, "lease", session, number): the header of a lease on a batch of items; (q, "held", session, number, i): its body.
 //!
-//! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as settled, and clears
+//! A take writes both; the body never changes. Its holder rewrites the header to extend it or to mark items as acknowledged, and clears
 //! both with the last item; a sweeper does, once the deadline is past. So extending costs the same whatever the batch holds.
 //!
 //! Header: format, which also tells whether the one it was written for has yet to take it up, deadline, length, number of items,
-//! number of pieces, a bit for each item (set: settled), and the body itself if there are no pieces.
+//! number of pieces, a bit for each item (set: acknowledged), and the body itself if there are no pieces.
 
 use bytes::Bytes;
 
@@ -48,15 +48,15 @@ pub(crate) struct Header {
     pub(crate) deadline: u64,
     /// How far the deadline is set ahead, in versions.
     pub(crate) length: u64,
-    pub(crate) settled: Settled,
+    pub(crate) acknowledged: Acknowledged,
     /// In how many pieces the body is stored; with none it is here.
     pub(crate) pieces: u32,
     pub(crate) inline: Bytes,
 }
 
-/// Which items of a lease are settled.
+/// Which items of a lease are acknowledged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Settled {
+pub(crate) struct Acknowledged {
     count: usize,
     bits: Vec<u8>,
 }
@@ -71,27 +71,27 @@ pub(crate) struct Held {
     pub(crate) value: Bytes,
 }
 
-impl Settled {
-    pub(crate) fn none(count: usize) -> Settled {
-        Settled { count, bits: vec![0; count.div_ceil(8)] }
+impl Acknowledged {
+    pub(crate) fn none(count: usize) -> Acknowledged {
+        Acknowledged { count, bits: vec![0; count.div_ceil(8)] }
     }
 
     pub(crate) fn contains(&self, index: usize) -> bool {
         self.bits.get(index / 8).is_some_and(|byte| byte & (1 << (index % 8)) != 0)
     }
 
-    /// Marks an item of the lease as settled.
+    /// Marks an item of the lease as acknowledged.
     pub(crate) fn insert(&mut self, index: usize) {
         debug_assert!(index < self.count);
         self.bits[index / 8] |= 1 << (index % 8);
     }
 
-    /// Marks all items as settled.
+    /// Marks all items as acknowledged.
     pub(crate) fn fill(&mut self) {
         (0..self.count).for_each(|index| self.insert(index));
     }
 
-    /// The items that are not settled.
+    /// The items that are not acknowledged.
     pub(crate) fn open(&self) -> impl Iterator<Item = usize> {
         (0..self.count).filter(|index| !self.contains(*index))
     }
@@ -106,17 +106,20 @@ impl Header {
     /// A new lease's header and its pieces.
     pub(crate) fn new(deadline: u64, length: u64, items: &[Held]) -> (Header, Vec<Bytes>) {
         let body = Bytes::from(encode_body(items));
-        let settled = Settled::none(items.len());
+        let acknowledged = Acknowledged::none(items.len());
         if body.len() <= INLINE {
             return (
-                Header { served: false, deadline, length, settled, pieces: 0, inline: body },
+                Header { served: false, deadline, length, acknowledged, pieces: 0, inline: body },
                 Vec::new(),
             );
         }
         let pieces: Vec<Bytes> =
             (0..body.len()).step_by(PIECE).map(|at| body.slice(at..body.len().min(at + PIECE))).collect();
         let count = u32::try_from(pieces.len()).expect("a body is bounded far below 2^32 bytes");
-        (Header { served: false, deadline, length, settled, pieces: count, inline: Bytes::new() }, pieces)
+        (
+            Header { served: false, deadline, length, acknowledged, pieces: count, inline: Bytes::new() },
+            pieces,
+        )
     }
 
     /// How far ahead its deadline was set.
@@ -138,14 +141,14 @@ impl Header {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let count = u32::try_from(self.settled.count).expect("a take is bounded far below 2^32 items");
-        let mut out = Vec::with_capacity(FIXED + self.settled.bits.len() + self.inline.len());
+        let count = u32::try_from(self.acknowledged.count).expect("a take is bounded far below 2^32 items");
+        let mut out = Vec::with_capacity(FIXED + self.acknowledged.bits.len() + self.inline.len());
         out.push(if self.served { SERVED } else { FORMAT });
         out.extend_from_slice(&self.deadline.to_le_bytes());
         out.extend_from_slice(&self.length.to_le_bytes());
         out.extend_from_slice(&count.to_le_bytes());
         out.extend_from_slice(&self.pieces.to_le_bytes());
-        out.extend_from_slice(&self.settled.bits);
+        out.extend_from_slice(&self.acknowledged.bits);
         out.extend_from_slice(&self.inline);
         out
     }
@@ -163,7 +166,7 @@ impl Header {
             served: format == SERVED,
             deadline: u64::from_le_bytes(*deadline),
             length: u64::from_le_bytes(*length),
-            settled: Settled { count, bits: bits.to_vec() },
+            acknowledged: Acknowledged { count, bits: bits.to_vec() },
             pieces: u32::from_le_bytes(*pieces),
             inline: Bytes::copy_from_slice(inline),
         })
@@ -265,20 +268,20 @@ mod tests {
             deadline: u64,
             length: u64,
             items in prop::collection::vec(held(), 1..20),
-            settled in prop::collection::vec(0..20_usize, 0..10),
+            acknowledged in prop::collection::vec(0..20_usize, 0..10),
             served: bool,
         ) {
             let (mut header, pieces) = Header::new(deadline, length, &items);
             header.served = served;
             prop_assert_eq!(header.pieces as usize, pieces.len());
-            for index in settled.into_iter().filter(|index| *index < items.len()) {
-                header.settled.insert(index);
-                prop_assert!(header.settled.contains(index));
+            for index in acknowledged.into_iter().filter(|index| *index < items.len()) {
+                header.acknowledged.insert(index);
+                prop_assert!(header.acknowledged.contains(index));
             }
-            let open = header.settled.open().count();
+            let open = header.acknowledged.open().count();
             let read = Header::decode(&header.encode()).expect("it is a header");
             prop_assert_eq!(&read, &header);
-            prop_assert_eq!(read.settled.open().count(), open);
+            prop_assert_eq!(read.acknowledged.open().count(), open);
             let body: Vec<u8> = if pieces.is_empty() { read.inline.to_vec() } else { pieces.concat() };
             prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE));
             prop_assert_eq!(decode_body(body.into()), Some(items));

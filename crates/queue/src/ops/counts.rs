@@ -59,7 +59,7 @@ async fn ready(space: &Space, tr: &Transaction) -> Result<(i64, Option<u64>), Qu
 /// Up to so many bytes of leases are counted one by one.
 const COUNTED: usize = 4_000_000;
 
-/// The items in leases that are not settled; beyond [`COUNTED`] bytes an estimate, by the size of all leases and what was counted of them.
+/// The items in leases that are not acknowledged; beyond [`COUNTED`] bytes an estimate, by the size of all leases and what was counted of them.
 /// Leases of a layout that this version does not know are passed over.
 async fn leased(space: &Space, tr: &Transaction) -> Result<u64, QueueError> {
     leased_up_to(space, tr, COUNTED).await
@@ -75,7 +75,7 @@ async fn leased_up_to(space: &Space, tr: &Transaction, most_bytes: usize) -> Res
         let open = page
             .iter()
             .filter_map(|row| Header::decode(row.value()))
-            .map(|header| header.settled.open().count());
+            .map(|header| header.acknowledged.open().count());
         items += open.sum::<usize>() as u64;
         bytes += page.iter().map(|row| row.key().len() + row.value().len()).sum::<usize>();
         if bytes >= most_bytes && page.more() {

@@ -64,7 +64,7 @@ pub(crate) async fn expire(
     }
     let items = lease::body(space, tr, id, &header, false).await?;
     items.iter().try_for_each(|held| place::check_kind(space, &held.id))?;
-    let open: Vec<Held> = header.settled.open().map(|index| items[index].clone()).collect();
+    let open: Vec<Held> = header.acknowledged.open().map(|index| items[index].clone()).collect();
     let mut parts = parts(space, open).into_iter();
     let mut expired = Expired::default();
     for held in parts.next().unwrap_or_default() {
@@ -84,7 +84,7 @@ pub(crate) async fn expire(
             false => drop(lease::put(space, tr, id, (0, 0), &part)),
         }
     }
-    header.settled.fill();
+    header.acknowledged.fill();
     lease::update(space, tr, id, &header);
     Ok(Some(expired))
 }

@@ -74,7 +74,7 @@ pub(crate) async fn header(
     }
 }
 
-/// The items of a lease, settled ones included. Without `snapshot` it conflicts with transactions that change them.
+/// The items of a lease, acknowledged ones included. Without `snapshot` it conflicts with transactions that change them.
 pub(crate) async fn body(
     space: &Space,
     tr: &Transaction,
@@ -103,14 +103,14 @@ pub(crate) async fn body(
         }
     }
     leases::decode_body(Bytes::from(body))
-        .filter(|items| items.len() == header.settled.count())
+        .filter(|items| items.len() == header.acknowledged.count())
         .ok_or_else(|| QueueError::unreadable(&leases::key(&space.leases, id)))
 }
 
-/// Writes a changed header, or clears the lease if all its items are settled.
+/// Writes a changed header, or clears the lease if all its items are acknowledged.
 pub(crate) fn update(space: &Space, tr: &Transaction, id: LeaseId, header: &Header) {
     let key = leases::key(&space.leases, id);
-    if header.settled.open().next().is_some() {
+    if header.acknowledged.open().next().is_some() {
         tr.set(&key, &header.encode());
         return;
     }

@@ -113,6 +113,6 @@ pub(crate) fn tally(space: &Space, key: &[u8], value: &[u8], tally: &mut Tally) 
     } else if key.starts_with(&space.dead) {
         tally.dead += 1;
     } else if key.starts_with(&space.leases) {
-        tally.running += Header::decode(value).map_or(0, |header| header.settled.open().count() as u64);
+        tally.running += Header::decode(value).map_or(0, |header| header.acknowledged.open().count() as u64);
     }
 }

@@ -3,6 +3,7 @@
 //! None of it commits or retries; all of it may run several times for one commit, and has no other effect than on the
 //! transaction.
 
+pub(crate) mod acknowledge;
 pub(crate) mod aside;
 pub(crate) mod claim;
 pub(crate) mod conflict;
@@ -39,7 +40,6 @@ pub(crate) mod rows;
 pub(crate) mod running;
 pub(crate) mod scan;
 pub(crate) mod serve;
-pub(crate) mod settle;
 pub(crate) mod sweep_right;
 pub(crate) mod sweep_tokens;
 pub(crate) mod times;

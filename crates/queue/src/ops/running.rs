@@ -25,7 +25,7 @@ const MOST_BYTES: usize = 1_000_000;
 /// The index behind all items of a lease.
 const BEHIND_ALL: u32 = u32::MAX;
 
-/// The items of leases that are not settled, by lease.
+/// The items of leases that are not acknowledged, by lease.
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
@@ -80,7 +80,7 @@ pub(crate) async fn page(
     }
 }
 
-/// The item of this id, if it is on a lease and not settled. Leases that cannot be read are passed over.
+/// The item of this id, if it is on a lease and not acknowledged. Leases that cannot be read are passed over.
 pub(crate) async fn find(
     space: &Space,
     tr: &Transaction,
@@ -108,7 +108,7 @@ fn some<'a>(begin: &'a [u8], end: &'a [u8]) -> RangeOption<'a> {
     RangeOption { limit: Some(MOST_LEASES), mode, ..RangeOption::from((begin, end)) }
 }
 
-/// The header of a lease, and its items behind an index that are not settled, each with its index. `None` if it cannot be read.
+/// The header of a lease, and its items behind an index that are not acknowledged, each with its index. `None` if it cannot be read.
 async fn open(
     space: &Space,
     tr: &Transaction,
@@ -121,7 +121,7 @@ async fn open(
         return Ok(None);
     };
     let is_wanted = |index: &u32| skipped.is_none_or(|skipped| *index > skipped);
-    let indexes = header.settled.open().filter_map(|index| u32::try_from(index).ok()).filter(is_wanted);
+    let indexes = header.acknowledged.open().filter_map(|index| u32::try_from(index).ok()).filter(is_wanted);
     let rows = indexes.map(|index| (index, lease::row(&held[index as usize]))).collect();
     Ok(Some((header, rows)))
 }

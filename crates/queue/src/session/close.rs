@@ -35,9 +35,9 @@ impl Session {
         }
     }
 
-    /// Clearing may be repeated: what the slot said before is settled by the first attempt that read it.
+    /// Clearing may be repeated: what the slot said before is resolved by the first attempt that read it.
     async fn prepare_close(&mut self, tr: &Transaction) -> Result<Handed, QueueError> {
-        self.settle(tr).await?;
+        self.resolve(tr).await?;
         let handed = self.hand_back(tr).await?;
         token::clear(self.queue.space(), tr, self.id)?;
         Ok(handed)

@@ -17,7 +17,7 @@ mod push;
 mod request;
 mod suspects;
 mod take;
-mod unsettled;
+mod unresolved;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,7 +37,7 @@ use crate::version_history::VersionHistory;
 use lease::Unsure;
 use request::Asked;
 use suspects::Passed;
-use unsettled::Unsettled;
+use unresolved::Unresolved;
 
 /// The identity of a session in the database: 16 bytes that no other session of the queue ever has.
 ///
@@ -80,7 +80,7 @@ pub struct Session {
     /// The number of the last attempt. The first is 1.
     attempt: u64,
     /// Attempts that may have committed.
-    unsettled: Unsettled,
+    unresolved: Unresolved,
     /// The last version at which the queue was seen not to be frozen.
     unfrozen: Option<u64>,
     /// Items of a take that turned out to have committed, still to be handed out.
@@ -119,7 +119,7 @@ impl Session {
             id,
             policy: RetryPolicy::default(),
             attempt: 0,
-            unsettled: Unsettled::default(),
+            unresolved: Unresolved::default(),
             unfrozen: None,
             recovered: VecDeque::new(),
             unsure: VecDeque::new(),
@@ -135,21 +135,24 @@ impl Session {
     }
 
     /// The same session with bounds on each operation's retries.
+    #[must_use]
     pub fn with_policy(self, policy: RetryPolicy) -> Session {
         Session { policy, ..self }
     }
 
-    /// The same session with a quarantine in common with others. The sessions of a process should share one: if an item makes the
-    /// process die, all that the process holds on leases is lost with it.
+    /// The same session with a quarantine that it shares with others. The sessions of a process should share
+    /// one: an item that kills the process ends all leases of the process with it.
+    #[must_use]
     pub fn with_quarantine(self, quarantine: &Quarantine) -> Session {
         Session { quarantine: quarantine.clone(), ..self }
     }
 
-    /// The same session with the history of its process, by whose clock it measures its leases.
+    /// The same session with the version history of its process, whose clock it measures its leases by.
     ///
-    /// A cluster that recovers leaves the outcome of commits unknown, and its versions jump past the deadlines of all leases. With the clock a
-    /// holder still knows that nobody can have taken its lease away, so a settlement that is not there any more has happened. Without a
-    /// history such a settlement counts as a lost lease.
+    /// When a cluster recovers, the outcome of commits is unknown, and versions jump past the deadlines of
+    /// all leases. The clock still proves that nobody can have returned a lease's items. So if the lease is
+    /// gone, its own acknowledgement has committed. Without a history it counts as a lost lease.
+    #[must_use]
     pub fn with_history(self, history: &VersionHistory) -> Session {
         Session { history: Some(history.clone()), ..self }
     }

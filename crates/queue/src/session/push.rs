@@ -2,7 +2,7 @@
 
 use foundationdb::{Database, Transaction};
 
-use super::{Session, unsettled::Effect};
+use super::{Session, unresolved::Effect};
 use crate::MAX_PUSHES;
 use crate::error::{PushError, QueueError};
 use crate::item::Stamp;
@@ -100,7 +100,7 @@ impl Session {
         if entries.is_empty() {
             return Ok(Pushed::new(Placed::default(), None, Attempts::default()));
         }
-        self.unsettled.forget_pushes();
+        self.unresolved.forget_pushes();
         let operation = options.idempotency_key.as_deref();
         self.push_until_done(db, entries, operation).await.map_err(|error| match error.code() {
             Some(TRANSACTION_TOO_LARGE) => PushError::TransactionTooLarge {
@@ -132,11 +132,11 @@ impl Session {
                     let stamp = tr.get_versionstamp();
                     match tr.commit().await {
                         Err(error) => {
-                            self.unsettled.failed(*error);
+                            self.unresolved.failed(*error);
                             retry.after_commit(error).await?
                         }
                         Ok(_committed) => {
-                            self.unsettled.committed();
+                            self.unresolved.committed();
                             let stamp = stamp.await.ok().and_then(|stamp| stamp[..].try_into().ok());
                             return Ok(Pushed::new(placed, stamp, retry.attempts));
                         }
@@ -153,7 +153,7 @@ impl Session {
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
     ) -> Result<Step, QueueError> {
-        if let Some((placed, stamp)) = self.settle(tr).await? {
+        if let Some((placed, stamp)) = self.resolve(tr).await? {
             return Ok(Step::Happened(placed, stamp));
         }
         if !self.knows_versions {
@@ -174,21 +174,21 @@ impl Session {
         }
         let attempt = self.next_attempt();
         token::mark(self.queue.space(), tr, self.id, attempt)?;
-        self.unsettled.note(attempt, Effect::Pushed(placed.clone()));
+        self.unresolved.note(attempt, Effect::Pushed(placed.clone()));
         Ok(Step::Adds(placed))
     }
 
     /// Finds out what became of attempts with an unknown outcome, if there are any: what the push under way did, and its stamp, if
     /// it committed. Items of a take that committed go to `recovered`.
-    pub(super) async fn settle(
+    pub(super) async fn resolve(
         &mut self,
         tr: &Transaction,
     ) -> Result<Option<(Placed, [u8; 10])>, QueueError> {
-        if self.unsettled.is_empty() {
+        if self.unresolved.is_empty() {
             return Ok(None);
         }
         let Some(token) = token::read(self.queue.space(), tr, self.id).await? else { return Ok(None) };
-        match self.unsettled.settle(&token) {
+        match self.unresolved.resolve(&token) {
             Some(Effect::Pushed(placed)) => Ok(Some((placed, token.stamp))),
             Some(Effect::Took(items)) => {
                 self.recovered.extend(items);

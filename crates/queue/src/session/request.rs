@@ -20,11 +20,11 @@ use crate::approach::{Extent, Place};
 use crate::error::QueueError;
 use crate::keys::leases::{self, Header, LeaseId};
 use crate::keys::wants::Want;
-use crate::lease::Settlement;
+use crate::lease::ItemOutcome;
+use crate::ops::acknowledge::{acknowledge, part};
 use crate::ops::claim::find;
 use crate::ops::scan::Row;
 use crate::ops::serve::{demand, serve};
-use crate::ops::settle::{part, settle};
 use crate::ops::version::now;
 use crate::ops::want::Line;
 use crate::ops::{lease, want};
@@ -228,9 +228,10 @@ impl Session {
         for id in ids {
             if let Some(header) = lease::header(&space, tr, id).await? {
                 let held = lease::body(&space, tr, id, &header, false).await?;
-                let all: Vec<_> = header.settled.open().map(|index| (index, Settlement::Release)).collect();
+                let all: Vec<_> =
+                    header.acknowledged.open().map(|index| (index, ItemOutcome::Release)).collect();
                 let part = part(&space, &held, &all);
-                settle(&space, tr, id, &held, &all[..part]).await?;
+                acknowledge(&space, tr, id, &held, &all[..part]).await?;
                 if part < all.len() {
                     return Ok(Handed::Part);
                 }

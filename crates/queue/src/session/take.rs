@@ -7,7 +7,7 @@ use foundationdb::{Database, Transaction};
 
 use super::choose::Chosen;
 use super::lease::By;
-use super::{FetchOptions, Session, request, unsettled::Effect};
+use super::{FetchOptions, Session, request, unresolved::Effect};
 use crate::approach::Approach;
 use crate::error::{FetchError, QueueError};
 use crate::item::Item;
@@ -91,7 +91,7 @@ impl Session {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
-                        self.unsettled.void();
+                        self.unresolved.void();
                         let attempts = retry.attempts;
                         let watch = watch.map(|watch| watch.paced(db));
                         return Ok(Taken { items: Vec::new(), watch, version: None, attempts });
@@ -101,7 +101,7 @@ impl Session {
                 Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
                 Ok(Step::Removes(by)) => match tr.commit().await {
                     Err(error) => {
-                        self.unsettled.failed(*error);
+                        self.unresolved.failed(*error);
                         if error.code() == NOT_COMMITTED {
                             take.lost(by);
                         }
@@ -125,7 +125,7 @@ impl Session {
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
     ) -> Result<Step, QueueError> {
-        self.settle(tr).await?;
+        self.resolve(tr).await?;
         if !self.recovered.is_empty() {
             return Ok(Step::Recovered);
         }
@@ -138,7 +138,7 @@ impl Session {
             Chosen::Rows(rows, seen) => self.put_token(tr, &rows, By::Itself { seen }).await,
             Chosen::Served(id, mut header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
-                header.settled.fill();
+                header.acknowledged.fill();
                 lease::update(self.queue.space(), tr, id, &header);
                 self.put_token(tr, &rows, By::Others).await
             }
@@ -165,13 +165,13 @@ impl Session {
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
-        self.unsettled.note(attempt, Effect::Took(items));
+        self.unresolved.note(attempt, Effect::Took(items));
         Ok(Step::Removes(by))
     }
 
     /// What the attempt that just committed had removed.
     fn taken(&mut self) -> Vec<Item> {
-        match self.unsettled.committed() {
+        match self.unresolved.committed() {
             Some(Effect::Took(items)) => items,
             Some(Effect::Pushed(_)) | None => Vec::new(),
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use fdb_embedded::{Fault, Faults};
 use futures::FutureExt;
 use kvqueue_queue::{
-    Approach, End, Failure, Item, Kind, Lease, Queue, RetryPolicy, Settlement, Spread, Staged,
+    Approach, End, Failure, Item, ItemOutcome, Kind, Lease, Queue, RetryPolicy, Spread, Staged,
 };
 
 use crate::common::{KINDS, Rng, TestDb, fetch_options, kinds_of_records, on_database, payloads, seeds};
@@ -57,7 +57,7 @@ fn a_take_that_its_bytes_cut_short_finds_the_queue_no_shorter() {
                 Mode::ForGood => session.take_with(&t.db, &mut take).await.unwrap().items.len(),
                 Mode::OnLease => {
                     let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
-                    t.settle(&mut lease, &Settlement::Release).await;
+                    t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                     lease.items().len()
                 }
             };
@@ -84,7 +84,7 @@ fn a_take_sees_how_long_a_queue_is() {
                 let (mut approach, mut session) = (Approach::Spread(Spread::long_from(runs)), t.session(&q));
                 let mut take = fetch_options(2, LONG, &mut approach, false);
                 let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
-                t.settle(&mut lease, &Settlement::Release).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                 let seen = format!("{approach:?}").contains(if is_long { "Long" } else { "Short" });
                 assert!(seen, "{kind:?}, {runs} runs of 2 in 10 items: {approach:?}");
             }
@@ -192,7 +192,7 @@ impl Storm<'_> {
                     let leased = session.fetch(&t.db, &mut take).await.unwrap();
                     conflicts += leased.attempts.conflicts;
                     if let Some(lease) = leased.lease {
-                        mine.extend(self.settle(lease, &mut rng, finished).await);
+                        mine.extend(self.acknowledge(lease, &mut rng, finished).await);
                     }
                     leased.watch
                 }
@@ -211,20 +211,20 @@ impl Storm<'_> {
     }
 
     /// Finishes most items of a lease, and gives the others back, one way or another. Returns those finished.
-    async fn settle(&self, mut lease: Lease, rng: &mut Rng, finished: &AtomicUsize) -> Vec<String> {
+    async fn acknowledge(&self, mut lease: Lease, rng: &mut Rng, finished: &AtomicUsize) -> Vec<String> {
         let mut done = Vec::new();
         let names = payloads(lease.items());
-        let settlements: Vec<_> = (0..names.len())
+        let outcomes: Vec<_> = (0..names.len())
             .map(|index| match rng.below(8) {
-                0 => (index, Settlement::Release),
-                1 => (index, Settlement::Retry { due: None, failure: Failure::new(0, 1, "no") }),
+                0 => (index, ItemOutcome::Release),
+                1 => (index, ItemOutcome::Retry { due: None, failure: Failure::new(0, 1, "no") }),
                 _ => {
                     done.push(names[index].clone());
-                    (index, Settlement::Done)
+                    (index, ItemOutcome::Done)
                 }
             })
             .collect();
-        lease.settle(&self.t.db, &RetryPolicy::default(), &settlements).await.unwrap();
+        lease.acknowledge(&self.t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
         finished.fetch_add(done.len(), Ordering::SeqCst);
         done
     }

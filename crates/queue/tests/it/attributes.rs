@@ -1,6 +1,6 @@
 //! What goes beside a payload, from the push to whoever gets the item.
 
-use kvqueue_queue::{Item, NewItem, Settlement, from_millis};
+use kvqueue_queue::{Item, ItemOutcome, NewItem, from_millis};
 
 use crate::common::{KINDS, k, on_database, payloads};
 
@@ -46,10 +46,10 @@ fn they_come_with_the_item_whoever_gets_it() {
             check(t.session(&q).take(&t.db, k(2)).await.unwrap().items);
             let mut lease = t.lease(&q, 2).await.unwrap();
             check(lease.items().to_vec());
-            t.settle(&mut lease, &Settlement::Release).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Release).await;
             check(t.run(async |tr| q.list(tr).await).await);
             let mut lease = t.lease(&q, 2).await.unwrap();
-            t.settle(&mut lease, &Settlement::Done).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             assert!(t.records(&q, "meta").await.is_empty());
         }
     });

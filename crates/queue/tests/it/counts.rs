@@ -3,7 +3,7 @@
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counts, End, Failure, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, Settlement, from_millis, queues,
+    Counts, End, Failure, ItemOutcome, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, from_millis, queues,
 };
 
 use crate::common::{SHORT, TestDb, at_most, k, on_database, record, rules, sweeper};
@@ -27,10 +27,10 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: None });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
-        let later = Settlement::Retry { due: Some(from_millis(10)), failure: Failure::new(1, 1, "no") };
-        let dead = Settlement::Dead(Failure::new(1, 1, "never"));
-        let settlements = [(0, Settlement::Done), (1, later), (2, dead)];
-        lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
+        let later = ItemOutcome::Retry { due: Some(from_millis(10)), failure: Failure::new(1, 1, "no") };
+        let dead = ItemOutcome::Dead(Failure::new(1, 1, "never"));
+        let outcomes = [(0, ItemOutcome::Done), (1, later), (2, dead)];
+        lease.acknowledge(&t.db, &Default::default(), &outcomes).await.unwrap();
         let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1, pushed: Some(6) };
         assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: Some(10) }));
 
@@ -38,9 +38,9 @@ fn every_item_is_counted_in_its_state() {
         let expected = Counts { ready: 2, waiting: 0, ..expected };
         assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: None }));
 
-        t.settle(&mut lease, &Settlement::Done).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         let mut lease = t.lease(&q, 5).await.unwrap();
-        t.settle(&mut lease, &Settlement::Done).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         let expected = Counts { done: 5, dead: 1, pushed: Some(6), ..Counts::default() };
         assert_eq!(state().await, (expected, Rest::default()));
     });
@@ -66,13 +66,13 @@ fn an_item_that_comes_back_is_not_counted_as_pushed_again() {
 
         let mut lease = t.lease(&q, 4).await.unwrap();
         let failure = || Failure::new(1, 1, "no");
-        let settlements = [
-            (0, Settlement::Release),
-            (1, Settlement::Retry { due: None, failure: failure() }),
-            (2, Settlement::Retry { due: Some(from_millis(10)), failure: failure() }),
-            (3, Settlement::Dead(failure())),
+        let outcomes = [
+            (0, ItemOutcome::Release),
+            (1, ItemOutcome::Retry { due: None, failure: failure() }),
+            (2, ItemOutcome::Retry { due: Some(from_millis(10)), failure: failure() }),
+            (3, ItemOutcome::Dead(failure())),
         ];
-        lease.settle(&t.db, &RetryPolicy::default(), &settlements).await.unwrap();
+        lease.acknowledge(&t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
         assert_eq!(pushed().await, Some(6), "a release, two retries, a death");
         t.sweep(&mut sweeper(&q), 10, &rules()).await;
         assert_eq!(pushed().await, Some(6), "items became due");

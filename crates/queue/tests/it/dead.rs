@@ -3,7 +3,7 @@
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, Queue, QueueError, RetryPolicy, Settlement,
+    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, ItemOutcome, Queue, QueueError, RetryPolicy,
 };
 
 use crate::common::{TestDb, id, k, on_database, payloads, record};
@@ -15,7 +15,7 @@ fn policy() -> RetryPolicy {
 /// Lets all ready items die.
 async fn bury(t: &TestDb, queue: &Queue) {
     while let Some(mut lease) = t.lease(queue, 1_000).await {
-        t.settle(&mut lease, &Settlement::Dead(Failure::new(7, 3, "will not work"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(7, 3, "will not work"))).await;
     }
 }
 
@@ -122,7 +122,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
         // Also while the other is in hand, and no longer when it has ended.
         let mut lease = t.lease(&q, 1).await.unwrap();
         assert!(retry(t, &q, &id(1)).await.is_err());
-        t.settle(&mut lease, &Settlement::Done).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         assert!(retry(t, &q, &id(1)).await.unwrap());
         assert_eq!((t.records(&q, "unique").await.len(), counts(t, &q).await.dead), (1, 0));
     });

@@ -2,7 +2,7 @@
 
 use foundationdb::tuple::{Element, unpack};
 use futures::FutureExt;
-use kvqueue_queue::{NewItem, PushEffect, Settlement, from_millis};
+use kvqueue_queue::{ItemOutcome, NewItem, PushEffect, from_millis};
 
 use crate::common::{KINDS, on_database, rules, sweeper};
 
@@ -59,7 +59,7 @@ fn they_come_whole_when_their_time_has_come() {
             let found = &lease.items()[0];
             assert!(found.payload == payload, "the payload differs");
             assert_eq!((found.attempt, found.attribute("k")), (1, Some("v")));
-            t.settle(&mut lease, &Settlement::Done).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             assert_eq!(t.records(&q, "chunk").await.len(), 0);
             assert_eq!(t.push_items(&q, &[item]).await.items, 1);
         }

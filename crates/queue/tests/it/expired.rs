@@ -1,6 +1,6 @@
 //! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
 
-use kvqueue_queue::{Failure, LeaseError, Moved, RetryPolicy, Settlement, SweepRules};
+use kvqueue_queue::{Failure, ItemOutcome, LeaseError, Moved, RetryPolicy, SweepRules};
 use std::time::Duration;
 
 use crate::common::{SHORT, TestDb, at_most, on_database, payloads, rules, sweeper};
@@ -46,7 +46,7 @@ fn only_what_is_not_settled_comes_back() {
         let q = t.queue("q");
         t.push(&q, &["a", "b", "c"]).await;
         let mut lease = t.lease_for(&q, 3, SHORT).await.unwrap();
-        lease.settle(&t.db, &policy(), &[(1, Settlement::Done)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Done)]).await.unwrap();
         let moved = t.sweep_leases(&q, 1, &rules()).await;
         assert_eq!((moved.returned, moved.dead), (2, 0));
         assert_eq!(t.list(&q).await, ["a", "c"]);
@@ -66,7 +66,7 @@ fn a_lease_that_has_not_run_out_is_left_alone() {
         let rules = SweepRules::default().with_lease(Duration::from_micros(10 * LONG));
         let next = t.sweep(&mut sweeper(&q), 0, &rules).await.next.as_micros();
         assert!((20_000_000..=30_000_001).contains(&next), "{next}");
-        t.settle(&mut lease, &Settlement::Done).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         let next = t.sweep(&mut sweeper(&q), 0, &rules).await.next.as_micros();
         assert_eq!(next, 300_000_000);
     });
@@ -81,10 +81,10 @@ fn a_holder_past_its_deadline_keeps_the_lease_until_it_is_swept() {
         until_past(t, lease.deadline()).await;
         lease.extend(&t.db, &policy()).await.unwrap();
         until_past(t, lease.deadline()).await;
-        lease.settle(&t.db, &policy(), &[(0, Settlement::Done)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Done)]).await.unwrap();
         until_past(t, lease.deadline()).await;
-        t.settle(&mut lease, &Settlement::Done).await;
-        assert!(lease.is_settled());
+        t.acknowledge(&mut lease, &ItemOutcome::Done).await;
+        assert!(lease.is_acknowledged());
         assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
         assert!(t.list(&q).await.is_empty());
     });
@@ -102,16 +102,16 @@ fn a_holder_whose_lease_was_swept_can_do_nothing_with_it() {
             let next = if held { t.lease(&q, 1).await } else { None };
             assert!(matches!(lost.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
             let failure = Failure::new(1, 1, "no");
-            let retry = Settlement::Retry { due: None, failure: failure.clone() };
-            for settlement in [Settlement::Done, Settlement::Release, retry, Settlement::Dead(failure)] {
-                let error = lost.settle(&t.db, &policy(), &[(0, settlement)]).await.unwrap_err();
+            let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
+            for outcome in [ItemOutcome::Done, ItemOutcome::Release, retry, ItemOutcome::Dead(failure)] {
+                let error = lost.acknowledge(&t.db, &policy(), &[(0, outcome)]).await.unwrap_err();
                 assert!(error.is_lost(), "{error:?}");
             }
             let tr = t.db.create_trx().unwrap();
-            assert!(lost.settle_in(&tr, &[(0, Settlement::Done)]).await.unwrap().is_none());
+            assert!(lost.acknowledge_in(&tr, &[(0, ItemOutcome::Done)]).await.unwrap().is_none());
             assert_eq!(t.list(&q).await.len(), usize::from(!held));
             if let Some(mut lease) = next {
-                t.settle(&mut lease, &Settlement::Done).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             }
         }
         assert_eq!(t.len(&q).await, 0);
@@ -129,7 +129,7 @@ fn suspects_are_taken_alone() {
         for expected in [vec!["a"], vec!["b"], vec!["c", "d"]] {
             let mut lease = t.lease(&q, 10).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
-            t.settle(&mut lease, &Settlement::Done).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
     });
 }
@@ -140,7 +140,7 @@ fn neighbours_of_poison_are_taken_without_it() {
         let q = t.queue("q");
         t.push(&q, &["a", "poison", "b", "c"]).await;
         let mut lease = t.lease_for(&q, 2, SHORT).await.unwrap();
-        lease.settle(&t.db, &policy(), &[(0, Settlement::Release)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Release)]).await.unwrap();
         t.sweep_leases(&q, 1, &rules()).await;
         for expected in [vec!["a", "b", "c"], vec!["poison"]] {
             let lease = t.lease(&q, 10).await.unwrap();
@@ -178,7 +178,7 @@ fn a_lease_too_large_for_one_transaction_comes_back_in_parts() {
         t.push(&q, &refs[1_500..]).await;
         let mut lease = t.lease_for(&q, 3_000, SHORT).await.unwrap();
         let taken = lease.items().len();
-        lease.settle(&t.db, &policy(), &[(7, Settlement::Done)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(7, ItemOutcome::Done)]).await.unwrap();
         let moved = t.sweep_leases(&q, 1, &rules()).await;
         assert!(moved.leases > 1, "{moved:?}");
         assert_eq!(moved.returned, taken - 1);

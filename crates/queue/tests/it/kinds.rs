@@ -1,7 +1,7 @@
 //! What the layer does, with queues of every kind.
 
 use foundationdb::RangeOption;
-use kvqueue_queue::{Approach, Failure, Lease, Queue, RetryPolicy, Session, Settlement, from_millis};
+use kvqueue_queue::{Approach, Failure, ItemOutcome, Lease, Queue, RetryPolicy, Session, from_millis};
 
 use crate::common::{KINDS, Rng, TestDb, fetch_options, k, on_database, payloads};
 
@@ -24,8 +24,8 @@ async fn lease(t: &TestDb, session: &mut Session, n: usize) -> Option<Lease> {
     session.fetch(&t.db, &mut take).await.unwrap().lease
 }
 
-async fn settle(t: &TestDb, lease: &mut Lease, settlements: &[(usize, Settlement)]) {
-    lease.settle(&t.db, &RetryPolicy::default(), settlements).await.unwrap();
+async fn acknowledge(t: &TestDb, lease: &mut Lease, outcomes: &[(usize, ItemOutcome)]) {
+    lease.acknowledge(&t.db, &RetryPolicy::default(), outcomes).await.unwrap();
 }
 
 /// All that this test has stored.
@@ -76,11 +76,11 @@ fn items_settle_each_in_its_way_and_those_given_back_keep_their_places() {
         assert_eq!(payloads(first.items()), ["a", "b", "c", "d"]);
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["e".to_owned()], 1));
         let failure = Failure::new(7, 1, "no");
-        let retry = Settlement::Retry { due: None, failure: failure.clone() };
-        let dead = Settlement::Dead(failure);
-        settle(t, &mut first, &[(0, retry), (1, Settlement::Done)]).await;
-        settle(t, &mut first, &[(2, Settlement::Release), (3, dead)]).await;
-        assert!(first.is_settled());
+        let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
+        let dead = ItemOutcome::Dead(failure);
+        acknowledge(t, &mut first, &[(0, retry), (1, ItemOutcome::Done)]).await;
+        acknowledge(t, &mut first, &[(2, ItemOutcome::Release), (3, dead)]).await;
+        assert!(first.is_acknowledged());
         assert_eq!((t.list(&q).await, t.len(&q).await), (["a", "c", "e"].map(String::from).to_vec(), 3));
         let again = lease(t, &mut session, 9).await.unwrap();
         assert_eq!(payloads(again.items()), ["a", "c", "e"]);
@@ -97,8 +97,8 @@ fn a_release_leaves_the_items_as_they_were() {
         let mut session = t.session(&q);
         let mut all = lease(t, &mut session, 9).await.unwrap();
         assert_eq!(all.items(), before.0);
-        let back: Vec<_> = all.open().map(|index| (index, Settlement::Release)).collect();
-        settle(t, &mut all, &back).await;
+        let back: Vec<_> = all.open().map(|index| (index, ItemOutcome::Release)).collect();
+        acknowledge(t, &mut all, &back).await;
         // Nothing is left of it but two more counters.
         assert_eq!((items().await, rows(t).await.len()), (before.0, before.1 + 2));
     });
@@ -174,8 +174,8 @@ fn deleting_leaves_nothing() {
         let mut session = t.session(&q);
         let mut held = lease(t, &mut session, 3).await.unwrap();
         let failure = Failure::new(7, 1, "no");
-        let later = Settlement::Retry { due: Some(from_millis(1 << 40)), failure: failure.clone() };
-        settle(t, &mut held, &[(0, later), (1, Settlement::Dead(failure))]).await;
+        let later = ItemOutcome::Retry { due: Some(from_millis(1 << 40)), failure: failure.clone() };
+        acknowledge(t, &mut held, &[(0, later), (1, ItemOutcome::Dead(failure))]).await;
         t.run(async |tr| {
             q.delete(tr);
             Ok(())

@@ -1,8 +1,8 @@
 //! Leases of so many items that what is done with them is more than one transaction holds.
 
 use kvqueue_queue::{
-    Approach, Failure, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue, RetryPolicy, Settlement,
-    from_millis,
+    Approach, Failure, ItemOutcome, Kind, Lease, LeaseError, MAX_REASON, NewItem, Packing, Queue,
+    RetryPolicy, from_millis,
 };
 
 use crate::common::{TestDb, fetch_options, on_database, record, rules, sweeper};
@@ -31,8 +31,8 @@ async fn leased(t: &TestDb, q: &Queue, n: usize) -> Lease {
     lease
 }
 
-fn all(lease: &Lease, settlement: &Settlement) -> Vec<(usize, Settlement)> {
-    lease.open().map(|index| (index, settlement.clone())).collect()
+fn all(lease: &Lease, outcome: &ItemOutcome) -> Vec<(usize, ItemOutcome)> {
+    lease.open().map(|index| (index, outcome.clone())).collect()
 }
 
 #[test]
@@ -41,18 +41,18 @@ fn items_settle_however_many_they_are() {
         let q = far(t);
         let mut lease = leased(t, &q, ITEMS).await;
         let failure = || Failure::new(1, 1, &"r".repeat(MAX_REASON));
-        let settlements = lease.open().map(|index| {
-            let settlement = match index % 4 {
-                0 => Settlement::Release,
-                1 => Settlement::Retry { due: None, failure: failure() },
-                2 => Settlement::Retry { due: Some(from_millis(5)), failure: failure() },
-                _ => Settlement::Dead(failure()),
+        let outcomes = lease.open().map(|index| {
+            let outcome = match index % 4 {
+                0 => ItemOutcome::Release,
+                1 => ItemOutcome::Retry { due: None, failure: failure() },
+                2 => ItemOutcome::Retry { due: Some(from_millis(5)), failure: failure() },
+                _ => ItemOutcome::Dead(failure()),
             };
-            (index, settlement)
+            (index, outcome)
         });
-        let settlements: Vec<_> = settlements.collect();
-        lease.settle(&t.db, &RetryPolicy::default(), &settlements).await.unwrap();
-        assert!(lease.is_settled());
+        let outcomes: Vec<_> = outcomes.collect();
+        lease.acknowledge(&t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
+        assert!(lease.is_acknowledged());
         let counts = t.run(async |tr| q.counts(tr).await).await;
         let quarter = ITEMS as i64 / 4;
         assert_eq!((counts.ready, counts.waiting, counts.dead), (2 * quarter, quarter, quarter));
@@ -64,13 +64,13 @@ fn a_settlement_in_a_transaction_of_ones_own_that_is_too_large_is_refused_by_nam
     on_database(async |t| {
         let q = far(t);
         let lease = leased(t, &q, ITEMS).await;
-        let (release, done) = (all(&lease, &Settlement::Release), all(&lease, &Settlement::Done));
+        let (release, done) = (all(&lease, &ItemOutcome::Release), all(&lease, &ItemOutcome::Done));
         let tr = t.db.create_trx().unwrap();
-        let refused = lease.settle_in(&tr, &release).await.unwrap_err();
+        let refused = lease.acknowledge_in(&tr, &release).await.unwrap_err();
         assert!(matches!(refused, LeaseError::TooLarge { items: ITEMS }), "{refused:?}");
-        assert!(refused.to_string().ends_with("settle fewer at a time, or lower `k`"));
+        assert!(refused.to_string().ends_with("acknowledge fewer at a time, or lower `k`"));
         // Nothing was written, so the transaction does for what fits.
-        assert!(lease.settle_in(&tr, &done).await.unwrap().is_some());
+        assert!(lease.acknowledge_in(&tr, &done).await.unwrap().is_some());
         tr.commit().await.unwrap();
         assert_eq!(t.len(&q).await, 0);
     });
@@ -112,7 +112,7 @@ fn as_many_dead_letters_are_purged_at_once_as_one_transaction_holds() {
     on_database(async |t| {
         let q = far(t);
         let mut lease = leased(t, &q, 300).await;
-        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
         let purged = q.purge_all_dead(&t.db, &RetryPolicy::default()).await.unwrap();
         assert_eq!((purged.moved, t.run(async |tr| q.counts(tr).await).await.dead), (300, 0));
     });

@@ -6,7 +6,7 @@ use std::pin::pin;
 
 use fdb_embedded::{Code, Fault, Gate, HeldCommit};
 use kvqueue_queue::{
-    Approach, Fetched, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session, Settlement, Sweeper, Swept,
+    Approach, Fetched, ItemOutcome, Lease, LeaseError, NewItem, Queue, RetryPolicy, Session, Sweeper, Swept,
     from_millis, migration,
 };
 
@@ -16,7 +16,7 @@ use crate::common::{TestDb, fetch_options, k, on_database, payloads, rules, swee
 /// The length of leases in versions: less than a transaction may last, so that one from before a lease's end can still commit after it.
 const LENGTH: u64 = 1_000_000;
 
-const DONE: [(usize, Settlement); 1] = [(0, Settlement::Done)];
+const DONE: [(usize, ItemOutcome); 1] = [(0, ItemOutcome::Done)];
 
 fn policy() -> RetryPolicy {
     RetryPolicy::default()
@@ -57,11 +57,11 @@ fn a_worker_suspended_past_its_lease_can_do_nothing() {
 
         // It goes on.
         let policy = policy();
-        let settled = to_the_end(&gate, pin!(suspended.settle(&t.db, &policy, &DONE))).await;
+        let settled = to_the_end(&gate, pin!(suspended.acknowledge(&t.db, &policy, &DONE))).await;
         assert!(matches!(settled, Err(LeaseError::Lost)));
         let extended = to_the_end(&gate, pin!(suspended.extend(&t.db, &policy))).await;
         assert!(matches!(extended, Err(LeaseError::Lost)));
-        to_the_end(&gate, pin!(other.settle(&t.db, &policy, &DONE))).await.unwrap();
+        to_the_end(&gate, pin!(other.acknowledge(&t.db, &policy, &DONE))).await.unwrap();
         drop(gate);
         assert_eq!(t.run(async |tr| q.counts(tr).await).await.done, 1);
     });
@@ -74,11 +74,11 @@ fn a_settlement_that_arrives_after_its_lease_was_taken_away_does_not_happen() {
         t.push(&q, &["a"]).await;
         let Some(gate) = t.close_gate() else { return };
         let (mut lease, policy) = (lease(t, &gate, &q).await, policy());
-        let mut settling = pin!(lease.settle(&t.db, &policy, &DONE));
-        let settlement = until_sent(&gate, settling.as_mut()).await;
+        let mut settling = pin!(lease.acknowledge(&t.db, &policy, &DONE));
+        let outcome = until_sent(&gate, settling.as_mut()).await;
         gate.advance(LENGTH + 1);
         assert_eq!(to_the_end(&gate, pin!(sweep(t, &mut sweeper(&q)))).await.moved.returned, 1);
-        assert_eq!(arrives(settlement), 1020);
+        assert_eq!(arrives(outcome), 1020);
         assert!(matches!(to_the_end(&gate, settling).await, Err(LeaseError::Lost)));
         drop(gate);
         assert_eq!(t.list(&q).await, ["a"]);
@@ -96,7 +96,7 @@ fn a_lease_is_not_taken_away_when_its_holder_settles_at_the_last_moment() {
         let mut sweeper = sweeper(&q);
         let mut sweeping = pin!(sweep(t, &mut sweeper));
         let return_of_items = until_sent(&gate, sweeping.as_mut()).await;
-        to_the_end(&gate, pin!(lease.settle(&t.db, &policy, &DONE))).await.unwrap();
+        to_the_end(&gate, pin!(lease.acknowledge(&t.db, &policy, &DONE))).await.unwrap();
         assert_eq!(arrives(return_of_items), 1020);
         assert!(to_the_end(&gate, sweeping).await.moved.is_nothing());
         drop(gate);
@@ -118,8 +118,8 @@ async fn given_up(
         true => until_sent(gate, pin!(session.take(&t.db, k(1)))).await,
         false => until_sent(gate, pin!(take(t, session))).await,
     };
-    let release = [(0, Settlement::Release)];
-    to_the_end(gate, pin!(other.settle(&t.db, &policy(), &release))).await.unwrap();
+    let release = [(0, ItemOutcome::Release)];
+    to_the_end(gate, pin!(other.acknowledge(&t.db, &policy(), &release))).await.unwrap();
     late
 }
 

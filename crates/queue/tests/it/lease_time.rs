@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fdb_embedded::{Fault, Gate};
 use futures::poll;
-use kvqueue_queue::{Approach, LeaseError, RetryPolicy, Settlement, Swept, VersionHistory};
+use kvqueue_queue::{Approach, ItemOutcome, LeaseError, RetryPolicy, Swept, VersionHistory};
 
 use crate::common::gate::{to_the_end, until_sent};
 use crate::common::{fetch_options, on_database, rules, sweeper_with_clock};
@@ -56,7 +56,7 @@ fn a_jump_between_two_looks_of_a_sweep_ends_no_lease() {
     });
 }
 
-/// A settlement that commits, but whose client gets an unknown outcome; and versions that jump past the lease's deadline.
+/// An acknowledgement that commits, and whose client is not told; and versions that jump past the lease's deadline.
 #[test]
 fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
     on_database(async |t| {
@@ -73,7 +73,7 @@ fn a_settlement_of_unknown_outcome_beside_a_jump_is_found_to_have_happened() {
             let mut lease = session.fetch(&t.db, &mut take).await.unwrap().lease.unwrap();
             let Some(gate) = t.close_gate() else { return };
             let policy = RetryPolicy::default();
-            let mut settle = pin!(lease.settle(&t.db, &policy, &[(0, Settlement::Done)]));
+            let mut settle = pin!(lease.acknowledge(&t.db, &policy, &[(0, ItemOutcome::Done)]));
             let _told = until_sent(&gate, settle.as_mut()).await.pass(Fault::UnknownCommitted);
             gate.advance(JUMP);
             time.fetch_add(passed, Relaxed);

@@ -2,7 +2,9 @@
 
 use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
-use kvqueue_queue::{Approach, Failure, Fetched, Lease, LeaseError, Queue, RetryPolicy, Session, Settlement};
+use kvqueue_queue::{
+    Approach, Failure, Fetched, ItemOutcome, Lease, LeaseError, Queue, RetryPolicy, Session,
+};
 
 use crate::common::{TestDb, fetch_options, k, on_database, payloads};
 
@@ -19,8 +21,8 @@ async fn lease(t: &TestDb, queue: &Queue, n: usize) -> Lease {
     take(t, &mut t.session(queue), n).await.lease.expect("there are items")
 }
 
-fn all(lease: &Lease, settlement: &Settlement) -> Vec<(usize, Settlement)> {
-    lease.open().map(|index| (index, settlement.clone())).collect()
+fn all(lease: &Lease, outcome: &ItemOutcome) -> Vec<(usize, ItemOutcome)> {
+    lease.open().map(|index| (index, outcome.clone())).collect()
 }
 
 fn policy() -> RetryPolicy {
@@ -36,9 +38,9 @@ fn a_lease_hides_its_items_until_they_are_given_back() {
         assert_eq!(payloads(lease.items()), ["a", "b"]);
         assert!(lease.items().iter().all(|item| item.attempt == 1));
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["c".to_owned()], 1));
-        let back = all(&lease, &Settlement::Release);
-        lease.settle(&t.db, &policy(), &back).await.unwrap();
-        assert!(lease.is_settled());
+        let back = all(&lease, &ItemOutcome::Release);
+        lease.acknowledge(&t.db, &policy(), &back).await.unwrap();
+        assert!(lease.is_acknowledged());
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".into(), "b".into(), "c".into()], 3));
     });
 }
@@ -50,14 +52,14 @@ fn items_settle_one_by_one_and_each_once() {
         t.push(&q, &["a", "b", "c", "d"]).await;
         let mut lease = lease(t, &q, 4).await;
         let failure = Failure::new(7, 1, "no");
-        lease.settle(&t.db, &policy(), &[(1, Settlement::Done)]).await.unwrap();
-        lease.settle(&t.db, &policy(), &[(1, Settlement::Release)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Done)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(1, ItemOutcome::Release)]).await.unwrap();
         assert_eq!(lease.open().collect::<Vec<_>>(), [0, 2, 3]);
         assert!(t.list(&q).await.is_empty());
-        let retry = Settlement::Retry { due: None, failure: failure.clone() };
-        lease.settle(&t.db, &policy(), &[(0, retry), (2, Settlement::Release)]).await.unwrap();
-        lease.settle(&t.db, &policy(), &[(3, Settlement::Dead(failure.clone()))]).await.unwrap();
-        assert!(lease.is_settled());
+        let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
+        lease.acknowledge(&t.db, &policy(), &[(0, retry), (2, ItemOutcome::Release)]).await.unwrap();
+        lease.acknowledge(&t.db, &policy(), &[(3, ItemOutcome::Dead(failure.clone()))]).await.unwrap();
+        assert!(lease.is_acknowledged());
         let again = self::lease(t, &q, 9).await;
         assert_eq!(payloads(again.items()), ["a", "c"]);
         assert_eq!(again.items().iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 1]);
@@ -81,8 +83,8 @@ fn a_lease_that_is_gone_can_be_neither_settled_nor_extended() {
         })
         .await;
         assert!(matches!(lease.extend(&t.db, &policy()).await, Err(LeaseError::Lost)));
-        let done = [(0, Settlement::Done)];
-        assert!(matches!(lease.settle(&t.db, &policy(), &done).await, Err(LeaseError::Lost)));
+        let done = [(0, ItemOutcome::Done)];
+        assert!(matches!(lease.acknowledge(&t.db, &policy(), &done).await, Err(LeaseError::Lost)));
         assert_eq!(t.len(&q).await, 0);
     });
 }
@@ -93,14 +95,17 @@ fn an_index_of_no_item_is_refused() {
         let q = t.queue("q");
         t.push(&q, &["a", "b"]).await;
         let mut lease = lease(t, &q, 2).await;
-        let wrong = [(0, Settlement::Done), (2, Settlement::Done)];
-        let refused = lease.settle(&t.db, &policy(), &wrong).await.unwrap_err();
+        let wrong = [(0, ItemOutcome::Done), (2, ItemOutcome::Done)];
+        let refused = lease.acknowledge(&t.db, &policy(), &wrong).await.unwrap_err();
         assert_eq!(
             refused.to_string(),
             "lease has 2 items and none of index 2; use the indexes of `Lease::open`"
         );
         let tr = t.db.create_trx().unwrap();
-        assert!(matches!(lease.settle_in(&tr, &wrong).await, Err(LeaseError::NoItem { index: 2, items: 2 })));
+        assert!(matches!(
+            lease.acknowledge_in(&tr, &wrong).await,
+            Err(LeaseError::NoItem { index: 2, items: 2 })
+        ));
         assert_eq!(lease.open().count(), 2);
     });
 }
@@ -112,9 +117,9 @@ fn reasons_are_cut_wherever_they_come_from() {
         t.push(&q, &["retried", "dead"]).await;
         let mut lease = lease(t, &q, 2).await;
         let failure = Failure { at: 1, attempt: 1, reason: "r".repeat(200_000) };
-        let retry = Settlement::Retry { due: None, failure: failure.clone() };
-        let settlements = [(0, retry), (1, Settlement::Dead(failure))];
-        lease.settle(&t.db, &policy(), &settlements).await.unwrap();
+        let retry = ItemOutcome::Retry { due: None, failure: failure.clone() };
+        let outcomes = [(0, retry), (1, ItemOutcome::Dead(failure))];
+        lease.acknowledge(&t.db, &policy(), &outcomes).await.unwrap();
         let again = self::lease(t, &q, 1).await;
         let kept = "r".repeat(kvqueue_queue::MAX_REASON);
         assert_eq!(again.items()[0].meta.as_ref().unwrap().failures[0].reason, kept);
@@ -130,21 +135,21 @@ fn a_settlement_given_up_as_unknown_may_be_repeated() {
             let q = t.queue(format!("{fault:?}"));
             t.push(&q, &["a", "b"]).await;
             let once = RetryPolicy { max_attempts: Some(1), timeout: None };
-            let done = [(0, Settlement::Done), (1, Settlement::Done)];
+            let done = [(0, ItemOutcome::Done), (1, ItemOutcome::Done)];
             // With an extension between, and without.
             for between in [false, true] {
                 let mut lease = lease(t, &q, 1).await;
                 if !t.install(Faults::script([fault])) {
                     return;
                 }
-                let error = lease.settle(&t.db, &once, &done[..1]).await.unwrap_err();
+                let error = lease.acknowledge(&t.db, &once, &done[..1]).await.unwrap_err();
                 t.end_faults();
                 assert!(error.is_maybe_committed() && !error.is_lost(), "{error:?}");
                 if between {
                     lease.extend(&t.db, &policy()).await.unwrap();
                 }
-                lease.settle(&t.db, &policy(), &done[..1]).await.unwrap();
-                assert!(lease.is_settled());
+                lease.acknowledge(&t.db, &policy(), &done[..1]).await.unwrap();
+                assert!(lease.is_acknowledged());
                 // There is nothing left to extend.
                 lease.extend(&t.db, &policy()).await.unwrap();
             }
@@ -163,7 +168,7 @@ fn a_lease_that_went_with_its_queue_was_not_settled() {
             return;
         }
         let once = RetryPolicy { max_attempts: Some(1), timeout: None };
-        lease.settle(&t.db, &once, &[(0, Settlement::Done)]).await.unwrap_err();
+        lease.acknowledge(&t.db, &once, &[(0, ItemOutcome::Done)]).await.unwrap_err();
         t.end_faults();
         t.run(async |tr| {
             q.delete(tr);
@@ -171,7 +176,7 @@ fn a_lease_that_went_with_its_queue_was_not_settled() {
         })
         .await;
         // One of two may have been settled, and that clears no lease.
-        let again = lease.settle(&t.db, &policy(), &[(0, Settlement::Done)]).await;
+        let again = lease.acknowledge(&t.db, &policy(), &[(0, ItemOutcome::Done)]).await;
         assert!(matches!(again, Err(LeaseError::Lost)));
     });
 }
@@ -185,8 +190,8 @@ fn large_batches_are_held_in_pieces() {
         t.push(&q, &refs).await;
         let mut lease = lease(t, &q, 300).await;
         assert_eq!(payloads(lease.items()), items);
-        let back = all(&lease, &Settlement::Release);
-        lease.settle(&t.db, &policy(), &back).await.unwrap();
+        let back = all(&lease, &ItemOutcome::Release);
+        lease.acknowledge(&t.db, &policy(), &back).await.unwrap();
         assert_eq!(t.list(&q).await, items);
     });
 }
@@ -212,8 +217,8 @@ fn a_take_on_a_lease_happens_once_under_unknown_outcomes() {
             assert_eq!(payloads(lease.items()), ["a", "b"], "{script:?}");
             assert_eq!(t.list(&q).await, ["c"], "{script:?}");
             assert_eq!(t.len(&q).await, 1, "{script:?}");
-            let done = all(&lease, &Settlement::Done);
-            lease.settle(&t.db, &policy(), &done).await.unwrap();
+            let done = all(&lease, &ItemOutcome::Done);
+            lease.acknowledge(&t.db, &policy(), &done).await.unwrap();
         }
     });
 }
@@ -231,13 +236,13 @@ fn a_settlement_happens_once_under_unknown_outcomes() {
                 if !t.install(Faults::script(script.clone())) {
                     return;
                 }
-                lease.settle(&t.db, &policy(), &[(first, Settlement::Release)]).await.unwrap();
+                lease.acknowledge(&t.db, &policy(), &[(first, ItemOutcome::Release)]).await.unwrap();
                 assert_eq!(t.len(&q).await, 1, "{script:?}");
                 assert!(t.install(Faults::script([vec![Fine], script.clone()].concat())));
                 lease.extend(&t.db, &policy()).await.unwrap();
-                lease.settle(&t.db, &policy(), &[(1 - first, Settlement::Release)]).await.unwrap();
+                lease.acknowledge(&t.db, &policy(), &[(1 - first, ItemOutcome::Release)]).await.unwrap();
                 t.end_faults();
-                assert!(lease.is_settled());
+                assert!(lease.is_acknowledged());
                 assert_eq!(t.list(&q).await, ["a", "b"], "{script:?}");
                 assert_eq!(t.len(&q).await, 2, "{script:?}");
             }

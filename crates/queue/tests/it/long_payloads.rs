@@ -2,8 +2,8 @@
 
 use foundationdb::tuple::pack;
 use kvqueue_queue::{
-    End, Failure, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError, PushOptions,
-    RetryPolicy, Settlement,
+    End, Failure, ItemOutcome, Kind, MAX_PAYLOAD, MAX_VALUE, NewItem, PAYLOAD_CEILING, Packing, PushError,
+    PushOptions, RetryPolicy,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database};
@@ -43,14 +43,14 @@ fn they_come_whole_and_leave_no_key() {
 
                 let mut lease = t.lease(&q, 1).await.unwrap();
                 same(&lease.items()[0].payload, &long);
-                t.settle(&mut lease, &Settlement::Release).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Release).await;
                 let mut lease = t.lease(&q, 1).await.unwrap();
                 let failure = Failure::new(0, 1, "no");
-                t.settle(&mut lease, &Settlement::Retry { due: None, failure }).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Retry { due: None, failure }).await;
                 let mut lease = t.lease(&q, 1).await.unwrap();
                 same(&lease.items()[0].payload, &long);
                 assert_eq!(lease.items()[0].attempt, 2);
-                t.settle(&mut lease, &Settlement::Done).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
                 assert_eq!(left(t).await, 0, "{kind:?} {len}");
             }
         }
@@ -99,7 +99,7 @@ fn packing_may_make_a_payload_long() {
             t.session(&q).push(&t.db, &[&bytes]).await.unwrap();
             let mut lease = t.lease(&q, 1).await.unwrap();
             same(&lease.items()[0].payload, &bytes);
-            t.settle(&mut lease, &Settlement::Done).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
         assert_eq!(left(t).await, 0);
     });
@@ -140,14 +140,14 @@ fn a_payload_stays_whole_when_an_item_ends_whose_id_its_own_begins_with() {
             let id = lease.items()[0].id.clone();
             t.push_items(&q, &[NewItem::new(long.clone())]).await;
             if purged {
-                t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
                 q.purge_dead(&t.db, &policy, &id).await.unwrap();
             } else {
-                t.settle(&mut lease, &Settlement::Done).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             }
             let mut lease = t.lease(&q, 1).await.unwrap();
             same(&lease.items()[0].payload, &long);
-            t.settle(&mut lease, &Settlement::Done).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             assert_eq!(left(t).await, 0);
         }
     });

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, Counts, Failure, NewItem, PushOptions, Queue, RetryPolicy, Settlement, from_millis,
+    Approach, Counts, Failure, ItemOutcome, NewItem, PushOptions, Queue, RetryPolicy, from_millis,
 };
 
 use crate::common::{Rng, SHORT, TestDb, at_most, fetch_options, k, on_database, seeds, sweeper};
@@ -98,35 +98,35 @@ impl World<'_> {
             if dies {
                 continue;
             }
-            let settlements: Vec<_> = lease
+            let outcomes: Vec<_> = lease
                 .open()
-                .map(|index| (index, self.settlement(&mut rng, lease.items()[index].attempt)))
+                .map(|index| (index, self.outcome(&mut rng, lease.items()[index].attempt)))
                 .collect();
-            lease.settle(&self.t.db, &RetryPolicy::default(), &settlements).await.unwrap();
-            for (index, settlement) in settlements {
-                match settlement {
-                    Settlement::Done => {
+            lease.acknowledge(&self.t.db, &RetryPolicy::default(), &outcomes).await.unwrap();
+            for (index, outcome) in outcomes {
+                match outcome {
+                    ItemOutcome::Done => {
                         done.push(String::from_utf8(lease.items()[index].payload.to_vec()).unwrap());
                     }
-                    Settlement::Dead(_) => dead += 1,
-                    Settlement::Retry { .. } | Settlement::Release => {}
+                    ItemOutcome::Dead(_) => dead += 1,
+                    ItemOutcome::Retry { .. } | ItemOutcome::Release => {}
                 }
             }
         }
         (done, dead)
     }
 
-    fn settlement(&self, rng: &mut Rng, attempt: u32) -> Settlement {
+    fn outcome(&self, rng: &mut Rng, attempt: u32) -> ItemOutcome {
         let failure = Failure::new(1, attempt, "no");
         match rng.below(8) {
-            0 => Settlement::Release,
-            1 if attempt >= MAX_ATTEMPTS => Settlement::Dead(failure),
-            1 => Settlement::Retry { due: None, failure },
+            0 => ItemOutcome::Release,
+            1 if attempt >= MAX_ATTEMPTS => ItemOutcome::Dead(failure),
+            1 => ItemOutcome::Retry { due: None, failure },
             2 => {
-                Settlement::Retry { due: Some(from_millis(self.clock.load(Ordering::Relaxed) + 5)), failure }
+                ItemOutcome::Retry { due: Some(from_millis(self.clock.load(Ordering::Relaxed) + 5)), failure }
             }
-            3 => Settlement::Dead(failure),
-            _ => Settlement::Done,
+            3 => ItemOutcome::Dead(failure),
+            _ => ItemOutcome::Done,
         }
     }
 

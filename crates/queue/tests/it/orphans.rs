@@ -2,7 +2,7 @@
 
 use fdb_embedded::Fault::{Conflict, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{End, Kind, Packing, Queue, Settlement};
+use kvqueue_queue::{End, ItemOutcome, Kind, Packing, Queue};
 
 use crate::common::{TestDb, id, k, later, on_database, record, rules, sweeper};
 
@@ -44,13 +44,13 @@ fn an_orphan_between_items_that_are_taken_is_left_to_the_sweep() {
             // Given back before an item that a foreign program has popped meanwhile.
             let mut first = t.lease(&q, 1).await.unwrap();
             t.foreign_pop(&q, &id(2)).await;
-            t.settle(&mut first, &Settlement::Release).await;
+            t.acknowledge(&mut first, &ItemOutcome::Release).await;
             if pops {
                 assert_eq!(t.run(async |tr| q.pop_k(tr, k(2)).await).await.items.len(), 2);
             } else {
                 let mut lease = t.lease(&q, 2).await.unwrap();
                 assert_eq!(lease.items().len(), 2);
-                t.settle(&mut lease, &Settlement::Done).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             }
             assert_eq!(left(t, &q).await, [1, 1, 1]);
             assert_eq!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.orphans, 1);
@@ -68,15 +68,15 @@ fn items_in_other_states_are_no_orphans() {
         }
         let mut held = t.lease(&q, 1).await.unwrap();
         let mut aside = t.lease(&q, 1).await.unwrap();
-        t.settle(&mut aside, &later(u64::MAX)).await;
+        t.acknowledge(&mut aside, &later(u64::MAX)).await;
         let mut dead = t.lease(&q, 1).await.unwrap();
-        t.settle(&mut dead, &Settlement::Dead(kvqueue_queue::Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut dead, &ItemOutcome::Dead(kvqueue_queue::Failure::new(1, 1, "no"))).await;
         // The dead one's key is free, the others' are not; chunks stay with all of them.
         for _ in 0..2 {
             assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
             assert_eq!(left(t, &q).await, [1, 4, 3]);
         }
-        t.settle(&mut held, &Settlement::Done).await;
+        t.acknowledge(&mut held, &ItemOutcome::Done).await;
         assert_eq!(left(t, &q).await, [1, 3, 2]);
     });
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kvqueue_queue::{
-    Approach, End, Kind, Lease, Moved, Packing, Quarantine, Queue, RetryRules, Session, Settlement,
+    Approach, End, ItemOutcome, Kind, Lease, Moved, Packing, Quarantine, Queue, RetryRules, Session,
     SweepRules, Sweeper,
 };
 
@@ -125,7 +125,7 @@ fn a_process_has_one_lease_of_suspects_in_hand_and_goes_on_with_other_items() {
             assert_eq!(all.len(), 4, "{all:?}");
             assert_eq!(leases.iter().filter(|lease| lease.is_in_quarantine()).count(), 1);
             for mut lease in leases {
-                t.settle(&mut lease, &Settlement::Done).await;
+                t.acknowledge(&mut lease, &ItemOutcome::Done).await;
             }
             // Each time that it is done with one, it gets the next.
             for _ in 0..2 {
@@ -133,7 +133,7 @@ fn a_process_has_one_lease_of_suspects_in_hand_and_goes_on_with_other_items() {
                 assert_eq!(leases.len(), 1);
                 assert!(leases[0].is_in_quarantine() && leases[0].items().len() == 1);
                 for mut lease in leases {
-                    t.settle(&mut lease, &Settlement::Done).await;
+                    t.acknowledge(&mut lease, &ItemOutcome::Done).await;
                 }
             }
             assert_eq!(t.len(&q).await, 0);
@@ -188,7 +188,7 @@ fn poison_takes_no_innocent_items_along_to_the_dead_letters() {
                 }
                 for lease in &mut leases {
                     done.extend(payloads(lease.items()));
-                    t.settle(lease, &Settlement::Done).await;
+                    t.acknowledge(lease, &ItemOutcome::Done).await;
                 }
             }
             assert_eq!((deaths, done.len(), done.contains("007")), (3, items - 1, false), "k = {k}");
@@ -222,7 +222,7 @@ impl Worker<'_> {
             }
             assert!(lease.items().iter().all(|item| item.attempt == 1), "a suspect among others");
             items += lease.items().len();
-            self.t.settle(&mut lease, &Settlement::Done).await;
+            self.t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
         began.elapsed().as_secs_f64()
     }
@@ -230,7 +230,7 @@ impl Worker<'_> {
     /// Finishes the suspects that it has taken.
     async fn finish_suspects(&mut self) {
         if let Some(mut lease) = self.suspects.take() {
-            self.t.settle(&mut lease, &Settlement::Done).await;
+            self.t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         }
     }
 }

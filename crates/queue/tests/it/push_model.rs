@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use fdb_embedded::Faults;
 use futures::FutureExt;
 use kvqueue_queue::{
-    Failure, ItemId, Kind, NewItem, PushEffect, PushOptions, Queue, Settlement, Sweeper, from_millis,
+    Failure, ItemId, ItemOutcome, Kind, NewItem, PushEffect, PushOptions, Queue, Sweeper, from_millis,
 };
 
 use crate::common::{KINDS, Rng, TestDb, k, on_database, records, rules, seeds, sweeper};
@@ -169,12 +169,12 @@ impl<'t> World<'t> {
     async fn lease(&mut self) {
         let Some(mut lease) = self.t.lease(&self.queue, self.rng.below(4) + 1).await else { return };
         let failure = Failure::new(0, 1, "no");
-        let (settlement, place) = match self.rng.below(5) {
-            0 => (Settlement::Release, Place::Ready),
-            1 => (Settlement::Retry { due: None, failure }, Place::Ready),
-            2 => (Settlement::Retry { due: Some(from_millis(9)), failure }, Place::Later),
-            3 => (Settlement::Dead(failure), Place::Dead),
-            _ => (Settlement::Done, Place::Gone),
+        let (outcome, place) = match self.rng.below(5) {
+            0 => (ItemOutcome::Release, Place::Ready),
+            1 => (ItemOutcome::Retry { due: None, failure }, Place::Ready),
+            2 => (ItemOutcome::Retry { due: Some(from_millis(9)), failure }, Place::Later),
+            3 => (ItemOutcome::Dead(failure), Place::Dead),
+            _ => (ItemOutcome::Done, Place::Gone),
         };
         for item in lease.items() {
             let known = &self.items[&item.id].item;
@@ -182,7 +182,7 @@ impl<'t> World<'t> {
             assert_eq!(item.attribute("number"), known.attributes.get("number").map(String::as_str));
             self.moved(&item.id, place);
         }
-        self.t.settle(&mut lease, &settlement).await;
+        self.t.acknowledge(&mut lease, &outcome).await;
     }
 
     /// A sweep at the end of time: nothing waits for later any more, and all else stays as it is.

@@ -6,7 +6,7 @@ use fdb_embedded::Faults;
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counted, End, Failure, Kind, Packing, Queue, Recount, RetryPolicy, RowCounter, Settlement, from_millis,
+    Counted, End, Failure, ItemOutcome, Kind, Packing, Queue, Recount, RetryPolicy, RowCounter, from_millis,
     text_queues,
 };
 
@@ -42,9 +42,9 @@ fn each_counter_is_made_right() {
         t.push(&q, &["a", "b", "c", "d", "e"]).await;
         let mut lease = t.lease(&q, 2).await.unwrap();
         let later =
-            Settlement::Retry { due: Some(from_millis(u64::MAX / 2)), failure: Failure::new(1, 1, "no") };
-        let dead = Settlement::Dead(Failure::new(1, 1, "never"));
-        lease.settle(&t.db, &RetryPolicy::default(), &[(0, later), (1, dead)]).await.unwrap();
+            ItemOutcome::Retry { due: Some(from_millis(u64::MAX / 2)), failure: Failure::new(1, 1, "no") };
+        let dead = ItemOutcome::Dead(Failure::new(1, 1, "never"));
+        lease.acknowledge(&t.db, &RetryPolicy::default(), &[(0, later), (1, dead)]).await.unwrap();
         let counted = |by_counters, by_rows| Counted { by_counters, by_rows };
         let right = Recount { ready: Some(counted(3, 3)), waiting: counted(1, 1), dead: counted(1, 1) };
         assert_eq!(compared(t, &q).await, right);
@@ -92,7 +92,7 @@ fn pushes_and_takes_go_on_meanwhile() {
                 while !ends.load(Ordering::Relaxed) {
                     let _lost = session.take(&t.db, k(2)).await.unwrap();
                     if let Some(mut lease) = t.lease(&q, 1).await {
-                        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+                        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
                     }
                     tokio::task::yield_now().await;
                 }
@@ -151,7 +151,7 @@ fn rows_that_are_shown_are_counted_alike() {
         t.push(&q, &["a", "b", "c"]).await;
         t.push(&r, &["a"]).await;
         let mut lease = t.lease(&q, 1).await.unwrap();
-        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
         spoil(t, &q, &[("npop", 9), ("nlater", 2)]).await;
         let mut rows = RowCounter::new(&t.prefix);
         rows.show(b"another prefix", b"");

@@ -2,7 +2,7 @@
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Counts, Failure, ItemFate, ItemId, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy, Settlement,
+    Counts, Failure, ItemFate, ItemId, ItemOutcome, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy,
     from_millis,
 };
 
@@ -20,16 +20,16 @@ fn item(state: ItemState) -> NewItem {
 /// An item in each state.
 async fn fill(t: &TestDb, q: &Queue) {
     let failure = || Failure::new(9, 1, "no");
-    let settlements = [
-        (ItemState::Dead, Some(Settlement::Dead(failure()))),
+    let outcomes = [
+        (ItemState::Dead, Some(ItemOutcome::Dead(failure()))),
         (ItemState::Retrying, Some(later(1_000))),
         (ItemState::Running, None),
     ];
-    for (state, settlement) in settlements {
+    for (state, outcome) in outcomes {
         t.push_items(q, &[item(state)]).await;
         let mut lease = t.lease_for(q, 1, HOUR).await.unwrap();
-        if let Some(settlement) = settlement {
-            t.settle(&mut lease, &settlement).await;
+        if let Some(outcome) = outcome {
+            t.acknowledge(&mut lease, &outcome).await;
         }
     }
     let scheduled = item(ItemState::Scheduled).with_due(from_millis(2_000));

@@ -10,7 +10,8 @@ use fdb_embedded::Fault::{None as Fine, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::{Fault, Faults};
 use foundationdb::options::MutationType;
 use kvqueue_queue::{
-    Approach, End, FetchError, Fetched, Kind, Packing, Queue, RetryPolicy, Session, Settlement, Staged, Taken,
+    Approach, End, FetchError, Fetched, ItemOutcome, Kind, Packing, Queue, RetryPolicy, Session, Staged,
+    Taken,
 };
 
 use crate::common::{
@@ -228,7 +229,7 @@ fn what_is_served_to_the_dead_comes_back_when_its_lease_runs_out() {
         drop(dead);
         let mut mine = living.lease(1).await.lease.unwrap();
         assert_eq!(payloads(mine.items()), ["c"]);
-        t.settle(&mut mine, &Settlement::Done).await;
+        t.acknowledge(&mut mine, &ItemOutcome::Done).await;
         // A lease as short as this one runs from when it is taken up, for which there is time.
         assert!(t.sweep(&mut sweeper(&q), 0, &rules()).await.moved.is_nothing());
         tokio::time::sleep(PICK_UP).await;

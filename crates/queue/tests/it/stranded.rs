@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, End, Fetched, Kind, Packing, Queue, RetryPolicy, Session, Settlement, Spread, Staged,
+    Approach, End, Fetched, ItemOutcome, Kind, Packing, Queue, RetryPolicy, Session, Spread, Staged,
     from_millis,
 };
 
@@ -106,9 +106,9 @@ impl World<'_> {
             };
             if let Some(mut lease) = leased.lease {
                 let names = payloads(lease.items());
-                let done: Vec<_> = lease.open().map(|index| (index, Settlement::Done)).collect();
+                let done: Vec<_> = lease.open().map(|index| (index, ItemOutcome::Done)).collect();
                 // Whoever is too slow has lost it, and finishes nothing.
-                if lease.settle(&t.db, &RetryPolicy::default(), &done).await.is_ok() {
+                if lease.acknowledge(&t.db, &RetryPolicy::default(), &done).await.is_ok() {
                     self.finished.fetch_add(names.len(), Ordering::SeqCst);
                     finished.extend(names);
                 }

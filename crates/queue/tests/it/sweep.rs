@@ -75,8 +75,8 @@ fn more_items_than_one_transaction_moves() {
         let refs: Vec<&str> = payloads.iter().map(String::as_str).collect();
         t.push(&q, &refs).await;
         let mut lease = t.lease(&q, 2_000).await.unwrap();
-        let settlements: Vec<_> = lease.open().map(|index| (index, later(1_200 - index as u64))).collect();
-        lease.settle(&t.db, &Default::default(), &settlements).await.unwrap();
+        let outcomes: Vec<_> = lease.open().map(|index| (index, later(1_200 - index as u64))).collect();
+        lease.acknowledge(&t.db, &Default::default(), &outcomes).await.unwrap();
         let mut sweeper = sweeper(&q);
         let swept = t.sweep(&mut sweeper, 600, &SweepRules::default()).await;
         assert_eq!(swept.moved.promoted, 600);

@@ -3,7 +3,7 @@
 use fdb_embedded::Faults;
 use foundationdb::tuple::pack;
 use kvqueue_queue::{
-    Failure, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, Settlement, from_millis,
+    Failure, ItemOutcome, Kind, NewItem, Packing, PushEffect, PushOptions, Pushed, Queue, from_millis,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database, session_id};
@@ -54,25 +54,25 @@ fn another_of_the_same_key_is_not_pushed() {
 fn the_key_is_taken_until_the_item_has_ended() {
     on_database(async |t| {
         let failure = Failure::new(0, 1, "no");
-        let again = |due| Settlement::Retry { due, failure: failure.clone() };
+        let again = |due| ItemOutcome::Retry { due, failure: failure.clone() };
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
             assert!(push(t, &q).await);
-            for settlement in [Settlement::Release, again(None), Settlement::Done] {
+            for outcome in [ItemOutcome::Release, again(None), ItemOutcome::Done] {
                 let mut lease = t.lease(&q, 1).await.unwrap();
                 assert!(!push(t, &q).await, "while it is handled");
-                t.settle(&mut lease, &settlement).await;
-                assert_eq!(push(t, &q).await, settlement == Settlement::Done, "after {settlement:?}");
+                t.acknowledge(&mut lease, &outcome).await;
+                assert_eq!(push(t, &q).await, outcome == ItemOutcome::Done, "after {outcome:?}");
             }
             let mut lease = t.lease(&q, 1).await.unwrap();
-            t.settle(&mut lease, &Settlement::Dead(failure.clone())).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Dead(failure.clone())).await;
             assert!(push(t, &q).await, "after it died");
             t.run(async |tr| q.pop(tr).await).await;
             assert!(push(t, &q).await, "after it was popped");
             drop(t.session(&q).take(&t.db, k(1)).await.unwrap());
             assert!(push(t, &q).await, "after it was taken at most once");
             let mut lease = t.lease(&q, 1).await.unwrap();
-            t.settle(&mut lease, &again(Some(from_millis(9_000)))).await;
+            t.acknowledge(&mut lease, &again(Some(from_millis(9_000)))).await;
             assert!(!push(t, &q).await, "while it waits to be retried");
             let later = item("later", "delayed").with_due(from_millis(9_000));
             assert_eq!(t.push_items(&q, std::slice::from_ref(&later)).await.items, 1);

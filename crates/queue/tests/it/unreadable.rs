@@ -3,8 +3,8 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, DeadFate, Failure, FetchError, Movable, Mover, NewItem, Queue, QueueError, RetryPolicy,
-    Session, Settlement, Staged, SweepRules, from_millis,
+    Approach, DeadFate, Failure, FetchError, ItemOutcome, Movable, Mover, NewItem, Queue, QueueError,
+    RetryPolicy, Session, Staged, SweepRules, from_millis,
 };
 
 use crate::common::{SHORT, TestDb, fetch_options, id, k, on_database, payloads, record, rules, sweeper};
@@ -280,10 +280,10 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
 fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
     on_database(async |t| {
         let q = t.queue("q");
-        let dead = Settlement::Dead(Failure::new(1, 1, "no"));
+        let dead = ItemOutcome::Dead(Failure::new(1, 1, "no"));
         t.push(&q, &["a", "b", "c"]).await;
         let mut lease = t.lease(&q, 3).await.unwrap();
-        t.settle(&mut lease, &dead).await;
+        t.acknowledge(&mut lease, &dead).await;
         t.put_aside(&q, &[("a", 7), ("b", 8), ("c", 9)]).await;
         let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
         let delayed = t.run(async |tr| q.later_after(tr, None, k(9)).await).await;

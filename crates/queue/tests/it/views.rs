@@ -1,7 +1,7 @@
 //! Looking at items by what they are doing.
 
 use kvqueue_queue::{
-    Cursor, Failure, ItemPage, ItemState, ItemView, NewItem, Queue, Settlement, from_millis,
+    Cursor, Failure, ItemOutcome, ItemPage, ItemState, ItemView, NewItem, Queue, from_millis,
 };
 
 use crate::common::{KINDS, TestDb, k, later, on_database, record};
@@ -29,14 +29,14 @@ fn text(view: &ItemView) -> String {
 
 /// One item in each state, three times. Every other delayed item has an attempt behind it.
 async fn filled(t: &TestDb, q: &Queue) {
-    let dead = Settlement::Dead(Failure::new(9, 1, "no such address"));
+    let dead = ItemOutcome::Dead(Failure::new(9, 1, "no such address"));
     for n in 0..3_u64 {
         t.fill(q, &[&format!("dead {n}")]).await;
         let mut lease = t.lease(q, 1).await.unwrap();
-        t.settle(&mut lease, &dead).await;
+        t.acknowledge(&mut lease, &dead).await;
         t.fill(q, &[&format!("retrying {n}")]).await;
         let mut lease = t.lease(q, 1).await.unwrap();
-        t.settle(&mut lease, &later(1_000 + 2 * n)).await;
+        t.acknowledge(&mut lease, &later(1_000 + 2 * n)).await;
         let due = NewItem::new(format!("scheduled {n}")).with_due(from_millis(1_001 + 2 * n));
         t.push_items(q, &[due]).await;
     }
@@ -47,7 +47,7 @@ async fn filled(t: &TestDb, q: &Queue) {
     // One of a lease that is settled is not running any more.
     t.fill(q, &["done"]).await;
     let settled = t.lease(q, 1).await;
-    t.settle(&mut settled.unwrap(), &Settlement::Done).await;
+    t.acknowledge(&mut settled.unwrap(), &ItemOutcome::Done).await;
     lease.extend(&t.db, &kvqueue_queue::RetryPolicy::default()).await.unwrap();
     t.fill(q, &["ready 0", "ready 1", "ready 2"]).await;
 }

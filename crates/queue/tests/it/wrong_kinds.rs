@@ -1,8 +1,8 @@
 //! A queue opened with another kind than its items were pushed with: nothing is moved or cleared, and the error says so.
 
 use kvqueue_queue::{
-    Approach, DeadLetterError, End, Failure, Kind, NewItem, Packing, PushOptions, Queue, QueueError,
-    RetryPolicy, Settlement, from_millis,
+    Approach, DeadLetterError, End, Failure, ItemOutcome, Kind, NewItem, Packing, PushOptions, Queue,
+    QueueError, RetryPolicy, from_millis,
 };
 
 use crate::common::{KINDS, SHORT, TestDb, fetch_options, k, on_database, rules, sweeper};
@@ -84,7 +84,7 @@ async fn refused_in(t: &TestDb, kind: Kind, other: Kind, state: &str) {
     .await;
     if state == "dead" {
         let mut lease = t.lease(&q, 1).await.unwrap();
-        t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+        t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
     }
     let before = t.rows().await;
     let mut session = t.session(&wrong);
@@ -161,7 +161,7 @@ fn dead_letters_and_unique_keys_of_another_kind_are_left_alone() {
             }
             let mut lease = t.lease(&q, 1).await.unwrap();
             let id = lease.items()[0].id.clone();
-            t.settle(&mut lease, &Settlement::Dead(Failure::new(1, 1, "no"))).await;
+            t.acknowledge(&mut lease, &ItemOutcome::Dead(Failure::new(1, 1, "no"))).await;
             let (before, policy) = (t.rows().await, RetryPolicy::default());
             for wrong in others(kind).map(|kind| t.queue_of("q", kind)) {
                 assert!(is_wrong_kind(&wrong.retry_dead(&t.db, &policy, &id).await.unwrap_err()));

@@ -8,7 +8,8 @@ use foundationdb::options::DatabaseOption;
 use foundationdb::{Database, RangeOption, Transaction};
 use futures::TryStreamExt;
 use kvqueue_queue::{
-    Approach, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session, Settlement, retry,
+    Approach, ItemOutcome, Lease, NewItem, PushOptions, Pushed, Queue, QueueError, RetryPolicy, Session,
+    retry,
 };
 use tempfile::TempDir;
 
@@ -170,9 +171,9 @@ impl TestDb {
     }
 
     /// Settles all that is left of a lease alike.
-    pub(crate) async fn settle(&self, lease: &mut Lease, settlement: &Settlement) {
-        let all: Vec<_> = lease.open().map(|index| (index, settlement.clone())).collect();
-        lease.settle(&self.db, &RetryPolicy::default(), &all).await.unwrap();
+    pub(crate) async fn acknowledge(&self, lease: &mut Lease, outcome: &ItemOutcome) {
+        let all: Vec<_> = lease.open().map(|index| (index, outcome.clone())).collect();
+        lease.acknowledge(&self.db, &RetryPolicy::default(), &all).await.unwrap();
     }
 
     /// The payloads in the queue, as text.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchOptions, Lease, Millis, Moved, Queue, RetryRules, Settlement, SweepRules,
+    Approach, Failure, FetchOptions, ItemOutcome, Lease, Millis, Moved, Queue, RetryRules, SweepRules,
     Sweeper, Swept, VersionHistory, from_millis,
 };
 
@@ -30,8 +30,8 @@ pub(crate) fn at_most(max_attempts: u32) -> SweepRules {
 }
 
 /// Settles an item as one to be tried again at a time.
-pub(crate) fn later(due: Millis) -> Settlement {
-    Settlement::Retry { due: Some(from_millis(due)), failure: Failure::new(1, 1, "not yet") }
+pub(crate) fn later(due: Millis) -> ItemOutcome {
+    ItemOutcome::Retry { due: Some(from_millis(due)), failure: Failure::new(1, 1, "not yet") }
 }
 
 /// A new sweeper, whose clock runs so fast that versions alone say when a lease has run out.
@@ -67,7 +67,7 @@ impl TestDb {
         for (payload, due) in items {
             self.push(queue, &[payload]).await;
             let mut lease = self.lease(queue, 1).await.unwrap();
-            self.settle(&mut lease, &later(*due)).await;
+            self.acknowledge(&mut lease, &later(*due)).await;
         }
     }
 

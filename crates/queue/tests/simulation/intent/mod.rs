@@ -5,7 +5,7 @@ mod reading;
 use std::cell::Cell;
 use std::fmt;
 
-use kvqueue_queue::{ItemId, LeaseId, NewItem, SessionId, Settlement};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, NewItem, SessionId};
 
 use crate::image::Image;
 use crate::model::{Event, Sweeping, Terms};
@@ -43,7 +43,7 @@ pub(crate) enum Intent {
     },
     Settle {
         lease: LeaseId,
-        settlements: Vec<(usize, Settlement)>,
+        settlements: Vec<(usize, ItemOutcome)>,
         with_effects: bool,
     },
     Close {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, SessionId, Settlement};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, SessionId};
 
 use crate::image::{Held, Image};
 use crate::model::{Event, PICK_UP, Sweeping, Terms};
@@ -87,7 +87,7 @@ fn ended(before: &Image, after: &Image) -> Vec<Event> {
             return Event::PickedUp(*lease);
         }
         let open = held.items.iter().enumerate().filter(|(_, item)| !item.settled);
-        let settlements = open.map(|(index, _)| (index, Settlement::Release)).collect();
+        let settlements = open.map(|(index, _)| (index, ItemOutcome::Release)).collect();
         Event::Settled { lease: *lease, settlements, with_effects: false }
     };
     gone.map(event).collect()

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kvqueue_queue::{ItemId, LeaseId, Millis, NewItem, Settlement, Stamp};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, Millis, NewItem, Stamp};
 
 use crate::image::Want;
 
@@ -40,7 +40,7 @@ pub(crate) enum Event {
     /// What somebody was served with, who takes on a lease, has reached it.
     TakenUp(LeaseId),
     /// A holder settled items of its lease, by their index, or only extended it.
-    Settled { lease: LeaseId, settlements: Vec<(usize, Settlement)>, with_effects: bool },
+    Settled { lease: LeaseId, settlements: Vec<(usize, ItemOutcome)>, with_effects: bool },
     /// A lease was taken away.
     /// Those of its items that are to wait come with the time that they wait for.
     Expired { lease: LeaseId, due: BTreeMap<ItemId, Millis>, by: Sweeping },
@@ -74,11 +74,11 @@ impl Event {
             Event::TakenUp(_) => "a session takes up the lease that it was served with",
             Event::Settled { settlements, .. } => match settlements.first() {
                 None => "a lease is extended",
-                Some((_, Settlement::Done)) => "an item is finished",
-                Some((_, Settlement::Release)) => "an item is released",
-                Some((_, Settlement::Retry { due: None, .. })) => "an item is retried at once",
-                Some((_, Settlement::Retry { due: Some(_), .. })) => "an item is retried later",
-                Some((_, Settlement::Dead(_))) => "an item is declared dead",
+                Some((_, ItemOutcome::Done)) => "an item is finished",
+                Some((_, ItemOutcome::Release)) => "an item is released",
+                Some((_, ItemOutcome::Retry { due: None, .. })) => "an item is retried at once",
+                Some((_, ItemOutcome::Retry { due: Some(_), .. })) => "an item is retried later",
+                Some((_, ItemOutcome::Dead(_))) => "an item is declared dead",
             },
             Event::Expired { .. } => "a lease runs out",
             Event::Promoted { .. } => "items become due",

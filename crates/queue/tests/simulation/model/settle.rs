@@ -1,6 +1,6 @@
 //! What holders of leases may do.
 
-use kvqueue_queue::{ItemId, LeaseId, Settlement, millis};
+use kvqueue_queue::{ItemId, ItemOutcome, LeaseId, millis};
 
 use super::{At, Model, Place, Verdict, promise};
 
@@ -9,7 +9,7 @@ impl Model {
     pub(super) fn settled(
         &mut self,
         id: LeaseId,
-        settlements: &[(usize, Settlement)],
+        settlements: &[(usize, ItemOutcome)],
         with_effects: bool,
         at: At,
     ) -> Verdict {
@@ -31,20 +31,20 @@ impl Model {
         Ok(())
     }
 
-    fn settle(&mut self, id: &ItemId, settlement: &Settlement, with_effects: bool) -> Verdict {
+    fn settle(&mut self, id: &ItemId, settlement: &ItemOutcome, with_effects: bool) -> Verdict {
         match settlement {
-            Settlement::Done => {
+            ItemOutcome::Done => {
                 let item = self.moved(id, Place::Done)?;
                 item.effects += u64::from(with_effects);
                 promise!(item.effects <= 1, "the effects of {id} happened twice");
             }
             // As it was: the attempt does not count.
-            Settlement::Release => drop(self.moved(id, Place::Ready)?),
-            Settlement::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
-            Settlement::Retry { due: Some(due), failure } => {
+            ItemOutcome::Release => drop(self.moved(id, Place::Ready)?),
+            ItemOutcome::Retry { due: None, failure } => self.moved(id, Place::Ready)?.failed(failure),
+            ItemOutcome::Retry { due: Some(due), failure } => {
                 self.moved(id, Place::Later(millis(*due)))?.failed(failure);
             }
-            Settlement::Dead(failure) => {
+            ItemOutcome::Dead(failure) => {
                 let item = self.moved(id, Place::Dead)?;
                 item.failed(failure);
                 item.meta.death = Some(failure.clone());

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchError, FetchOptions, Item, Kind, Lease, LeaseError, Session, Settlement, Spread,
+    Approach, Failure, FetchError, FetchOptions, Item, ItemOutcome, Kind, Lease, LeaseError, Session, Spread,
     Staged, Watch, from_millis,
 };
 
@@ -152,7 +152,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
         desk.die().await;
     }
     let mut is_unknown = false;
-    while !lease.is_settled() {
+    while !lease.is_acknowledged() {
         for _ in 0..desk.below(4) {
             desk.pause().await;
         }
@@ -165,7 +165,7 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
         let policy = desk.policy();
         let (operation, settled) = match with_effects {
             true => desk.run(intent, once::settle(desk, &mut lease, &settlements, is_unknown)).await,
-            false => desk.run(intent, lease.settle(&desk.world.db, &policy, &settlements)).await,
+            false => desk.run(intent, lease.acknowledge(&desk.world.db, &policy, &settlements)).await,
         };
         match settled {
             Some(Ok(())) => {
@@ -197,26 +197,26 @@ async fn handle(desk: &Desk, mut lease: Lease, with_effects: bool) {
 }
 
 /// What becomes of some of the items, or of all.
-fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, Settlement)> {
+fn settlements(desk: &Desk, lease: &Lease) -> Vec<(usize, ItemOutcome)> {
     let open: Vec<usize> = lease.open().collect();
     let n = if desk.chance(60) { open.len() } else { 1 + desk.below(open.len()) };
     open.into_iter().take(n).map(|index| (index, settlement(desk, &lease.items()[index]))).collect()
 }
 
-fn settlement(desk: &Desk, item: &Item) -> Settlement {
+fn settlement(desk: &Desk, item: &Item) -> ItemOutcome {
     if desk.world.is_calm.get() {
-        return Settlement::Done;
+        return ItemOutcome::Done;
     }
     let failure = || Failure::new(desk.now(), item.attempt, "it was not to be");
     match desk.below(20) {
-        0..=9 => Settlement::Done,
-        10..=11 => Settlement::Release,
-        12 => Settlement::Dead(failure()),
-        _ if item.attempt >= MAX_ATTEMPTS => Settlement::Dead(failure()),
-        13..=15 => Settlement::Retry { due: None, failure: failure() },
+        0..=9 => ItemOutcome::Done,
+        10..=11 => ItemOutcome::Release,
+        12 => ItemOutcome::Dead(failure()),
+        _ if item.attempt >= MAX_ATTEMPTS => ItemOutcome::Dead(failure()),
+        13..=15 => ItemOutcome::Retry { due: None, failure: failure() },
         _ => {
             let due = desk.now() + [0, 1_000, 100_000][desk.below(3)];
-            Settlement::Retry { due: Some(from_millis(due)), failure: failure() }
+            ItemOutcome::Retry { due: Some(from_millis(due)), failure: failure() }
         }
     }
 }

@@ -2,14 +2,16 @@
 
 use foundationdb::options::MutationType;
 use foundationdb::{FdbError, Transaction};
-use kvqueue_queue::{Attempts, Change, Fate, Lease, LeaseError, QueueError, RetryError, Settlement};
+use kvqueue_queue::{
+    Acknowledgement, Attempts, CommitStatus, ItemOutcome, Lease, LeaseError, QueueError, RetryError,
+};
 
 use crate::desk::Desk;
 
 /// How a transaction goes on.
 enum Prepared {
     /// It is to be committed.
-    Commit(Change),
+    Commit(Acknowledgement),
     /// It need not be.
     Ended(Result<(), LeaseError>),
 }
@@ -19,7 +21,7 @@ enum Prepared {
 pub(super) async fn settle(
     desk: &Desk,
     lease: &mut Lease,
-    settlements: &[(usize, Settlement)],
+    settlements: &[(usize, ItemOutcome)],
     mut is_unknown: bool,
 ) -> Result<(), LeaseError> {
     let mut tr = desk.world.db.create_trx().unwrap();
@@ -28,7 +30,7 @@ pub(super) async fn settle(
             Ok(Prepared::Ended(ended)) => return ended,
             Ok(Prepared::Commit(change)) => match tr.commit().await {
                 Ok(_committed) => {
-                    lease.settled(change);
+                    lease.acknowledged(change);
                     return Ok(());
                 }
                 Err(error) => {
@@ -47,17 +49,17 @@ async fn prepare(
     desk: &Desk,
     tr: &Transaction,
     lease: &mut Lease,
-    settlements: &[(usize, Settlement)],
+    settlements: &[(usize, ItemOutcome)],
     is_unknown: bool,
 ) -> Result<Prepared, QueueError> {
     if is_unknown && !settlements.is_empty() {
-        match lease.look(tr, settlements).await? {
-            Fate::Happened => return Ok(Prepared::Ended(Ok(()))),
-            Fate::Lost => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
-            Fate::Open => {}
+        match lease.find_out(tr, settlements).await? {
+            CommitStatus::Committed => return Ok(Prepared::Ended(Ok(()))),
+            CommitStatus::Lost => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
+            CommitStatus::NotCommitted => {}
         }
     }
-    let change = match lease.settle_in(tr, settlements).await {
+    let change = match lease.acknowledge_in(tr, settlements).await {
         Ok(Some(change)) => change,
         Ok(None) => return Ok(Prepared::Ended(Err(LeaseError::Lost))),
         Err(LeaseError::Queue(error)) => return Err(error),
@@ -65,7 +67,7 @@ async fn prepare(
     };
     let open: Vec<usize> = lease.open().collect();
     for (index, settlement) in settlements {
-        if *settlement == Settlement::Done && open.contains(index) {
+        if *settlement == ItemOutcome::Done && open.contains(index) {
             let effect = desk.world.place.effect(lease.items()[*index].id.as_bytes());
             tr.atomic_op(&effect, &1_u64.to_le_bytes(), MutationType::Add);
         }

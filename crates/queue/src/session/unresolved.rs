@@ -24,11 +24,11 @@ pub(super) enum Effect {
 
 /// Attempts that may have committed, oldest first. At most one of them did.
 #[derive(Debug, Default)]
-pub(super) struct Unsettled {
+pub(super) struct Unresolved {
     attempts: VecDeque<(u64, Effect)>,
 }
 
-impl Unsettled {
+impl Unresolved {
     pub(super) fn is_empty(&self) -> bool {
         self.attempts.is_empty()
     }
@@ -56,11 +56,11 @@ impl Unsettled {
     }
 
     /// The slot was read: if it names one of the attempts, that one committed, and no other did or will.
-    pub(super) fn settle(&mut self, token: &Token) -> Option<Effect> {
+    pub(super) fn resolve(&mut self, token: &Token) -> Option<Effect> {
         let at = self.attempts.iter().position(|(attempt, _)| *attempt == token.attempt)?;
-        let settled = self.attempts.remove(at);
+        let resolved = self.attempts.remove(at);
         self.attempts.clear();
-        settled.map(|(_, effect)| effect)
+        resolved.map(|(_, effect)| effect)
     }
 
     /// None of them committed or will.
@@ -88,41 +88,41 @@ mod tests {
 
     #[test]
     fn the_slot_settles_all_attempts_at_once() {
-        let mut unsettled = Unsettled::default();
-        unsettled.note(1, pushed());
-        unsettled.note(2, Effect::Took(Vec::new()));
-        assert!(unsettled.settle(&token(3)).is_none());
-        assert!(!unsettled.is_empty());
-        assert!(matches!(unsettled.settle(&token(2)), Some(Effect::Took(_))));
-        assert!(unsettled.is_empty());
+        let mut unresolved = Unresolved::default();
+        unresolved.note(1, pushed());
+        unresolved.note(2, Effect::Took(Vec::new()));
+        assert!(unresolved.resolve(&token(3)).is_none());
+        assert!(!unresolved.is_empty());
+        assert!(matches!(unresolved.resolve(&token(2)), Some(Effect::Took(_))));
+        assert!(unresolved.is_empty());
     }
 
     #[test]
     fn a_commit_voids_what_was_unknown_before() {
-        let mut unsettled = Unsettled::default();
-        unsettled.note(1, Effect::Took(Vec::new()));
-        unsettled.note(2, pushed());
-        assert!(matches!(unsettled.committed(), Some(Effect::Pushed(_))));
-        assert!(unsettled.is_empty());
+        let mut unresolved = Unresolved::default();
+        unresolved.note(1, Effect::Took(Vec::new()));
+        unresolved.note(2, pushed());
+        assert!(matches!(unresolved.committed(), Some(Effect::Pushed(_))));
+        assert!(unresolved.is_empty());
     }
 
     #[test]
     fn a_new_push_forgets_pushes_and_keeps_takes() {
-        let mut unsettled = Unsettled::default();
-        unsettled.note(1, pushed());
-        unsettled.note(2, Effect::Took(Vec::new()));
-        unsettled.forget_pushes();
-        assert!(unsettled.settle(&token(1)).is_none());
-        assert!(unsettled.settle(&token(2)).is_some());
+        let mut unresolved = Unresolved::default();
+        unresolved.note(1, pushed());
+        unresolved.note(2, Effect::Took(Vec::new()));
+        unresolved.forget_pushes();
+        assert!(unresolved.resolve(&token(1)).is_none());
+        assert!(unresolved.resolve(&token(2)).is_some());
     }
 
     #[test]
     fn only_the_newest_are_remembered() {
-        let mut unsettled = Unsettled::default();
+        let mut unresolved = Unresolved::default();
         for attempt in 1..=MAX as u64 + 1 {
-            unsettled.note(attempt, pushed());
+            unresolved.note(attempt, pushed());
         }
-        assert!(unsettled.settle(&token(1)).is_none());
-        assert!(unsettled.settle(&token(2)).is_some());
+        assert!(unresolved.resolve(&token(1)).is_none());
+        assert!(unresolved.resolve(&token(2)).is_some());
     }
 }

@@ -6,7 +6,7 @@ use foundationdb::options::MutationType;
 use crate::error::QueueError;
 use crate::keys::leases::{Header, Held, LeaseId};
 use crate::keys::{Space, counters, meta};
-use crate::lease::Settlement;
+use crate::lease::ItemOutcome;
 use crate::meta::{Failure, Meta};
 use crate::ops::claim::forget;
 use crate::ops::lease::row;
@@ -15,43 +15,43 @@ use crate::ops::version::now;
 use crate::ops::{cost, lease, place};
 use crate::time::millis;
 
-/// Settles items of the lease `id`, by their index in `held`, and sets a new deadline for those that stay. Items settled before
-/// are passed over, so a settlement may be repeated. Returns the header as it then is; `None`, having written nothing, if the
+/// Acknowledges items of the lease `id`, by their index in `held`, and sets a new deadline for those that stay. Items acknowledged before
+/// are passed over, so an acknowledgement may be repeated. Returns the header as it then is; `None`, having written nothing, if the
 /// lease is lost. That it fits into a transaction is the caller's to see to: [`part`], [`cost`].
-pub(crate) async fn settle(
+pub(crate) async fn acknowledge(
     space: &Space,
     tr: &Transaction,
     id: LeaseId,
     held: &[Held],
-    settlements: &[(usize, Settlement)],
+    outcomes: &[(usize, ItemOutcome)],
 ) -> Result<Option<Header>, QueueError> {
     let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
     let mut counts = Counts::default();
-    for (index, settlement) in settlements {
-        if header.settled.contains(*index) {
+    for (index, outcome) in outcomes {
+        if header.acknowledged.contains(*index) {
             continue;
         }
-        header.settled.insert(*index);
+        header.acknowledged.insert(*index);
         let row = row(&held[*index]);
-        match settlement {
-            Settlement::Done => {
+        match outcome {
+            ItemOutcome::Done => {
                 forget(space, tr, &row)?;
                 counts.done += 1;
             }
-            Settlement::Release => {
+            ItemOutcome::Release => {
                 place::ready(space, tr, &row.id, &row.value, &row.meta);
                 counts.ready += 1;
             }
-            Settlement::Retry { due: None, failure } => {
+            ItemOutcome::Retry { due: None, failure } => {
                 let meta = failed(space, &row, failure)?;
                 place::ready(space, tr, &row.id, &row.value, &meta::encode(&meta));
                 counts.ready += 1;
             }
-            Settlement::Retry { due: Some(due), failure } => {
+            ItemOutcome::Retry { due: Some(due), failure } => {
                 place::later(space, tr, &row.id, millis(*due), &row.value, &failed(space, &row, failure)?);
                 counts.later += 1;
             }
-            Settlement::Dead(failure) => {
+            ItemOutcome::Dead(failure) => {
                 let meta = Meta { death: Some(failure.cut()), ..failed(space, &row, failure)? };
                 place::dead(space, tr, &row.id, &row.value, &meta);
                 counts.dead += 1;
@@ -65,33 +65,33 @@ pub(crate) async fn settle(
     Ok(Some(header))
 }
 
-/// How many of the first settlements go into one transaction: one does, whatever it takes.
-pub(crate) fn part(space: &Space, held: &[Held], settlements: &[(usize, Settlement)]) -> usize {
+/// How many of the first outcomes go into one transaction: one does, whatever it takes.
+pub(crate) fn part(space: &Space, held: &[Held], outcomes: &[(usize, ItemOutcome)]) -> usize {
     let mut bytes = 0;
-    let fit = settlements.iter().take_while(|(index, settlement)| {
-        bytes += held.get(*index).map_or(0, |held| cost(space, held, settlement));
+    let fit = outcomes.iter().take_while(|(index, outcome)| {
+        bytes += held.get(*index).map_or(0, |held| cost(space, held, outcome));
         bytes <= cost::PART
     });
-    fit.count().max(1).min(settlements.len())
+    fit.count().max(1).min(outcomes.len())
 }
 
-/// What the database counts for a settlement, in bytes: a little too high, never too low.
-pub(crate) fn cost(space: &Space, held: &Held, settlement: &Settlement) -> usize {
+/// What the database counts for an outcome, in bytes: a little too high, never too low.
+pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
     let Held { id, meta, value } = held;
-    match settlement {
-        Settlement::Done => cost::forget(space, id, meta),
-        Settlement::Release => cost::ready(space, id, value.len(), meta.len()),
-        Settlement::Retry { due: None, failure } => {
+    match outcome {
+        ItemOutcome::Done => cost::forget(space, id, meta),
+        ItemOutcome::Release => cost::ready(space, id, value.len(), meta.len()),
+        ItemOutcome::Retry { due: None, failure } => {
             cost::ready(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
-        Settlement::Retry { due: Some(_), failure } => {
+        ItemOutcome::Retry { due: Some(_), failure } => {
             cost::aside(space, id, value.len(), meta.len() + cost::failure(failure.reason.len()))
         }
-        Settlement::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
+        ItemOutcome::Dead(failure) => cost::dead(space, id, value.len(), meta, failure.reason.len()),
     }
 }
 
-/// How many items were settled, and how.
+/// How many items were acknowledged, and how.
 #[derive(Debug, Default)]
 struct Counts {
     done: usize,
