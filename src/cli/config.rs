@@ -46,20 +46,25 @@ impl Command {
         let warnings = register(Daemon::new(config.clone())).warnings()?;
         match self {
             Self::Check { strict } => {
-                let text = format!("configuration is valid, queues: {}", config.queues.len());
                 let mut object = serde_json::json!({ "valid": true, "queues": config.queues.len() });
                 let limit = unused_limit(&config).map(str::to_owned).or_else(|| limit_beyond_disk(&config));
                 let notes: Vec<_> = limit.into_iter().chain(warnings).collect();
-                let exit = if *strict && !notes.is_empty() { Exit::Config } else { Exit::Done };
-                if globals.quiet && exit == Exit::Done {
-                    return Ok(exit);
+                let is_refused = *strict && !notes.is_empty();
+                if globals.quiet && !is_refused {
+                    return Ok(Exit::Done);
                 }
-                notes.iter().for_each(|note| output::note(format_args!("kvqueue: {note}")));
+                notes.iter().for_each(|note| output::note(format_args!("kvqueue: warning: {note}")));
                 if !notes.is_empty() {
                     object["notes"] = serde_json::json!(notes);
                 }
+                if is_refused {
+                    object["valid"] = serde_json::json!(false);
+                    let text = format!("--strict refuses the configuration, warnings: {}", notes.len());
+                    output::line(globals.json, text.as_bytes(), &object)?;
+                    return Ok(Exit::Config);
+                }
+                let text = format!("configuration is valid, queues: {}", config.queues.len());
                 output::line(globals.json, text.as_bytes(), &object)?;
-                return Ok(exit);
             }
             Self::Manual => {}
             Self::Show => {

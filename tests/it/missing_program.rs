@@ -232,6 +232,7 @@ fn config_check_doctor_and_start_warn_of_it() {
     assert!(checked.stderr.contains(&missing) && checked.stderr.contains(twice), "{checked:?}");
     checked.ok();
     let strict = asked(&["config", "check", "--strict", "-q"]);
+    assert_eq!(strict.stdout, "--strict refuses the configuration, warnings: 2\n");
     assert!(strict.stderr.contains(&missing), "{strict:?}");
     strict.failed(78);
     let doctor = asked(&["doctor"]).stdout;

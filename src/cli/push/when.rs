@@ -7,6 +7,9 @@ use kvqueue_queue::Millis;
 
 use crate::config::duration;
 
+/// The end of the year 9999: a later time was given in milliseconds.
+const LAST: Millis = 253_402_300_799_999;
+
 /// When an item is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -44,10 +47,13 @@ pub(super) fn delay(text: &str) -> Result<When, String> {
 
 /// Reads a time: RFC 3339, or seconds since 1970.
 pub(super) fn at(text: &str) -> Result<When, String> {
-    let seconds = || text.parse::<Millis>().ok()?.checked_mul(1_000);
+    let seconds = text.parse::<Millis>().ok().and_then(|seconds| seconds.checked_mul(1_000));
+    if seconds.is_some_and(|millis| millis > LAST) {
+        return Err(format!("{text:?} is after the year 9999; write seconds since 1970, not milliseconds"));
+    }
     let stamp = || text.parse::<Timestamp>().ok().map(millis);
     let wrong = "write it as in \"2030-01-31T08:00:00Z\", or in seconds since 1970";
-    seconds().or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
+    seconds.or_else(stamp).map(When::At).ok_or_else(|| format!("{text:?} is not a time; {wrong}"))
 }
 
 /// Before 1970 is 1970: long past.
@@ -68,6 +74,12 @@ mod tests {
         for wrong in ["", "tomorrow", "-5", "2023-11-14", "2023-11-14T22:13:20", "99999999999999999999"] {
             assert!(at(wrong).unwrap_err().ends_with("in seconds since 1970"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn milliseconds_are_not_taken_for_seconds() {
+        assert_eq!(at("253402300799"), Ok(When::At(LAST - 999)));
+        assert!(at("1700000000000").unwrap_err().ends_with("write seconds since 1970, not milliseconds"));
     }
 
     #[test]
