@@ -18,10 +18,10 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    crew::Shared,
+    context::ConsumerContext,
+    exit_guard::ExitGuard,
     fetcher::Fetcher,
-    messages::{Drain, Fetch, Gone, Join, Leave, Ping, Spec, Withdraw},
-    obituary::Obituary,
+    messages::{ConsumerSpec, Drain, Fetch, Gone, Join, Leave, Ping, Withdraw},
 };
 use crate::{
     board::{Pulse, Stage},
@@ -50,8 +50,8 @@ const SLOW: Duration = Duration::from_millis(50);
 /// next one.
 pub(super) struct Consumer {
     pulse: Arc<Pulse>,
-    spec: Spec,
-    shared: Arc<Shared>,
+    spec: ConsumerSpec,
+    shared: Arc<ConsumerContext>,
     state: State,
     fetcher: Addr<Fetcher>,
     /// It asks the fetcher for nothing more.
@@ -66,16 +66,16 @@ pub(super) struct Consumer {
     slow: Option<SpawnHandle>,
     /// Fires on drain: no take may begin any more, and items that are not begun are given back.
     stop: CancellationToken,
-    obituary: Obituary,
+    exit_guard: ExitGuard,
 }
 
 impl Consumer {
     pub(super) fn new(
-        spec: Spec,
-        shared: Arc<Shared>,
+        spec: ConsumerSpec,
+        shared: Arc<ConsumerContext>,
         pulse: Arc<Pulse>,
         fetcher: Addr<Fetcher>,
-        obituary: Obituary,
+        exit_guard: ExitGuard,
     ) -> Self {
         fetcher.do_send(Join(pulse.id));
         let stop = shared.signals.draining.child_token();
@@ -91,7 +91,7 @@ impl Consumer {
             given_back: Vec::new(),
             slow: None,
             stop,
-            obituary,
+            exit_guard,
         }
     }
 
@@ -120,7 +120,7 @@ impl Consumer {
             Effect::Dispatch => self.dispatch(context),
             Effect::Close => self.close(context),
             Effect::Stop => {
-                self.obituary.stopped();
+                self.exit_guard.stopped();
                 actix::ActorContext::stop(context);
             }
         }
@@ -226,7 +226,7 @@ impl Consumer {
     }
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
-        let Shared { pool, work, .. } = &*self.shared;
+        let ConsumerContext { pool, work, .. } = &*self.shared;
         let (source, pulse) = (self.spec.source.clone(), self.pulse.clone());
         let dispatcher = Dispatcher { source, pulse, stop: self.stop.clone() };
         match in_hand {

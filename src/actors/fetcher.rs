@@ -20,8 +20,8 @@ use tokio::{
 };
 
 use super::{
+    exit_guard::ExitGuard,
     messages::{Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw},
-    obituary::Obituary,
 };
 use crate::{
     board::Stage,
@@ -66,14 +66,14 @@ pub(super) struct Fetcher {
     /// The last consumer to leave waits until the session is closed.
     leaving: Option<oneshot::Sender<Closed>>,
     observer: Option<Observer>,
-    obituary: Obituary,
+    exit_guard: ExitGuard,
 }
 
 /// The end of a session. It may give items that a fetch of unknown outcome had removed.
 pub(super) type Closed = Result<Option<InHand>, RetryError>;
 
 impl Fetcher {
-    pub(super) fn new(source: Arc<Source>, observer: Option<Observer>, obituary: Obituary) -> Self {
+    pub(super) fn new(source: Arc<Source>, observer: Option<Observer>, exit_guard: ExitGuard) -> Self {
         let fetching = Fetching::new(source.approach.clone());
         Self {
             source,
@@ -88,7 +88,7 @@ impl Fetcher {
             members: BTreeSet::new(),
             leaving: None,
             observer,
-            obituary,
+            exit_guard,
         }
     }
 
@@ -433,7 +433,7 @@ impl Handler<StopFetcher> for Fetcher {
     type Result = ();
 
     fn handle(&mut self, _: StopFetcher, context: &mut Context<Self>) {
-        self.obituary.stopped();
+        self.exit_guard.stopped();
         context.stop();
     }
 }

@@ -23,28 +23,28 @@ pub(crate) type Observer = Arc<dyn Fn(u64, Event) -> bool + Send + Sync>;
 
 /// What a consumer is made from.
 #[derive(Clone, Debug)]
-pub(crate) struct Spec {
+pub(crate) struct ConsumerSpec {
     pub(crate) source: Arc<Source>,
     /// Items per take.
     pub(crate) k: NonZeroUsize,
 }
 
-impl Spec {
+impl ConsumerSpec {
     fn key(&self) -> (*const Source, NonZeroUsize) {
         (Arc::as_ptr(&self.source), self.k)
     }
 }
 
 /// The same consumers, as far as anyone can tell: of the same source, which is made anew when its settings change.
-impl PartialEq for Spec {
+impl PartialEq for ConsumerSpec {
     fn eq(&self, other: &Self) -> bool {
         self.key() == other.key()
     }
 }
 
-impl Eq for Spec {}
+impl Eq for ConsumerSpec {}
 
-impl Hash for Spec {
+impl Hash for ConsumerSpec {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.key().hash(state);
     }
@@ -54,15 +54,15 @@ impl Hash for Spec {
 /// named.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Converge(pub(super) Wanted);
+pub(super) struct Reconcile(pub(super) DesiredConsumers);
 
 /// Consumers by queue.
-pub(crate) type Wanted = BTreeMap<Arc<str>, Vec<Spec>>;
+pub(crate) type DesiredConsumers = BTreeMap<Arc<str>, Vec<ConsumerSpec>>;
 
 /// To the supervisor: start consumers. The answer is their ids.
 #[derive(Debug, Message)]
 #[rtype(result = "Vec<u64>")]
-pub(super) struct Start(pub(super) Vec<Spec>);
+pub(super) struct Start(pub(super) Vec<ConsumerSpec>);
 
 /// To the supervisor: let this consumer finish and stop. The answer is whether there is one.
 #[derive(Debug, Message)]
@@ -76,12 +76,12 @@ pub(super) struct Drain;
 
 /// To the supervisor: name all consumers, and have each say that it reads its mailbox.
 #[derive(Clone, Copy, Debug, Message)]
-#[rtype(result = "Vec<Present>")]
-pub(super) struct Census;
+#[rtype(result = "Vec<ConsumerRef>")]
+pub(super) struct ListConsumers;
 
 /// A consumer that there is.
 #[derive(Clone, Debug)]
-pub(crate) struct Present {
+pub(crate) struct ConsumerRef {
     pub(crate) pulse: Arc<Pulse>,
     pub(crate) source: Arc<Source>,
 }
@@ -125,12 +125,12 @@ pub(super) struct Gone(pub(super) u64);
 #[rtype(result = "()")]
 pub(super) struct StopFetcher;
 
-/// From an obituary.
+/// From an exit_guard.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
-pub(super) struct Ended {
+pub(super) struct ActorExited {
     pub(super) who: Who,
-    pub(super) ending: Ending,
+    pub(super) reason: ExitReason,
 }
 
 /// Which actor ended.
@@ -143,7 +143,7 @@ pub(super) enum Who {
 
 /// How an actor ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum ExitReason {
     /// It was told to, or its queue was empty and that was its task.
     Stopped,
     /// It panicked.
@@ -152,9 +152,9 @@ pub(super) enum Ending {
     Vanished,
 }
 
-/// How the whole crew ended.
+/// How the supervisor ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum SupervisorExit {
     /// Every consumer has finished.
     Finished,
     /// Consumers failed more often than is put up with.

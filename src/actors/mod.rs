@@ -12,7 +12,7 @@
 //!   without a trace. `Addr::connected` becomes false.
 //! * Nobody is told. `actix::Supervisor` would not help: it restarts an actor that stops, not one that panics.
 //!
-//! Hence: a consumer, and a fetcher, holds an `Obituary`, whose `Drop` reports the end to the supervisor and says whether it was a
+//! Hence: a consumer, and a fetcher, holds an `ExitGuard`, whose `Drop` reports the end to the supervisor and says whether it was a
 //! panic; the supervisor makes a new consumer, with a new session, rather than reviving the value that broke. Nothing
 //! that must not be lost waits in a mailbox: items in hand are in tasks that outlive the actor, one that hands them to the
 //! handler and one that holds their lease; or on a lease that runs out; or, with at-most-once delivery, in a `Batch`, which logs
@@ -34,17 +34,19 @@
 //! for its answer and does not get past the bound.
 
 mod consumer;
-mod crew;
+mod context;
+mod exit_guard;
 mod fetcher;
-mod intensity;
+mod handle;
 mod messages;
-mod obituary;
 #[cfg(test)]
 mod panics;
-mod slots;
+mod reconciler;
+mod restart_limiter;
 mod supervisor;
 mod system;
 
-pub(crate) use crew::{Crew, Helm, Roll, Shared};
-pub(crate) use messages::{End, Observer, Present, Spec, Wanted};
+pub(crate) use context::ConsumerContext;
+pub(crate) use handle::{SupervisorExits, SupervisorHandle, supervise};
+pub(crate) use messages::{ConsumerRef, ConsumerSpec, DesiredConsumers, Observer, SupervisorExit};
 pub(crate) use system::run;

@@ -11,42 +11,43 @@ use tokio::sync::mpsc;
 
 use super::{
     consumer::Consumer,
-    crew::Shared,
+    context::ConsumerContext,
+    exit_guard::ExitGuard,
     fetcher::Fetcher,
-    intensity::Intensity,
     messages::{
-        Census, Converge, Drain, End, Ended, Ending, Ping, Present, Spec, Start, Stop, StopFetcher, Who,
+        ActorExited, ConsumerRef, ConsumerSpec, Drain, ExitReason, ListConsumers, Ping, Reconcile, Start,
+        Stop, StopFetcher, SupervisorExit, Who,
     },
-    obituary::Obituary,
-    slots::{Change, Living, Slots},
+    reconciler::{Changes, Reconciler, RunningConsumer},
+    restart_limiter::RestartLimiter,
 };
 use crate::{board::Pulse, consumer::source::Source};
 
 /// So many failed consumers are replaced...
 const RESTARTS: usize = 5;
 
-/// ...within this time; one more ends the crew.
+/// ...within this time; one more ends the supervisor.
 const WITHIN: Duration = Duration::from_secs(30);
 
 /// The actor.
 pub(super) struct Supervisor {
-    shared: Arc<Shared>,
+    shared: Arc<ConsumerContext>,
     consumers: BTreeMap<u64, Member>,
     /// Those that have consumers, by their source.
     fetchers: HashMap<*const Source, FetcherOf>,
     /// Each queue that ever had consumers.
-    crews: BTreeMap<Arc<str>, QueueCrew>,
+    queues: BTreeMap<Arc<str>, QueueConsumers>,
     next_id: u64,
-    intensity: Intensity,
+    restart_limiter: RestartLimiter,
     draining: bool,
     /// A consumer has run dry: when all are gone, that is the end.
     ran_dry: bool,
     /// Told how it all ended: at most once per consumer, and once per drain. Dropped, it tells that the supervisor died.
-    ends: mpsc::UnboundedSender<End>,
+    ends: mpsc::UnboundedSender<SupervisorExit>,
 }
 
 struct Member {
-    spec: Spec,
+    spec: ConsumerSpec,
     pulse: Arc<Pulse>,
     address: Addr<Consumer>,
     fetcher: Addr<Fetcher>,
@@ -65,30 +66,30 @@ struct FetcherOf {
 
 /// The consumers of a queue: an index of `consumers`, so that no change to one queue walks through the consumers of all.
 #[derive(Default)]
-struct QueueCrew {
+struct QueueConsumers {
     members: BTreeSet<u64>,
     /// How many of them are leaving.
     leaving: usize,
     /// Absent unless its consumers were ever said to be wanted.
-    slots: Option<Slots<Spec>>,
+    reconciler: Option<Reconciler<ConsumerSpec>>,
 }
 
-impl QueueCrew {
+impl QueueConsumers {
     /// Consumers are leaving, or others wait for them to have left.
     fn is_finishing(&self) -> bool {
-        self.leaving > 0 || self.slots.as_ref().is_some_and(|slots| !slots.is_filled())
+        self.leaving > 0 || self.reconciler.as_ref().is_some_and(|reconciler| !reconciler.is_complete())
     }
 }
 
 impl Supervisor {
-    pub(super) fn new(shared: Arc<Shared>, ends: mpsc::UnboundedSender<End>) -> Self {
+    pub(super) fn new(shared: Arc<ConsumerContext>, ends: mpsc::UnboundedSender<SupervisorExit>) -> Self {
         Self {
             shared,
             consumers: BTreeMap::new(),
             fetchers: HashMap::new(),
-            crews: BTreeMap::new(),
+            queues: BTreeMap::new(),
             next_id: 1,
-            intensity: Intensity::new(RESTARTS, WITHIN),
+            restart_limiter: RestartLimiter::new(RESTARTS, WITHIN),
             draining: false,
             ran_dry: false,
             ends,
@@ -96,30 +97,30 @@ impl Supervisor {
     }
 
     /// Starts one that there was not.
-    fn begin(&mut self, spec: Spec, context: &Context<Self>) -> u64 {
+    fn begin(&mut self, spec: ConsumerSpec, context: &Context<Self>) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         self.start_consumer(id, spec, 0, context);
         id
     }
 
-    fn start_consumer(&mut self, id: u64, spec: Spec, restarts: u64, context: &Context<Self>) {
+    fn start_consumer(&mut self, id: u64, spec: ConsumerSpec, restarts: u64, context: &Context<Self>) {
         let pulse = self.shared.board.join(id, &spec.source.name, spec.k, restarts);
         let fetcher = self.fetcher(&spec.source, context);
-        let obituary = Obituary::new(context.address(), Who::Consumer(id));
+        let exit_guard = ExitGuard::new(context.address(), Who::Consumer(id));
         let address =
-            Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), fetcher.clone(), obituary)
+            Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), fetcher.clone(), exit_guard)
                 .start();
-        self.crews.entry(spec.source.name.clone()).or_default().members.insert(id);
+        self.queues.entry(spec.source.name.clone()).or_default().members.insert(id);
         self.consumers.insert(id, Member { spec, pulse, address, fetcher, restarts, leaving: false });
     }
 
     /// The fetcher for another consumer of the source.
     fn fetcher(&mut self, source: &Arc<Source>, context: &Context<Self>) -> Addr<Fetcher> {
         let fetcher = self.fetchers.entry(Arc::as_ptr(source)).or_insert_with(|| {
-            let obituary = Obituary::new(context.address(), Who::Fetcher(source.clone()));
+            let exit_guard = ExitGuard::new(context.address(), Who::Fetcher(source.clone()));
             FetcherOf {
-                address: Fetcher::new(source.clone(), self.shared.observer.clone(), obituary).start(),
+                address: Fetcher::new(source.clone(), self.shared.observer.clone(), exit_guard).start(),
                 consumers: 0,
             }
         });
@@ -141,26 +142,27 @@ impl Supervisor {
 
     fn restart(&mut self, id: u64, member: Member, context: &Context<Self>) {
         let queue = member.spec.source.name.clone();
-        if self.intensity.allows(Instant::now()) {
+        if self.restart_limiter.allows(Instant::now()) {
             tracing::warn!(%queue, consumer = id, "consumer replaced");
             member.spec.source.meters.restarts.inc();
             self.start_consumer(id, member.spec, member.restarts + 1, context);
             return;
         }
-        let (restarts, within) = self.intensity.limit();
+        let (restarts, within) = self.restart_limiter.limit();
         tracing::error!(%queue, consumer = id, restarts, ?within, "too many consumers failed");
-        self.finish(End::TooManyFailures { queue, restarts, within });
+        self.finish(SupervisorExit::TooManyFailures { queue, restarts, within });
     }
 
     /// Has a queue's consumers become these.
-    fn converge(&mut self, queue: &Arc<str>, wanted: Vec<Spec>, context: &Context<Self>) {
-        let crew = self.crews.entry(queue.clone()).or_default();
-        let living = crew.members.iter().filter_map(|id| {
+    fn reconcile(&mut self, queue: &Arc<str>, wanted: Vec<ConsumerSpec>, context: &Context<Self>) {
+        let queue_consumers = self.queues.entry(queue.clone()).or_default();
+        let running = queue_consumers.members.iter().filter_map(|id| {
             let Member { spec, leaving, .. } = self.consumers.get(id)?;
-            Some(Living { id: *id, spec: spec.clone(), leaving: *leaving })
+            Some(RunningConsumer { id: *id, spec: spec.clone(), leaving: *leaving })
         });
-        let (slots, Change { leave, start }) = Slots::converge(&living.collect::<Vec<_>>(), wanted);
-        crew.slots = Some(slots);
+        let (reconciler, Changes { leave, start }) =
+            Reconciler::reconcile(&running.collect::<Vec<_>>(), wanted);
+        queue_consumers.reconciler = Some(reconciler);
         for id in leave {
             self.leave(id);
         }
@@ -174,9 +176,9 @@ impl Supervisor {
     fn leave(&mut self, id: u64) -> bool {
         let Some(member) = self.consumers.get_mut(&id) else { return false };
         if !std::mem::replace(&mut member.leaving, true)
-            && let Some(crew) = self.crews.get_mut(&member.spec.source.name)
+            && let Some(queue_consumers) = self.queues.get_mut(&member.spec.source.name)
         {
-            crew.leaving += 1;
+            queue_consumers.leaving += 1;
         }
         member.address.do_send(Drain);
         true
@@ -184,16 +186,16 @@ impl Supervisor {
 
     /// A consumer of the queue is gone.
     fn left(&mut self, queue: &Arc<str>, id: u64, was_leaving: bool) {
-        let Some(crew) = self.crews.get_mut(queue) else { return };
-        crew.members.remove(&id);
-        crew.leaving -= usize::from(was_leaving);
+        let Some(queue_consumers) = self.queues.get_mut(queue) else { return };
+        queue_consumers.members.remove(&id);
+        queue_consumers.leaving -= usize::from(was_leaving);
     }
 
     /// One of the queue's consumers is gone: perhaps another has waited for that.
     fn fill(&mut self, queue: &Arc<str>, context: &Context<Self>) {
-        let start = self.crews.get_mut(queue).and_then(|crew| {
-            let living = crew.members.len();
-            Some(crew.slots.as_mut()?.freed(living))
+        let start = self.queues.get_mut(queue).and_then(|queue_consumers| {
+            let running = queue_consumers.members.len();
+            Some(queue_consumers.reconciler.as_mut()?.fill_vacancies(running))
         });
         for spec in start.into_iter().flatten() {
             self.begin(spec, context);
@@ -202,23 +204,23 @@ impl Supervisor {
 
     /// Says whether the queue has consumers that are leaving, or others that wait for them to have left.
     fn tell_finishing(&self, queue: &Arc<str>) {
-        let is_finishing = self.crews.get(queue).is_some_and(QueueCrew::is_finishing);
+        let is_finishing = self.queues.get(queue).is_some_and(QueueConsumers::is_finishing);
         self.shared.finishing(queue, is_finishing);
     }
 
-    fn finish(&self, end: End) {
+    fn finish(&self, end: SupervisorExit) {
         // Nobody waits any more when the daemon is on its way out already.
         let _ = self.ends.send(end);
     }
 
     fn drain(&mut self) {
         self.draining = true;
-        self.crews.values_mut().for_each(|crew| crew.slots = None);
+        self.queues.values_mut().for_each(|queue_consumers| queue_consumers.reconciler = None);
         for id in self.consumers.keys().copied().collect::<Vec<_>>() {
             self.leave(id);
         }
         if self.consumers.is_empty() {
-            self.finish(End::Finished);
+            self.finish(SupervisorExit::Finished);
         }
         self.shared.left(self.consumers.len());
     }
@@ -246,31 +248,33 @@ impl Handler<Stop> for Supervisor {
     }
 }
 
-impl Handler<Converge> for Supervisor {
+impl Handler<Reconcile> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, Converge(mut wanted): Converge, context: &mut Context<Self>) {
+    fn handle(&mut self, Reconcile(mut wanted): Reconcile, context: &mut Context<Self>) {
         if self.draining {
             return;
         }
-        for (queue, _) in self.crews.iter().filter(|(_, crew)| crew.slots.is_some()) {
+        for (queue, _) in
+            self.queues.iter().filter(|(_, queue_consumers)| queue_consumers.reconciler.is_some())
+        {
             wanted.entry(queue.clone()).or_default();
         }
         for (queue, specs) in wanted {
-            self.converge(&queue, specs, context);
+            self.reconcile(&queue, specs, context);
         }
         self.shared.left(self.consumers.len());
     }
 }
 
-impl Handler<Census> for Supervisor {
-    type Result = Vec<Present>;
+impl Handler<ListConsumers> for Supervisor {
+    type Result = Vec<ConsumerRef>;
 
-    fn handle(&mut self, _: Census, _: &mut Context<Self>) -> Self::Result {
+    fn handle(&mut self, _: ListConsumers, _: &mut Context<Self>) -> Self::Result {
         let present = self.consumers.values().map(|Member { spec, pulse, address, .. }| {
             // One whose mailbox is full does not read it, which is what is to be found out.
             let _ = address.try_send(Ping);
-            Present { pulse: pulse.clone(), source: spec.source.clone() }
+            ConsumerRef { pulse: pulse.clone(), source: spec.source.clone() }
         });
         present.collect()
     }
@@ -284,14 +288,14 @@ impl Handler<Drain> for Supervisor {
     }
 }
 
-impl Handler<Ended> for Supervisor {
+impl Handler<ActorExited> for Supervisor {
     type Result = ();
 
-    fn handle(&mut self, Ended { who, ending }: Ended, context: &mut Context<Self>) {
+    fn handle(&mut self, ActorExited { who, reason }: ActorExited, context: &mut Context<Self>) {
         match who {
-            Who::Consumer(id) => self.consumer_ended(id, ending, context),
-            Who::Fetcher(source) if ending != Ending::Stopped => {
-                self.fetcher_failed(&source, ending, context);
+            Who::Consumer(id) => self.consumer_ended(id, reason, context),
+            Who::Fetcher(source) if reason != ExitReason::Stopped => {
+                self.fetcher_failed(&source, reason, context);
             }
             Who::Fetcher(_) => {}
         }
@@ -299,18 +303,18 @@ impl Handler<Ended> for Supervisor {
 }
 
 impl Supervisor {
-    fn consumer_ended(&mut self, id: u64, ending: Ending, context: &Context<Self>) {
+    fn consumer_ended(&mut self, id: u64, reason: ExitReason, context: &Context<Self>) {
         let Some(member) = self.consumers.remove(&id) else { return };
         self.leave_fetcher(&member);
         self.shared.board.leave(id);
         let queue = member.spec.source.name.clone();
         let leaving = member.leaving;
         self.left(&queue, id, leaving);
-        if ending == Ending::Stopped {
+        if reason == ExitReason::Stopped {
             tracing::debug!(%queue, consumer = id, "consumer stopped");
             self.ran_dry |= !leaving;
         } else {
-            tracing::error!(%queue, consumer = id, ?ending, "consumer failed");
+            tracing::error!(%queue, consumer = id, ?reason, "consumer failed");
             if !leaving {
                 self.restart(id, member, context);
             }
@@ -321,14 +325,14 @@ impl Supervisor {
             self.tell_finishing(&queue);
         }
         if self.consumers.is_empty() && (self.draining || self.ran_dry) {
-            self.finish(End::Finished);
+            self.finish(SupervisorExit::Finished);
         }
     }
 
     /// Its consumers get no answers any more: they end, and others, with another fetcher, replace them.
-    fn fetcher_failed(&mut self, source: &Arc<Source>, ending: Ending, context: &Context<Self>) {
+    fn fetcher_failed(&mut self, source: &Arc<Source>, reason: ExitReason, context: &Context<Self>) {
         let queue = &source.name;
-        tracing::error!(%queue, ?ending, "fetcher failed");
+        tracing::error!(%queue, ?reason, "fetcher failed");
         self.fetchers.remove(&Arc::as_ptr(source));
         let of_source = |member: &&Member| Arc::ptr_eq(&member.spec.source, source) && !member.leaving;
         let specs: Vec<_> =
@@ -338,15 +342,15 @@ impl Supervisor {
         if specs.is_empty() {
             return;
         }
-        if !self.intensity.allows(Instant::now()) {
-            let (restarts, within) = self.intensity.limit();
+        if !self.restart_limiter.allows(Instant::now()) {
+            let (restarts, within) = self.restart_limiter.limit();
             tracing::error!(%queue, restarts, ?within, "too many consumers failed");
-            return self.finish(End::TooManyFailures { queue: queue.clone(), restarts, within });
+            return self.finish(SupervisorExit::TooManyFailures { queue: queue.clone(), restarts, within });
         }
         source.meters.restarts.inc();
         for id in ids {
             self.leave(id);
         }
-        self.converge(queue, specs, context);
+        self.reconcile(queue, specs, context);
     }
 }

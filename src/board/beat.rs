@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-/// Something that happens again and again: how often it has, and when last. Shared by whoever does it and whoever looks whether it goes
+/// Something that happens again and again: how often it has, and when last. ConsumerContext by whoever does it and whoever looks whether it goes
 /// on.
 #[derive(Debug)]
 pub(crate) struct Beat {

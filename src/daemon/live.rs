@@ -15,7 +15,7 @@ use super::{
     reload::{self, Plan},
 };
 use crate::{
-    actors::{End, Helm, Shared, Spec, Wanted},
+    actors::{ConsumerContext, ConsumerSpec, DesiredConsumers, SupervisorExit, SupervisorHandle},
     config::Config,
     consumer::source::Source,
     control::{InForce, Left, Refused},
@@ -28,8 +28,8 @@ use crate::{
 /// What runs. On the actors' thread.
 pub(super) struct Live {
     db: Arc<Database>,
-    pub(super) shared: Arc<Shared>,
-    helm: Helm,
+    pub(super) shared: Arc<ConsumerContext>,
+    supervisor: SupervisorHandle,
     until_empty: bool,
     in_force: InForce,
     queues: BTreeMap<Arc<str>, Running>,
@@ -50,12 +50,12 @@ impl Live {
     /// Without queues; `in_force` has the first configuration already.
     pub(super) fn new(
         db: Arc<Database>,
-        shared: Arc<Shared>,
-        helm: Helm,
+        shared: Arc<ConsumerContext>,
+        supervisor: SupervisorHandle,
         until_empty: bool,
         in_force: InForce,
     ) -> Self {
-        Self { db, shared, helm, until_empty, in_force, queues: BTreeMap::new() }
+        Self { db, shared, supervisor, until_empty, in_force, queues: BTreeMap::new() }
     }
 
     /// The configuration in force.
@@ -91,7 +91,7 @@ impl Live {
         &mut self,
         Prepared { config, plan, parts: Parts { queues, token } }: Prepared,
         path: Option<String>,
-    ) -> Result<(), End> {
+    ) -> Result<(), SupervisorExit> {
         let followers = self.follow(&queues).await;
         let level = &config.log.level;
         if *level != self.config().log.level
@@ -120,9 +120,9 @@ impl Live {
         parts: &[Part],
         mut followers: Followers,
         plan: Option<&Plan>,
-    ) -> Result<(), End> {
+    ) -> Result<(), SupervisorExit> {
         let mut queues = BTreeMap::new();
-        let mut wanted = Wanted::new();
+        let mut wanted = DesiredConsumers::new();
         for part in parts {
             let name = &part.name;
             let keeps_source = plan.is_some_and(|plan| plan.keeps_source(name));
@@ -141,13 +141,13 @@ impl Live {
                 },
                 (None, None) => continue,
             };
-            let spec = |k| Spec { source: running.source.clone(), k };
+            let spec = |k| ConsumerSpec { source: running.source.clone(), k };
             wanted.insert(name.clone(), part.ks().map(spec).collect());
             queues.insert(name.clone(), running);
         }
         // Those that are not among them are swept no more, and their pauses not followed.
         self.queues = queues;
-        self.helm.converge(wanted).await
+        self.supervisor.reconcile(wanted).await
     }
 
     fn source(&self, part: &Part) -> Arc<Source> {

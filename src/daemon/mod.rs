@@ -39,7 +39,7 @@ use self::{
 };
 use crate::{
     absent,
-    actors::{self, Crew, Observer, Shared},
+    actors::{self, ConsumerContext, Observer},
     board::{Board, Phase},
     config::{Config, ConfigError, Delivery, Http, Listen},
     consumer::{contention::Contention, state::Event},
@@ -258,7 +258,8 @@ impl Daemon {
     ) -> Result<(), DaemonError> {
         let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
         board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
-        let shared = Shared::new(pool.handle(), self.observer.clone(), self.contention.clone(), board);
+        let shared =
+            ConsumerContext::new(pool.handle(), self.observer.clone(), self.contention.clone(), board);
         let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
         // Without anyone who could give orders they would end.
@@ -280,11 +281,11 @@ impl Daemon {
     ) -> Result<(), DaemonError> {
         let told = told().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
-        let mut crew = Crew::new(shared.clone());
-        let _watched = systemd::watch(shared.board.clone(), crew.roll(), self.patience);
+        let (supervisor, mut exits) = actors::supervise(shared.clone());
+        let _watched = systemd::watch(shared.board.clone(), supervisor.clone(), self.patience);
         let config = in_force.follow();
         let space = || survey::space::Watch::new(shared.board.clone(), config.clone());
-        let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), self.until_empty, in_force);
+        let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);
         let followers = tokio::select! {
             read = first_look(db, &live, &queues, self.first_answer) => {
                 let (took, followers) = read?;
@@ -323,7 +324,7 @@ impl Daemon {
             }
         };
         tokio::select! {
-            ended = lifecycle::serve(&mut crew, shared, stop, &config) => Ok(ended?),
+            ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config) => Ok(ended?),
             never = survey => match never {},
             never = space => match never {},
         }
@@ -333,7 +334,7 @@ impl Daemon {
 /// What a daemon has before its first consumer.
 struct Started<'a> {
     db: &'a Arc<Database>,
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ConsumerContext>,
     in_force: InForce,
     orders: mpsc::Receiver<Given>,
 }
@@ -355,7 +356,7 @@ impl Drop for HandlerPool {
 
 /// What those need who show the daemon to others, and hand on what they want of it. A server of theirs begins where this is called: before the
 /// database has answered, which it can say.
-fn door(control: Control, shared: &Shared, db: &Arc<Database>, in_force: &InForce) -> Door {
+fn door(control: Control, shared: &ConsumerContext, db: &Arc<Database>, in_force: &InForce) -> Door {
     let (config, token) = (in_force.follow(), in_force.token());
     Door { control, board: shared.board.clone(), db: db.clone(), config, token }
 }

@@ -7,7 +7,7 @@ use kvqueue_queue::{Approach, Queue, Spread, Staged, SweepRules};
 use tokio::sync::Notify;
 
 use crate::{
-    actors::Shared,
+    actors::ConsumerContext,
     board::Beat,
     config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
     consumer::{fetch::LastWords, source::Source},
@@ -104,7 +104,12 @@ impl Part {
     }
 
     /// What the queue's consumers share.
-    pub(super) fn source(&self, db: &Arc<Database>, shared: &Shared, until_empty: bool) -> Arc<Source> {
+    pub(super) fn source(
+        &self,
+        db: &Arc<Database>,
+        shared: &ConsumerContext,
+        until_empty: bool,
+    ) -> Arc<Source> {
         let config = &self.config;
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
         let meters = shared.board.metrics.queue(&self.name);
@@ -138,7 +143,7 @@ impl Part {
     }
 
     /// Has it swept.
-    pub(super) fn sweep(&self, db: &Arc<Database>, shared: &Shared) -> Sweeping {
+    pub(super) fn sweep(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Sweeping {
         let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.board.gate(&self.name));
         let meters = shared.board.metrics.queue(&self.name);
         let (queue, history) = (self.queue.clone(), shared.history.clone());
@@ -152,7 +157,12 @@ impl Part {
     }
 
     /// Has its gate do what the database says, which is asked first.
-    pub(super) async fn follow(&self, db: &Arc<Database>, shared: &Shared, until_empty: bool) -> Follower {
+    pub(super) async fn follow(
+        &self,
+        db: &Arc<Database>,
+        shared: &ConsumerContext,
+        until_empty: bool,
+    ) -> Follower {
         let (name, queue) = (self.name.clone(), self.queue.clone());
         let (gate, board) = (shared.board.gate(&name), shared.board.clone());
         Followed { db: db.clone(), queue, name, gate, board, until_empty }.follow().await

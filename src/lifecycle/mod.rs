@@ -11,7 +11,7 @@ use std::{io, pin::pin, sync::Arc, time::Duration};
 use tokio::{sync::watch, time::timeout};
 
 use crate::{
-    actors::{Crew, End, Shared},
+    actors::{ConsumerContext, SupervisorExit, SupervisorExits, SupervisorHandle},
     config::Config,
     handlers::LAST_MOMENT,
 };
@@ -75,32 +75,38 @@ pub enum RunError {
 /// Serves until there is a reason to stop, such as that `stop` resolves, then drains, for as long as the configuration allows that is in
 /// force by then.
 pub(crate) async fn serve(
-    crew: &mut Crew,
-    shared: &Shared,
+    supervisor: &SupervisorHandle,
+    exits: &mut SupervisorExits,
+    shared: &ConsumerContext,
     stop: impl Future<Output = Result<(), RunError>>,
     config: &watch::Receiver<Arc<Config>>,
 ) -> Result<(), RunError> {
     let reason = tokio::select! {
         stop = stop => stop,
         reason = shared.signals.stop.wait() => Err(RunError::CannotGoOn(reason)),
-        end = crew.ended() => match end {
-            End::Finished => Ok(()),
+        end = exits.next() => match end {
+            SupervisorExit::Finished => Ok(()),
             end => Err(end.into()),
         },
     };
     let grace = config.borrow().grace;
     tracing::info!(grace_ms = grace.as_millis(), consumers = shared.consumers(), "draining");
     shared.board.draining(grace);
-    let drained = drain(crew, shared, grace).await;
+    let drained = drain(supervisor, exits, shared, grace).await;
     // Why it stopped says more than how.
     reason.and(drained)
 }
 
 /// Lets the consumers finish; when the grace is over, cancels what they have in hand.
-async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), RunError> {
+async fn drain(
+    supervisor: &SupervisorHandle,
+    exits: &mut SupervisorExits,
+    shared: &ConsumerContext,
+    grace: Duration,
+) -> Result<(), RunError> {
     shared.signals.draining.cancel();
-    crew.drain();
-    let mut finished = pin!(finished(crew, shared));
+    supervisor.drain();
+    let mut finished = pin!(finished(exits, shared));
     if timeout(grace, &mut finished).await.is_err() {
         let consumers = shared.consumers();
         tracing::warn!(consumers, "the grace is over, handlers are cancelled");
@@ -120,20 +126,20 @@ async fn drain(crew: &mut Crew, shared: &Shared, grace: Duration) -> Result<(), 
 }
 
 /// Waits until no consumer is left, and nothing of what consumers have begun. Failures no longer matter.
-async fn finished(crew: &mut Crew, shared: &Shared) {
-    while let End::TooManyFailures { .. } = crew.ended().await {}
+async fn finished(exits: &mut SupervisorExits, shared: &ConsumerContext) {
+    while let SupervisorExit::TooManyFailures { .. } = exits.next().await {}
     shared.work.close();
     shared.work.wait().await;
 }
 
-impl From<End> for RunError {
-    fn from(end: End) -> Self {
+impl From<SupervisorExit> for RunError {
+    fn from(end: SupervisorExit) -> Self {
         match end {
-            End::TooManyFailures { queue, restarts, within } => {
+            SupervisorExit::TooManyFailures { queue, restarts, within } => {
                 Self::ConsumersFailed { queue, restarts, within }
             }
-            // A crew that finished is no error; whoever asks has lost its supervisor.
-            End::Finished | End::SupervisorDied => Self::SupervisorDied,
+            // An exit without an error: who asks after it has lost the supervisor.
+            SupervisorExit::Finished | SupervisorExit::SupervisorDied => Self::SupervisorDied,
         }
     }
 }

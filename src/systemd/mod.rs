@@ -33,7 +33,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::{notifier::Notifier, teller::Teller, watch::Watch};
 use crate::{
-    actors::Roll,
+    actors::SupervisorHandle,
     board::{Board, Phase},
 };
 
@@ -59,7 +59,7 @@ pub(crate) struct Watched {
 
 /// Begins to tell systemd of the board's phases, how the daemon is, and that it moves; and the board, whether it does. To be called on the
 /// actors' thread.
-pub(crate) fn watch(board: Arc<Board>, roll: Roll, patience: Option<Duration>) -> Watched {
+pub(crate) fn watch(board: Arc<Board>, supervisor: SupervisorHandle, patience: Option<Duration>) -> Watched {
     let fed_every = sd_notify::watchdog_enabled().filter(|every| !every.is_zero());
     let teller = Arc::new(Teller::new(Notifier::from_environment(), fed_every.is_some(), board.clone()));
     let hears = Arc::downgrade(&teller);
@@ -71,14 +71,21 @@ pub(crate) fn watch(board: Arc<Board>, roll: Roll, patience: Option<Duration>) -
     // Three times in the time that systemd allows: one may come late, or be lost.
     let round = fed_every.map_or(ROUND, |every| (every / 3).clamp(SHORTEST, ROUND));
     let watch = Watch::new(patience.unwrap_or(PATIENCE));
-    let task: JoinHandle<()> = tokio::task::spawn_local(rounds(board, roll, teller.clone(), watch, round));
+    let task: JoinHandle<()> =
+        tokio::task::spawn_local(rounds(board, supervisor, teller.clone(), watch, round));
     Watched { _task: AbortOnDropHandle::new(task), _teller: teller }
 }
 
-async fn rounds(board: Arc<Board>, roll: Roll, teller: Arc<Teller>, mut watch: Watch, round: Duration) {
+async fn rounds(
+    board: Arc<Board>,
+    supervisor: SupervisorHandle,
+    teller: Arc<Teller>,
+    mut watch: Watch,
+    round: Duration,
+) {
     let mut reported = None;
     loop {
-        let present = timeout(round, roll.call()).await.ok().and_then(Result::ok);
+        let present = timeout(round, supervisor.consumers()).await.ok().and_then(Result::ok);
         let phase = board.current_phase();
         let stuck = match phase {
             // Handlers may be at work for as long as the grace says; and that it ends then is not left to consumers.

@@ -8,7 +8,7 @@ use std::{
 
 use super::rules::{self, Signs, Stuck};
 use crate::{
-    actors::Present,
+    actors::ConsumerRef,
     board::{Doing, Stage},
 };
 
@@ -37,7 +37,7 @@ impl Watch {
     }
 
     /// What is stuck at `now`, when the supervisor has named these consumers, or nothing at all.
-    pub(super) fn judge(&mut self, present: Option<&[Present]>, now: Instant) -> Option<Stuck> {
+    pub(super) fn judge(&mut self, present: Option<&[ConsumerRef]>, now: Instant) -> Option<Stuck> {
         let Some(present) = present else {
             let why = "it does not say which consumers there are";
             return Some(Stuck {
@@ -66,7 +66,7 @@ impl Watch {
         stuck
     }
 
-    fn signs(&mut self, Present { pulse, source }: &Present, consumers: u64, now: Instant) -> Signs {
+    fn signs(&mut self, ConsumerRef { pulse, source }: &ConsumerRef, consumers: u64, now: Instant) -> Signs {
         let Doing { stage, since, called, handled, holder, items: _, take_error: _ } = pulse.doing();
         let age = |at: Instant| now.saturating_duration_since(at);
         let turns = source.fetches.count();

@@ -16,7 +16,7 @@ use anyhow::Context;
 
 use super::globals::Globals;
 use crate::{
-    actors::{self, Shared},
+    actors::{self, ConsumerContext},
     board::Board,
     daemon,
     database::Store,
@@ -40,7 +40,7 @@ impl Args {
         let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared = Shared::new(pool.handle().clone(), None, Arc::default(), Board::new(&url));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, Arc::default(), Board::new(&url));
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{ledger::Ledger, report::Report};
 use crate::{
-    actors::{Crew, Shared, Spec},
+    actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
     board::{Beat, Pulse, Stage},
     cli::client::Client,
     config::Delivery,
@@ -44,13 +44,17 @@ const LOOK: Duration = Duration::from_millis(2);
 /// Far more than it takes anywhere.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) -> anyhow::Result<Report> {
+pub(super) async fn run(
+    store: &Store,
+    shared: &Arc<ConsumerContext>,
+    ledger: &Ledger,
+) -> anyhow::Result<Report> {
     let queue = Queue::new(b"", QUEUE.as_bytes())?;
     let source = Arc::new(source(store, &queue, shared, ledger));
-    let mut crew = Crew::new(shared.clone());
+    let (supervisor, mut exits) = actors::supervise(shared.clone());
     let mut consumers = Vec::new();
     for k in EARLY {
-        consumers.push((start(&crew, &source, k).await?, k));
+        consumers.push((start(&supervisor, &source, k).await?, k));
     }
     timeout(PATIENCE, idle(shared, EARLY.len()))
         .await
@@ -59,7 +63,7 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
     tracing::info!(items = ITEMS, "pushing, each item in a transaction of its own, all at once");
     let started = Instant::now();
     let pushing = shared.pool.spawn(push_all(store.db.clone(), queue.clone()));
-    consumers.push((start(&crew, &source, LATE).await?, LATE));
+    consumers.push((start(&supervisor, &source, LATE).await?, LATE));
     pushing.await??;
     let push_time = started.elapsed();
     tracing::info!(items = ITEMS, "pushed");
@@ -74,15 +78,15 @@ pub(super) async fn run(store: &Store, shared: &Arc<Shared>, ledger: &Ledger) ->
     let page = ledger.page().clone();
     let total_time = started.elapsed();
     for (consumer, _) in &consumers {
-        crew.stop(*consumer).await.map_err(|end| anyhow!("no consumer can be stopped: {end:?}"))?;
+        supervisor.stop(*consumer).await.map_err(|end| anyhow!("no consumer can be stopped: {end:?}"))?;
     }
-    crew.drain();
-    timeout(PATIENCE, crew.ended()).await.map_err(|_| anyhow!("the consumers do not stop"))?;
+    supervisor.drain();
+    timeout(PATIENCE, exits.next()).await.map_err(|_| anyhow!("the consumers do not stop"))?;
     let left = delete(&store.db, &queue).await?;
     Ok(Report { consumers, page, left, push_time, total_time })
 }
 
-fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Source {
+fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledger) -> Source {
     let meters = shared.board.metrics.queue(&QUEUE.into());
     let breaker = shared.board.breaker(&QUEUE.into());
     Source {
@@ -112,15 +116,15 @@ fn source(store: &Store, queue: &Queue, shared: &Shared, ledger: &Ledger) -> Sou
     }
 }
 
-async fn start(crew: &Crew, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
-    let spec = Spec { source: source.clone(), k };
-    let ids = crew.start(vec![spec]).await;
+async fn start(supervisor: &SupervisorHandle, source: &Arc<Source>, k: NonZeroUsize) -> anyhow::Result<u64> {
+    let spec = ConsumerSpec { source: source.clone(), k };
+    let ids = supervisor.start(vec![spec]).await;
     let ids = ids.map_err(|end| anyhow!("no consumer can be started: {end:?}"))?;
     ids.first().copied().context("no consumer was started")
 }
 
 /// Waits until this many consumers wait for pushes.
-async fn idle(shared: &Shared, consumers: usize) {
+async fn idle(shared: &ConsumerContext, consumers: usize) {
     let is_idle = |pulse: &Arc<Pulse>| pulse.stage().0 == Stage::Idle;
     while shared.board.pulses().iter().filter(|pulse| is_idle(pulse)).count() < consumers {
         sleep(LOOK).await;

@@ -9,7 +9,7 @@ use kvqueue_queue::{Queue, Session};
 
 use super::{super::parts::parts_to_run, *};
 use crate::{
-    actors::{self, Crew, Shared},
+    actors::{self, ConsumerContext},
     board::Stage,
     config::Config,
     control::{Control, InForce},
@@ -22,7 +22,7 @@ const ONE: &str = "[queues.q]\nhandler = 'log'";
 /// A daemon at work on its own database.
 struct AtWork {
     control: Control,
-    shared: Arc<Shared>,
+    shared: Arc<ConsumerContext>,
     db: Arc<Database>,
     /// What it is to take up next.
     next: Arc<Mutex<String>>,
@@ -36,16 +36,16 @@ impl AtWork {
         let directory = tempfile::tempdir().unwrap();
         let db = Arc::new(Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap());
         let pool = handler_pool().unwrap();
-        let shared = Shared::new(pool.handle().clone(), None, Arc::default(), Board::new("test"));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, Arc::default(), Board::new("test"));
         let next = Arc::new(Mutex::new(ONE.to_owned()));
         let text = next.clone();
         let loader = Loader::new(None, move || Ok(toml::from_str(&text.lock().unwrap()).unwrap()));
         actors::run(async {
-            let crew = Crew::new(shared.clone());
+            let (supervisor, _exits) = actors::supervise(shared.clone());
             let config: Config = toml::from_str(ONE).unwrap();
             let parts = parts_to_run(&config, &Registry::builtin(), &BTreeMap::new()).unwrap();
             let in_force = InForce::new(config, parts.token);
-            let mut live = Live::new(db.clone(), shared.clone(), crew.helm(), false, in_force);
+            let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), false, in_force);
             let followers = live.follow(&parts.queues).await;
             live.run(&parts.queues, followers, None).await.unwrap();
             let (control, orders) = Control::new();

@@ -3,32 +3,32 @@
 use actix::Addr;
 
 use super::{
-    messages::{Ended, Ending, Who},
+    messages::{ActorExited, ExitReason, Who},
     supervisor::Supervisor,
 };
 
 /// Held by an actor; tells the supervisor when the actor is dropped, and why.
-pub(super) struct Obituary {
+pub(super) struct ExitGuard {
     supervisor: Addr<Supervisor>,
     who: Who,
-    ending: Ending,
+    reason: ExitReason,
 }
 
-impl Obituary {
+impl ExitGuard {
     pub(super) fn new(supervisor: Addr<Supervisor>, who: Who) -> Self {
-        Self { supervisor, who, ending: Ending::Vanished }
+        Self { supervisor, who, reason: ExitReason::Vanished }
     }
 
     /// The actor is about to stop as it should.
     pub(super) fn stopped(&mut self) {
-        self.ending = Ending::Stopped;
+        self.reason = ExitReason::Stopped;
     }
 }
 
-impl Drop for Obituary {
+impl Drop for ExitGuard {
     fn drop(&mut self) {
-        let ending = if std::thread::panicking() { Ending::Panicked } else { self.ending };
+        let reason = if std::thread::panicking() { ExitReason::Panicked } else { self.reason };
         // Not `try_send`: a full mailbox must not swallow it. Bounded by the number of actors.
-        self.supervisor.do_send(Ended { who: self.who.clone(), ending });
+        self.supervisor.do_send(ActorExited { who: self.who.clone(), reason });
     }
 }

@@ -1,4 +1,4 @@
-//! How often consumers may fail: Erlang's restart intensity.
+//! How often consumers may fail: Erlang's restart restart_limiter.
 
 use std::{
     collections::VecDeque,
@@ -7,13 +7,13 @@ use std::{
 
 /// Restarts put up with in a sliding window of time.
 #[derive(Debug)]
-pub(super) struct Intensity {
+pub(super) struct RestartLimiter {
     restarts: usize,
     within: Duration,
     recent: VecDeque<Instant>,
 }
 
-impl Intensity {
+impl RestartLimiter {
     pub(super) fn new(restarts: usize, within: Duration) -> Self {
         Self { restarts, within, recent: VecDeque::new() }
     }
@@ -44,12 +44,12 @@ mod tests {
     fn failures_are_forgiven_after_a_while_and_not_before() {
         let start = Instant::now();
         let at = |seconds| start + Duration::from_secs(seconds);
-        let mut intensity = Intensity::new(2, Duration::from_secs(30));
-        assert!(intensity.allows(at(0)));
-        assert!(intensity.allows(at(10)));
-        assert!(!intensity.allows(at(29)));
-        assert!(intensity.allows(at(30)));
-        assert!(!intensity.allows(at(39)));
-        assert!(intensity.allows(at(40)));
+        let mut restart_limiter = RestartLimiter::new(2, Duration::from_secs(30));
+        assert!(restart_limiter.allows(at(0)));
+        assert!(restart_limiter.allows(at(10)));
+        assert!(!restart_limiter.allows(at(29)));
+        assert!(restart_limiter.allows(at(30)));
+        assert!(!restart_limiter.allows(at(39)));
+        assert!(restart_limiter.allows(at(40)));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 /// A consumer that there is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Living<S> {
+pub(super) struct RunningConsumer<S> {
     pub(super) id: u64,
     pub(super) spec: S,
     /// It takes nothing more.
@@ -20,30 +20,30 @@ pub(super) struct Living<S> {
 
 /// The places of a queue's consumers, and those who wait for one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Slots<S> {
+pub(super) struct Reconciler<S> {
     places: usize,
     pending: VecDeque<S>,
 }
 
 /// What is to be done about those who live.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Change<S> {
+pub(super) struct Changes<S> {
     /// Of these consumers, those that are to leave.
     pub(super) leave: Vec<u64>,
     /// New ones to begin now.
     pub(super) start: Vec<S>,
 }
 
-impl<S: Clone + Eq + Hash> Slots<S> {
+impl<S: Clone + Eq + Hash> Reconciler<S> {
     /// These are wanted instead of those that there are. Who is among both stays. The rest begins as there is room: now, and later as
-    /// [`Slots::freed`] says. Takes time in proportion to the number of both.
-    pub(super) fn converge(living: &[Living<S>], wanted: Vec<S>) -> (Self, Change<S>) {
+    /// [`Reconciler::fill_vacancies`] says. Takes time in proportion to the number of both.
+    pub(super) fn reconcile(running: &[RunningConsumer<S>], wanted: Vec<S>) -> (Self, Changes<S>) {
         let places = wanted.len();
         let mut vacant = HashMap::<S, usize>::new();
         wanted.iter().for_each(|spec| *vacant.entry(spec.clone()).or_default() += 1);
         let mut kept = HashMap::<&S, usize>::new();
         let mut leave = Vec::new();
-        for member in living.iter().filter(|member| !member.leaving) {
+        for member in running.iter().filter(|member| !member.leaving) {
             match vacant.get_mut(&member.spec).filter(|places| **places > 0) {
                 Some(places) => {
                     *places -= 1;
@@ -61,19 +61,19 @@ impl<S: Clone + Eq + Hash> Slots<S> {
             None => true,
         };
         let pending = wanted.into_iter().filter(begins);
-        let mut slots = Self { places, pending: pending.collect() };
-        let start = slots.freed(living.len());
-        (slots, Change { leave, start })
+        let mut reconciler = Self { places, pending: pending.collect() };
+        let start = reconciler.fill_vacancies(running.len());
+        (reconciler, Changes { leave, start })
     }
 
     /// Those to begin where so many live.
-    pub(super) fn freed(&mut self, living: usize) -> Vec<S> {
-        let room = self.places.saturating_sub(living).min(self.pending.len());
+    pub(super) fn fill_vacancies(&mut self, running: usize) -> Vec<S> {
+        let room = self.places.saturating_sub(running).min(self.pending.len());
         self.pending.drain(..room).collect()
     }
 
     /// Whether all that are wanted have begun.
-    pub(super) fn is_filled(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.pending.is_empty()
     }
 }
@@ -87,42 +87,42 @@ mod tests {
     /// The consumers of a queue, and what is known of their places.
     #[derive(Clone)]
     struct Queue {
-        living: Vec<Living<u8>>,
-        slots: Slots<u8>,
+        running: Vec<RunningConsumer<u8>>,
+        reconciler: Reconciler<u8>,
         next: u64,
     }
 
     impl Queue {
         fn new() -> Self {
-            let (slots, _) = Slots::converge(&[], Vec::new());
-            Self { living: Vec::new(), slots, next: 1 }
+            let (reconciler, _) = Reconciler::reconcile(&[], Vec::new());
+            Self { running: Vec::new(), reconciler, next: 1 }
         }
 
         fn start(&mut self, specs: Vec<u8>) {
             for spec in specs {
-                self.living.push(Living { id: self.next, spec, leaving: false });
+                self.running.push(RunningConsumer { id: self.next, spec, leaving: false });
                 self.next += 1;
             }
         }
 
-        fn converge(&mut self, wanted: &[u8]) {
-            let (slots, change) = Slots::converge(&self.living, wanted.to_vec());
-            self.slots = slots;
-            for member in &mut self.living {
+        fn reconcile(&mut self, wanted: &[u8]) {
+            let (reconciler, change) = Reconciler::reconcile(&self.running, wanted.to_vec());
+            self.reconciler = reconciler;
+            for member in &mut self.running {
                 member.leaving |= change.leave.contains(&member.id);
             }
             self.start(change.start);
         }
 
         fn end(&mut self, place: usize) {
-            self.living.remove(place);
-            let start = self.slots.freed(self.living.len());
+            self.running.remove(place);
+            let start = self.reconciler.fill_vacancies(self.running.len());
             self.start(start);
         }
 
         /// Those that go on, in order.
         fn staying(&self) -> Vec<u8> {
-            let mut specs: Vec<_> = self.living.iter().filter(|it| !it.leaving).map(|it| it.spec).collect();
+            let mut specs: Vec<_> = self.running.iter().filter(|it| !it.leaving).map(|it| it.spec).collect();
             specs.sort_unstable();
             specs
         }
@@ -136,34 +136,34 @@ mod tests {
     #[test]
     fn one_stays_one() {
         let mut queue = Queue::new();
-        queue.converge(&[1]);
-        queue.converge(&[2]);
-        assert_eq!((queue.living.len(), queue.staying()), (1, vec![]));
+        queue.reconcile(&[1]);
+        queue.reconcile(&[2]);
+        assert_eq!((queue.running.len(), queue.staying()), (1, vec![]));
         // Another change, before the first was carried out.
-        queue.converge(&[3]);
+        queue.reconcile(&[3]);
         queue.end(0);
         assert_eq!(queue.staying(), [3]);
-        assert!(queue.slots.is_filled());
+        assert!(queue.reconciler.is_complete());
     }
 
     #[test]
     fn of_ten_nine_change_while_one_is_slow() {
         let mut queue = Queue::new();
-        queue.converge(&[1; 10]);
-        queue.converge(&[2; 10]);
+        queue.reconcile(&[1; 10]);
+        queue.reconcile(&[2; 10]);
         (0..9).for_each(|_| queue.end(0));
-        assert_eq!((queue.living.len(), queue.staying()), (10, vec![2; 9]));
+        assert_eq!((queue.running.len(), queue.staying()), (10, vec![2; 9]));
     }
 
     #[test]
     fn who_is_wanted_before_and_after_stays() {
         let mut queue = Queue::new();
-        queue.converge(&[1, 1, 2]);
-        queue.converge(&[2, 1, 3]);
-        let ids: Vec<_> = queue.living.iter().filter(|it| !it.leaving).map(|it| it.id).collect();
+        queue.reconcile(&[1, 1, 2]);
+        queue.reconcile(&[2, 1, 3]);
+        let ids: Vec<_> = queue.running.iter().filter(|it| !it.leaving).map(|it| it.id).collect();
         assert_eq!(ids, [1, 3]);
-        queue.converge(&[]);
-        assert!(queue.staying().is_empty() && queue.slots.is_filled());
+        queue.reconcile(&[]);
+        assert!(queue.staying().is_empty() && queue.reconciler.is_complete());
     }
 
     proptest! {
@@ -173,22 +173,22 @@ mod tests {
         fn it_ends_at_what_is_wanted(steps in vec((vec(0_u8..4, 0..6), vec(any::<prop::sample::Index>(), 0..8)), 1..6)) {
             let mut queue = Queue::new();
             for (wanted, ends) in steps {
-                let before = queue.living.len();
-                queue.converge(&wanted);
-                prop_assert!(queue.living.len() <= before.max(wanted.len()));
+                let before = queue.running.len();
+                queue.reconcile(&wanted);
+                prop_assert!(queue.running.len() <= before.max(wanted.len()));
                 for end in ends {
-                    let leaving: Vec<_> = (0..queue.living.len()).filter(|it| queue.living[*it].leaving).collect();
+                    let leaving: Vec<_> = (0..queue.running.len()).filter(|it| queue.running[*it].leaving).collect();
                     if !leaving.is_empty() {
                         queue.end(leaving[end.index(leaving.len())]);
-                        prop_assert!(queue.living.len() <= before.max(wanted.len()));
+                        prop_assert!(queue.running.len() <= before.max(wanted.len()));
                     }
                 }
                 let mut rest = queue.clone();
-                while let Some(place) = rest.living.iter().position(|it| it.leaving) {
+                while let Some(place) = rest.running.iter().position(|it| it.leaving) {
                     rest.end(place);
                 }
                 prop_assert_eq!(rest.staying(), sorted(wanted));
-                prop_assert!(rest.slots.is_filled());
+                prop_assert!(rest.reconciler.is_complete());
             }
         }
     }

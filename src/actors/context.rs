@@ -1,0 +1,87 @@
+//! What all consumers of a process share.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use kvqueue_queue::VersionHistory;
+use tokio::{runtime::Handle, sync::watch};
+use tokio_util::task::TaskTracker;
+
+use super::messages::Observer;
+use crate::{
+    board::Board,
+    consumer::{ambient::version_history, contention::Contention, signals::Signals, suspects::Suspects},
+};
+
+/// What all consumers of a process share.
+pub(crate) struct ConsumerContext {
+    /// Where handlers run.
+    pub(crate) pool: Handle,
+    pub(crate) signals: Arc<Signals>,
+    /// Batches that are being handled or settled. They go on when their consumer panics.
+    pub(crate) work: TaskTracker,
+    pub(crate) observer: Option<Observer>,
+    pub(crate) contention: Arc<Contention>,
+    pub(crate) suspects: Arc<Suspects>,
+    pub(crate) board: Arc<Board>,
+    /// What all sweepers of this process have seen of the database's versions.
+    pub(crate) history: VersionHistory,
+    consumers: AtomicUsize,
+    finishing: watch::Sender<BTreeSet<String>>,
+}
+
+impl ConsumerContext {
+    pub(crate) fn new(
+        pool: Handle,
+        observer: Option<Observer>,
+        contention: Arc<Contention>,
+        board: Arc<Board>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            pool,
+            signals: Arc::default(),
+            work: TaskTracker::new(),
+            observer,
+            contention,
+            suspects: Arc::default(),
+            board,
+            history: version_history(),
+            consumers: AtomicUsize::new(0),
+            finishing: watch::Sender::default(),
+        })
+    }
+
+    /// The supervisor says how many consumers there are.
+    pub(super) fn left(&self, consumers: usize) {
+        self.consumers.store(consumers, Ordering::Relaxed);
+    }
+
+    /// The supervisor says whether a queue has consumers that are to leave, or that wait for others to have left.
+    pub(super) fn finishing(&self, queue: &str, is_finishing: bool) {
+        let changed = self.finishing.send_if_modified(|finishing| {
+            let changed = finishing.contains(queue) != is_finishing;
+            if !changed {
+                return false;
+            }
+            if is_finishing { finishing.insert(queue.to_owned()) } else { finishing.remove(queue) }
+        });
+        if changed {
+            self.board.finishing(queue, is_finishing);
+        }
+    }
+
+    /// The queues where consumers of an earlier configuration still run.
+    pub(crate) fn still_finishing(&self) -> watch::Receiver<BTreeSet<String>> {
+        self.finishing.subscribe()
+    }
+
+    /// How many consumers there are.
+    pub(crate) fn consumers(&self) -> usize {
+        self.consumers.load(Ordering::Relaxed)
+    }
+}
