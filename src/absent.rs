@@ -47,7 +47,9 @@ pub(crate) async fn remark(
     queue: &Queue,
 ) -> Result<Option<String>, QueueError> {
     let name = String::from_utf8_lossy(queue.name());
-    if config.queues.contains_key(&*name) || !is_absent(tr, queue).await? {
+    // A pause may come before the first push.
+    let is_known = config.queues.contains_key(&*name) || queue.paused(tr).await?.is_some();
+    if is_known || !is_absent(tr, queue).await? {
         return Ok(None);
     }
     let names = names(tr, config.prefix.as_bytes()).await?;

@@ -267,6 +267,7 @@ fn a_queue_that_is_not_there_is_remarked_on() {
         "pop emial",
         "dead list emial",
         "resume emial",
+        // From then on it is there, as a queue that is paused.
         "pause emial",
     ];
     for command in looks {
@@ -276,6 +277,7 @@ fn a_queue_that_is_not_there_is_remarked_on() {
         told.ok();
         let quiet = run(&db, &[&words[..], &["-q"]].concat());
         assert!(!quiet.stderr.contains("there is no queue"), "{command}: {quiet:?}");
+        run(&db, &["resume", "emial", "-q"]).ok();
     }
     let acts = [
         "delete emial --yes",
