@@ -88,8 +88,9 @@ export function overview() {
 
 // What was pushed to a wrong name is among these queues.
 function whatElse(queues) {
-  const first = [...queues].sort((a, b) => b.ready - a.ready).slice(0, NAMED);
-  const names = first.map((it) => `${visible(it.queue)} ${count(it.ready)} ready`).join(", ");
+  const first = [...queues].sort((a, b) => !!b.paused - !!a.paused || b.ready - a.ready).slice(0, NAMED);
+  const pause = (it) => (it.paused ? ` (${it.paused.frozen ? "frozen" : "paused"})` : "");
+  const names = first.map((it) => `${visible(it.queue)} ${count(it.ready)} ready${pause(it)}`).join(", ");
   const more = queues.length > NAMED ? ` and ${queues.length - NAMED} more` : "";
   return `${queues.length} other queue${queues.length === 1 ? "" : "s"} in the database, on which this daemon does not work: ${names}${more}`;
 }

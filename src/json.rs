@@ -3,10 +3,13 @@
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bytes::Bytes;
 use jiff::Timestamp;
-use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis};
+use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, LeaseView, Meta, Millis, Pause};
 use serde_json::{Map, Value, json};
 
-use crate::consumer::{ambient, identity};
+use crate::{
+    board::PauseView,
+    consumer::{ambient, identity},
+};
 
 /// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
 pub(crate) fn item(item: &Item) -> Value {
@@ -236,8 +239,8 @@ pub(crate) fn about(queue: &[u8], key: &str, value: impl Into<Value>) -> Value {
     Value::Object(object)
 }
 
-/// A queue's name, how many items are ready under `key`, and how many there are in each state.
-pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts) -> Value {
+/// A queue's name, how many items are ready under `key`, how many there are in each state, and its pause.
+pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts, pause: Option<Pause>) -> Value {
     let Counts { ready, running, waiting, dead, done, pushed } = counts;
     let mut object = about(queue, key, ready);
     let states = [("ready", ready), ("waiting", waiting), ("dead", dead)];
@@ -245,6 +248,7 @@ pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts) -> Value {
     object["running"] = running.into();
     object["done"] = done.into();
     object["pushed"] = pushed.into();
+    object["paused"] = json!(pause.map(PauseView::from));
     object
 }
 

@@ -35,7 +35,9 @@ pub(crate) use pulse::{Doing, Pulse, Stage};
 pub(crate) use queue::Survey;
 #[cfg(test)]
 pub(crate) use view::SurveyView;
-pub(crate) use view::{ConfigView, ConsumerView, DatabaseView, Phase, QueueView, Snapshot, SpaceView};
+pub(crate) use view::{
+    ConfigView, ConsumerView, DatabaseView, PauseView, Phase, QueueView, Snapshot, SpaceView,
+};
 
 use self::{queue::Entry, verdict::Verdict};
 use crate::{

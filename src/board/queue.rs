@@ -5,8 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue_queue::Pause;
-
 use super::{
     history::History,
     view::{OutageView, PauseView, QueueView, SurveyView},
@@ -95,11 +93,7 @@ impl Entry {
             kind: self.kind.clone(),
             delivery: self.delivery.clone(),
             handler: self.handler.clone(),
-            paused: self.gate.hold().map(|Pause { at: since, reason, frozen }| PauseView {
-                since,
-                reason,
-                frozen,
-            }),
+            paused: self.gate.hold().map(PauseView::from),
             paused_here: self.gate.is_held_here(),
             unavailable: self.outage().map(|Outage { since, reason, tries }| OutageView {
                 since,

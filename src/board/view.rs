@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use kvqueue_queue::Pause;
 use serde::Serialize;
 
 use super::Stage;
@@ -110,6 +111,12 @@ pub(crate) struct PauseView {
     pub(crate) reason: String,
     /// Sweepers leave the queue alone too.
     pub(crate) frozen: bool,
+}
+
+impl From<Pause> for PauseView {
+    fn from(Pause { at: since, reason, frozen }: Pause) -> Self {
+        Self { since, reason, frozen }
+    }
 }
 
 /// Since when and why a handler cannot work.

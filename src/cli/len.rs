@@ -10,7 +10,8 @@ use crate::exit::Exit;
 #[derive(Debug, clap::Args)]
 #[command(
     long_about = "Print how many items of a queue are ready: a number. With --json, an object that also says how \
-    many are running (on a lease), waiting (scheduled or retrying, not due yet), dead (dead letters) and done (finished so far)."
+    many are running (on a lease), waiting (scheduled or retrying, not due yet), dead (dead letters) and done (finished so far), and since when and why \
+    it is paused, if it is."
 )]
 pub(super) struct Args {
     #[command(flatten)]
@@ -34,11 +35,11 @@ impl Args {
     }
 
     fn counts(client: &Client, queue: &Queue) -> anyhow::Result<()> {
-        let counts = client.transact(|tr| async {
-            let counts = queue.counts(&tr).await;
-            (tr, counts)
+        let (counts, pause) = client.transact(|tr| async {
+            let found = async { Ok((queue.counts(&tr).await?, queue.paused(&tr).await?)) }.await;
+            (tr, found)
         })?;
-        let object = output::counts(queue.name(), "len", counts);
+        let object = output::counts(queue.name(), "len", counts, pause);
         output::line(true, b"", &object)?;
         Ok(())
     }

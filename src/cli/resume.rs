@@ -1,6 +1,6 @@
 //! `kvqueue resume`
 
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 
 use anyhow::bail;
 use kvqueue_queue::Pause;
@@ -12,8 +12,12 @@ use super::{
     globals::Globals,
     output,
     pause::{change, open, told_here, why},
+    status,
 };
 use crate::exit::Exit;
+
+/// How long a daemon may take to say whether it has paused the queue for itself. The queue is resumed by then.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Resume a paused queue: all daemons take its items again
 #[derive(Debug, clap::Args)]
@@ -50,11 +54,30 @@ impl Args {
         if before.is_none() {
             client.remark_if_absent(&queue)?;
         }
-        let text =
-            if before.is_some() { format!("resumed {name}") } else { format!("{name} was not paused") };
+        let here = self.paused_here(globals, &client);
+        let text = match (&before, &here) {
+            (Some(_), _) => format!("resumed {name}"),
+            (None, Some(_)) => format!("{name} was not paused for all daemons"),
+            (None, None) => format!("{name} was not paused"),
+        };
         let mut object = output::about(queue.name(), "paused", false);
         object["was_paused"] = json!(before.is_some());
+        if let Some(daemon) = here {
+            object["paused_here"] = json!(true);
+            output::note(format_args!(
+                "kvqueue: the daemon at {daemon} alone has it paused; to have that take its items: kvqueue resume {name} --here"
+            ));
+        }
         output::line(globals.json, text.as_bytes(), &object)?;
         Ok(Exit::Done)
+    }
+
+    /// The running daemon, if it has paused the queue for itself.
+    fn paused_here(&self, globals: &Globals, client: &Client) -> Option<Daemon> {
+        let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
+        let daemon = Daemon::of(globals, client.config()).ok()?.within(patience);
+        let (_, figures) = status::ask(&daemon).ok()?;
+        let is_paused = figures.queues.iter().any(|it| it.paused_here && *it.queue == *self.queue);
+        is_paused.then_some(daemon)
     }
 }

@@ -70,7 +70,7 @@ async fn counted(
     let others = names.iter();
     let counted = others.take(MOST_OTHERS).map(async |name| {
         let Ok(queue) = Queue::new(prefix, name) else { return Ok(None) };
-        let view = json::counts(name, "ready", queue.counts(tr).await?);
+        let view = json::counts(name, "ready", queue.counts(tr).await?, queue.paused(tr).await?);
         Ok(Some(view))
     });
     stream::iter(counted).buffered(TOGETHER).try_filter_map(async |view| Ok(view)).try_collect().await

@@ -7,7 +7,11 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, PATIENCE, freeze, kvqueue, run, run_with_input};
+use serde_json::Value;
+
+use crate::support::{
+    Background, Database, PATIENCE, Ran, freeze, kvqueue, run, run_with_input, serve, wait_until,
+};
 
 const PAUSED: &str = "the queue is paused";
 
@@ -182,7 +186,7 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
 fn the_commands_say_what_they_did() {
     let db = Database::new();
     let said = run(&db, &["pause", "q", "--reason", "why", "--json"]).ok();
-    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let said: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(
         (&said["queue"], &said["paused"], &said["reason"]),
         (&"q".into(), &true.into(), &"why".into())
@@ -194,4 +198,91 @@ fn the_commands_say_what_they_did() {
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "q was not paused\n"));
     let long = "x".repeat(300);
     assert!(run(&db, &["pause", &long]).failed(2).contains("name"));
+}
+
+/// What a command says in JSON.
+fn told(db: &Database, words: &[&str]) -> Value {
+    serde_json::from_str(&run(db, words).stdout).unwrap()
+}
+
+#[test]
+fn a_pause_is_shown_without_a_daemon() {
+    const NOTE: &str = "pauses    note     paused, or frozen by a migration: q; kvqueue status says why";
+    let db = Database::new();
+    run(&db, &["push", "q", "one"]).ok();
+    assert!(told(&db, &["len", "q", "--json"])["paused"].is_null());
+    assert!(!run(&db, &["doctor"]).stdout.contains("pauses"));
+    run(&db, &["pause", "q", "--reason", "bills"]).ok();
+    let status = run(&db, &["status"]).stdout;
+    assert!(status.contains("paused: bills\n"), "{status}");
+    for pause in [
+        &told(&db, &["status", "--json"])["queues"][0]["paused"],
+        &told(&db, &["len", "q", "--json"])["paused"],
+    ] {
+        assert_eq!((&pause["reason"], &pause["frozen"]), (&"bills".into(), &false.into()), "{pause}");
+        assert!(pause["since"].is_u64(), "{pause}");
+    }
+    let doctor = run(&db, &["doctor"]);
+    assert!(doctor.stdout.contains(NOTE), "{doctor:?}");
+    // It looks in another way at a database that is used.
+    let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
+    host.wait_for("\"ready\"");
+    let doctor = run(&db, &["doctor"]);
+    assert!(doctor.stdout.contains(NOTE), "{doctor:?}");
+    run(&db, &["resume", "q"]).ok();
+    assert!(!run(&db, &["doctor"]).stdout.contains("pauses"));
+}
+
+#[test]
+fn a_pause_is_shown_of_queues_that_the_daemon_does_not_work_on() {
+    let db = Database::new();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let served = serve(&db, &format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'"));
+    run(&db, &["push", "other", "one"]).ok();
+    for queue in ["q", "other"] {
+        run(&db, &["pause", queue, "--reason", "bills"]).ok();
+    }
+    wait_until("the daemon knows of the pause", || {
+        !served.at.get("/api/v1/queues/q").is(200)["paused"].is_null()
+    });
+    let ask = |words: &[&str]| -> Ran {
+        kvqueue(&db, words).env("KVQUEUE_HTTP__LISTEN", &listen).output().unwrap().into()
+    };
+    let status = ask(&["status"]).ok();
+    assert!(status.ends_with("\n1 other queue in the database: other 1 ready (paused)\n"), "{status}");
+    let status: Value = serde_json::from_str(&ask(&["status", "--json"]).ok()).unwrap();
+    assert_eq!(status["other_queues"][0]["paused"]["reason"], "bills", "{status}");
+    // The daemon has told of its own queue.
+    let doctor = ask(&["doctor"]).ok();
+    assert!(doctor.contains("\ndaemon    note     paused: q; "), "{doctor}");
+    assert!(doctor.contains("\npauses    note     paused, or frozen by a migration: other; "), "{doctor}");
+}
+
+#[test]
+fn resume_names_the_daemon_that_has_paused_the_queue_for_itself() {
+    let db = Database::new();
+    let listen = format!("unix:{}", db.file("http.sock").display());
+    let _served = serve(&db, &format!("http.listen = '{listen}'\n[queues.q]\nhandler = 'log'"));
+    let ask = |words: &[&str]| -> Ran {
+        kvqueue(&db, words).env("KVQUEUE_HTTP__LISTEN", &listen).output().unwrap().into()
+    };
+    run(&db, &["push", "q", "one"]).ok();
+    ask(&["pause", "q", "--here"]).ok();
+    let here = format!(
+        "kvqueue: the daemon at {listen} alone has it paused; to have that take its items: kvqueue resume q --here\n"
+    );
+    let resumed = ask(&["resume", "q"]);
+    assert_eq!(
+        (resumed.stdout.as_str(), resumed.stderr.as_str()),
+        ("q was not paused for all daemons\n", here.as_str())
+    );
+    ask(&["pause", "q"]).ok();
+    let resumed = ask(&["resume", "q", "--json"]);
+    assert_eq!(
+        (resumed.stdout.as_str(), resumed.stderr.as_str()),
+        ("{\"paused\":false,\"paused_here\":true,\"queue\":\"q\",\"was_paused\":true}\n", here.as_str())
+    );
+    ask(&["resume", "q", "--here"]).ok();
+    let resumed = ask(&["resume", "q"]);
+    assert_eq!((resumed.stdout.as_str(), resumed.stderr.as_str()), ("q was not paused\n", ""));
 }

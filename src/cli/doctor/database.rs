@@ -13,6 +13,7 @@ use super::{
     clock::{self, Moment},
     counters::Counters,
     findings::{Findings, Found},
+    pauses::Pauses,
 };
 use crate::{
     cli::daemon::rough,
@@ -40,8 +41,8 @@ struct Cluster {
     moments: Vec<Moment>,
 }
 
-/// Looks at the database that a configuration names.
-pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {
+/// Looks at the database that a configuration names. Returns its paused queues, as far as they can be known.
+pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<Pauses> {
     let Some(directory) = fdb_embedded::embedded_directory(&config.database) else {
         return cluster(config, deadline, findings);
     };
@@ -52,11 +53,14 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
             text,
             "the first push or daemon makes it; if it should be there, check the path",
         );
-        return Ok(());
+        return Ok(Pauses::default());
     }
-    let mut rows = RowCounter::new(config.prefix.as_bytes());
-    let report =
-        doctor::check_rows(&directory, deadline.left(PATIENCE), &mut |key, value| rows.show(key, value));
+    let prefix = config.prefix.as_bytes();
+    let (mut rows, mut pauses) = (RowCounter::new(prefix), Pauses::default());
+    let report = doctor::check_rows(&directory, deadline.left(PATIENCE), &mut |key, value| {
+        rows.show(key, value);
+        pauses.show(prefix, key);
+    });
     let tells_of = |about| report.findings.iter().any(|finding| finding.about == about);
     let (is_read, is_used) =
         (tells_of("rows"), tells_of("pages") && !tells_of("host") && !tells_of("structure"));
@@ -69,15 +73,25 @@ pub(super) fn look(config: &Config, deadline: Deadline, findings: &mut Findings)
     } else if is_used {
         // As a guest of the process that holds it.
         match Store::open_within(&config.database, Patience::new(Some(deadline.left(PATIENCE)))) {
-            Ok(store) => counters(&runtime()?, &store.db, config, deadline, findings),
+            Ok(store) => {
+                let runtime = runtime()?;
+                counters(&runtime, &store.db, config, deadline, findings);
+                return Ok(paused(&runtime, &store.db, config, deadline));
+            }
             Err(error) => findings.note("counters", format!("not compared: {error}"), "try again"),
         }
     }
-    Ok(())
+    Ok(pauses)
 }
 
 fn runtime() -> io::Result<runtime::Runtime> {
     runtime::Builder::new_current_thread().enable_all().build()
+}
+
+/// The paused queues of a database that is used; none if it does not answer.
+fn paused(runtime: &runtime::Runtime, db: &Database, config: &Config, deadline: Deadline) -> Pauses {
+    let found = runtime.block_on(async { timeout(deadline.left(PATIENCE), Pauses::of(db, config)).await });
+    found.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 /// Of a database that is used. That it does not answer is said elsewhere.
@@ -105,13 +119,13 @@ fn counters(
     }
 }
 
-fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<()> {
+fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::Result<Pauses> {
     let patience = deadline.left(PATIENCE);
     let store = match Store::open_within(&config.database, Patience::new(Some(patience))) {
         Ok(store) => store,
         Err(error) => {
             findings.add(Found::unopened(&error));
-            return Ok(());
+            return Ok(Pauses::default());
         }
     };
     let runtime = runtime()?;
@@ -131,6 +145,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
                 findings.problem("versions", error.to_string(), RESTORED);
             }
             counters(&runtime, &store.db, config, deadline, findings);
+            return Ok(paused(&runtime, &store.db, config, deadline));
         }
         Ok(Err(error)) => {
             let advice = "look at fdbcli --exec 'status details' with the same cluster file";
@@ -145,7 +160,7 @@ fn cluster(config: &Config, deadline: Deadline, findings: &mut Findings) -> io::
             judge_library(library.as_deref(), None, findings);
         }
     }
-    Ok(())
+    Ok(Pauses::default())
 }
 
 /// Whether versions are ahead of the items of all configured queues. What else is wrong with a queue is for others to find.

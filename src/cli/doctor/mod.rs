@@ -6,6 +6,7 @@
 //! | `access` | who may read and change what kvqueue uses |
 //! | `database` | the directory, or the cluster and its client library |
 //! | `counters` | whether the counters of queues say what is there |
+//! | `pauses` | queues that are paused |
 //! | `clock` | this machine's clock beside the database's |
 //! | `unit` | systemd's unit: `files` finds it, `span` reads its times |
 //! | `daemon` | the daemon that runs, if one does |
@@ -20,6 +21,7 @@ mod daemon;
 mod database;
 mod disk;
 mod findings;
+mod pauses;
 mod unit;
 
 use std::time::{Duration, Instant};
@@ -27,6 +29,7 @@ use std::time::{Duration, Instant};
 use super::globals::Globals;
 use crate::{config::ConfigError, daemon::Daemon, exit::Exit, telemetry};
 use findings::Findings;
+use pauses::Pauses;
 
 /// However little of `--timeout` is left, each party gets this long to answer.
 const LEAST: Duration = Duration::from_millis(250);
@@ -73,13 +76,15 @@ impl Args {
         configuration::look(globals.config(), &config, checked.as_deref(), &mut findings);
         // A level that is wrong has just been found.
         let _: Result<(), ConfigError> = telemetry::init_command(&config.log);
+        let mut pauses = Pauses::default();
         if config.validate_database().is_ok() {
             access::look(globals.config(), &config, &mut findings);
             // What takes long comes when the rest has been printed.
             findings.print(globals.json)?;
-            database::look(&config, deadline, &mut findings)?;
+            pauses = database::look(&config, deadline, &mut findings)?;
         }
         let told = daemon::look(globals, &config, deadline, &mut findings);
+        pauses.tell(told.as_ref(), &mut findings);
         if config.validate_database().is_ok() {
             disk::look(&config, told, &mut findings);
         }

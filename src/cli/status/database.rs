@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
-use kvqueue_queue::{Counts, Queue};
+use kvqueue_queue::{Counts, Pause, Queue};
 use serde_json::json;
 
 use super::{Line, Mood, QueueFigures, Table, figures::Space, print, text::disk};
@@ -22,11 +22,12 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
     let names = names(&client)?;
     let mut found = Vec::with_capacity(names.len());
     for name in &names {
-        found.push((name, counts(&client, name)?));
+        found.push((name, look(&client, name)?));
     }
     if globals.json {
+        let queues = found.into_iter();
         let queues: Vec<_> =
-            found.iter().map(|(name, counts)| output::counts(name, "ready", *counts)).collect();
+            queues.map(|(name, (counts, pause))| output::counts(name, "ready", counts, pause)).collect();
         // As a daemon says it, as far as anything can be said.
         let mut object = json!({ "phase": null, "not_ready": [why], "queues": queues });
         if let Some(Space { free, total, min_free, limit_from, reusable, pushes_refused }) = space(&client) {
@@ -40,7 +41,8 @@ pub(super) fn show(globals: &Globals, spent: Duration, why: &str) -> anyhow::Res
         return Ok(());
     }
     output::note(format_args!("kvqueue: {why}"));
-    let figures: Vec<_> = found.iter().map(|(name, counts)| QueueFigures::of(name, *counts)).collect();
+    let figures = found.into_iter().map(|(name, (counts, pause))| QueueFigures::of(name, counts, pause));
+    let figures: Vec<_> = figures.collect();
     let queues = match figures.is_empty() {
         true => vec![Line::new("The database has no queues.", Mood::Plain)],
         false => Table::new(&figures, output::width().map_or(usize::MAX, usize::from)).lines(),
@@ -69,12 +71,12 @@ fn names(client: &Client) -> anyhow::Result<Vec<Vec<u8>>> {
     Ok(names)
 }
 
-fn counts(client: &Client, name: &[u8]) -> anyhow::Result<Counts> {
+fn look(client: &Client, name: &[u8]) -> anyhow::Result<(Counts, Option<Pause>)> {
     let configured = std::str::from_utf8(name).ok().and_then(|name| client.config().queues.get(name));
     let kind = configured.map(crate::config::QueueConfig::layout).unwrap_or_default();
     let queue = Queue::of_kind(client.prefix(), name, kind)?;
     client.transact(|tr| async {
-        let counts = queue.counts(&tr).await;
-        (tr, counts)
+        let found = async { Ok((queue.counts(&tr).await?, queue.paused(&tr).await?)) }.await;
+        (tr, found)
     })
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use kvqueue_queue::{Counts, Pause};
 use serde::Deserialize;
 
 use crate::database::identity;
@@ -117,10 +118,11 @@ impl QueueFigures {
     }
 
     /// Of what the database alone has.
-    pub(super) fn of(name: &[u8], counts: kvqueue_queue::Counts) -> Self {
-        let kvqueue_queue::Counts { ready, running, waiting, dead, done, .. } = counts;
+    pub(super) fn of(name: &[u8], counts: Counts, pause: Option<Pause>) -> Self {
+        let Counts { ready, running, waiting, dead, done, .. } = counts;
         Self {
             queue: name.escape_ascii().to_string(),
+            paused: pause.map(|Pause { reason, frozen, .. }| Paused { reason, frozen }),
             ready: Some(ready),
             running: Some(running),
             waiting: Some(waiting),

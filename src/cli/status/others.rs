@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Figures, Line, Mood, fitting};
+use super::{Figures, Line, Mood, figures::Paused, fitting};
 use crate::cli::daemon::{AskError, Daemon};
 
 /// All queues of a daemon's database.
@@ -16,10 +16,22 @@ const NAMED: usize = 5;
 const NAME: usize = 40;
 
 /// A queue that is in the database alone.
-#[derive(Debug, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Deserialize)]
 struct Other {
     queue: String,
     ready: i64,
+    paused: Option<Paused>,
+}
+
+impl Other {
+    fn line(&self) -> String {
+        let paused = match &self.paused {
+            None => "",
+            Some(Paused { frozen: true, .. }) => " (frozen)",
+            Some(_) => " (paused)",
+        };
+        format!("{} {} ready{paused}", fitting(&self.queue, NAME), self.ready)
+    }
 }
 
 /// Asks a daemon for the queues of its database that it does not work on.
@@ -30,17 +42,16 @@ pub(super) fn ask(daemon: &Daemon, figures: &Figures) -> Result<Vec<Value>, AskE
     Ok(queues)
 }
 
-/// How many there are, and those with most items ready.
+/// How many there are. Those that are paused are named first, then those with most items ready.
 pub(super) fn line(others: &[Value]) -> Option<Line> {
     let mut queues: Vec<Other> = others.iter().filter_map(|it| Deserialize::deserialize(it).ok()).collect();
-    queues.sort_by_key(|it| std::cmp::Reverse(it.ready));
-    let named =
-        queues.iter().take(NAMED).map(|it| format!("{} {} ready", fitting(&it.queue, NAME), it.ready));
-    let named = named.collect::<Vec<_>>().join(", ");
+    queues.sort_by_key(|it| std::cmp::Reverse((it.paused.is_some(), it.ready)));
+    let named = queues.iter().take(NAMED).map(Other::line).collect::<Vec<_>>().join(", ");
     let (count, more) = (queues.len(), queues.len().saturating_sub(NAMED));
     let plural = if count == 1 { "" } else { "s" };
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
-    let mood = if queues.first()?.ready > 0 { Mood::Warn } else { Mood::Quiet };
+    let first = queues.first()?;
+    let mood = if first.paused.is_some() || first.ready > 0 { Mood::Warn } else { Mood::Quiet };
     Some(Line::new(format!("{count} other queue{plural} in the database: {named}{more}"), mood))
 }
 
@@ -66,5 +77,17 @@ mod tests {
             many,
             "7 other queues in the database: q2 7 ready, q6 2 ready, q3 1 ready, q0 0 ready, q1 0 ready and 2 more"
         );
+    }
+
+    #[test]
+    fn paused_queues_are_named_first() {
+        let pause = |frozen: bool| json!({ "since": 1, "reason": "bills", "frozen": frozen });
+        let queues = [
+            json!({ "queue": "a", "ready": 7, "paused": null }),
+            json!({ "queue": "b", "ready": 0, "paused": pause(false) }),
+            json!({ "queue": "c", "ready": 2, "paused": pause(true) }),
+        ];
+        let line = line(&queues).unwrap().show(false, 200);
+        assert_eq!(line, "3 other queues in the database: c 2 ready (frozen), b 0 ready (paused), a 7 ready");
     }
 }

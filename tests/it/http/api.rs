@@ -76,7 +76,7 @@ fn what_is_pushed_is_there_page_by_page() {
     let all = listed("/api/v1/queues?all=true");
     assert_eq!(
         all[1],
-        json!({"queue": "other", "ready": 6, "running": 0, "waiting": 0, "dead": 0, "done": 0, "pushed": 6})
+        json!({"queue": "other", "ready": 6, "running": 0, "waiting": 0, "dead": 0, "done": 0, "pushed": 6, "paused": null})
     );
 }
 
