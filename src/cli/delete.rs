@@ -1,7 +1,7 @@
 //! `kvqueue delete`
 
 use anyhow::anyhow;
-use kvqueue_queue::{Counts, ItemFate, ItemId, Queue, RetryPolicy};
+use kvqueue_queue::{Counts, ItemEffect, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
 use super::{UsageError, client::Client, frozen, globals::Globals, named::Named, output, target::Target};
@@ -49,9 +49,11 @@ impl Args {
             named.tell(
                 id,
                 match fate {
-                    ItemFate::Done => None,
-                    ItemFate::Running => Some("it is running"),
-                    ItemFate::Ready | ItemFate::Refused | ItemFate::Gone => Some("there is no such item"),
+                    ItemEffect::Done => None,
+                    ItemEffect::Running => Some("it is running"),
+                    ItemEffect::Ready | ItemEffect::Refused | ItemEffect::Gone => {
+                        Some("there is no such item")
+                    }
                 },
             );
         }

@@ -10,7 +10,9 @@ use std::{
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use kvqueue_queue::{Counts, DeadLetter, Delayed, Item, ItemId, Meta, Queue, QueueError, State, StoredItem};
+use kvqueue_queue::{
+    Counts, DeadLetter, Item, ItemId, Meta, Queue, QueueError, ScheduledItem, State, StoredItem,
+};
 use serde_json::json;
 
 use super::{
@@ -201,12 +203,12 @@ impl Export<'_> {
         loop {
             let page = self.client.transact(|tr| async {
                 let place = after.as_ref().map(|(due, id)| (*due, id));
-                let page = self.queue.later_after(&tr, place, PAGE).await;
+                let page = self.queue.scheduled_after(&tr, place, PAGE).await;
                 (tr, page)
             })?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some((last.due, last.id.clone()));
-            for Delayed { due, id, item } in page {
+            for ScheduledItem { due, id, item } in page {
                 match item {
                     Ok(Item { payload, meta, .. }) => {
                         self.written.waiting += 1;

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use anyhow::{Context, anyhow, bail};
-use kvqueue_queue::{Counts, Movable, MovedItems, Mover, Queue, RetryPolicy};
+use kvqueue_queue::{Counts, Movable, MoveCounts, Mover, Queue, RetryPolicy};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -130,7 +130,7 @@ fn left(client: &Client, from: &Queue) -> anyhow::Result<String> {
 }
 
 impl Account {
-    fn add(&mut self, page: MovedItems) {
+    fn add(&mut self, page: MoveCounts) {
         self.moved += page.moved as u64;
         self.refused += page.refused as u64;
         self.unreadable += page.unreadable as u64;

@@ -7,7 +7,9 @@ use std::{
 };
 
 use anyhow::{Context, bail};
-use kvqueue_queue::{DeadFate, ItemId, ItemState, Moved, Queue, RetryPolicy, RetryRules, Sweeper};
+use kvqueue_queue::{
+    DeadLetterEffect, ItemId, ItemState, Queue, RetryPolicy, RetryRules, SweepCounts, Sweeper,
+};
 use serde_json::json;
 use tokio::time::sleep;
 
@@ -127,9 +129,9 @@ fn fates(client: &Client, queue: &Queue, ids: &[ItemId]) -> anyhow::Result<BTree
     for id in ids.iter().collect::<BTreeSet<_>>() {
         let fate = client.ask_partly(queue.retry_dead(client.db(), &policy, id))?;
         match fate {
-            DeadFate::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
-            DeadFate::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
-            DeadFate::Gone => drop(others.insert(id.clone())),
+            DeadLetterEffect::Moved => drop(fates.insert(id.clone(), Fate::Requeued)),
+            DeadLetterEffect::Refused => drop(fates.insert(id.clone(), Fate::Refused)),
+            DeadLetterEffect::Gone => drop(others.insert(id.clone())),
         }
     }
     if others.is_empty() {
@@ -159,22 +161,22 @@ fn hasten(
     client: &Client,
     queue: &Queue,
     wanted: Option<&BTreeSet<ItemId>>,
-) -> anyhow::Result<kvqueue_queue::Hastened> {
+) -> anyhow::Result<kvqueue_queue::Requeued> {
     let policy = RetryPolicy::default();
-    client.ask_partly(queue.hasten(client.db(), &policy, wanted))
+    client.ask_partly(queue.requeue_scheduled(client.db(), &policy, wanted))
 }
 
 /// Does what a daemon's sweeper does about leases that have run out. Where another sweeper is at it, that one does it.
 ///
 /// Versions may have jumped, so it watches leases that seem to have run out for their length: if nobody extends them, their holders
 /// are gone.
-fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<Moved> {
+fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::Result<SweepCounts> {
     let rules = sweep::rules(settings);
     // An operator does not wait for the pause of a crashed item.
     let retry = RetryRules { base: Duration::ZERO, ..rules.retry };
     let rules = rules.with_lease(Duration::ZERO).with_policy(RetryPolicy::default()).with_retry(retry);
     let mut sweeper = Sweeper::new(queue.clone(), version_history());
-    let (mut moved, mut told) = (Moved::default(), false);
+    let (mut moved, mut told) = (SweepCounts::default(), false);
     client.wait(async {
         loop {
             // In 1970 no scheduled item is due.
@@ -201,7 +203,7 @@ fn give_back(client: &Client, queue: &Queue, settings: &QueueConfig) -> anyhow::
 }
 
 impl Account {
-    fn add_swept(&mut self, moved: Moved) {
+    fn add_swept(&mut self, moved: SweepCounts) {
         self.requeued += moved.returned;
         self.died += moved.dead;
     }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{AllDead, DeadFate, ItemId};
+use kvqueue_queue::{AllDead, DeadLetterEffect, ItemId};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -63,11 +63,11 @@ pub(super) async fn purge(call: Call) -> Answer {
     told(&id, queue.purge_dead(&call.site.door.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, fate: DeadFate) -> Answer {
+fn told(id: &ItemId, fate: DeadLetterEffect) -> Answer {
     match fate {
-        DeadFate::Moved => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
-        DeadFate::Gone => Err(gone(id)),
-        DeadFate::Refused => Err(unique_taken(id)),
+        DeadLetterEffect::Moved => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
+        DeadLetterEffect::Gone => Err(gone(id)),
+        DeadLetterEffect::Refused => Err(unique_taken(id)),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, num::NonZeroUsize};
 
 use actix_web::HttpResponse;
-use kvqueue_queue::{Cursor, ItemFate, ItemId, ItemPage, ItemState, ItemView};
+use kvqueue_queue::{Cursor, ItemEffect, ItemId, ItemPage, ItemState, ItemView};
 use serde_json::{Value, json};
 
 use super::{
@@ -107,17 +107,17 @@ pub(super) async fn requeue(call: Call) -> Answer {
     told(&id, queue.requeue_item(&call.site.door.db, &POLICY, &id).await?)
 }
 
-fn told(id: &ItemId, fate: ItemFate) -> Answer {
+fn told(id: &ItemId, fate: ItemEffect) -> Answer {
     match fate {
-        ItemFate::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
-        ItemFate::Gone => Err(gone(id)),
-        ItemFate::Refused => Err(unique_taken(id)),
-        ItemFate::Ready => Err(Failure::Conflict {
+        ItemEffect::Done => Ok(HttpResponse::Ok().json(json!({ "id": id.to_string() }))),
+        ItemEffect::Gone => Err(gone(id)),
+        ItemEffect::Refused => Err(unique_taken(id)),
+        ItemEffect::Ready => Err(Failure::Conflict {
             code: "ready",
             message: format!("item {id} is ready already"),
             fix: "there is nothing to do",
         }),
-        ItemFate::Running => Err(Failure::Conflict {
+        ItemEffect::Running => Err(Failure::Conflict {
             code: "running",
             message: format!("item {id} is running: a worker has it"),
             fix: "wait until its worker is done with it",

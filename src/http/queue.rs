@@ -62,7 +62,7 @@ pub(super) async fn requeue(mut call: Call) -> Answer {
     let _place = call.site.place()?;
     let (db, mut done) = (&call.site.door.db, AllDead::default());
     if waiting {
-        let hastened = queue.hasten(db, &POLICY, None).await?;
+        let hastened = queue.requeue_scheduled(db, &POLICY, None).await?;
         done.moved += hastened.moved;
         done.unreadable += hastened.unreadable;
     }

@@ -1,6 +1,6 @@
 //! What is counted of one queue.
 
-use kvqueue_queue::{ItemOutcome, Moved};
+use kvqueue_queue::{ItemOutcome, SweepCounts};
 
 use super::{Counter, Gauge, Histogram};
 
@@ -74,7 +74,7 @@ impl QueueMeters {
     }
 
     /// A sweep moved items.
-    pub(crate) fn swept(&self, moved: &Moved) {
+    pub(crate) fn swept(&self, moved: &SweepCounts) {
         self.promoted.add(moved.promoted as u64);
         self.returned.add(moved.returned as u64);
         self.swept_dead.add(moved.dead as u64);

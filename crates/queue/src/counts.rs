@@ -2,32 +2,32 @@
 
 use crate::meta::Millis;
 
-/// Whether there are items in each of the states that are not an end.
+/// Whether a queue has items that are ready, running, or scheduled: items that are not ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Rest {
+pub struct Unfinished {
     /// Some are ready.
     pub ready: bool,
-    /// Some are held under a lease.
+    /// Some are running: a worker has them on a lease.
     pub running: bool,
-    /// Some wait for their time: that of the first of them.
+    /// Some are scheduled or wait for a retry: when the first of them is due.
     pub waiting: Option<Millis>,
 }
 
-impl Rest {
-    /// Whether there are none: every item is finished or a dead letter.
+impl Unfinished {
+    /// Whether there are none: every item is finished or dead.
     pub fn is_none(&self) -> bool {
-        *self == Rest::default()
+        *self == Unfinished::default()
     }
 }
 
 /// How many items there are in each state, all at the same version.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Ready to be taken; as [`Queue::len`](crate::Queue::len).
+    /// Ready to be fetched; as [`Queue::len`](crate::Queue::len).
     pub ready: i64,
-    /// Held under a lease. If the headers of all leases have more than 4 MB, an estimate.
+    /// Running, on a lease. If the headers of all leases have more than 4 MB, an estimate.
     pub running: u64,
-    /// Waiting for their time.
+    /// Scheduled, or waiting for a retry.
     pub waiting: i64,
     /// Dead letters.
     pub dead: i64,

@@ -1,4 +1,4 @@
-//! Delayed items: looking at them, and making them ready before their time.
+//! Scheduled items: reading them, and making them ready before their time.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
@@ -13,14 +13,14 @@ use crate::keys::{after, range};
 use crate::marked::{Act, Marked};
 use crate::meta::Millis;
 use crate::ops::aside::{delayed, last_key, read_records};
-use crate::ops::hasten;
+use crate::ops::requeue;
 use crate::queue::Queue;
 use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 
-/// An item that waits for its time.
+/// An item that is scheduled, or waits for a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delayed {
+pub struct ScheduledItem {
     /// When it becomes ready.
     pub due: Millis,
     /// Which item it is.
@@ -29,30 +29,32 @@ pub struct Delayed {
     pub item: Result<Item, String>,
 }
 
-/// What became of delayed items that were to be ready at once.
+/// The result of [`Queue::requeue_scheduled`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Hastened {
-    /// How many are ready now.
+pub struct Requeued {
+    /// How many items are ready now.
     pub moved: usize,
-    /// Which of those that were asked for by name.
+    /// Which of the named items are ready now.
     pub ids: BTreeSet<ItemId>,
-    /// How many stay as they are, because they cannot be read.
+    /// How many items cannot be read, and stay as they are.
     pub unreadable: usize,
 }
 
 impl Queue {
-    /// Delayed items in the order of their times: those behind `after`, or the first; up to `k` of them, and fewer where
-    /// [`MAX_TAKE_BYTES`] of payloads and side records are reached, but one at least if there is one. One that cannot be read is among them, and says why. A snapshot read: it conflicts with nothing.
-    pub async fn later_after(
+    /// Scheduled items and those that wait for a retry, in the order of their times: those behind `after`, or
+    /// the first. Up to `k` of them; fewer where [`MAX_TAKE_BYTES`] of payloads and side records are reached,
+    /// but at least one if there is one. An item that cannot be read is among them, with the reason. A
+    /// snapshot read: it conflicts with nothing.
+    pub async fn scheduled_after(
         &self,
         tr: &Transaction,
         after: Option<(Millis, &ItemId)>,
         k: NonZeroUsize,
-    ) -> Result<Vec<Delayed>, QueueError> {
+    ) -> Result<Vec<ScheduledItem>, QueueError> {
         let found = delayed(self.space(), tr, after, k).await?;
         let records: Vec<_> = found.iter().map(|(_, id, meta)| (id.clone(), meta.clone())).collect();
         let items = read_records(self.space(), tr, &records, MAX_TAKE_BYTES).await?;
-        let delayed = found.into_iter().zip(items).map(|((due, id, _), item)| Delayed {
+        let delayed = found.into_iter().zip(items).map(|((due, id, _), item)| ScheduledItem {
             due,
             id,
             item: item.map(|(_, item)| item).map_err(|error| error.to_string()),
@@ -60,16 +62,17 @@ impl Queue {
         Ok(delayed.collect())
     }
 
-    /// Makes delayed items ready at once, each at its own place: those of `wanted`, or all that there are when it begins.
+    /// Makes scheduled items ready at once, each at its own place: those of `wanted`, or all that there are
+    /// when it begins. Items that wait for a retry are among them.
     ///
     /// In pages, a transaction each: what was done before an error stays done. Under an unknown outcome
     /// no item is counted or made ready twice.
-    pub async fn hasten(
+    pub async fn requeue_scheduled(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         wanted: Option<&BTreeSet<ItemId>>,
-    ) -> Result<Hastened, RetryError> {
+    ) -> Result<Requeued, RetryError> {
         let space = self.space();
         let all = range(&space.later);
         let all_keys = &all;
@@ -77,25 +80,25 @@ impl Queue {
             let last = last_key(&tr, all_keys).await;
             (tr, last)
         });
-        let mut hastened = Hastened::default();
-        let Some(last) = last.await?.value else { return Ok(hastened) };
+        let mut requeued = Requeued::default();
+        let Some(last) = last.await?.value else { return Ok(requeued) };
         let (mut begin, end) = (Some(all.0.clone()), after(&last));
         let mut marked = Marked::new(self.clone(), SessionId::new());
         while let Some(from) = begin {
             let from = from.as_slice();
             let body = async |tr: &Transaction| {
-                let page = hasten::page(space, tr, (from, &end), wanted).await?;
+                let page = requeue::page(space, tr, (from, &end), wanted).await?;
                 Ok(if page.moved.is_empty() { Act::Nothing(page) } else { Act::Write(page) })
             };
             let page = marked.run(db, policy, body).await?;
-            hastened.moved += page.moved.len();
-            hastened.unreadable += page.unreadable;
+            requeued.moved += page.moved.len();
+            requeued.unreadable += page.unreadable;
             if wanted.is_some() {
-                hastened.ids.extend(page.moved);
+                requeued.ids.extend(page.moved);
             }
             begin = page.next;
         }
         marked.close(db, policy).await?;
-        Ok(hastened)
+        Ok(requeued)
     }
 }

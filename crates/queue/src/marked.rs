@@ -27,7 +27,7 @@ pub(crate) enum Act<T> {
 }
 
 /// How an attempt goes on.
-enum Step<T> {
+enum MarkedStep<T> {
     Commit(T),
     /// There is nothing to commit, or an earlier attempt had committed.
     Over(T),
@@ -52,8 +52,8 @@ impl Marked {
             let prepared = self.prepare(&tr, &mut body, &unsure).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Over(done)) => return Ok(done),
-                Ok(Step::Commit(doing)) => match tr.commit().await {
+                Ok(MarkedStep::Over(done)) => return Ok(done),
+                Ok(MarkedStep::Commit(doing)) => match tr.commit().await {
                     Ok(_committed) => return Ok(doing),
                     Err(error) => {
                         if maybe_committed(*error) {
@@ -71,20 +71,20 @@ impl Marked {
         tr: &Transaction,
         body: &mut impl AsyncFnMut(&Transaction) -> Result<Act<T>, QueueError>,
         unsure: &[(u64, T)],
-    ) -> Result<Step<T>, QueueError> {
+    ) -> Result<MarkedStep<T>, QueueError> {
         let space = self.queue.space();
         if !unsure.is_empty()
             && let Some(token) = token::read(space, tr, self.id).await?
             && let Some((_, done)) = unsure.iter().find(|(attempt, _)| *attempt == token.attempt)
         {
-            return Ok(Step::Over(done.clone()));
+            return Ok(MarkedStep::Over(done.clone()));
         }
         match body(tr).await? {
-            Act::Nothing(found) => Ok(Step::Over(found)),
+            Act::Nothing(found) => Ok(MarkedStep::Over(found)),
             Act::Write(doing) => {
                 self.attempt += 1;
                 token::mark(space, tr, self.id, self.attempt)?;
-                Ok(Step::Commit(doing))
+                Ok(MarkedStep::Commit(doing))
             }
         }
     }

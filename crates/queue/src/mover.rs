@@ -36,9 +36,9 @@ pub struct Mover {
     until: Option<ItemId>,
 }
 
-/// What became of a page.
+/// How many items of a page were moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct MovedItems {
+pub struct MoveCounts {
     /// Items that were moved.
     pub moved: usize,
     /// Items that stay, because another item has their unique key there.
@@ -67,7 +67,7 @@ impl Mover {
         db: &Database,
         policy: &RetryPolicy,
         limit: NonZeroUsize,
-    ) -> Result<Option<MovedItems>, RetryError> {
+    ) -> Result<Option<MoveCounts>, RetryError> {
         if self.until.is_none() {
             let (from, what) = (&self.from, self.what);
             let last = run(db, policy, |tr| async move {
@@ -115,7 +115,7 @@ async fn one_page(
     stretch: Stretch<'_>,
     mut pusher: Pusher<'_>,
     has_priorities: bool,
-) -> Result<Act<(MovedItems, Option<ItemId>)>, QueueError> {
+) -> Result<Act<(MoveCounts, Option<ItemId>)>, QueueError> {
     let found = relocate::find(from.space(), tr, what, stretch).await?;
     let Found { rows, mut items, unreadable, last } = found;
     if has_priorities {
@@ -131,6 +131,6 @@ async fn one_page(
         .map(|(row, _)| row)
         .collect();
     relocate::remove(from.space(), tr, what, &added)?;
-    let page = MovedItems { moved: added.len(), refused: rows.len() - added.len(), unreadable };
+    let page = MoveCounts { moved: added.len(), refused: rows.len() - added.len(), unreadable };
     Ok(if page.moved > 0 { Act::Write((page, last)) } else { Act::Nothing((page, last)) })
 }

@@ -97,7 +97,7 @@ struct Request {
     item: NewItem,
     answer: oneshot::Sender<Result<PushedItem, ProduceError>>,
     /// Given back before the request is answered, or when it is dropped.
-    place: Place,
+    place: ReservedRoom,
 }
 
 /// What a producer holds at most: [`MAX_WAITING`] items and [`MAX_WAITING_BYTES`]. Who pushes more waits.
@@ -105,27 +105,27 @@ struct Request {
 struct Room {
     /// Whose turn it is to enter; the others wait in order.
     door: Mutex<()>,
-    taken: std::sync::Mutex<Taken>,
+    taken: std::sync::Mutex<UsedRoom>,
     /// Wakes the callers that wait at the door.
     freed: AtomicWaker,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Taken {
+struct UsedRoom {
     items: usize,
     bytes: usize,
 }
 
 impl Room {
     /// Waits until there is room for an item of this weight. One alone always has room.
-    async fn enter(self: &Arc<Room>, bytes: usize) -> Place {
+    async fn enter(self: &Arc<Room>, bytes: usize) -> ReservedRoom {
         let _turn = self.door.lock().await;
         poll_fn(|context| {
             self.freed.register(context.waker());
             if self.try_take(bytes) { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        Place { room: Arc::clone(self), bytes }
+        ReservedRoom { room: Arc::clone(self), bytes }
     }
 
     fn try_take(&self, bytes: usize) -> bool {
@@ -134,22 +134,22 @@ impl Room {
         if !fits && taken.items > 0 && !mutant("producer-unbounded") {
             return false;
         }
-        *taken = Taken { items: taken.items + 1, bytes: taken.bytes.saturating_add(bytes) };
+        *taken = UsedRoom { items: taken.items + 1, bytes: taken.bytes.saturating_add(bytes) };
         true
     }
 }
 
 /// The place of one item in a producer's room.
 #[derive(Debug)]
-struct Place {
+struct ReservedRoom {
     room: Arc<Room>,
     bytes: usize,
 }
 
-impl Drop for Place {
+impl Drop for ReservedRoom {
     fn drop(&mut self) {
         let mut taken = self.room.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *taken = Taken { items: taken.items - 1, bytes: taken.bytes.saturating_sub(self.bytes) };
+        *taken = UsedRoom { items: taken.items - 1, bytes: taken.bytes.saturating_sub(self.bytes) };
         drop(taken);
         self.room.freed.wake();
     }

@@ -44,9 +44,9 @@ impl Spot {
     }
 }
 
-/// What a push does in its transaction, item by item, before that has committed.
+/// A push in a transaction that has not committed: what it does, item by item.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Placed {
+pub struct PendingPush {
     /// Shared: the session keeps them beside the push that they are of.
     places: Arc<Vec<(PushEffect, Option<Spot>)>>,
     repetition: bool,
@@ -54,25 +54,25 @@ pub struct Placed {
     earlier: Option<[u8; 10]>,
 }
 
-impl Placed {
+impl PendingPush {
     /// What a push does.
-    pub(crate) fn new(places: Vec<(PushEffect, Option<Spot>)>) -> Placed {
-        Placed { places: Arc::new(places), repetition: false, earlier: None }
+    pub(crate) fn new(places: Vec<(PushEffect, Option<Spot>)>) -> PendingPush {
+        PendingPush { places: Arc::new(places), repetition: false, earlier: None }
     }
 
     /// A push that was done before, and where its items went then.
     pub(crate) fn repetition(
         transaction: Option<[u8; 10]>,
         spots: impl Iterator<Item = Option<Spot>>,
-    ) -> Placed {
+    ) -> PendingPush {
         let places = spots.map(|spot| (PushEffect::Repeated, spot)).collect();
-        Placed { places: Arc::new(places), repetition: true, earlier: transaction }
+        PendingPush { places: Arc::new(places), repetition: true, earlier: transaction }
     }
 
     /// The same push done again.
-    pub(crate) fn repeated(&self) -> Placed {
+    pub(crate) fn repeated(&self) -> PendingPush {
         let added = self.places.iter().filter(|(effect, _)| *effect == PushEffect::Added);
-        Placed::repetition(self.earlier, added.map(|(_, spot)| spot.clone()))
+        PendingPush::repetition(self.earlier, added.map(|(_, spot)| spot.clone()))
     }
 
     /// Whether the operation was done before, so that it adds nothing.

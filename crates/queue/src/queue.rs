@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use foundationdb::{Database, Transaction};
 
-use crate::counts::{Counts, Rest};
+use crate::counts::{Counts, Unfinished};
 use crate::error::{NameError, QueueError};
 use crate::id::ItemId;
 use crate::item::Item;
@@ -175,7 +175,7 @@ impl Queue {
 
     /// Whether there are items that are ready, held, or waiting for their time. Three snapshot reads of a key each: they conflict
     /// with nothing.
-    pub async fn rest(&self, tr: &Transaction) -> Result<Rest, QueueError> {
+    pub async fn unfinished(&self, tr: &Transaction) -> Result<Unfinished, QueueError> {
         ops::counts::rest(&self.space, tr).await
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use foundationdb::{Database, Transaction};
 
-use crate::dead::DeadFate;
+use crate::dead::DeadLetterEffect;
 use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::marked::Marked;
@@ -14,16 +14,16 @@ use crate::retry::{RetryError, RetryPolicy, run};
 use crate::session::SessionId;
 use crate::view::{ItemState, ItemView};
 
-/// What became of an item that was to be deleted, or made ready.
+/// What an operation did with one item: a deletion, or a request to make it ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ItemFate {
-    /// It is done.
+pub enum ItemEffect {
+    /// The item was deleted, or is ready now.
     Done,
-    /// It was to be made ready, and is ready already.
+    /// The item was ready already.
     Ready,
-    /// It is running: a worker has it, and it stays.
+    /// The item is running, so it was left alone.
     Running,
-    /// It stays a dead letter, because another item is there under its unique key.
+    /// The item stays a dead letter, because another item has its unique key.
     Refused,
     /// The queue has no item of this id.
     Gone,
@@ -47,7 +47,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<ItemFate, RetryError> {
+    ) -> Result<ItemEffect, RetryError> {
         self.delete_item_as(SessionId::new(), db, policy, id).await
     }
 
@@ -59,9 +59,9 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<ItemFate, RetryError> {
-        if self.purge_dead(db, policy, id).await? == DeadFate::Moved {
-            return Ok(ItemFate::Done);
+    ) -> Result<ItemEffect, RetryError> {
+        if self.purge_dead(db, policy, id).await? == DeadLetterEffect::Moved {
+            return Ok(ItemEffect::Done);
         }
         let mut marked = Marked::new(self.clone(), session);
         let fate = marked.run(db, policy, async |tr| delete::item(self.space(), tr, id).await).await?;
@@ -70,32 +70,32 @@ impl Queue {
         Ok(fate)
     }
 
-    /// Makes a scheduled or retrying item ready before its time, as [`Queue::hasten`] does, or retries a dead letter, as
+    /// Makes a scheduled or retrying item ready before its time, as [`Queue::requeue_scheduled`] does, or retries a dead letter, as
     /// [`Queue::retry_dead`] does.
     pub async fn requeue_item(
         &self,
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<ItemFate, RetryError> {
+    ) -> Result<ItemEffect, RetryError> {
         match self.retry_dead(db, policy, id).await? {
-            DeadFate::Moved => return Ok(ItemFate::Done),
-            DeadFate::Refused => return Ok(ItemFate::Refused),
-            DeadFate::Gone => {}
+            DeadLetterEffect::Moved => return Ok(ItemEffect::Done),
+            DeadLetterEffect::Refused => return Ok(ItemEffect::Refused),
+            DeadLetterEffect::Gone => {}
         }
         let wanted = BTreeSet::from([id.clone()]);
-        if self.hasten(db, policy, Some(&wanted)).await?.moved > 0 {
-            return Ok(ItemFate::Done);
+        if self.requeue_scheduled(db, policy, Some(&wanted)).await?.moved > 0 {
+            return Ok(ItemEffect::Done);
         }
         let found = run(db, policy, |tr| async move {
             let found = self.view_item(&tr, id).await;
             (tr, found)
         });
         Ok(match found.await?.value.map(|found| found.state) {
-            Some(ItemState::Ready) => ItemFate::Ready,
-            Some(ItemState::Running) => ItemFate::Running,
+            Some(ItemState::Ready) => ItemEffect::Ready,
+            Some(ItemState::Running) => ItemEffect::Running,
             // It has come back, or cannot be read.
-            Some(ItemState::Scheduled | ItemState::Retrying | ItemState::Dead) | None => ItemFate::Gone,
+            Some(ItemState::Scheduled | ItemState::Retrying | ItemState::Dead) | None => ItemEffect::Gone,
         })
     }
 }

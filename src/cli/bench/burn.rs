@@ -133,7 +133,7 @@ async fn is_at_rest(target: &Target) -> anyhow::Result<bool> {
     let rest = retry::run(&target.db, &policy, |tr| {
         let queue = queue.clone();
         async move {
-            let rest = queue.rest(&tr).await;
+            let rest = queue.unfinished(&tr).await;
             (tr, rest)
         }
     });

@@ -1,7 +1,7 @@
 //! `kvqueue dead retry` and `kvqueue dead purge`
 
 use anyhow::{Context, anyhow, bail};
-use kvqueue_queue::{DeadFate, ItemId, Queue, RetryPolicy};
+use kvqueue_queue::{DeadLetterEffect, ItemId, Queue, RetryPolicy};
 use serde_json::json;
 
 use crate::{
@@ -95,9 +95,9 @@ impl Which {
             named.tell(
                 id,
                 match one(client, queue, decision, id)? {
-                    DeadFate::Moved => None,
-                    DeadFate::Gone => Some("there is no such dead letter"),
-                    DeadFate::Refused => Some("another item has its unique key"),
+                    DeadLetterEffect::Moved => None,
+                    DeadLetterEffect::Gone => Some("there is no such dead letter"),
+                    DeadLetterEffect::Refused => Some("another item has its unique key"),
                 },
             );
         }
@@ -105,7 +105,7 @@ impl Which {
     }
 }
 
-fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadFate> {
+fn one(client: &Client, queue: &Queue, decision: Decision, id: &ItemId) -> anyhow::Result<DeadLetterEffect> {
     let (db, policy) = (client.db(), RetryPolicy::default());
     let fate = client.answer(async {
         match decision {

@@ -184,7 +184,7 @@ async fn is_exhausted(source: &Source) -> Result<bool, FetchError> {
     let Some(words) = &source.until_empty else { return Ok(false) };
     let policy = policy();
     let rest = retry::run(&source.db, &policy, |tr| async move {
-        let rest = source.queue.rest(&tr).await;
+        let rest = source.queue.unfinished(&tr).await;
         (tr, rest)
     });
     let rest = rest.await?.value;

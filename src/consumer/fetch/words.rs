@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use kvqueue_queue::Rest;
+use kvqueue_queue::Unfinished;
 use tokio::time::Instant;
 
 use crate::json::time;
@@ -22,7 +22,7 @@ pub(crate) struct LastWords(Mutex<Option<Instant>>);
 
 impl LastWords {
     /// There is something left, and nothing that could be taken now.
-    pub(super) fn wait_for(&self, queue: &str, rest: Rest) {
+    pub(super) fn wait_for(&self, queue: &str, rest: Unfinished) {
         let now = Instant::now();
         let mut next = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if now < *next.get_or_insert(now + FIRST) {

@@ -14,11 +14,11 @@ use crate::session::SessionId;
 const BOUND: usize = 1_000;
 
 /// Items that wait, with their number up to any place: a Fenwick tree.
-struct Waiting(Vec<usize>);
+struct ReadyItems(Vec<usize>);
 
-impl Waiting {
-    fn full(items: usize) -> Waiting {
-        Waiting((0..=items).map(|at| at & at.wrapping_neg()).collect())
+impl ReadyItems {
+    fn full(items: usize) -> ReadyItems {
+        ReadyItems((0..=items).map(|at| at & at.wrapping_neg()).collect())
     }
 
     fn remove(&mut self, item: usize) {
@@ -60,7 +60,7 @@ fn id(item: usize) -> ItemId {
 }
 
 /// The items at a place, by their number.
-fn items(waiting: &Waiting, place: &Place, ids: &[ItemId], k: usize) -> Vec<usize> {
+fn items(waiting: &ReadyItems, place: &Place, ids: &[ItemId], k: usize) -> Vec<usize> {
     let behind = place.behind.as_ref().map(|id| ids.partition_point(|other| other <= id));
     let first = behind.map_or(place.skip, |item| waiting.before(item));
     (first..first + k).map(|n| waiting.nth(n)).collect()
@@ -71,7 +71,7 @@ fn run(processes: usize, k: usize, taken: usize, seed: u64) -> (Vec<usize>, f64)
     // The queue stays long to the end.
     let all = taken + 40_000;
     let ids: Vec<ItemId> = (0..all).map(id).collect();
-    let (mut waiting, mut taken_at, mut next) = (Waiting::full(all), vec![usize::MAX; all], 0);
+    let (mut waiting, mut taken_at, mut next) = (ReadyItems::full(all), vec![usize::MAX; all], 0);
     let (mut takes, mut conflicts) = (0.0, 0.0);
     let mut rng = Rng::of(SessionId((u128::from(seed) << 64 | 1).to_be_bytes()));
     let mut spreads: Vec<(Spread, Rng)> = (0..processes).map(|_| (Spread::default(), rng.split())).collect();
@@ -102,7 +102,7 @@ fn run(processes: usize, k: usize, taken: usize, seed: u64) -> (Vec<usize>, f64)
 fn most_overtaken(taken_at: &[usize]) -> usize {
     let taken = taken_at.iter().filter(|at| **at != usize::MAX).count();
     // From the last item on: how many of those behind each were taken before it.
-    let mut not_yet = Waiting::full(taken);
+    let mut not_yet = ReadyItems::full(taken);
     let mut most = 0;
     for at in taken_at.iter().rev().map(|at| (*at).min(taken)) {
         most = most.max(at - not_yet.before(at));

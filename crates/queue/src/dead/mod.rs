@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use foundationdb::Transaction;
 
-pub use whole::{AllDead, DeadFate};
+pub use whole::{AllDead, DeadLetterEffect};
 
 use crate::error::{DeadLetterError, QueueError};
 use crate::id::ItemId;

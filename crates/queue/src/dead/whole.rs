@@ -6,7 +6,9 @@ use foundationdb::{Database, Transaction};
 
 use crate::error::QueueError;
 use crate::id::ItemId;
-use crate::ops::dead_page::{Fate, Page, Which, free_keys, hides_key, is_dead, mark, page};
+use crate::ops::dead_page::{
+    DeadLetterAction, DeadLetterPage, Which, free_keys, hides_key, is_dead, mark, page,
+};
 use crate::ops::token;
 use crate::queue::Queue;
 use crate::retry::{Retry, RetryError, RetryPolicy, maybe_committed, run};
@@ -26,9 +28,9 @@ pub struct AllDead {
     pub unreadable: usize,
 }
 
-/// What became of one dead letter.
+/// What an operation did with one dead letter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeadFate {
+pub enum DeadLetterEffect {
     /// It was retried, or purged.
     Moved,
     /// There is none of that id.
@@ -44,8 +46,8 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<DeadFate, RetryError> {
-        Ok(self.dead_page(db, policy, Fate::Retry, Which::One(id), None).await?.into())
+    ) -> Result<DeadLetterEffect, RetryError> {
+        Ok(self.dead_page(db, policy, DeadLetterAction::Retry, Which::One(id), None).await?.into())
     }
 
     /// Deletes a dead letter for good, and sees it through.
@@ -57,7 +59,7 @@ impl Queue {
         db: &Database,
         policy: &RetryPolicy,
         id: &ItemId,
-    ) -> Result<DeadFate, RetryError> {
+    ) -> Result<DeadLetterEffect, RetryError> {
         let hides = run(db, policy, |tr| async move {
             let record = tr.get(&self.space().dead_key(id), true).await;
             (tr, record.map(|record| record.is_some_and(|record| hides_key(&record))).map_err(Into::into))
@@ -65,7 +67,7 @@ impl Queue {
         if hides.await?.value {
             self.free_keys(db, policy, &BTreeSet::from([id.clone()])).await?;
         }
-        Ok(self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.into())
+        Ok(self.dead_page(db, policy, DeadLetterAction::Purge, Which::One(id), None).await?.into())
     }
 
     /// Retries all dead letters, as [`Queue::dead_retry`] does one; those that it would refuse stay, and those that cannot be read.
@@ -73,21 +75,26 @@ impl Queue {
     /// In pages, a transaction each: what was done before an error stays done, and so does what others make of it meanwhile. Under an
     /// unknown outcome nothing is counted or made ready twice.
     pub async fn retry_all_dead(&self, db: &Database, policy: &RetryPolicy) -> Result<AllDead, RetryError> {
-        self.all_dead(db, policy, Fate::Retry).await
+        self.all_dead(db, policy, DeadLetterAction::Retry).await
     }
 
     /// Deletes all dead letters for good; otherwise as [`Queue::retry_all_dead`].
     pub async fn purge_all_dead(&self, db: &Database, policy: &RetryPolicy) -> Result<AllDead, RetryError> {
-        self.all_dead(db, policy, Fate::Purge).await
+        self.all_dead(db, policy, DeadLetterAction::Purge).await
     }
 
-    async fn all_dead(&self, db: &Database, policy: &RetryPolicy, fate: Fate) -> Result<AllDead, RetryError> {
+    async fn all_dead(
+        &self,
+        db: &Database,
+        policy: &RetryPolicy,
+        action: DeadLetterAction,
+    ) -> Result<AllDead, RetryError> {
         let (mut all, mut after, mut spent) = (AllDead::default(), None, None);
         let mut one_by_one = BTreeSet::new();
         // Each page begins behind the one before: a letter that dies again meanwhile is not taken up again.
         loop {
             let which = after.as_ref().map_or(Which::First, Which::Behind);
-            let page = self.dead_page(db, policy, fate, which, spent).await?;
+            let page = self.dead_page(db, policy, action, which, spent).await?;
             all.moved += page.moved;
             all.refused += page.refused;
             all.unreadable += page.unreadable;
@@ -116,7 +123,7 @@ impl Queue {
         self.free_keys(db, policy, ids).await?;
         let mut purged = 0;
         for id in ids {
-            purged += self.dead_page(db, policy, Fate::Purge, Which::One(id), None).await?.moved;
+            purged += self.dead_page(db, policy, DeadLetterAction::Purge, Which::One(id), None).await?.moved;
         }
         Ok(purged)
     }
@@ -147,19 +154,19 @@ impl Queue {
         &self,
         db: &Database,
         policy: &RetryPolicy,
-        fate: Fate,
+        action: DeadLetterAction,
         which: Which<'_>,
         spent: Option<SessionId>,
-    ) -> Result<Page, RetryError> {
+    ) -> Result<DeadLetterPage, RetryError> {
         let (mut retry, mut tr) = Retry::begin(db, policy)?;
         // Attempts that may have committed; at most one did.
-        let mut unsure: Vec<Page> = Vec::new();
+        let mut unsure: Vec<DeadLetterPage> = Vec::new();
         loop {
-            let prepared = self.prepare_dead(&tr, fate, which, &unsure, spent).await;
+            let prepared = self.prepare_dead(&tr, action, which, &unsure, spent).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Earlier(page)) => return Ok(page),
-                Ok(Step::Commit(page)) => match tr.commit().await {
+                Ok(DeadLetterStep::Earlier(page)) => return Ok(page),
+                Ok(DeadLetterStep::Commit(page)) => match tr.commit().await {
                     Ok(_committed) => return Ok(page),
                     Err(error) => {
                         if maybe_committed(*error) {
@@ -175,28 +182,28 @@ impl Queue {
     async fn prepare_dead(
         &self,
         tr: &Transaction,
-        fate: Fate,
+        action: DeadLetterAction,
         which: Which<'_>,
-        unsure: &[Page],
+        unsure: &[DeadLetterPage],
         spent: Option<SessionId>,
-    ) -> Result<Step, QueueError> {
+    ) -> Result<DeadLetterStep, QueueError> {
         for earlier in unsure {
             if self.has_happened(tr, earlier).await? {
-                return Ok(Step::Earlier(earlier.clone()));
+                return Ok(DeadLetterStep::Earlier(earlier.clone()));
             }
         }
-        let mut page = page(self.space(), tr, fate, which).await?;
+        let mut page = page(self.space(), tr, action, which).await?;
         if !matches!(which, Which::One(_)) {
-            mark(self.space(), tr, fate, &mut page).await?;
+            mark(self.space(), tr, action, &mut page).await?;
         }
         if let Some(spent) = spent {
             token::clear(self.space(), tr, spent)?;
         }
-        Ok(Step::Commit(page))
+        Ok(DeadLetterStep::Commit(page))
     }
 
     /// Whether an attempt of unknown outcome has committed; of one letter, whether that is gone, whoever moved it.
-    async fn has_happened(&self, tr: &Transaction, page: &Page) -> Result<bool, QueueError> {
+    async fn has_happened(&self, tr: &Transaction, page: &DeadLetterPage) -> Result<bool, QueueError> {
         match (page.mark, &page.first) {
             (Some(mark), _) => Ok(token::read(self.space(), tr, mark).await?.is_some()),
             (None, Some(first)) => Ok(!is_dead(self.space(), tr, first).await?),
@@ -205,21 +212,21 @@ impl Queue {
     }
 }
 
-impl From<Page> for DeadFate {
-    fn from(page: Page) -> DeadFate {
+impl From<DeadLetterPage> for DeadLetterEffect {
+    fn from(page: DeadLetterPage) -> DeadLetterEffect {
         match page {
-            Page { moved: 1.., .. } => DeadFate::Moved,
-            Page { refused: 1.., .. } => DeadFate::Refused,
-            Page { .. } => DeadFate::Gone,
+            DeadLetterPage { moved: 1.., .. } => DeadLetterEffect::Moved,
+            DeadLetterPage { refused: 1.., .. } => DeadLetterEffect::Refused,
+            DeadLetterPage { .. } => DeadLetterEffect::Gone,
         }
     }
 }
 
 /// How an attempt goes on.
-enum Step {
+enum DeadLetterStep {
     /// An earlier one had committed.
-    Earlier(Page),
-    Commit(Page),
+    Earlier(DeadLetterPage),
+    Commit(DeadLetterPage),
 }
 
 #[cfg(test)]
@@ -248,20 +255,23 @@ mod tests {
 
             // An attempt whose outcome is unknown: it did not commit, but another purged the first letter.
             let lost = db.create_trx().unwrap();
-            let step = queue.prepare_dead(&lost, Fate::Retry, Which::First, &[], None).await.unwrap();
-            let Step::Commit(page) = step else { panic!("nothing came before") };
+            let step =
+                queue.prepare_dead(&lost, DeadLetterAction::Retry, Which::First, &[], None).await.unwrap();
+            let DeadLetterStep::Commit(page) = step else { panic!("nothing came before") };
             assert_eq!(page.moved, 3);
             queue.purge_dead(db, &policy, page.first.as_ref().unwrap()).await.unwrap();
             let tr = db.create_trx().unwrap();
             let unsure = [page];
-            let step = queue.prepare_dead(&tr, Fate::Retry, Which::First, &unsure, None).await.unwrap();
-            let Step::Commit(page) = step else { panic!("it had not committed") };
+            let step =
+                queue.prepare_dead(&tr, DeadLetterAction::Retry, Which::First, &unsure, None).await.unwrap();
+            let DeadLetterStep::Commit(page) = step else { panic!("it had not committed") };
             assert_eq!(page.moved, 2);
             tr.commit().await.unwrap();
             // And one that did.
             let (tr, unsure) = (db.create_trx().unwrap(), [page]);
-            let step = queue.prepare_dead(&tr, Fate::Retry, Which::First, &unsure, None).await.unwrap();
-            assert!(matches!(step, Step::Earlier(page) if page.moved == 2));
+            let step =
+                queue.prepare_dead(&tr, DeadLetterAction::Retry, Which::First, &unsure, None).await.unwrap();
+            assert!(matches!(step, DeadLetterStep::Earlier(page) if page.moved == 2));
         });
     }
 }

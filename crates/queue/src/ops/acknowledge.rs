@@ -26,7 +26,7 @@ pub(crate) async fn acknowledge(
     outcomes: &[(usize, ItemOutcome)],
 ) -> Result<Option<Header>, QueueError> {
     let Some(mut header) = lease::header(space, tr, id).await? else { return Ok(None) };
-    let mut counts = Counts::default();
+    let mut counts = OutcomeCounts::default();
     for (index, outcome) in outcomes {
         if header.acknowledged.contains(*index) {
             continue;
@@ -93,14 +93,14 @@ pub(crate) fn cost(space: &Space, held: &Held, outcome: &ItemOutcome) -> usize {
 
 /// How many items were acknowledged, and how.
 #[derive(Debug, Default)]
-struct Counts {
+struct OutcomeCounts {
     done: usize,
     ready: usize,
     later: usize,
     dead: usize,
 }
 
-impl Counts {
+impl OutcomeCounts {
     /// Each counter once: every operand counts in the size of a transaction.
     fn add(&self, space: &Space, tr: &Transaction) {
         if self.done > 0 {

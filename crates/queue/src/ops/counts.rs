@@ -5,7 +5,7 @@ use foundationdb::{RangeOption, Transaction};
 use futures::TryStreamExt;
 use futures::future::{try_join, try_join3, try_join4};
 
-use crate::counts::{Counts, Rest};
+use crate::counts::{Counts, Unfinished};
 use crate::error::QueueError;
 use crate::keys::leases::Header;
 use crate::keys::{Space, counters, range};
@@ -15,11 +15,11 @@ use crate::ops::len::len;
 use crate::ops::look::first_due;
 
 /// A key each, without a value and without a conflict.
-pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Rest, QueueError> {
+pub(crate) async fn rest(space: &Space, tr: &Transaction) -> Result<Unfinished, QueueError> {
     let any = async |range| first_key(tr, &range).await.map(|key| key.is_some());
     let (ready, running, waiting) =
         try_join3(any(space.item_range()), any(range(&space.leases)), first_due(space, tr)).await?;
-    Ok(Rest { ready, running, waiting })
+    Ok(Unfinished { ready, running, waiting })
 }
 
 /// Counters, and the headers of all leases.

@@ -25,7 +25,7 @@ const TOGETHER: usize = 32;
 
 /// What is to become of letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum DeadLetterAction {
     Retry,
     Purge,
 }
@@ -43,7 +43,7 @@ pub(crate) enum Which<'a> {
 
 /// What became of a page of letters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct DeadLetterPage {
     /// Those retried or purged.
     pub(crate) moved: usize,
     /// Those whose unique key another item has.
@@ -67,13 +67,13 @@ pub(crate) struct Page {
 pub(crate) async fn mark(
     space: &Space,
     tr: &Transaction,
-    fate: Fate,
-    page: &mut Page,
+    action: DeadLetterAction,
+    page: &mut DeadLetterPage,
 ) -> Result<(), QueueError> {
     let (Some(first), Some(last)) = (&page.first, &page.last) else { return Ok(()) };
     let mut name = [0; 16];
     let moved = (page.moved as u64).to_le_bytes();
-    let does = [&[fate as u8], moved.as_slice(), first.as_bytes(), &[0xff], last.as_bytes()].concat();
+    let does = [&[action as u8], moved.as_slice(), first.as_bytes(), &[0xff], last.as_bytes()].concat();
     // FNV-1a.
     let hash = does.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -119,9 +119,9 @@ pub(crate) async fn is_dead(space: &Space, tr: &Transaction, id: &ItemId) -> Res
 pub(crate) async fn page(
     space: &Space,
     tr: &Transaction,
-    fate: Fate,
+    action: DeadLetterAction,
     which: Which<'_>,
-) -> Result<Page, QueueError> {
+) -> Result<DeadLetterPage, QueueError> {
     let letters = match which {
         Which::First => records(space, tr, None, PAGE).await?,
         Which::Behind(id) => records(space, tr, Some(id), PAGE).await?,
@@ -130,9 +130,9 @@ pub(crate) async fn page(
             record.map(|record| (id.clone(), Bytes::copy_from_slice(&record))).into_iter().collect()
         }
     };
-    let page = match fate {
-        Fate::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
-        Fate::Purge => purge(space, tr, &letters, matches!(which, Which::One(_)))?,
+    let page = match action {
+        DeadLetterAction::Retry => retry(space, tr, &letters, matches!(which, Which::One(_))).await?,
+        DeadLetterAction::Purge => purge(space, tr, &letters, matches!(which, Which::One(_)))?,
     };
     count_gone(space, tr, page.moved);
     Ok(page)
@@ -143,8 +143,8 @@ fn purge(
     tr: &Transaction,
     letters: &[(ItemId, Bytes)],
     each: bool,
-) -> Result<Page, QueueError> {
-    let (mut page, mut bytes) = (Page::default(), 0);
+) -> Result<DeadLetterPage, QueueError> {
+    let (mut page, mut bytes) = (DeadLetterPage::default(), 0);
     for (id, record) in letters {
         if bytes >= PAGE_BYTES {
             break;
@@ -167,8 +167,8 @@ async fn retry(
     tr: &Transaction,
     letters: &[(ItemId, Bytes)],
     each: bool,
-) -> Result<Page, QueueError> {
-    let (mut page, mut bytes, mut keys) = (Page::default(), 0, BTreeSet::new());
+) -> Result<DeadLetterPage, QueueError> {
+    let (mut page, mut bytes, mut keys) = (DeadLetterPage::default(), 0, BTreeSet::new());
     for group in letters.chunks(TOGETHER) {
         let reads = group.iter().map(|(id, record)| {
             let meta = decode(space, id, record);
@@ -216,7 +216,7 @@ async fn retry(
     Ok(page)
 }
 
-impl Page {
+impl DeadLetterPage {
     /// Counts a letter, and makes sure that nobody else moves it.
     fn moves(&mut self, space: &Space, tr: &Transaction, id: &ItemId) -> Result<(), QueueError> {
         let key = space.dead_key(id);

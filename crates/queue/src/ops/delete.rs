@@ -8,11 +8,11 @@ use crate::error::QueueError;
 use crate::id::ItemId;
 use crate::keys::{Space, counters};
 use crate::marked::Act;
-use crate::ops::locate::{Located, Waiting, locate};
+use crate::ops::locate::{Located, ScheduledRecord, locate};
 use crate::ops::relocate::{self, Movable};
 use crate::ops::scan::Row;
 use crate::ops::{claim, conflict, place};
-use crate::single::ItemFate;
+use crate::single::ItemEffect;
 
 /// Clears the tuple range of (q), and that of a recipe's items.
 pub(crate) fn delete(space: &Space, tr: &Transaction) {
@@ -23,17 +23,21 @@ pub(crate) fn delete(space: &Space, tr: &Transaction) {
 
 /// Deletes a ready, scheduled or retrying item, with all that goes with it; fails at commit if another has moved it. A running item and
 /// a dead letter stay.
-pub(crate) async fn item(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Act<ItemFate>, QueueError> {
+pub(crate) async fn item(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Act<ItemEffect>, QueueError> {
     match locate(space, tr, id).await? {
         Some(Located::Ready(row)) => relocate::remove(space, tr, Movable::Ready, &[&row])?,
-        Some(Located::Waiting(found)) => waiting(space, tr, id, found)?,
-        Some(Located::Running(_)) => return Ok(Act::Nothing(ItemFate::Running)),
-        Some(Located::Dead) | None => return Ok(Act::Nothing(ItemFate::Gone)),
+        Some(Located::ScheduledRecord(found)) => waiting(space, tr, id, found)?,
+        Some(Located::Running(_)) => return Ok(Act::Nothing(ItemEffect::Running)),
+        Some(Located::Dead) | None => return Ok(Act::Nothing(ItemEffect::Gone)),
     }
-    Ok(Act::Write(ItemFate::Done))
+    Ok(Act::Write(ItemEffect::Done))
 }
 
-fn waiting(space: &Space, tr: &Transaction, id: &ItemId, found: Waiting) -> Result<(), QueueError> {
+fn waiting(space: &Space, tr: &Transaction, id: &ItemId, found: ScheduledRecord) -> Result<(), QueueError> {
     // Before the clears: a transaction does not conflict on what it has itself overwritten.
     conflict::as_reader(tr, &found.key)?;
     claim::forget(space, tr, &Row { id: id.clone(), value: Bytes::new(), meta: found.record })?;

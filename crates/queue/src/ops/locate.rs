@@ -23,7 +23,7 @@ pub(crate) enum Located {
     /// Among the ready items.
     Ready(Row),
     /// It is scheduled or retrying.
-    Waiting(Waiting),
+    ScheduledRecord(ScheduledRecord),
     /// On a lease.
     Running(Box<ItemView>),
     /// Among the dead letters.
@@ -32,7 +32,7 @@ pub(crate) enum Located {
 
 /// The record of an item that waits for its time.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct ScheduledRecord {
     pub(crate) key: Vec<u8>,
     pub(crate) due: Millis,
     /// Its side record.
@@ -66,13 +66,17 @@ pub(crate) async fn locate(
     if body.is_some()
         && let Some(waiting) = waiting(space, tr, id).await?
     {
-        return Ok(Some(Located::Waiting(waiting)));
+        return Ok(Some(Located::ScheduledRecord(waiting)));
     }
     let running = running::find(space, tr, id).await?;
     Ok(running.map(|view| Located::Running(Box::new(view))))
 }
 
-async fn waiting(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<Waiting>, QueueError> {
+async fn waiting(
+    space: &Space,
+    tr: &Transaction,
+    id: &ItemId,
+) -> Result<Option<ScheduledRecord>, QueueError> {
     let (mut begin, end) = range(&space.later);
     loop {
         let option = RangeOption {
@@ -85,7 +89,7 @@ async fn waiting(space: &Space, tr: &Transaction, id: &ItemId) -> Result<Option<
             // Of ids of any length, one may end another.
             if let Some((due, _)) = later::decode(&space.later, row.key()).filter(|(_, found)| found == id) {
                 let record = Bytes::copy_from_slice(row.value());
-                return Ok(Some(Waiting { key: row.key().to_vec(), due, record }));
+                return Ok(Some(ScheduledRecord { key: row.key().to_vec(), due, record }));
             }
         }
         let Some(last) = rows.iter().next_back().filter(|_| rows.more()) else { return Ok(None) };

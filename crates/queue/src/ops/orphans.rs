@@ -29,7 +29,7 @@ pub(crate) enum Part<'a> {
 
 /// What a look found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct OrphanPage {
     /// Orphans cleared.
     pub(crate) cleared: usize,
     /// A side record that belongs to a queue of another kind, and is left alone.
@@ -43,7 +43,7 @@ pub(crate) async fn clear_orphans(
     space: &Space,
     tr: &Transaction,
     part: Part<'_>,
-) -> Result<Page, QueueError> {
+) -> Result<OrphanPage, QueueError> {
     let (first, end) = range(&space.meta);
     let (begin, reverse) = match part {
         Part::Front => (first, space.kind.takes_last()),
@@ -72,7 +72,7 @@ pub(crate) async fn clear_orphans(
             break;
         }
     }
-    Ok(Page { cleared, alien: aliens.into_iter().next().map(|(id, _)| id), next })
+    Ok(OrphanPage { cleared, alien: aliens.into_iter().next().map(|(id, _)| id), next })
 }
 
 /// Whether a ready item has this id; reads its key alone, not its value.

@@ -142,9 +142,9 @@ mod tests {
         assert_eq!(demand(&line(&[5_000, 1])).get(), 5_000);
     }
 
-    fn waiting(k: NonZeroUsize) -> crate::ops::want::Waiting {
+    fn waiting(k: NonZeroUsize) -> crate::ops::want::WaitingRequest {
         let lease = crate::keys::leases::LeaseId { session: crate::session::SessionId([1; 16]), number: 1 };
         let want = crate::keys::wants::Want { lease, k, length: 1, deadline: 1, last: false };
-        crate::ops::want::Waiting { key: Vec::new(), want }
+        crate::ops::want::WaitingRequest { key: Vec::new(), want }
     }
 }

@@ -96,7 +96,7 @@ pub async fn sweep_tokens(
 }
 
 /// One transaction's part of a sweep.
-struct Page {
+struct TokenPage {
     swept: SweptTokens,
     /// Where the next page begins; `None` behind the last.
     next: Option<Vec<u8>>,
@@ -108,7 +108,7 @@ async fn sweep_page(
     (begin, end): (&[u8], &[u8]),
     now: Millis,
     older_than_versions: u64,
-) -> Result<Page, QueueError> {
+) -> Result<TokenPage, QueueError> {
     let times = times::read(space, tr, true).await?;
     let old_before = times::old_before(&times, version::now(tr).await?, now, older_than_versions);
     let range = RangeOption {
@@ -131,5 +131,5 @@ async fn sweep_page(
         }
     }
     let next = rows.last().filter(|_| rows.more()).map(|row| after(row.key()));
-    Ok(Page { swept, next })
+    Ok(TokenPage { swept, next })
 }

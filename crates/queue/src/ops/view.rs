@@ -13,7 +13,7 @@ use crate::item::Item;
 use crate::keys::{Space, meta};
 use crate::meta::Millis;
 use crate::ops::aside::{delayed, read_records};
-use crate::ops::locate::{Located, Waiting, locate};
+use crate::ops::locate::{Located, ScheduledRecord, locate};
 use crate::ops::scan::{self, Row};
 use crate::ops::version::now;
 use crate::ops::{dead, peek};
@@ -162,7 +162,7 @@ pub(crate) async fn one(
         Some(Located::Ready(row)) => scan::items(space, tr, &[row]).await?.pop().map(of_ready),
         Some(Located::Running(view)) => Some(*view),
         Some(Located::Dead) => dead::get(space, tr, id).await?.map(of_letter),
-        Some(Located::Waiting(Waiting { due, record, .. })) => {
+        Some(Located::ScheduledRecord(ScheduledRecord { due, record, .. })) => {
             let state = state_of(&record);
             let read = read_records(space, tr, &[(id.clone(), record)], MAX_TAKE_BYTES).await?.pop();
             read.map(|read| of_waiting(id.clone(), state, due, read))

@@ -30,7 +30,7 @@ const MOST_PATIENT: usize = 4;
 
 /// A request that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRequest {
     pub(crate) key: Vec<u8>,
     pub(crate) want: Want,
 }
@@ -39,9 +39,9 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 pub(crate) struct Line {
     /// The first of them, at most [`MAX_SERVED`].
-    pub(crate) first: Vec<Waiting>,
+    pub(crate) first: Vec<WaitingRequest>,
     /// The one that the caller asked about, wherever it stands.
-    pub(crate) own: Option<Waiting>,
+    pub(crate) own: Option<WaitingRequest>,
     /// Keys of requests that ran out.
     pub(crate) expired: Vec<Vec<u8>>,
 }
@@ -56,7 +56,7 @@ impl Line {
     }
 
     /// Sorts a request in.
-    fn add(&mut self, waiting: Waiting, own: &[LeaseId], last: bool, now: u64) {
+    fn add(&mut self, waiting: WaitingRequest, own: &[LeaseId], last: bool, now: u64) {
         let is_own = own.contains(&waiting.want.lease);
         if is_own {
             self.own = Some(waiting.clone());
@@ -134,7 +134,7 @@ pub(crate) async fn line(
         for row in &page {
             let stamp = row.key().strip_prefix(space.wants.as_slice()).and_then(items::suffix_stamp);
             if let (Some(_), Some(want)) = (stamp, Want::decode(row.value())) {
-                let waiting = Waiting { key: row.key().to_vec(), want };
+                let waiting = WaitingRequest { key: row.key().to_vec(), want };
                 line.add(waiting, own, space.kind.takes_last(), now);
             }
         }
@@ -158,13 +158,13 @@ mod tests {
 
     const NOW: u64 = 1_000;
 
-    fn waiting(session: u8, deadline: u64, last: bool) -> Waiting {
+    fn waiting(session: u8, deadline: u64, last: bool) -> WaitingRequest {
         let lease = LeaseId { session: SessionId([session; 16]), number: 1 };
         let want = Want { lease, k: NonZeroUsize::MIN, length: 0, deadline, last };
-        Waiting { key: vec![session], want }
+        WaitingRequest { key: vec![session], want }
     }
 
-    fn line_of(requests: impl IntoIterator<Item = Waiting>, own: u8) -> Line {
+    fn line_of(requests: impl IntoIterator<Item = WaitingRequest>, own: u8) -> Line {
         let own = [waiting(own, 0, false).want.lease];
         let mut line = Line::default();
         requests.into_iter().for_each(|waiting| line.add(waiting, &own, false, NOW));

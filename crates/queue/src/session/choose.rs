@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use foundationdb::Transaction;
 use futures::future::try_join;
 
-use super::request::{Step, Turn};
+use super::request::{RequestStep, Turn};
 use super::{FetchOptions, Session};
 use crate::approach::{Extent, Place};
 use crate::error::QueueError;
@@ -26,7 +26,7 @@ pub(super) enum Chosen {
     /// It has only read, and the take has to wait until this key is there, or for its turn.
     Waits(Vec<u8>),
     /// It is one of several that the take needs.
-    Steps(Step),
+    Steps(RequestStep),
 }
 
 impl Session {
@@ -183,7 +183,7 @@ impl Session {
             let (_, suspicion) = pick(&space, &found.0, take.k, |_| true, || allows)?;
             if asks && allows > Suspicion::None && suspicion < Suspicion::Often {
                 self.ask(tr, take, length).await?;
-                return Ok(Chosen::Steps(Step::Asks));
+                return Ok(Chosen::Steps(RequestStep::Asks));
             }
             if let Some(chosen) = self.claim(tr, take.k, found, true, on_lease)? {
                 return Ok(chosen);

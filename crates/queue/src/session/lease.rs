@@ -108,7 +108,7 @@ pub(super) struct Unsure {
 }
 
 /// How an attempt goes on.
-enum Step {
+enum FetchStep {
     /// An earlier one had committed: this is its lease.
     Found(Lease),
     /// There is nothing to take.
@@ -118,7 +118,7 @@ enum Step {
     /// It is not this take's turn; it waits for this key.
     Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
-    Steps(request::Step),
+    Steps(request::RequestStep),
 }
 
 impl Session {
@@ -155,17 +155,17 @@ impl Session {
             };
             tr = match prepared {
                 Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
-                Ok(Step::Found(lease)) => return Ok(leased(lease, true, None)),
-                Ok(Step::Empty(watch)) => match tr.commit().await {
+                Ok(FetchStep::Found(lease)) => return Ok(leased(lease, true, None)),
+                Ok(FetchStep::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
                         let watch = watch.map(|watch| watch.paced(db));
                         return Ok(Fetched { lease: None, watch, recovered: false, version: None, attempts });
                     }
                 },
-                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
-                Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Takes(mut lease, by)) => match tr.commit().await {
+                Ok(FetchStep::Waits(key)) => retry.wait(db, tr, &key).await?,
+                Ok(FetchStep::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
+                Ok(FetchStep::Takes(mut lease, by)) => match tr.commit().await {
                     Err(error) => {
                         if !maybe_committed(*error) {
                             self.unsure.pop_back();
@@ -192,20 +192,20 @@ impl Session {
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-    ) -> Result<Step, QueueError> {
+    ) -> Result<FetchStep, QueueError> {
         if let Some(lease) = self.find_unsure(tr).await? {
-            return Ok(Step::Found(lease));
+            return Ok(FetchStep::Found(lease));
         }
         let length = versions(take.lease).max(1);
         match self.choose(tr, take, length).await? {
-            Chosen::Empty => Ok(Step::Empty(self.watch_empty(tr, take).await?)),
-            Chosen::Waits(key) => Ok(Step::Waits(key)),
-            Chosen::Steps(step) => Ok(Step::Steps(step)),
+            Chosen::Empty => Ok(FetchStep::Empty(self.watch_empty(tr, take).await?)),
+            Chosen::Waits(key) => Ok(FetchStep::Waits(key)),
+            Chosen::Steps(step) => Ok(FetchStep::Steps(step)),
             Chosen::Rows(rows, seen) => {
-                Ok(Step::Takes(self.put_lease(tr, length, rows).await?, By::Itself { seen }))
+                Ok(FetchStep::Takes(self.put_lease(tr, length, rows).await?, By::Itself { seen }))
             }
             Chosen::Served(id, header, held) => {
-                Ok(Step::Takes(self.take_up(tr, id, header, held).await?, By::Others))
+                Ok(FetchStep::Takes(self.take_up(tr, id, header, held).await?, By::Others))
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::ops::pause::FREEZE_KNOWN;
 use crate::ops::push::{Entry, Pusher};
 use crate::ops::version::now;
 use crate::ops::{token, went_back};
-use crate::pushed::{Placed, PushEffect, PushedItem};
+use crate::pushed::{PendingPush, PushEffect, PushedItem};
 use crate::retry::{Attempts, Retry, RetryError};
 
 /// A push that was done.
@@ -23,13 +23,13 @@ pub struct Pushed {
     pub repeated: bool,
     /// What it went through.
     pub attempts: Attempts,
-    placed: Placed,
+    placed: PendingPush,
     /// The stamp of its transaction. `None` if nothing was written, or the client could not tell.
     transaction: Option<[u8; 10]>,
 }
 
 impl Pushed {
-    fn new(placed: Placed, transaction: Option<[u8; 10]>, attempts: Attempts) -> Pushed {
+    fn new(placed: PendingPush, transaction: Option<[u8; 10]>, attempts: Attempts) -> Pushed {
         Pushed { items: placed.added(), repeated: placed.is_repetition(), attempts, placed, transaction }
     }
 
@@ -47,13 +47,13 @@ impl Pushed {
 }
 
 /// How an attempt goes on.
-enum Step {
+enum PushStep {
     /// An earlier one had committed, with this stamp.
-    Happened(Placed, [u8; 10]),
+    Happened(PendingPush, [u8; 10]),
     /// There is nothing to write.
-    Nothing(Placed),
+    Nothing(PendingPush),
     /// The transaction does this.
-    Adds(Placed),
+    Adds(PendingPush),
 }
 
 impl Session {
@@ -98,7 +98,7 @@ impl Session {
             return Err(PushError::TooManyItems { limit: MAX_PUSHES });
         }
         if entries.is_empty() {
-            return Ok(Pushed::new(Placed::default(), None, Attempts::default()));
+            return Ok(Pushed::new(PendingPush::default(), None, Attempts::default()));
         }
         self.unresolved.forget_pushes();
         let operation = options.idempotency_key.as_deref();
@@ -122,13 +122,13 @@ impl Session {
             let prepared = self.prepare_push(&tr, entries, operation).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Happened(placed, stamp)) => {
+                Ok(PushStep::Happened(placed, stamp)) => {
                     return Ok(Pushed::new(placed, Some(stamp), retry.attempts));
                 }
                 // What it read it read at one moment, and no attempt before it can commit after that: each would have had to
                 // find the same keys free.
-                Ok(Step::Nothing(placed)) => return Ok(Pushed::new(placed, None, retry.attempts)),
-                Ok(Step::Adds(placed)) => {
+                Ok(PushStep::Nothing(placed)) => return Ok(Pushed::new(placed, None, retry.attempts)),
+                Ok(PushStep::Adds(placed)) => {
                     let stamp = tr.get_versionstamp();
                     match tr.commit().await {
                         Err(error) => {
@@ -152,9 +152,9 @@ impl Session {
         tr: &Transaction,
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
-    ) -> Result<Step, QueueError> {
+    ) -> Result<PushStep, QueueError> {
         if let Some((placed, stamp)) = self.resolve(tr).await? {
-            return Ok(Step::Happened(placed, stamp));
+            return Ok(PushStep::Happened(placed, stamp));
         }
         if !self.knows_versions {
             went_back::check(self.queue.space(), tr).await?;
@@ -170,12 +170,12 @@ impl Session {
             self.unfrozen = known.or(Some(version));
         }
         if placed.is_repetition() || (placed.added() == 0 && operation.is_none()) {
-            return Ok(Step::Nothing(placed));
+            return Ok(PushStep::Nothing(placed));
         }
         let attempt = self.next_attempt();
         token::mark(self.queue.space(), tr, self.id, attempt)?;
         self.unresolved.note(attempt, Effect::Pushed(placed.clone()));
-        Ok(Step::Adds(placed))
+        Ok(PushStep::Adds(placed))
     }
 
     /// Finds out what became of attempts with an unknown outcome, if there are any: what the push under way did, and its stamp, if
@@ -183,7 +183,7 @@ impl Session {
     pub(super) async fn resolve(
         &mut self,
         tr: &Transaction,
-    ) -> Result<Option<(Placed, [u8; 10])>, QueueError> {
+    ) -> Result<Option<(PendingPush, [u8; 10])>, QueueError> {
         if self.unresolved.is_empty() {
             return Ok(None);
         }

@@ -87,12 +87,12 @@ pub(super) enum Turn {
     /// It is not its turn. Once it has been served, this key is there.
     Waits(Vec<u8>),
     /// This transaction is to be committed, and then another one goes on.
-    Steps(Step),
+    Steps(RequestStep),
 }
 
 /// What a transaction does that is not the last of its take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum RequestStep {
     /// It asks.
     Asks,
     /// It serves others.
@@ -140,7 +140,7 @@ impl Session {
         }
         if rows.is_empty() {
             want::remove(tr, &own.key)?;
-            return Ok(Turn::Steps(Step::Leaves));
+            return Ok(Turn::Steps(RequestStep::Leaves));
         }
         if !serves {
             return Ok(Turn::Waits(leases::key(&space.leases, own.want.lease)));
@@ -149,7 +149,7 @@ impl Session {
         let seen = self.extent(tr, take).await?;
         Ok(match serve(&space, tr, &line, rows, now)? {
             Some(rows) => Turn::Own(rows, seen),
-            None => Turn::Steps(Step::Serves),
+            None => Turn::Steps(RequestStep::Serves),
         })
     }
 
@@ -174,18 +174,18 @@ impl Session {
         &mut self,
         retry: &mut Retry,
         tr: Transaction,
-        step: Step,
+        step: RequestStep,
         take: &mut FetchOptions<'_>,
     ) -> Result<Transaction, RetryError> {
         match tr.commit().await {
             Ok(committed) => {
                 match (step, self.asked.ids.back()) {
-                    (Step::Asks, Some(id)) => self.asked.is_only(*id),
-                    (Step::Leaves, _) => {
+                    (RequestStep::Asks, Some(id)) => self.asked.is_only(*id),
+                    (RequestStep::Leaves, _) => {
                         self.asked.clear();
                         take.approach.done();
                     }
-                    (Step::Asks | Step::Serves, _) => {}
+                    (RequestStep::Asks | RequestStep::Serves, _) => {}
                 }
                 retry.go_on(committed)
             }
@@ -196,8 +196,8 @@ impl Session {
         }
     }
 
-    fn step_failed(&mut self, step: Step, error: &TransactionCommitError) {
-        if step == Step::Asks && !maybe_committed(**error) {
+    fn step_failed(&mut self, step: RequestStep, error: &TransactionCommitError) {
+        if step == RequestStep::Asks && !maybe_committed(**error) {
             self.asked.ids.pop_back();
         }
     }

@@ -36,7 +36,7 @@ pub struct Taken {
 }
 
 /// How an attempt goes on.
-enum Step {
+enum TakeStep {
     /// An earlier take had committed; its items are in `recovered`, and this transaction is not needed.
     Recovered,
     /// The transaction removes items.
@@ -46,7 +46,7 @@ enum Step {
     /// It is not this take's turn; it waits for this key.
     Waits(Vec<u8>),
     /// The transaction is one of several that the take needs.
-    Steps(request::Step),
+    Steps(request::RequestStep),
 }
 
 impl Session {
@@ -86,8 +86,8 @@ impl Session {
             let prepared = self.prepare_take(&tr, take).await;
             tr = match prepared {
                 Err(error) => self.after_take(db, &mut retry, tr, error, &mut aside).await?,
-                Ok(Step::Recovered) => return Ok(self.hand_recovered(take.k, retry.attempts)),
-                Ok(Step::Empty(watch)) => match tr.commit().await {
+                Ok(TakeStep::Recovered) => return Ok(self.hand_recovered(take.k, retry.attempts)),
+                Ok(TakeStep::Empty(watch)) => match tr.commit().await {
                     Err(error) => retry.after_commit(error).await?,
                     Ok(_committed) => {
                         // No attempt of unknown outcome had committed by then, and none will: what it read is gone.
@@ -97,9 +97,9 @@ impl Session {
                         return Ok(Taken { items: Vec::new(), watch, version: None, attempts });
                     }
                 },
-                Ok(Step::Waits(key)) => retry.wait(db, tr, &key).await?,
-                Ok(Step::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
-                Ok(Step::Removes(by)) => match tr.commit().await {
+                Ok(TakeStep::Waits(key)) => retry.wait(db, tr, &key).await?,
+                Ok(TakeStep::Steps(step)) => self.commit_step(&mut retry, tr, step, take).await?,
+                Ok(TakeStep::Removes(by)) => match tr.commit().await {
                     Err(error) => {
                         self.unresolved.failed(*error);
                         if error.code() == NOT_COMMITTED {
@@ -124,17 +124,17 @@ impl Session {
         &mut self,
         tr: &Transaction,
         take: &mut FetchOptions<'_>,
-    ) -> Result<Step, QueueError> {
+    ) -> Result<TakeStep, QueueError> {
         self.resolve(tr).await?;
         if !self.recovered.is_empty() {
-            return Ok(Step::Recovered);
+            return Ok(TakeStep::Recovered);
         }
         match self.choose(tr, take, 0).await? {
             // The watch reads `npush`, so in a transaction that writes it would conflict with every push. A take that
             // found something goes without; the next one, finding nothing, writes nothing.
-            Chosen::Empty => Ok(Step::Empty(self.watch_empty(tr, take).await?)),
-            Chosen::Waits(key) => Ok(Step::Waits(key)),
-            Chosen::Steps(step) => Ok(Step::Steps(step)),
+            Chosen::Empty => Ok(TakeStep::Empty(self.watch_empty(tr, take).await?)),
+            Chosen::Waits(key) => Ok(TakeStep::Waits(key)),
+            Chosen::Steps(step) => Ok(TakeStep::Steps(step)),
             Chosen::Rows(rows, seen) => self.put_token(tr, &rows, By::Itself { seen }).await,
             Chosen::Served(id, mut header, held) => {
                 let rows: Vec<Row> = held.iter().map(row).collect();
@@ -159,14 +159,14 @@ impl Session {
     }
 
     /// Ends the items of rows that the transaction removes, and leaves what tells that it has.
-    async fn put_token(&mut self, tr: &Transaction, rows: &[Row], by: By) -> Result<Step, QueueError> {
+    async fn put_token(&mut self, tr: &Transaction, rows: &[Row], by: By) -> Result<TakeStep, QueueError> {
         let space = self.queue.space().clone();
         let items = scan::items(&space, tr, rows).await?;
         rows.iter().try_for_each(|row| forget(&space, tr, row))?;
         let attempt = self.next_attempt();
         token::mark(&space, tr, self.id, attempt)?;
         self.unresolved.note(attempt, Effect::Took(items));
-        Ok(Step::Removes(by))
+        Ok(TakeStep::Removes(by))
     }
 
     /// What the attempt that just committed had removed.

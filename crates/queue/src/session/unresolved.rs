@@ -6,7 +6,7 @@ use foundationdb::FdbError;
 
 use crate::item::Item;
 use crate::keys::tokens::Token;
-use crate::pushed::Placed;
+use crate::pushed::PendingPush;
 use crate::retry::maybe_committed;
 
 /// How many are remembered. Each is checked by the attempt that follows it, and refused by the database once it is
@@ -17,7 +17,7 @@ const MAX: usize = 64;
 #[derive(Debug)]
 pub(super) enum Effect {
     /// It did this for the push now under way.
-    Pushed(Placed),
+    Pushed(PendingPush),
     /// It removed these items.
     Took(Vec<Item>),
 }
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn pushed() -> Effect {
-        Effect::Pushed(Placed::default())
+        Effect::Pushed(PendingPush::default())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use foundationdb::{Database, Transaction};
 
 use super::plan::Chore;
-use super::{Moved, Sweep, Sweeper};
+use super::{Sweep, SweepCounts, Sweeper};
 use crate::error::QueueError;
 use crate::keys::claims::Claim;
 use crate::keys::leases::LeaseId;
@@ -47,7 +47,7 @@ struct Attempt {
 /// What a transaction does once it is committed.
 #[derive(Debug, Clone, Default)]
 struct Applied {
-    moved: Moved,
+    moved: SweepCounts,
     /// Whether it writes something that is not counted.
     notes: bool,
     /// Where side records go on.
@@ -55,7 +55,7 @@ struct Applied {
 }
 
 /// How an attempt goes on.
-enum Step {
+enum ChoreStep {
     /// An earlier one had committed.
     Earlier(Attempt),
     /// There is nothing to commit.
@@ -78,12 +78,12 @@ impl Sweeper {
             let prepared = self.prepare(&tr, work, sweep, &unsure).await;
             tr = match prepared {
                 Err(error) => retry.after_body(tr, error).await?,
-                Ok(Step::Earlier(attempt)) => break attempt,
-                Ok(Step::Over(ran)) => {
+                Ok(ChoreStep::Earlier(attempt)) => break attempt,
+                Ok(ChoreStep::Over(ran)) => {
                     sweep.count(retry.attempts);
                     return Ok(ran);
                 }
-                Ok(Step::Commit(attempt)) => match tr.commit().await {
+                Ok(ChoreStep::Commit(attempt)) => match tr.commit().await {
                     Ok(_committed) => break attempt,
                     Err(error) => {
                         if maybe_committed(*error) {
@@ -108,25 +108,25 @@ impl Sweeper {
         work: Work,
         sweep: &Sweep<'_>,
         unsure: &[Attempt],
-    ) -> Result<Step, QueueError> {
+    ) -> Result<ChoreStep, QueueError> {
         let queue = self.queue.clone();
         let (space, version) = (queue.space(), now(tr).await?);
         let held = sweep_right::read(space, tr).await?;
         if let Some(attempt) = unsure.iter().find(|attempt| held == Some(attempt.claim)) {
-            return Ok(Step::Earlier(attempt.clone()));
+            return Ok(ChoreStep::Earlier(attempt.clone()));
         }
         if held_by_another(held, self.id, version).is_some() {
-            return Ok(Step::Over(Ran::Claimed));
+            return Ok(ChoreStep::Over(Ran::Claimed));
         }
         let applied = self.apply(tr, work, sweep).await?;
         if applied.moved.is_nothing() && !applied.notes {
             self.cursor = applied.cursor.unwrap_or_else(|| std::mem::take(&mut self.cursor));
-            return Ok(Step::Over(Ran::Nothing));
+            return Ok(ChoreStep::Over(Ran::Nothing));
         }
         self.until = version.saturating_add(CLAIM).max(self.until + 1);
         let claim = Claim { sweeper: self.id, until: self.until };
         sweep_right::write(space, tr, claim);
-        Ok(Step::Commit(Attempt { claim, applied }))
+        Ok(ChoreStep::Commit(Attempt { claim, applied }))
     }
 
     /// Puts the work into a transaction.
@@ -138,13 +138,14 @@ impl Sweeper {
     ) -> Result<Applied, QueueError> {
         let space = self.queue.space();
         let moved = match work {
-            Work::Chore(Chore::Promote) => {
-                Moved { promoted: promote::promote(space, tr, sweep.now).await?, ..Moved::default() }
-            }
+            Work::Chore(Chore::Promote) => SweepCounts {
+                promoted: promote::promote(space, tr, sweep.now).await?,
+                ..SweepCounts::default()
+            },
             Work::Chore(Chore::Forget) => {
                 let kept = versions(sweep.rules.operations_kept);
                 let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;
-                Moved { operations, ..Moved::default() }
+                SweepCounts { operations, ..SweepCounts::default() }
             }
             Work::Chore(Chore::Note(known)) => {
                 let kept = versions(sweep.rules.operations_kept);
@@ -152,7 +153,7 @@ impl Sweeper {
                 return Ok(Applied { notes, ..Applied::default() });
             }
             Work::Chore(Chore::Dismiss) => {
-                Moved { requests: want::dismiss(space, tr).await?, ..Moved::default() }
+                SweepCounts { requests: want::dismiss(space, tr).await?, ..SweepCounts::default() }
             }
             Work::Chore(Chore::Return(id)) => {
                 self.attempt += 1;
@@ -160,11 +161,11 @@ impl Sweeper {
                 let terms = Terms { retry: sweep.rules.retry, at: sweep.now, spare };
                 let (history, rng) = (&self.history, &mut self.rng);
                 let expired = expire::expire(space, tr, id, history, terms, rng).await?;
-                expired.map_or_else(Moved::default, |expired| Moved {
+                expired.map_or_else(SweepCounts::default, |expired| SweepCounts {
                     leases: 1,
                     returned: expired.returned,
                     dead: expired.dead,
-                    ..Moved::default()
+                    ..SweepCounts::default()
                 })
             }
             Work::RepairFront => {
@@ -172,11 +173,11 @@ impl Sweeper {
                 if let Some(alien) = page.alien.filter(|_| page.cleared == 0) {
                     check_kind(space, &alien)?;
                 }
-                Moved { orphans: page.cleared, ..Moved::default() }
+                SweepCounts { orphans: page.cleared, ..SweepCounts::default() }
             }
             Work::RepairNext => {
                 let page = clear_orphans(space, tr, Part::From(&self.cursor)).await?;
-                let moved = Moved { orphans: page.cleared, ..Moved::default() };
+                let moved = SweepCounts { orphans: page.cleared, ..SweepCounts::default() };
                 return Ok(Applied { moved, cursor: Some(page.next), ..Applied::default() });
             }
         };

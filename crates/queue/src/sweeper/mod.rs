@@ -95,34 +95,34 @@ impl SweepRules {
     }
 }
 
-/// What a sweep moved and cleared.
+/// How much a sweep moved and cleared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Items whose time had come.
+pub struct SweepCounts {
+    /// Scheduled items that are ready now.
     pub promoted: usize,
-    /// Leases that had run out.
+    /// Leases that had expired.
     pub leases: usize,
-    /// Items of such leases that have another attempt: at once, or after the pause that the retry rules say.
+    /// Items of expired leases that have another attempt: at once, or after the backoff.
     pub returned: usize,
-    /// Items of such leases that had no attempt left.
+    /// Items of expired leases that had no attempt left; they are dead letters.
     pub dead: usize,
-    /// Operations forgotten.
+    /// Idempotency keys removed.
     pub operations: usize,
-    /// Requests of takes that asked to be served and died.
+    /// Requests of staged fetches whose session is gone.
     pub requests: usize,
-    /// Items that a foreign program took, whose side records and unique keys are cleared now.
+    /// Items that another program took, whose side records and unique keys were left.
     pub orphans: usize,
 }
 
-impl Moved {
+impl SweepCounts {
     /// Whether it was nothing.
     pub fn is_nothing(&self) -> bool {
-        *self == Moved::default()
+        *self == SweepCounts::default()
     }
 }
 
-impl AddAssign for Moved {
-    fn add_assign(&mut self, other: Moved) {
+impl AddAssign for SweepCounts {
+    fn add_assign(&mut self, other: SweepCounts) {
         self.promoted += other.promoted;
         self.leases += other.leases;
         self.returned += other.returned;
@@ -138,7 +138,7 @@ impl AddAssign for Moved {
 #[non_exhaustive]
 pub struct Swept {
     /// What it moved, also where some of it failed.
-    pub moved: Moved,
+    pub moved: SweepCounts,
     /// How many leases are past their deadline and were left alone, as far as it looked: their holders may be alive. Versions may have
     /// jumped, or this sweeper has not seen enough of them yet.
     pub doubtful: usize,
@@ -228,7 +228,7 @@ impl Sweeper {
             rules,
             now: millis(now),
             known: self.history.last_version(),
-            moved: Moved::default(),
+            moved: SweepCounts::default(),
             doubtful: 0,
             trouble: None,
             attempts: Attempts::default(),
@@ -336,7 +336,7 @@ struct Sweep<'a> {
     now: Millis,
     /// A version that had been read at that time.
     known: Option<u64>,
-    moved: Moved,
+    moved: SweepCounts,
     doubtful: usize,
     trouble: Option<RetryError>,
     attempts: Attempts,

@@ -3,7 +3,8 @@
 use foundationdb::options::MutationType;
 use foundationdb::tuple::{Bytes, pack};
 use kvqueue_queue::{
-    Counts, End, Failure, ItemOutcome, Kind, NewItem, Packing, Queue, Rest, RetryPolicy, from_millis, queues,
+    Counts, End, Failure, ItemOutcome, Kind, NewItem, Packing, Queue, RetryPolicy, Unfinished, from_millis,
+    queues,
 };
 
 use crate::common::{SHORT, TestDb, at_most, k, on_database, record, rules, sweeper};
@@ -12,8 +13,8 @@ async fn counts(t: &TestDb, queue: &Queue) -> Counts {
     t.run(async |tr| queue.counts(tr).await).await
 }
 
-async fn rest(t: &TestDb, queue: &Queue) -> Rest {
-    t.run(async |tr| queue.rest(tr).await).await
+async fn rest(t: &TestDb, queue: &Queue) -> Unfinished {
+    t.run(async |tr| queue.unfinished(tr).await).await
 }
 
 #[test]
@@ -24,7 +25,7 @@ fn every_item_is_counted_in_its_state() {
         assert_eq!((counts(t, &q).await, rest(t, &q).await.is_none()), (empty, true));
         t.push(&q, &["a", "b", "c", "d", "e", "f"]).await;
         let state = async || (counts(t, &q).await, rest(t, &q).await);
-        assert_eq!(state().await.1, Rest { ready: true, running: false, waiting: None });
+        assert_eq!(state().await.1, Unfinished { ready: true, running: false, waiting: None });
 
         let mut lease = t.lease(&q, 5).await.unwrap();
         let later = ItemOutcome::Retry { due: Some(from_millis(10)), failure: Failure::new(1, 1, "no") };
@@ -32,17 +33,17 @@ fn every_item_is_counted_in_its_state() {
         let outcomes = [(0, ItemOutcome::Done), (1, later), (2, dead)];
         lease.acknowledge(&t.db, &Default::default(), &outcomes).await.unwrap();
         let expected = Counts { ready: 1, running: 2, waiting: 1, dead: 1, done: 1, pushed: Some(6) };
-        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: Some(10) }));
+        assert_eq!(state().await, (expected, Unfinished { ready: true, running: true, waiting: Some(10) }));
 
         t.sweep(&mut sweeper(&q), 10, &rules()).await;
         let expected = Counts { ready: 2, waiting: 0, ..expected };
-        assert_eq!(state().await, (expected, Rest { ready: true, running: true, waiting: None }));
+        assert_eq!(state().await, (expected, Unfinished { ready: true, running: true, waiting: None }));
 
         t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         let mut lease = t.lease(&q, 5).await.unwrap();
         t.acknowledge(&mut lease, &ItemOutcome::Done).await;
         let expected = Counts { done: 5, dead: 1, pushed: Some(6), ..Counts::default() };
-        assert_eq!(state().await, (expected, Rest::default()));
+        assert_eq!(state().await, (expected, Unfinished::default()));
     });
 }
 

@@ -3,7 +3,8 @@
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    AllDead, Counts, DeadFate, DeadLetterError, Failure, ItemId, ItemOutcome, Queue, QueueError, RetryPolicy,
+    AllDead, Counts, DeadLetterEffect, DeadLetterError, Failure, ItemId, ItemOutcome, Queue, QueueError,
+    RetryPolicy,
 };
 
 use crate::common::{TestDb, id, k, on_database, payloads, record};
@@ -116,7 +117,7 @@ fn a_letter_is_not_retried_while_another_item_has_its_unique_key() {
             "dead letter 000000000000000101010101 has a unique key that item 000000000000000202020202 has now; retry it when that \
              one is finished, or purge one of them"
         );
-        assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadFate::Refused);
+        assert_eq!(q.retry_dead(&t.db, &policy(), &id(1)).await.unwrap(), DeadLetterEffect::Refused);
         let all = q.retry_all_dead(&t.db, &policy()).await.unwrap();
         assert_eq!(all, AllDead { moved: 0, refused: 1, unreadable: 0 });
         // Also while the other is in hand, and no longer when it has ended.
@@ -185,7 +186,7 @@ fn letters_that_cannot_be_read_stop_no_others() {
         for id in &ids[1..3] {
             let error = q.retry_dead(&t.db, &policy(), id).await.unwrap_err();
             assert!(matches!(error.error, QueueError::Unreadable { .. }), "{error:?}");
-            assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Moved);
+            assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Moved);
         }
         assert_eq!(counts(t, &q).await, Counts { ready: 2, ..Counts::default() });
     });
@@ -248,11 +249,11 @@ fn one_letter_is_moved_once_under_unknown_outcomes() {
             assert!(t.install(Faults::script(script.clone())));
             let purged = q.purge_dead(&t.db, &policy(), &ids[1]).await.unwrap();
             t.end_faults();
-            assert_eq!((fate, purged), (DeadFate::Moved, DeadFate::Moved), "{script:?}");
+            assert_eq!((fate, purged), (DeadLetterEffect::Moved, DeadLetterEffect::Moved), "{script:?}");
             assert_eq!(counts(t, &q).await, Counts { ready: 1, ..Counts::default() }, "{script:?}");
             for id in &ids {
-                assert_eq!(q.retry_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Gone);
-                assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadFate::Gone);
+                assert_eq!(q.retry_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Gone);
+                assert_eq!(q.purge_dead(&t.db, &policy(), id).await.unwrap(), DeadLetterEffect::Gone);
             }
         }
     });

@@ -1,6 +1,6 @@
 //! Leases that run out: their items come back at their places, their holders are fenced off, and poison ends.
 
-use kvqueue_queue::{Failure, ItemOutcome, LeaseError, Moved, RetryPolicy, SweepRules};
+use kvqueue_queue::{Failure, ItemOutcome, LeaseError, RetryPolicy, SweepCounts, SweepRules};
 use std::time::Duration;
 
 use crate::common::{SHORT, TestDb, at_most, on_database, payloads, rules, sweeper};
@@ -29,7 +29,7 @@ fn items_of_an_expired_lease_come_back_at_their_place_with_an_attempt_more() {
         let lease = t.lease_for(&q, 2, SHORT).await.unwrap();
         assert_eq!(payloads(lease.items()), ["a", "b"]);
         let moved = t.sweep_leases(&q, 1, &rules()).await;
-        assert_eq!(moved, Moved { leases: 1, returned: 2, ..Moved::default() });
+        assert_eq!(moved, SweepCounts { leases: 1, returned: 2, ..SweepCounts::default() });
         assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".into(), "b".into(), "c".into()], 3));
         let items = t.run(async |tr| q.list(tr).await).await;
         assert_eq!(items.iter().map(|item| item.attempt).collect::<Vec<_>>(), [2, 2, 1]);
@@ -155,13 +155,13 @@ fn poison_ends_among_the_dead_letters() {
         let q = t.queue("q");
         t.push(&q, &["poison"]).await;
         let rules = at_most(3);
-        let mut moved = Moved::default();
+        let mut moved = SweepCounts::default();
         for attempt in 1..=3 {
             let lease = t.lease_for(&q, 1, SHORT).await.unwrap();
             assert_eq!(lease.items()[0].attempt, attempt);
             moved += t.sweep_leases(&q, 1, &rules).await;
         }
-        assert_eq!(moved, Moved { leases: 3, returned: 2, dead: 1, ..Moved::default() });
+        assert_eq!(moved, SweepCounts { leases: 3, returned: 2, dead: 1, ..SweepCounts::default() });
         assert!(t.list(&q).await.is_empty() && t.lease(&q, 1).await.is_none());
         assert_eq!(t.len(&q).await, 0);
     });

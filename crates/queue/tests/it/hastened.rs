@@ -3,21 +3,21 @@
 use std::collections::BTreeSet;
 
 use fdb_embedded::Faults;
-use kvqueue_queue::{Hastened, ItemId, Queue, RetryPolicy, State, StoredItem};
+use kvqueue_queue::{ItemId, Queue, Requeued, RetryPolicy, State, StoredItem};
 
 use crate::common::{KINDS, TestDb, on_database};
 use crate::restored::{item, restore, stored};
 use crate::unknown::scripts;
 
-async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Hastened {
-    queue.hasten(&t.db, &RetryPolicy::default(), wanted).await.unwrap()
+async fn hasten(t: &TestDb, queue: &Queue, wanted: Option<&BTreeSet<ItemId>>) -> Requeued {
+    queue.requeue_scheduled(&t.db, &RetryPolicy::default(), wanted).await.unwrap()
 }
 
 fn later(payload: &str, due: u64) -> StoredItem {
     item(payload, State::Later(due))
 }
 
-/// Delayed and ready items, by the counters.
+/// ScheduledItem and ready items, by the counters.
 async fn counts(t: &TestDb, queue: &Queue) -> (i64, i64) {
     let counts = t.run(async |tr| queue.counts(tr).await).await;
     (counts.waiting, counts.ready)
@@ -28,7 +28,7 @@ fn all_become_ready_at_their_own_places() {
     on_database(async |t| {
         for (i, kind) in KINDS.into_iter().enumerate() {
             let q = t.queue_of(format!("q{i}"), kind);
-            assert_eq!(hasten(t, &q, None).await, Hastened::default());
+            assert_eq!(hasten(t, &q, None).await, Requeued::default());
             let long = "x".repeat(250_000);
             restore(t, &q, &[later("a", u64::MAX), later(&long, 5), item("c", State::Ready)]).await;
             assert_eq!(hasten(t, &q, None).await.moved, 2, "{kind:?}");
@@ -63,7 +63,7 @@ fn those_that_are_named_and_no_others() {
         let wanted: BTreeSet<_> = [ids[0].clone(), ids[2].clone(), ids[3].clone()].into();
         let done = hasten(t, &q, Some(&wanted)).await;
         let moved: BTreeSet<_> = [ids[0].clone(), ids[2].clone()].into();
-        assert_eq!(done, Hastened { moved: 2, ids: moved, unreadable: 0 });
+        assert_eq!(done, Requeued { moved: 2, ids: moved, unreadable: 0 });
         assert_eq!(t.list(&q).await, ["a", "c"]);
         assert_eq!(counts(t, &q).await, (1, 2));
     });

@@ -137,7 +137,7 @@ impl World<'_> {
         while !self.over.load(Ordering::Relaxed) {
             let now = self.clock.fetch_add(1, Ordering::Relaxed);
             self.t.sweep(&mut sweeper, now, &rules).await;
-            if self.t.run(async |tr| self.queue.rest(tr).await).await.is_none() {
+            if self.t.run(async |tr| self.queue.unfinished(tr).await).await.is_none() {
                 self.over.store(true, Ordering::Relaxed);
             }
             tokio::task::yield_now().await;

@@ -2,7 +2,7 @@
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Counts, Kind, MAX_KEY, Movable, MoveError, MovedItems, Mover, NewItem, PAYLOAD_CEILING, PushOptions,
+    Counts, Kind, MAX_KEY, Movable, MoveCounts, MoveError, Mover, NewItem, PAYLOAD_CEILING, PushOptions,
     Queue, RetryPolicy, State, StoredItem,
 };
 
@@ -11,10 +11,10 @@ use crate::restored::{item, plain, restore, stored, unique};
 use crate::unknown::scripts;
 
 /// Moves all, so many at a time; what came of it.
-async fn move_all(t: &TestDb, from: &Queue, to: &Queue, what: Movable, page: usize) -> MovedItems {
+async fn move_all(t: &TestDb, from: &Queue, to: &Queue, what: Movable, page: usize) -> MoveCounts {
     let policy = RetryPolicy::default();
     let mut mover = Mover::new(from.clone(), to.clone(), what).unwrap();
-    let mut all = MovedItems::default();
+    let mut all = MoveCounts::default();
     while let Some(moved) = mover.page(&t.db, &policy, k(page)).await.unwrap() {
         all.moved += moved.moved;
         all.refused += moved.refused;
@@ -28,8 +28,8 @@ async fn counts(t: &TestDb, queue: &Queue) -> Counts {
     t.run(async |tr| queue.counts(tr).await).await
 }
 
-fn moved(moved: usize, refused: usize) -> MovedItems {
-    MovedItems { moved, refused, unreadable: 0 }
+fn moved(moved: usize, refused: usize) -> MoveCounts {
+    MoveCounts { moved, refused, unreadable: 0 }
 }
 
 /// The items in the order in which a queue gives them out that got them in this order.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use kvqueue_queue::{
-    Approach, End, ItemOutcome, Kind, Lease, Moved, Packing, Quarantine, Queue, RetryRules, Session,
+    Approach, End, ItemOutcome, Kind, Lease, Packing, Quarantine, Queue, RetryRules, Session, SweepCounts,
     SweepRules, Sweeper,
 };
 
@@ -32,7 +32,7 @@ fn items_of_one_crash_wait_and_come_back_one_after_the_other() {
         let counts = t.run(async |tr| q.counts(tr).await).await;
         assert_eq!((counts.ready, counts.waiting, counts.running), (0, 64, 0));
         // The sweep was at the time 0.
-        let waiting = t.run(async |tr| q.later_after(tr, None, k(100)).await).await;
+        let waiting = t.run(async |tr| q.scheduled_after(tr, None, k(100)).await).await;
         let due: BTreeSet<u64> = waiting.iter().map(|delayed| delayed.due).collect();
         assert!(due.iter().all(|due| (PAUSE / 2..=PAUSE).contains(due)), "{due:?}");
         assert!(due.len() > 60, "they come back at {due:?}");
@@ -52,7 +52,7 @@ fn each_crash_doubles_the_pause() {
         let mut sweeper = sweeper(&q);
         for nth in 0..3 {
             crash(t, &q, 1, &mut sweeper, &with_a_pause()).await;
-            let waiting = t.run(async |tr| q.later_after(tr, None, k(100)).await).await;
+            let waiting = t.run(async |tr| q.scheduled_after(tr, None, k(100)).await).await;
             let whole = PAUSE << nth;
             assert!((whole / 2..=whole).contains(&waiting[0].due), "{waiting:?}");
             t.sweep(&mut sweeper, whole, &with_a_pause()).await;
@@ -63,11 +63,11 @@ fn each_crash_doubles_the_pause() {
 /// Takes so many items, and dies.
 async fn crash(t: &TestDb, q: &Queue, n: usize, sweeper: &mut Sweeper, rules: &SweepRules) {
     t.lease_for(q, n, SHORT).await.unwrap();
-    let mut moved = Moved::default();
+    let mut moved = SweepCounts::default();
     while moved.leases == 0 {
         moved += t.sweep(sweeper, 0, rules).await.moved;
     }
-    assert_eq!(moved, Moved { leases: 1, returned: n, ..Moved::default() });
+    assert_eq!(moved, SweepCounts { leases: 1, returned: n, ..SweepCounts::default() });
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn suspects_are_taken_in_groups_that_shrink_with_each_crash() {
         for expected in [&names[..], &names[..6], &names[..1], &names[..1]] {
             let lease = t.lease_for(&q, 100, SHORT).await.unwrap();
             assert_eq!(payloads(lease.items()), expected);
-            let mut moved = Moved::default();
+            let mut moved = SweepCounts::default();
             while moved.leases == 0 {
                 moved += t.sweep(&mut sweeper, 0, &rules()).await.moved;
             }
@@ -180,7 +180,7 @@ fn poison_takes_no_innocent_items_along_to_the_dead_letters() {
                 }
                 if all_payloads(&leases).concat().contains(&"007".to_owned()) {
                     deaths += 1;
-                    let mut moved = Moved::default();
+                    let mut moved = SweepCounts::default();
                     while moved.leases < leases.len() {
                         moved += t.sweep(&mut sweeper, 0, &at_most(3)).await.moved;
                     }

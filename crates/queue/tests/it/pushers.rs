@@ -41,8 +41,9 @@ fn several_pushes_of_one_transaction_number_on() {
             stored.sort_by(|a, b| a.id.cmp(&b.id));
             assert_eq!(crate::common::payloads(&stored), ["a", "b", "c", "d"], "{kind:?}");
             let ids: Vec<_> = stored.into_iter().map(|item| Some(item.id)).collect();
-            let of =
-                |placed: &kvqueue_queue::Placed| placed.items(stamp).map(|item| item.id).collect::<Vec<_>>();
+            let of = |placed: &kvqueue_queue::PendingPush| {
+                placed.items(stamp).map(|item| item.id).collect::<Vec<_>>()
+            };
             assert_eq!(of(&first), ids[..2]);
             assert_eq!(of(&last), [ids[1].clone(), ids[3].clone()]);
             assert_eq!((again.is_repetition(), again.added(), of(&again)), (true, 0, ids[3..].to_vec()));

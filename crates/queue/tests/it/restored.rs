@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use kvqueue_queue::{
-    Counts, Delayed, Failure, Item, ItemId, Kind, Meta, PushError, PushOptions, Queue, State, StoredItem,
+    Counts, Failure, Item, ItemId, Kind, Meta, PushError, PushOptions, Queue, ScheduledItem, State,
+    StoredItem,
 };
 
 use crate::common::{KINDS, TestDb, k, on_database, payloads};
@@ -55,10 +56,10 @@ pub(crate) async fn stored(t: &TestDb, queue: &Queue, page: usize) -> Vec<(ItemI
         after = Some(last.id.clone());
         all.extend(found.into_iter().map(|item| of(item, State::Ready)));
     }
-    let mut after: Option<Delayed> = None;
+    let mut after: Option<ScheduledItem> = None;
     loop {
         let place = after.as_ref().map(|delayed| (delayed.due, &delayed.id));
-        let found = t.run(async |tr| queue.later_after(tr, place, k(page)).await).await;
+        let found = t.run(async |tr| queue.scheduled_after(tr, place, k(page)).await).await;
         let Some(last) = found.last().cloned() else { break };
         after = Some(last);
         all.extend(found.into_iter().map(|found| of(found.item.unwrap(), State::Later(found.due))));

@@ -2,7 +2,7 @@
 
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Counts, Failure, ItemFate, ItemId, ItemOutcome, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy,
+    Counts, Failure, ItemEffect, ItemId, ItemOutcome, ItemState, ItemView, Kind, NewItem, Queue, RetryPolicy,
     from_millis,
 };
 
@@ -44,11 +44,11 @@ async fn view(t: &TestDb, q: &Queue, id: &ItemId) -> Option<ItemView> {
     t.run(async |tr| q.view_item(tr, id).await).await
 }
 
-async fn delete(t: &TestDb, q: &Queue, id: &ItemId) -> ItemFate {
+async fn delete(t: &TestDb, q: &Queue, id: &ItemId) -> ItemEffect {
     q.delete_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
-async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemFate {
+async fn requeue(t: &TestDb, q: &Queue, id: &ItemId) -> ItemEffect {
     q.requeue_item(&t.db, &RetryPolicy::default(), id).await.unwrap()
 }
 
@@ -82,12 +82,12 @@ fn all_but_running_items_can_be_deleted() {
             for state in ItemState::ALL {
                 let id = of_state(t, &q, state).await.unwrap().id;
                 if state == ItemState::Running {
-                    assert_eq!(delete(t, &q, &id).await, ItemFate::Running);
+                    assert_eq!(delete(t, &q, &id).await, ItemEffect::Running);
                     continue;
                 }
-                assert_eq!(delete(t, &q, &id).await, ItemFate::Done, "{kind:?}, {state}");
+                assert_eq!(delete(t, &q, &id).await, ItemEffect::Done, "{kind:?}, {state}");
                 assert_eq!(view(t, &q, &id).await, None);
-                assert_eq!(delete(t, &q, &id).await, ItemFate::Gone);
+                assert_eq!(delete(t, &q, &id).await, ItemEffect::Gone);
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;
             let expected = Counts { running: 1, pushed: before.pushed, ..Counts::default() };
@@ -132,18 +132,18 @@ fn items_that_wait_and_dead_letters_are_made_ready() {
             let q = t.queue_of(format!("q{i}"), kind);
             fill(t, &q).await;
             for (state, fate) in [
-                (ItemState::Ready, ItemFate::Ready),
-                (ItemState::Running, ItemFate::Running),
-                (ItemState::Scheduled, ItemFate::Done),
-                (ItemState::Retrying, ItemFate::Done),
-                (ItemState::Dead, ItemFate::Done),
+                (ItemState::Ready, ItemEffect::Ready),
+                (ItemState::Running, ItemEffect::Running),
+                (ItemState::Scheduled, ItemEffect::Done),
+                (ItemState::Retrying, ItemEffect::Done),
+                (ItemState::Dead, ItemEffect::Done),
             ] {
                 let id = of_state(t, &q, state).await.unwrap().id;
                 assert_eq!(requeue(t, &q, &id).await, fate, "{kind:?}, {state}");
                 let now = view(t, &q, &id).await.unwrap().state;
-                assert_eq!(now, if fate == ItemFate::Done { ItemState::Ready } else { state });
+                assert_eq!(now, if fate == ItemEffect::Done { ItemState::Ready } else { state });
             }
-            assert_eq!(requeue(t, &q, &id(9)).await, ItemFate::Gone);
+            assert_eq!(requeue(t, &q, &id(9)).await, ItemEffect::Gone);
             assert_eq!(t.list(&q).await.len(), 4);
         }
     });
@@ -161,7 +161,7 @@ fn an_item_is_deleted_once_under_unknown_outcomes() {
                 if !t.install(Faults::script(script.clone())) {
                     return;
                 }
-                assert_eq!(delete(t, &q, &id).await, ItemFate::Done, "{script:?}, {state}");
+                assert_eq!(delete(t, &q, &id).await, ItemEffect::Done, "{script:?}, {state}");
                 t.end_faults();
             }
             let counts = t.run(async |tr| q.counts(tr).await).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use kvqueue_queue::{Moved, SweepRules, from_millis};
+use kvqueue_queue::{SweepCounts, SweepRules, from_millis};
 
 use crate::common::{TestDb, id, later, on_database, record, rules, sweeper};
 
@@ -24,7 +24,7 @@ fn items_become_ready_at_their_time_and_at_their_place() {
         let mut sweeper = sweeper(&q);
         let at = async |sweeper: &mut _, now| t.sweep(sweeper, now, &SweepRules::default()).await;
         let swept = at(&mut sweeper, 99).await;
-        assert_eq!((swept.moved, swept.next), (Moved::default(), Duration::from_millis(1)));
+        assert_eq!((swept.moved, swept.next), (SweepCounts::default(), Duration::from_millis(1)));
         assert_eq!(t.list(&q).await, ["d"]);
         let swept = at(&mut sweeper, 100).await;
         assert_eq!((swept.moved.promoted, swept.next), (1, Duration::from_millis(100)));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use fdb_embedded::Fault::{self, Conflict, TooOld, UnknownCommitted, UnknownNotCommitted};
 use fdb_embedded::Faults;
-use kvqueue_queue::{Attempts, Moved, SweepRules};
+use kvqueue_queue::{Attempts, SweepCounts, SweepRules};
 
 use crate::common::{SHORT, on_database, rules, sweeper};
 
@@ -29,7 +29,7 @@ fn a_promotion_happens_once_under_unknown_outcomes() {
             }
             let moved = t.sweep(&mut sweeper(&q), 2, &SweepRules::default()).await.moved;
             t.end_faults();
-            assert_eq!(moved, Moved { promoted: 2, ..Moved::default() }, "{script:?}");
+            assert_eq!(moved, SweepCounts { promoted: 2, ..SweepCounts::default() }, "{script:?}");
             assert_eq!((t.list(&q).await, t.len(&q).await), (vec!["a".into(), "b".into()], 2), "{script:?}");
         }
     });
@@ -50,7 +50,7 @@ fn an_expired_lease_comes_back_once_under_unknown_outcomes() {
             }
             let moved = t.sweep(&mut sweeper(&q), 7, &rules()).await.moved;
             t.end_faults();
-            assert_eq!(moved, Moved { leases: 1, returned: 2, ..Moved::default() }, "{script:?}");
+            assert_eq!(moved, SweepCounts { leases: 1, returned: 2, ..SweepCounts::default() }, "{script:?}");
             assert_eq!(t.len(&q).await, 2, "{script:?}");
             let items = t.run(async |tr| q.list(tr).await).await;
             assert!(items.iter().all(|item| item.attempt == 2), "{script:?}: {items:?}");
@@ -105,7 +105,8 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
         }
         let barrier = tokio::sync::Barrier::new(SWEEPERS);
         let sweepers = (0..SWEEPERS).map(async |_| {
-            let (mut sweeper, mut moved, mut attempts) = (sweeper(&q), Moved::default(), Attempts::default());
+            let (mut sweeper, mut moved, mut attempts) =
+                (sweeper(&q), SweepCounts::default(), Attempts::default());
             for now in 1..=50 {
                 barrier.wait().await;
                 let swept = t.sweep(&mut sweeper, now, &rules()).await;
@@ -115,7 +116,7 @@ fn sweepers_that_start_together_move_everything_once_and_seldom_conflict() {
             }
             (moved, attempts)
         });
-        let (mut moved, mut conflicts, mut transactions) = (Moved::default(), 0, 0);
+        let (mut moved, mut conflicts, mut transactions) = (SweepCounts::default(), 0, 0);
         for (its, attempts) in futures::future::join_all(sweepers).await {
             moved += its;
             conflicts += attempts.conflicts;

@@ -3,7 +3,7 @@
 use fdb_embedded::Fault::{Conflict, None as Fine};
 use fdb_embedded::Faults;
 use kvqueue_queue::{
-    Approach, DeadFate, Failure, FetchError, ItemOutcome, Movable, Mover, NewItem, Queue, QueueError,
+    Approach, DeadLetterEffect, Failure, FetchError, ItemOutcome, Movable, Mover, NewItem, Queue, QueueError,
     RetryPolicy, Session, Staged, SweepRules, from_millis,
 };
 
@@ -260,7 +260,9 @@ fn an_item_that_cannot_be_read_keeps_its_unique_key_from_nobody_once_it_is_dead_
             let policy = RetryPolicy::default();
             let (before, purged) = (t.records(&q, "unique").await.len(), async || match all {
                 true => q.purge_all_dead(&t.db, &policy).await.unwrap().moved,
-                false => usize::from(q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == DeadFate::Moved),
+                false => usize::from(
+                    q.purge_dead(&t.db, &policy, &id(1)).await.unwrap() == DeadLetterEffect::Moved,
+                ),
             });
             assert_eq!(purged().await, 1);
             assert_eq!(t.records(&q, "unique").await.len(), before - 1);
@@ -286,7 +288,7 @@ fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
         t.acknowledge(&mut lease, &dead).await;
         t.put_aside(&q, &[("a", 7), ("b", 8), ("c", 9)]).await;
         let letters = t.run(async |tr| q.dead_list(tr, None, k(9)).await).await;
-        let delayed = t.run(async |tr| q.later_after(tr, None, k(9)).await).await;
+        let delayed = t.run(async |tr| q.scheduled_after(tr, None, k(9)).await).await;
         t.run(async |tr| {
             for id in [&letters[1].id, &delayed[1].id] {
                 tr.clear(&record(&q, "body", id.as_bytes()));
@@ -303,12 +305,12 @@ fn a_missing_body_stops_no_page_of_delayed_items_or_dead_letters() {
         assert_eq!((found[1].id.clone(), found[1].reason.as_str()), (letters[1].id.clone(), "no"));
         let one = t.run(async |tr| q.dead_get(tr, &letters[1].id).await).await.unwrap();
         assert_eq!(one, found[1]);
-        let found = t.run(async |tr| q.later_after(tr, None, k(9)).await).await;
+        let found = t.run(async |tr| q.scheduled_after(tr, None, k(9)).await).await;
         assert_eq!(found.iter().map(|delayed| delayed.due).collect::<Vec<_>>(), [7, 8, 9]);
         assert!(found[0].item.is_ok() && found[2].item.is_ok());
         assert!(found[1].item.as_ref().is_err_and(|why| why.contains("body")), "{found:?}");
         // The next page begins behind it.
-        let behind = t.run(async |tr| q.later_after(tr, Some((8, &found[1].id)), k(9)).await).await;
+        let behind = t.run(async |tr| q.scheduled_after(tr, Some((8, &found[1].id)), k(9)).await).await;
         assert_eq!(behind, found[2..]);
         // A move leaves it where it is.
         let (to, policy) = (t.queue("to"), RetryPolicy::default());

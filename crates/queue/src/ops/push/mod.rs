@@ -32,7 +32,7 @@ use crate::kind::Kind;
 use crate::new_item::{NewItem, PushOptions, check_payload};
 use crate::ops::place::{count_dead, count_later, count_ready};
 use crate::ops::recipe::Numbers;
-use crate::pushed::{Placed, PushEffect, Spot};
+use crate::pushed::{PendingPush, PushEffect, Spot};
 use crate::rng::Rng;
 use crate::session::SessionId;
 use crate::stored::{State, StoredItem};
@@ -53,7 +53,7 @@ pub struct Pusher<'t> {
     /// Items of this transaction by their unique key, where the database cannot yet tell.
     unique: HashMap<Vec<u8>, Spot>,
     /// What operations of this transaction do, and of what contents.
-    operations: HashMap<Vec<u8>, (Placed, Digest)>,
+    operations: HashMap<Vec<u8>, (PendingPush, Digest)>,
     /// What has been checked of the queue and the transaction.
     checked: Checked,
 }
@@ -119,7 +119,7 @@ impl<'t> Pusher<'t> {
     ///
     /// Reads only what it has to: unique keys and the idempotency key, which conflict with pushes of the same; and in the queue of a recipe,
     /// the last index or count, which conflicts with nothing. What comes of each item is known once the transaction has committed;
-    /// see [`Placed::items`]. Without items nothing happens, and the idempotency key is not used.
+    /// see [`PendingPush::items`]. Without items nothing happens, and the idempotency key is not used.
     ///
     /// # Errors
     /// The database's are in [`PushError::database`]. The transaction is as it was before, whatever the error; but after
@@ -128,7 +128,7 @@ impl<'t> Pusher<'t> {
         &mut self,
         items: &[NewItem],
         options: &PushOptions,
-    ) -> Result<Placed, PushError> {
+    ) -> Result<PendingPush, PushError> {
         options.check()?;
         items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
         self.place_all(items, options).await
@@ -143,18 +143,22 @@ impl<'t> Pusher<'t> {
         &mut self,
         items: &[StoredItem],
         options: &PushOptions,
-    ) -> Result<Placed, PushError> {
+    ) -> Result<PendingPush, PushError> {
         options.check()?;
         items.iter().try_for_each(|item| item.check(self.space.kind, options.max_payload))?;
         self.place_all(items, options).await
     }
 
-    async fn place_all<'a, I>(&mut self, items: &'a [I], options: &PushOptions) -> Result<Placed, PushError>
+    async fn place_all<'a, I>(
+        &mut self,
+        items: &'a [I],
+        options: &PushOptions,
+    ) -> Result<PendingPush, PushError>
     where
         Entry<'a>: From<&'a I>,
     {
         if items.is_empty() {
-            return Ok(Placed::default());
+            return Ok(PendingPush::default());
         }
         self.check_room(items.len())?;
         if self.space.kind != Kind::Fifo && self.rng.is_none() {
@@ -183,7 +187,7 @@ impl<'t> Pusher<'t> {
         &mut self,
         entries: &[Entry<'_>],
         operation: Option<&[u8]>,
-    ) -> Result<Placed, QueueError> {
+    ) -> Result<PendingPush, QueueError> {
         let operation = operation.map(|id| (id, contents::digest(entries)));
         if let Some((id, digest)) = &operation
             && let Some(earlier) = self.earlier(id, digest).await?
@@ -220,7 +224,7 @@ impl<'t> Pusher<'t> {
         count_ready(&self.space, self.tr, ready);
         count_later(&self.space, self.tr, later);
         count_dead(&self.space, self.tr, dead);
-        let placed = Placed::new(places);
+        let placed = PendingPush::new(places);
         if let Some((id, digest)) = operation {
             self.note_operation(id, digest, first, &placed);
         }
@@ -228,7 +232,7 @@ impl<'t> Pusher<'t> {
     }
 
     /// What an operation did, if it was done before.
-    async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<Placed>, QueueError> {
+    async fn earlier(&self, id: &[u8], digest: &Digest) -> Result<Option<PendingPush>, QueueError> {
         match self.operations.get(id) {
             Some((_, of)) if of != digest => Err(QueueError::key_reused(&self.space, id)),
             Some((placed, _)) => Ok(Some(placed.repeated())),
@@ -236,7 +240,7 @@ impl<'t> Pusher<'t> {
         }
     }
 
-    fn note_operation(&mut self, id: &[u8], digest: Digest, first: usize, placed: &Placed) {
+    fn note_operation(&mut self, id: &[u8], digest: Digest, first: usize, placed: &PendingPush) {
         let number = user_version(self.operations.len());
         let added = u32::try_from(placed.added()).expect("a push is bounded far below 2^32 items");
         let value = operations::pending(user_version(first), added, &digest);

@@ -14,7 +14,7 @@ use crate::mutant::mutant;
 use crate::ops::dead_page::is_dead;
 use crate::ops::parts;
 use crate::ops::place::check_kind;
-use crate::pushed::{Placed, Spot};
+use crate::pushed::{PendingPush, Spot};
 
 /// The database's error for a key whose value depends on the stamp of the reading transaction itself.
 pub(super) const ACCESSED_UNREADABLE: i32 = 1036;
@@ -28,7 +28,7 @@ pub(super) async fn earlier(
     tr: &Transaction,
     id: &[u8],
     digest: &Digest,
-) -> Result<Option<Placed>, QueueError> {
+) -> Result<Option<PendingPush>, QueueError> {
     let key = space.operation_key(id);
     if mutant("operation-repeated") {
         return Ok(None);
@@ -51,7 +51,7 @@ pub(super) async fn earlier(
         // Nobody keeps the random bytes in their keys.
         Kind::Recipe(_) | Kind::Priority(..) => None,
     });
-    Ok(Some(Placed::repetition(bytes.first_chunk().copied(), spots)))
+    Ok(Some(PendingPush::repetition(bytes.first_chunk().copied(), spots)))
 }
 
 /// What there is under a unique key.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kvqueue_queue::{
-    Approach, Failure, FetchOptions, ItemOutcome, Lease, Millis, Moved, Queue, RetryRules, SweepRules,
+    Approach, Failure, FetchOptions, ItemOutcome, Lease, Millis, Queue, RetryRules, SweepCounts, SweepRules,
     Sweeper, Swept, VersionHistory, from_millis,
 };
 
@@ -79,8 +79,8 @@ impl TestDb {
     }
 
     /// Sweeps until so many leases have run out; what was moved.
-    pub(crate) async fn sweep_leases(&self, queue: &Queue, n: usize, rules: &SweepRules) -> Moved {
-        let (mut sweeper, mut moved) = (sweeper(queue), Moved::default());
+    pub(crate) async fn sweep_leases(&self, queue: &Queue, n: usize, rules: &SweepRules) -> SweepCounts {
+        let (mut sweeper, mut moved) = (sweeper(queue), SweepCounts::default());
         for _ in 0..LOOKS {
             moved += self.sweep(&mut sweeper, 0, rules).await.moved;
             if moved.leases >= n {

@@ -4,7 +4,7 @@ mod push;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kvqueue_queue::{Item, ItemId, LeaseId, Moved, PushedItem, SessionId};
+use kvqueue_queue::{Item, ItemId, LeaseId, PushedItem, SessionId, SweepCounts};
 
 use crate::intent::{Intent, Operation};
 use crate::model::{Event, Model, Verdict, promise};
@@ -25,7 +25,7 @@ pub(crate) enum Claim {
     /// It is done, whatever was to be done.
     Done,
     /// A sweep moved this; `whole`: and nothing that it does not know of.
-    Swept { moved: Moved, whole: bool },
+    Swept { moved: SweepCounts, whole: bool },
     /// The lease is lost.
     LostLease,
     /// It came to nothing, for certain or perhaps.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kvqueue_queue::{DeadFate, ItemFate, ItemId, Pause, retry};
+use kvqueue_queue::{DeadLetterEffect, ItemEffect, ItemId, Pause, retry};
 
 use super::producer::failed;
 use crate::claims::Claim;
@@ -42,7 +42,7 @@ async fn delete(desk: &Desk) {
     let doing = queue.delete_item_as(desk.id(), db, &policy, id);
     let (operation, fate) = desk.run(Intent::Delete(id.clone()), doing).await;
     match fate {
-        Some(Ok(ItemFate::Done)) => desk.told(&operation, &Claim::Done),
+        Some(Ok(ItemEffect::Done)) => desk.told(&operation, &Claim::Done),
         Some(Ok(_)) => desk.told(&operation, &Claim::Failed { perhaps: false }),
         Some(Err(error)) => desk.told(&operation, &failed(&error)),
         None => {}
@@ -70,8 +70,8 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let id = dead[desk.below(dead.len())].clone();
         let (queue, db, policy) = (&desk.world.queue, &desk.world.db, desk.policy());
         let one = |fate| match fate {
-            DeadFate::Moved => Claim::Done,
-            DeadFate::Gone | DeadFate::Refused => Claim::Failed { perhaps: false },
+            DeadLetterEffect::Moved => Claim::Done,
+            DeadLetterEffect::Gone | DeadLetterEffect::Refused => Claim::Failed { perhaps: false },
         };
         let (operation, decided) = match desk.below(4) {
             0 => {

@@ -3,7 +3,8 @@
 use std::rc::Rc;
 
 use kvqueue_queue::{
-    Kind, NewItem, Placed, PushError, PushOptions, PushedItem, QueueError, RetryError, Session, from_millis,
+    Kind, NewItem, PendingPush, PushError, PushOptions, PushedItem, QueueError, RetryError, Session,
+    from_millis,
 };
 
 use super::consumer::close;
@@ -95,7 +96,7 @@ async fn push(desk: &Desk, session: &mut Session, items: &[NewItem], options: &P
 async fn push_in_transaction(desk: &Desk, items: &[NewItem], options: &PushOptions) -> Claim {
     let tr = desk.world.db.create_trx().unwrap();
     let placed = desk.world.queue.pusher(&tr).seeded(desk.id().0).push_items(items, options).await;
-    let placed: Placed = match placed {
+    let placed: PendingPush = match placed {
         Ok(placed) => placed,
         Err(error) if error.idempotency_key_reused().is_some() => return reused(desk),
         Err(error) => {

@@ -20,7 +20,7 @@ const TOGETHER: usize = 32;
 
 /// What became of some of the delayed items.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Page {
+pub(crate) struct RequeuePage {
     /// Those that are ready now.
     pub(crate) moved: Vec<ItemId>,
     /// Records that cannot be read, or are another kind's. They stay.
@@ -35,13 +35,16 @@ pub(crate) async fn page(
     tr: &Transaction,
     (begin, end): (&[u8], &[u8]),
     wanted: Option<&BTreeSet<ItemId>>,
-) -> Result<Page, QueueError> {
+) -> Result<RequeuePage, QueueError> {
     let option =
         RangeOption { limit: Some(PAGE), mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
     let found = tr.get_range(&option, 1, true).await?;
     let more = found.more();
     let rows: Vec<_> = found.iter().map(|row| (row.key().to_vec(), row.value().to_vec())).collect();
-    let mut page = Page { next: rows.last().filter(|_| more).map(|(key, _)| after(key)), ..Page::default() };
+    let mut page = RequeuePage {
+        next: rows.last().filter(|_| more).map(|(key, _)| after(key)),
+        ..RequeuePage::default()
+    };
     let mut bytes = 0;
     for group in rows.chunks(TOGETHER) {
         if bytes >= PAGE_BYTES {
