@@ -1,4 +1,4 @@
-//! What can go wrong, one enum per kind of operation.
+//! The crate's errors: one enum for each kind of operation.
 
 use foundationdb::FdbError;
 
@@ -45,7 +45,7 @@ pub enum QueueError {
     /// The database refused; hand the error to the transaction's `on_error`.
     #[error("database refused a queue operation")]
     Database(#[from] FdbError),
-    /// A key lies where only items may lie. No retry helps.
+    /// A key among those of the queue's items is not an item's. No retry helps.
     #[error(
         "key {key} lies among the items of a queue but is none; clear it, or keep other data under another prefix"
     )]
@@ -63,7 +63,7 @@ pub enum QueueError {
         /// The longest possible value in bytes.
         limit: usize,
     },
-    /// An item is one of a queue of another kind. No retry helps.
+    /// An item belongs to a queue of another kind. No retry helps.
     #[error(
         "item {id} is in this queue, and no queue of kind {kind} has such items; open it with the `kind` that its items were pushed with"
     )]
@@ -88,7 +88,8 @@ pub enum QueueError {
         /// One of them.
         id: ItemId,
     },
-    /// What is stored of an item cannot be put together. No retry helps; a [`Session`](crate::Session)'s take makes it a dead letter.
+    /// A record of an item is missing or damaged. No retry helps; a [`Session`](crate::Session) makes the
+    /// item a dead letter when it fetches it.
     #[error(
         "item {id} cannot be read, what is at key {key} is damaged or missing; use the version that pushed it, or purge it as a dead letter"
     )]
@@ -98,8 +99,8 @@ pub enum QueueError {
         /// The key, or the beginning of keys, printable.
         key: String,
     },
-    /// The database's versions are behind those of the queue's items, as after a restore into a new cluster. What is pushed now would
-    /// come before these items, or take the place of one. No retry helps before versions are advanced.
+    /// The database's versions are behind those of the queue's items, as after a restore into a new cluster.
+    /// A new item would come before these items, or replace one. Advance the versions before you retry.
     #[error(
         "cannot use queue \"{queue}\": the database's version {version} is behind version {item} of its last item, as after a restore \
          into a new cluster; run `fdbcli --exec 'advanceversion {advance}'`"
@@ -111,10 +112,10 @@ pub enum QueueError {
         version: u64,
         /// That of the last item.
         item: u64,
-        /// From which version on the database's versions are to go on.
+        /// The version that the database's versions have to be advanced to.
         advance: u64,
     },
-    /// A record of ours has a layout that this version cannot read. No retry helps.
+    /// This version of kvqueue cannot read the layout of a record. No retry helps.
     #[error(
         "value of key {key} has a layout that this version cannot read; use the version that wrote it, or a newer one"
     )]
@@ -130,7 +131,8 @@ pub enum QueueError {
         /// Since when, and why.
         pause: Pause,
     },
-    /// Another pusher has pushed to the queue in this transaction. Its items would be replaced, so the transaction does not commit.
+    /// Another pusher has pushed to the queue in this transaction. The second one would replace its items, so
+    /// the transaction cannot commit.
     #[error(
         "cannot push to queue \"{queue}\": another pusher has pushed to it in this transaction; pass that pusher on"
     )]
@@ -299,10 +301,10 @@ pub enum PushError {
         bytes: usize,
     },
     /// The database refused a read in the caller's transaction; nothing was written to that.
-    #[error("push into a transaction failed")]
+    #[error("cannot push in a transaction")]
     Queue(#[from] QueueError),
     /// The database refused, or retries ran out.
-    #[error("push to the queue failed")]
+    #[error("cannot push to the queue")]
     Retry(#[from] RetryError),
 }
 
@@ -353,7 +355,7 @@ impl PushError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MoveError {
-    /// It is one queue, whatever kinds it was said to be of.
+    /// Both are the same queue, perhaps of different kinds.
     #[error("queue {name:?} is where the items are already; name another to move them to")]
     SameQueue {
         /// The name.
@@ -365,7 +367,7 @@ pub enum MoveError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeadLetterError {
-    /// Another item waits, is put aside, or is being handled under its unique key.
+    /// Another item that is not ended has its unique key.
     #[error(
         "dead letter {id} has a unique key that item {by} has now; retry it when that one is finished, or purge one of them"
     )]
@@ -376,7 +378,7 @@ pub enum DeadLetterError {
         by: ItemId,
     },
     /// The database refused, or a record cannot be read.
-    #[error("retry of a dead letter failed")]
+    #[error("cannot retry a dead letter")]
     Queue(#[from] QueueError),
 }
 
@@ -435,17 +437,17 @@ impl LeaseError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FetchError {
-    /// What was found does not fit into a transaction. Nothing was taken.
-    #[error("take of up to {k} items is more than one transaction holds; lower `k`")]
+    /// The items that were found do not fit into a transaction. Nothing was fetched.
+    #[error("cannot fetch up to {k} items: they do not fit into one transaction; lower `k`")]
     TooLarge {
-        /// The most items that the take asked for.
+        /// The most items that were asked for.
         k: usize,
         /// The database's refusal.
         #[source]
         error: RetryError,
     },
     /// The database refused, or retries ran out.
-    #[error("take from the queue failed")]
+    #[error("cannot fetch from the queue")]
     Retry(#[from] RetryError),
 }
 
@@ -460,7 +462,7 @@ impl FetchError {
         self.retry().is_maybe_committed()
     }
 
-    /// What the take went through.
+    /// The attempts of the fetch.
     pub fn attempts(&self) -> Attempts {
         self.retry().attempts
     }
@@ -471,7 +473,7 @@ impl FetchError {
         }
     }
 
-    /// A take of up to so many items was given up.
+    /// A fetch of up to so many items was given up.
     pub(crate) fn refused(error: RetryError, k: usize) -> FetchError {
         if error.is_too_large() { Self::TooLarge { k, error } } else { Self::Retry(error) }
     }
@@ -490,7 +492,7 @@ mod tests {
     fn what_is_too_large_says_what_to_lower() {
         assert_eq!(
             FetchError::refused(given_up(2101), 10_000).to_string(),
-            "take of up to 10000 items is more than one transaction holds; lower `k`"
+            "cannot fetch up to 10000 items: they do not fit into one transaction; lower `k`"
         );
         assert!(matches!(LeaseError::refused(given_up(2103), 5), LeaseError::TooLarge { items: 5 }));
         assert!(matches!(FetchError::refused(given_up(1031), 1), FetchError::Retry(_)));

@@ -1,9 +1,9 @@
 //! The queue layer: a durable queue as functions over a FoundationDB transaction.
 //!
-//! A [`Queue`] is a name in a key space. Its methods put reads and writes into a transaction of the caller's,
-//! so that pushing or popping can be one step with anything else the caller stores. A [`Session`] is one
-//! actor's identity at a queue; its methods run whole transactions and see them through, also when a commit's
-//! outcome is unknown. It is what producers and consumers use.
+//! A [`Queue`] is a name in a key space. Its methods put reads and writes into your own transaction, so that a
+//! push or a pop can be one step with your other writes. A [`Session`] is the identity of one producer or
+//! consumer at a queue. Its methods run whole transactions, and find out the outcome of a commit if it is
+//! unknown.
 //!
 //! ```no_run
 //! use std::num::NonZeroUsize;
@@ -47,14 +47,14 @@
 //! * Keys and values are those of the Erlang KvQueue, byte for byte (`docs/KEYSPACE.md`), so programs written from
 //!   it work on the same queue. What is ours lies beside them.
 //! * Items leave in the order their pushes committed; within one transaction, in the order they were pushed.
-//! * Pushes conflict with nothing but their own retries and a pause of the queue, and those of a unique key or an idempotency key with others of the same, so any
-//!   number of producers push in parallel.
+//! * A push conflicts only with its own retries, with a pause of the queue, and with pushes of the same unique
+//!   key or idempotency key. So any number of producers push in parallel.
 //! * At most one item with a given unique key is ready, scheduled or running. A push with an idempotency key
 //!   happens once, from whatever process, as long as the queue keeps the key.
-//! * [`Session::push`] stores each payload exactly once and [`Session::take`] hands out each item at most once,
-//!   under `commit_unknown_result` too. A session that keeps being used loses nothing: what an interrupted take had
-//!   already removed, the next one returns.
-//! * A [`Watch`] that was returned was armed by a transaction that committed; no push after it goes unnoticed.
+//! * [`Session::push`] stores each payload exactly once, and [`Session::take`] returns each item at most once,
+//!   also if the outcome of a commit is unknown. If a take is interrupted after it has removed items, the
+//!   session's next take returns them.
+//! * The transaction that armed a [`Watch`] has committed, so the watch notices every push after it.
 //! * `npush - npop` is the number of items in a FIFO queue at every committed version, and in a recipe's as long as its items come and
 //!   go by this layer alone. `npush + nlater - ndue - nback` is the number of items that were ever pushed.
 //!
