@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fdb_embedded::{BackupError, Copied, Step};
+use fdb_embedded::{BackupError, BackupStats, BackupStep};
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -49,7 +49,7 @@ impl Args {
         };
         let started = Instant::now();
         let copied = self.copy(&from, &config.database, globals)?;
-        let Some(Copied { version, rows, bytes }) = copied else {
+        let Some(BackupStats { version, rows, bytes }) = copied else {
             output::note(format_args!("kvqueue: broken off; there is no copy"));
             return Ok(Exit::Failed);
         };
@@ -69,7 +69,7 @@ impl Args {
         Ok(Exit::Done)
     }
 
-    fn copy(&self, from: &Path, url: &str, globals: &Globals) -> anyhow::Result<Option<Copied>> {
+    fn copy(&self, from: &Path, url: &str, globals: &Globals) -> anyhow::Result<Option<BackupStats>> {
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             // A second one ends the process at once.
@@ -80,7 +80,7 @@ impl Args {
         let mut silence = Silence { url, limit: globals.timeout(), since: None, told: Duration::ZERO };
         let mut is_over = false;
         let copied = fdb_embedded::backup(from, &self.to, &mut |step| {
-            if let Step::Copies(copied) = step {
+            if let BackupStep::Copying(copied) = step {
                 progress.show(copied);
             }
             is_over |= silence.is_over(step);
@@ -117,8 +117,8 @@ struct Silence<'u> {
 
 impl Silence<'_> {
     /// Whether it has lasted for as long as `--timeout` allows. Without a limit, the log tells of it every few seconds.
-    fn is_over(&mut self, step: Step) -> bool {
-        if step != Step::Waits {
+    fn is_over(&mut self, step: BackupStep) -> bool {
+        if step != BackupStep::Waiting {
             self.since = None;
             return false;
         }
@@ -147,7 +147,7 @@ impl Progress {
         Self { started: Instant::now(), is_wanted, bar: None }
     }
 
-    fn show(&mut self, copied: Copied) {
+    fn show(&mut self, copied: BackupStats) {
         if self.is_wanted && self.bar.is_none() && self.started.elapsed() >= PATIENCE {
             let style =
                 ProgressStyle::with_template("{msg} rows copied {spinner} {binary_bytes_per_sec}, {elapsed}");

@@ -63,7 +63,7 @@ impl OpenError {
 pub(crate) fn missing(url: &str) -> Option<PathBuf> {
     let directory = fdb_embedded::embedded_directory(url)?;
     // Whoever holds it is about to make it.
-    let is_there = fdb_embedded::is_database(&directory) || doctor::holder(&directory).is_some();
+    let is_there = fdb_embedded::is_database(&directory) || doctor::host_process(&directory).is_some();
     (!is_there).then_some(directory)
 }
 
@@ -172,10 +172,10 @@ fn within<T: Send + 'static>(
 
 /// What can be done about a database that does not answer.
 fn mend(url: &str) -> String {
-    let holder = fdb_embedded::embedded_directory(url).and_then(|directory| doctor::holder(&directory));
+    let holder = fdb_embedded::embedded_directory(url).and_then(|directory| doctor::host_process(&directory));
     let is_stopped = holder.as_ref().is_some_and(|holder| holder.is_stopped);
     let full = if is_stopped { None } else { read_only(url) };
-    full.or_else(|| Some(holder?.mend()))
+    full.or_else(|| Some(holder?.advice()))
         .unwrap_or_else(|| "check that it runs and can be reached".to_owned())
 }
 

@@ -1,14 +1,15 @@
-//! Copies a database that is open, while it is used, as it is at one version.
+//! Backup: copies an open database at one version while it is used.
 //!
 //! ```text
 //! the host, or a guest of it          DIR.partial              DIR
 //! pin a version -> rows, in pages --> an ordinary database --> checked, renamed
 //! ```
-//! The copy is made by whoever asks for it, so it lies where that process may write, and belongs to its user. It is a
-//! database directory like any other: to restore it is to open it, or to move it where the other one was. A copy that ends
-//! half-way leaves `DIR.partial` and no `DIR`; the next one to the same place begins anew.
+//! The calling process writes the copy, so the copy belongs to its user. The copy is an ordinary
+//! database directory: to restore it, open it, or move it to the original place. An interrupted
+//! backup leaves `DIR.partial` and no `DIR`; the next backup to `DIR` starts again.
 //!
-//! As long as it takes, the host keeps the pages that later commits free: its file grows by what is written meanwhile.
+//! During a backup the host keeps the pages that later commits free, so its file grows by what is
+//! written meanwhile.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -18,61 +19,62 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use crate::doctor::{self, Verdict};
+use crate::doctor::{self, Severity};
 use crate::engine::mutation::Mutation;
 use crate::engine::{DATA_FILE, Directory, LOG_FILE, OpenError, StorageError, exists, storage};
 use crate::error::Code;
-use crate::limits::MAX_PINNED;
+use crate::limits::MAX_PINNED_VIEWS;
 use crate::link::{Link, View};
 use crate::range_set::key_after;
-use crate::rows::{Direction, Want};
+use crate::rows::{Direction, FetchHint};
 
-/// What is read at once, and then written in one durable step: as much as one process gives another.
-const PAGE: Want = Want { rows: 1 << 16, bytes: 4 << 20 };
+/// Rows read at a time and then written durably: as many as a host sends at once.
+const PAGE: FetchHint = FetchHint { rows: 1 << 16, bytes: 4 << 20 };
 
-/// No key is as high.
+/// Above all keys.
 const END: &[u8] = &[0xff; 64];
 
-/// What a copy holds, so far or in the end.
+/// The size of a copy, so far or at the end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Copied {
-    /// The version that it shows. Everything that was acknowledged before the copy began is in it.
+pub struct BackupStats {
+    /// The version of the copy. It contains everything that was acknowledged before the backup
+    /// began.
     pub version: i64,
-    /// Its rows.
+    /// Rows.
     pub rows: u64,
-    /// Bytes of their keys and values.
+    /// Bytes of keys and values.
     pub bytes: u64,
 }
 
-/// What a copy is doing.
+/// The step of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// It waits for the process that hosts the database, or opens the database itself.
-    Waits,
-    /// So much has been copied.
-    Copies(Copied),
-    /// All has been copied, and the copy is read through.
-    Checks,
+pub enum BackupStep {
+    /// Waiting for the process that hosts the database, or opening the database.
+    Waiting,
+    /// Copying; so much has been copied.
+    Copying(BackupStats),
+    /// Reading the finished copy to check it.
+    Checking,
 }
 
-/// What is called with each step; when it breaks, the copy ends.
-type Progress<'p> = &'p mut dyn FnMut(Step) -> ControlFlow<()>;
+/// Called with each step. The backup is cancelled if it breaks.
+type ProgressFn<'p> = &'p mut dyn FnMut(BackupStep) -> ControlFlow<()>;
 
-/// A step that takes longer than this is reported again.
-const BEAT: Duration = Duration::from_millis(100);
+/// How often a long step is reported.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Why there is no copy.
+/// Why a backup failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// There is nothing to be copied.
+    /// There is no database to copy.
     #[error("there is no database in {path}: it has no {DATA_FILE}", path = .0.display())]
     NoDatabase(PathBuf),
-    /// What is there is not overwritten.
+    /// The target exists. It is not overwritten.
     #[error("{path} exists and is not an empty directory; name one that does not exist", path = .0.display())]
     Exists(PathBuf),
-    /// The copy would be inside the database's directory.
+    /// The target is inside the database's directory.
     #[error(
-        "cannot make a copy in {path}: it is inside the database's own directory, and is lost with that; name a place outside of it, on \
+        "cannot make a copy in {path}: it is inside the database's own directory, and is lost with that; name a place outside of it, on \\
          another disk if there is one",
         path = .0.display()
     )]
@@ -83,84 +85,84 @@ pub enum BackupError {
     /// The database cannot be opened.
     #[error("{0}")]
     Open(OpenError),
-    /// The copy's directory cannot be made.
+    /// The target directory cannot be created.
     #[error("{0}")]
-    Place(OpenError),
-    /// The system lets this process start no thread.
+    Target(OpenError),
+    /// The thread for a step cannot be started.
     #[error("cannot start a thread")]
     NoThread(#[source] io::Error),
-    /// So many copies are being made already.
-    #[error("{MAX_PINNED} copies of this database are being made; wait for one of them")]
+    /// Too many backups of this database are running.
+    #[error("{MAX_PINNED_VIEWS} copies of this database are being made; wait for one of them")]
     Busy,
-    /// The database cannot be read on.
+    /// The database cannot be read.
     #[error("the database cannot be read: {0}")]
     Unreadable(Code),
-    /// The process that hosts the database has gone away.
+    /// The host has ended during the backup.
     #[error(
-        "the process that hosts the database went away, and with it the version that was being copied; copy it again"
+        "the process that hosts the database ended, and with it the version that was being copied; copy it again"
     )]
     Lost,
-    /// The copy cannot be written. The reason names the file.
+    /// The copy cannot be written. The source names the file.
     #[error("cannot write the copy, which is removed")]
     Storage {
-        /// What is wrong.
+        /// The error of the storage.
         source: StorageError,
     },
-    /// The operating system refuses something.
+    /// An operation on a file failed.
     #[error("cannot write {path}", path = path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The copy was read through, and is not what was written.
+    /// The check found that the copy is not what was written.
     #[error("the copy at {path} is not sound: {text}; check that disk", path = path.display())]
     Unsound {
-        /// Where it was left.
+        /// The path of the copy.
         path: PathBuf,
-        /// What was found.
+        /// The finding of the check.
         text: String,
     },
 }
 
-/// Why a copy ends early.
-enum Ended {
-    /// `progress` has broken it off.
-    BrokenOff,
+/// Why a backup ended early.
+enum BackupEnd {
+    /// `progress` has cancelled it.
+    Cancelled,
     Failed(BackupError),
 }
 
-impl From<BackupError> for Ended {
-    fn from(error: BackupError) -> Ended {
-        Ended::Failed(error)
+impl From<BackupError> for BackupEnd {
+    fn from(error: BackupError) -> BackupEnd {
+        BackupEnd::Failed(error)
     }
 }
 
-/// Whether there is a database in a directory: not whether it is sound. Opening one that is not there makes it.
+/// True if the directory has a database, sound or not. Opening a directory without one creates it.
 #[must_use]
 pub fn is_database(directory: &Path) -> bool {
-    // What cannot be looked at, or has only one of its files, says why when it is opened.
+    // If a file cannot be examined, opening the database reports why.
     [DATA_FILE, LOG_FILE].iter().any(|file| !matches!(exists(&directory.join(file)), Ok(false)))
 }
 
-/// Copies the database in the directory `from` to the new directory `to`, and reads the copy through.
+/// Copies the database in directory `from` to the new directory `to`, and checks the copy.
 ///
-/// `progress` is called several times a second, also while the copy waits for another process; when it breaks, the copy
-/// ends and is removed, and the result is `None`.
+/// Calls `progress` several times a second, also while it waits for another process. If `progress`
+/// breaks, the backup is cancelled, its copy is removed, and the result is `None`.
 pub fn backup(
     from: &Path,
     to: &Path,
-    progress: &mut dyn FnMut(Step) -> ControlFlow<()>,
-) -> Result<Option<Copied>, BackupError> {
+    progress: &mut dyn FnMut(BackupStep) -> ControlFlow<()>,
+) -> Result<Option<BackupStats>, BackupError> {
     match copy_to(from, to, progress) {
         Ok(copied) => Ok(Some(copied)),
-        Err(Ended::BrokenOff) => Ok(None),
-        Err(Ended::Failed(error)) => Err(error),
+        Err(BackupEnd::Cancelled) => Ok(None),
+        Err(BackupEnd::Failed(error)) => Err(error),
     }
 }
 
-fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, Ended> {
+fn copy_to(from: &Path, to: &Path, progress: ProgressFn<'_>) -> Result<BackupStats, BackupEnd> {
     if !is_database(from) {
         return Err(BackupError::NoDatabase(from.to_path_buf()).into());
     }
@@ -169,17 +171,17 @@ fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, End
         return Err(BackupError::Inside(to.to_path_buf()).into());
     }
     let directory = from.to_path_buf();
-    let link = aside(move || Link::open(&directory), Step::Waits, progress)?;
+    let link = run_cancellable(move || Link::open(&directory), BackupStep::Waiting, progress)?;
     let link = link.map_err(BackupError::Open)?;
     let view = pin(&link, progress)?;
-    let copy = Copy::begin(&partial)?;
+    let copy = CopyTarget::begin(&partial)?;
     let copied = match fill(view, copy, &partial, progress) {
         Ok(copied) => copied,
         Err(ended) => {
-            // What is there of the copy may be what fills the disk.
+            // The partial copy may be what fills the disk.
             let removed = fs::remove_dir_all(&partial).map_err(|source| io_at(&partial, source));
-            // Of a copy that failed, the reason matters more.
-            if matches!(ended, Ended::BrokenOff) {
+            // The reason of a failure matters more than an error of the removal.
+            if matches!(ended, BackupEnd::Cancelled) {
                 removed?;
             }
             return Err(ended);
@@ -191,26 +193,32 @@ fn copy_to(from: &Path, to: &Path, progress: Progress<'_>) -> Result<Copied, End
     Ok(copied)
 }
 
-/// Copies the rows, and reads the copy through.
-fn fill(view: View, copy: Copy, partial: &Path, progress: Progress<'_>) -> Result<Copied, Ended> {
+/// Copies the rows, and checks the copy.
+fn fill(
+    view: View,
+    copy: CopyTarget,
+    partial: &Path,
+    progress: ProgressFn<'_>,
+) -> Result<BackupStats, BackupEnd> {
     let copied = copy_rows(&view, &copy, progress)?;
-    // The host need not keep the version while the copy is read.
+    // The host need not keep the version during the check.
     drop(view);
     drop(copy);
     let place = partial.to_path_buf();
-    aside(move || check(&place, copied.rows), Step::Checks, progress)??;
+    run_cancellable(move || check(&place, copied.rows), BackupStep::Checking, progress)??;
     Ok(copied)
 }
 
-/// Does work on a thread of its own, so that it can be broken off. Then it goes on until it or the process ends.
-fn aside<T: Send + 'static>(
+/// Runs `work` on its own thread, so that it can be cancelled. The thread then continues until its
+/// work is done.
+fn run_cancellable<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
-    step: Step,
-    progress: Progress<'_>,
-) -> Result<T, Ended> {
+    step: BackupStep,
+    progress: ProgressFn<'_>,
+) -> Result<T, BackupEnd> {
     let (sender, receiver) = mpsc::channel();
     let thread = thread::Builder::new().name("fdb-backup".to_owned()).spawn(move || {
-        // It has no receiver after it was broken off.
+        // The receiver is dropped if the work was cancelled.
         drop(sender.send(work()));
     });
     thread.map_err(BackupError::NoThread)?;
@@ -220,22 +228,26 @@ fn aside<T: Send + 'static>(
     }
 }
 
-/// Waits until something is sent, or the sender is dropped.
-fn wait<T>(receiver: &Receiver<T>, step: Step, progress: Progress<'_>) -> Result<Option<T>, Ended> {
+/// Waits until something is sent or the sender is dropped.
+fn wait<T>(
+    receiver: &Receiver<T>,
+    step: BackupStep,
+    progress: ProgressFn<'_>,
+) -> Result<Option<T>, BackupEnd> {
     loop {
-        match receiver.recv_timeout(BEAT) {
+        match receiver.recv_timeout(PROGRESS_INTERVAL) {
             Ok(sent) => return Ok(Some(sent)),
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => {
                 if progress(step).is_break() {
-                    return Err(Ended::BrokenOff);
+                    return Err(BackupEnd::Cancelled);
                 }
             }
         }
     }
 }
 
-/// Whether a place that need not be there yet is inside the database's directory, whatever links lead to it.
+/// True if `place`, which may not exist yet, is inside the directory, through whatever links.
 fn is_inside(directory: &Path, place: &Path) -> bool {
     let (Ok(directory), Ok(place)) = (directory.canonicalize(), std::path::absolute(place)) else {
         return false;
@@ -246,7 +258,7 @@ fn is_inside(directory: &Path, place: &Path) -> bool {
         .is_some_and(|above| above.starts_with(directory))
 }
 
-/// The directory that a copy is made in.
+/// The directory in which the copy is made.
 fn partial(to: &Path) -> Result<PathBuf, BackupError> {
     let is_free = match fs::read_dir(to) {
         Ok(mut entries) => entries.next().is_none(),
@@ -260,8 +272,8 @@ fn partial(to: &Path) -> Result<PathBuf, BackupError> {
     Ok(to.with_file_name(name))
 }
 
-/// A version that can be read until it is dropped.
-fn pin(link: &Link, progress: Progress<'_>) -> Result<View, Ended> {
+/// Opens a view that stays readable until it is dropped.
+fn pin(link: &Link, progress: ProgressFn<'_>) -> Result<View, BackupEnd> {
     loop {
         let pinned = match link.pin() {
             Ok(view) => {
@@ -276,16 +288,16 @@ fn pin(link: &Link, progress: Progress<'_>) -> Result<View, Ended> {
             // There is no host at the moment.
             Err(Code::MISSING) => {
                 let (sender, receiver) = mpsc::channel::<()>();
-                link.when_settled(Box::new(move || drop(sender)));
-                // It is dropped when there is one.
-                wait(&receiver, Step::Waits, progress)?;
+                link.when_role_known(Box::new(move || drop(sender)));
+                // The sender is dropped when there is a host.
+                wait(&receiver, BackupStep::Waiting, progress)?;
             }
-            pinned => return pinned.map_err(|code| refused(code).into()),
+            pinned => return pinned.map_err(|code| read_error(code).into()),
         }
     }
 }
 
-fn refused(code: Code) -> BackupError {
+fn read_error(code: Code) -> BackupError {
     match code {
         Code::OPERATION_FAILED => BackupError::Busy,
         Code::TRANSACTION_TOO_OLD => BackupError::Lost,
@@ -293,26 +305,26 @@ fn refused(code: Code) -> BackupError {
     }
 }
 
-/// Waits for what the last read has missed.
-fn fetch(view: &View, progress: Progress<'_>) -> Result<(), Ended> {
+/// Fetches the data that the last read was missing.
+fn fetch(view: &View, progress: ProgressFn<'_>) -> Result<(), BackupEnd> {
     let missing = view.missing().ok_or(BackupError::Unreadable(Code::INTERNAL_ERROR))?;
     let (sender, receiver) = mpsc::channel::<()>();
     missing.fetch(Box::new(move || drop(sender)));
-    // It is dropped when everything has come, or never will.
-    wait(&receiver, Step::Waits, progress).map(drop)
+    // The sender is dropped when everything has arrived, or cannot arrive.
+    wait(&receiver, BackupStep::Waiting, progress).map(drop)
 }
 
-/// A database that is being made.
-struct Copy {
+/// The database that is being written.
+struct CopyTarget {
     storage: storage::Storage,
-    /// After the storage: it holds the files until they are closed.
+    /// Declared after the storage, so that the directory stays locked until the storage is closed.
     _directory: Directory,
 }
 
-impl Copy {
-    /// An empty one. What a copy that was broken off has left there is removed.
-    fn begin(path: &Path) -> Result<Copy, BackupError> {
-        let directory = Directory::acquire(path).map_err(BackupError::Place)?;
+impl CopyTarget {
+    /// An empty database. Removes files of an interrupted backup.
+    fn begin(path: &Path) -> Result<CopyTarget, BackupError> {
+        let directory = Directory::acquire(path).map_err(BackupError::Target)?;
         for file in [DATA_FILE, LOG_FILE] {
             let file = path.join(file);
             match fs::remove_file(&file) {
@@ -320,11 +332,11 @@ impl Copy {
                 _ => {}
             }
         }
-        let (storage, _) = directory.open_storage().map_err(BackupError::Place)?;
-        Ok(Copy { storage, _directory: directory })
+        let (storage, _) = directory.open_storage().map_err(BackupError::Target)?;
+        Ok(CopyTarget { storage, _directory: directory })
     }
 
-    /// Adds rows, durably.
+    /// Adds rows durably.
     fn add(&self, version: i64, mutations: Vec<Mutation>) -> Result<(), BackupError> {
         let batch = storage::WriteBatch { version, ceiling: Some(version), mutations };
         let applied = self.storage.apply(batch, storage::Durability::Flushed);
@@ -332,8 +344,8 @@ impl Copy {
     }
 }
 
-fn copy_rows(view: &View, copy: &Copy, progress: Progress<'_>) -> Result<Copied, Ended> {
-    let mut copied = Copied { version: view.version().map_err(refused)?, ..Copied::default() };
+fn copy_rows(view: &View, copy: &CopyTarget, progress: ProgressFn<'_>) -> Result<BackupStats, BackupEnd> {
+    let mut copied = BackupStats { version: view.version().map_err(read_error)?, ..BackupStats::default() };
     let mut next = Vec::new();
     loop {
         let rows = page(view, &next, progress)?;
@@ -342,17 +354,17 @@ fn copy_rows(view: &View, copy: &Copy, progress: Progress<'_>) -> Result<Copied,
         copied.rows += rows.len() as u64;
         copied.bytes += rows.iter().map(|row| row.payload_len() as u64).sum::<u64>();
         copy.add(copied.version, rows)?;
-        if progress(Step::Copies(copied)).is_break() {
-            return Err(Ended::BrokenOff);
+        if progress(BackupStep::Copying(copied)).is_break() {
+            return Err(BackupEnd::Cancelled);
         }
     }
-    // Of a database without rows, too, the version is kept.
+    // Stores the version even if there are no rows.
     copy.add(copied.version, Vec::new())?;
     Ok(copied)
 }
 
-/// The rows from `begin` on, as many as are a page; none if there are none.
-fn page(view: &View, begin: &[u8], progress: Progress<'_>) -> Result<Vec<Mutation>, Ended> {
+/// The next page of rows from `begin` on; empty at the end.
+fn page(view: &View, begin: &[u8], progress: ProgressFn<'_>) -> Result<Vec<Mutation>, BackupEnd> {
     loop {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         let outcome = view.scan(begin, END, Direction::Forward, (PAGE, None), &mut |key, value| {
@@ -366,22 +378,22 @@ fn page(view: &View, begin: &[u8], progress: Progress<'_>) -> Result<Vec<Mutatio
                 view.trim();
                 return Ok(rows);
             }
-            // What has come so far is enough: the next page gets the rest.
+            // The rows so far are enough. The next page continues after them.
             Err(Code::MISSING) if !rows.is_empty() => {
                 drop(view.missing());
                 return Ok(rows);
             }
             Err(Code::MISSING) => fetch(view, progress)?,
-            Err(code) => return Err(refused(code).into()),
+            Err(code) => return Err(read_error(code).into()),
         }
     }
 }
 
-/// Reads the whole copy from the disk.
+/// Checks the copy by reading all of it.
 fn check(path: &Path, rows: u64) -> Result<(), BackupError> {
     let report = doctor::check(path);
     let unsound = |text: String| BackupError::Unsound { path: path.to_path_buf(), text };
-    if let Some(found) = report.findings.iter().find(|finding| finding.verdict == Verdict::Problem) {
+    if let Some(found) = report.findings.iter().find(|finding| finding.severity == Severity::Problem) {
         return Err(unsound(format!("{}: {}", found.about, found.text)));
     }
     let expected = format!("{rows} can be read");

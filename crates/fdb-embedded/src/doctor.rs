@@ -1,7 +1,7 @@
-//! Checks a database directory and says what it found, without changing anything in it.
+//! Doctor: checks a database directory without changing it.
 //!
-//! A directory that a process holds is looked at from outside only; one that nobody holds is read through: every page's
-//! checksum, what is in the log, redb's structure, every row. Nobody can open it meanwhile.
+//! If a process has the directory open, the check examines it only from outside. Otherwise it locks
+//! the directory and reads everything: all page checksums, the log, redb's structure, all rows.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,92 +14,93 @@ use crate::engine::examine::{self, ChecksumReport, ContentReport};
 use crate::engine::{DATA_FILE, FIX_ORPHANED_LOG, LOG_FILE, LockHolder, StorageError, exists, probe_lock};
 use crate::link;
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
+pub enum Severity {
     /// As it should be.
     Fine,
     /// Worth knowing; nothing is lost.
     Note,
-    /// Something has to be done.
+    /// Requires action.
     Problem,
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Verdict::Fine => "fine",
-            Verdict::Note => "note",
-            Verdict::Problem => "PROBLEM",
+            Severity::Fine => "fine",
+            Severity::Note => "note",
+            Severity::Problem => "PROBLEM",
         })
     }
 }
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// What: `directory`, `lock`, `host`, `file`, `pages`, `log`, `structure`, `rows`, `versions`, `space`.
+    /// The subject: `directory`, `lock`, `host`, `file`, `pages`, `log`, `structure`, `rows`,
+    /// `versions`, `space`.
     pub about: &'static str,
-    /// How it is.
-    pub verdict: Verdict,
+    /// How bad it is.
+    pub severity: Severity,
     /// What was found.
     pub text: String,
-    /// What to do about it.
+    /// The recommended action.
     pub advice: Option<Cow<'static, str>>,
 }
 
-/// The process that holds a directory.
+/// The process that has a directory open.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
-    /// Its number; none if it has not written one into the file "lock".
+pub struct HostProcess {
+    /// Its process id, if it is in the lock file.
     pub pid: Option<u32>,
-    /// It is stopped, by a signal or a debugger, and does nothing until it is continued.
+    /// The process is stopped by a signal or a debugger.
     pub is_stopped: bool,
 }
 
-impl Holder {
-    fn of(pid: &str) -> Holder {
+impl HostProcess {
+    fn of(pid: &str) -> HostProcess {
         let pid = pid.parse().ok();
-        Holder { pid, is_stopped: pid.is_some_and(is_stopped) }
+        HostProcess { pid, is_stopped: pid.is_some_and(is_stopped) }
     }
 
-    /// What an operator can do about a holder that does not answer.
+    /// The recommended action if the process does not answer.
     #[must_use]
-    pub fn mend(&self) -> String {
+    pub fn advice(&self) -> String {
         match self {
-            Holder { pid: Some(pid), is_stopped: true } => {
+            HostProcess { pid: Some(pid), is_stopped: true } => {
                 format!("process {pid} hosts it and is stopped: continue it with kill -CONT {pid}")
             }
-            Holder { pid: Some(pid), .. } => {
+            HostProcess { pid: Some(pid), .. } => {
                 format!("process {pid} hosts it: look at its log and its load, and restart it if it is stuck")
             }
-            Holder { pid: None, .. } => {
+            HostProcess { pid: None, .. } => {
                 "another process hosts it: check whether that is stopped or stuck".to_owned()
             }
         }
     }
 }
 
-/// The process that holds a directory, if any does.
+/// The process that has a directory open, if any.
 #[must_use]
-pub fn holder(path: &Path) -> Option<Holder> {
+pub fn host_process(path: &Path) -> Option<HostProcess> {
     match probe_lock(path) {
-        Ok(LockHolder::Process(pid)) => Some(Holder::of(&pid)),
+        Ok(LockHolder::Process(pid)) => Some(HostProcess::of(&pid)),
         _ => None,
     }
 }
 
-/// Whether the system says that a process is stopped, or that a debugger has stopped it.
+/// True if the process is stopped by a signal or a debugger.
 fn is_stopped(pid: u32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name before it may have any character.
+    // The process name before it may contain any character.
     stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 't']))
 }
 
 /// How long [`check`] waits for the process that hosts the directory.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// All that was found, in the order in which it was looked at.
+/// All findings, in the order of the checks.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The findings.
@@ -112,33 +113,33 @@ const SAVE: &str = "it has been removed, and the data ends with that process: fi
 const CHMOD: &str = "chmod 700 the directory: whoever can write in it can change the database";
 
 impl Report {
-    /// True if nothing has to be done.
+    /// True if no finding requires action.
     #[must_use]
     pub fn is_healthy(&self) -> bool {
-        self.findings.iter().all(|finding| finding.verdict != Verdict::Problem)
+        self.findings.iter().all(|finding| finding.severity != Severity::Problem)
     }
 
-    fn tell(
+    fn add(
         &mut self,
         about: &'static str,
-        verdict: Verdict,
+        severity: Severity,
         text: impl Into<String>,
         advice: Option<&'static str>,
     ) {
         let advice = advice.map(Cow::Borrowed);
-        self.findings.push(Finding { about, verdict, text: text.into(), advice });
+        self.findings.push(Finding { about, severity, text: text.into(), advice });
     }
 
     fn fine(&mut self, about: &'static str, text: impl Into<String>) {
-        self.tell(about, Verdict::Fine, text, None);
+        self.add(about, Severity::Fine, text, None);
     }
 
     fn note(&mut self, about: &'static str, text: impl Into<String>, advice: Option<&'static str>) {
-        self.tell(about, Verdict::Note, text, advice);
+        self.add(about, Severity::Note, text, advice);
     }
 
     fn problem(&mut self, about: &'static str, text: impl Into<String>, advice: &'static str) {
-        self.tell(about, Verdict::Problem, text, Some(advice));
+        self.add(about, Severity::Problem, text, Some(advice));
     }
 }
 
@@ -148,19 +149,20 @@ pub fn check(path: &Path) -> Report {
     check_rows(path, PATIENCE, &mut |_, _| {})
 }
 
-/// Does the same. It waits for so long until the process that hosts the directory answers. Of a directory that nobody holds, `visit` is
-/// shown every key and value in order; they are all, if there is a finding `rows`.
+/// Like [`check`], but waits up to `patience` for the host's answer. If no process has the
+/// directory open, calls `visit` with each key and value in order; those were all if there is a
+/// finding `rows`.
 #[must_use]
 pub fn check_rows(path: &Path, patience: Duration, visit: &mut dyn FnMut(&[u8], &[u8])) -> Report {
     let mut report = Report::default();
-    let holding = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
-    if let Some(holding) = holding {
-        if let LockHolder::Process(pid) = &holding {
+    let holder = check_directory(path, &mut report).and_then(|()| check_lock(path, &mut report));
+    if let Some(holder) = holder {
+        if let LockHolder::Process(pid) = &holder {
             check_host(path, pid, patience, &mut report);
         }
         let data = path.join(DATA_FILE);
-        if let Some(file) = check_file(&data, &holding, &mut report) {
-            match holding {
+        if let Some(file) = check_file(&data, &holder, &mut report) {
+            match holder {
                 LockHolder::Process(_) => report.note(
                     "pages",
                     "not read: the file changes while it is held",
@@ -202,14 +204,14 @@ fn check_directory(path: &Path, report: &mut Report) -> Option<()> {
 
 fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
     match probe_lock(path) {
-        Ok(holding) => {
-            match &holding {
+        Ok(holder) => {
+            match &holder {
                 LockHolder::Nobody(_) => report.fine("lock", "nobody holds it"),
                 LockHolder::Process(pid) => {
                     report.fine("lock", format!("held by the process with pid {pid}"));
                 }
             }
-            Some(holding)
+            Some(holder)
         }
         Err(error) => {
             report.problem("lock", error.to_string(), "check whether this user may read the file \"lock\"");
@@ -218,22 +220,22 @@ fn check_lock(path: &Path, report: &mut Report) -> Option<LockHolder> {
     }
 }
 
-/// Whether the process that holds the directory answers. One that does not listen may be about to.
+/// Checks that the host answers. A process that does not listen may be about to.
 fn check_host(path: &Path, pid: &str, patience: Duration, report: &mut Report) {
-    let is_silent = Holder::of(pid).is_stopped || link::is_silent(path, patience);
+    let is_silent = HostProcess::of(pid).is_stopped || link::is_silent(path, patience);
     if is_silent {
         let text = format!("the process with pid {pid} hosts the database and does not answer");
-        let advice = Some(Holder::of(pid).mend().into());
-        report.findings.push(Finding { about: "host", verdict: Verdict::Problem, text, advice });
+        let advice = Some(HostProcess::of(pid).advice().into());
+        report.findings.push(Finding { about: "host", severity: Severity::Problem, text, advice });
     }
 }
 
-fn check_file(data: &PathBuf, holding: &LockHolder, report: &mut Report) -> Option<File> {
-    // Before the file itself is looked for: a file that is being made gets its name when it is whole.
+fn check_file(data: &PathBuf, holder: &LockHolder, report: &mut Report) -> Option<File> {
+    // Checked first: a new data file gets its name when it is complete.
     let is_being_made = data.with_extension("new").exists();
-    // What cannot even be looked at says why when it is opened.
+    // If the file cannot be examined, opening it reports why.
     if matches!(exists(data), Ok(false)) {
-        match holding {
+        match holder {
             LockHolder::Nobody(_) if matches!(exists(&data.with_file_name(LOG_FILE)), Ok(true)) => {
                 report.problem(
                     "file",
@@ -266,9 +268,9 @@ fn check_file(data: &PathBuf, holding: &LockHolder, report: &mut Report) -> Opti
             return Some(file);
         }
         Ok((_, Err(error), _)) => {
-            // Of what is no file of this format, the error says what to do.
+            // The error of a file of another format contains the advice.
             let advice = matches!(error, StorageError::Failed(_)).then_some(RESTORE);
-            report.tell("file", Verdict::Problem, format!("{DATA_FILE}: {error}"), advice);
+            report.add("file", Severity::Problem, format!("{DATA_FILE}: {error}"), advice);
         }
         Err(error) => {
             let advice = "check whether this user may read it, and where it leads if it is a link";
@@ -280,20 +282,20 @@ fn check_file(data: &PathBuf, holding: &LockHolder, report: &mut Report) -> Opti
 
 fn check_contents(file: &File, data: &Path, visit: &mut dyn FnMut(&[u8], &[u8]), report: &mut Report) {
     let read = || Ok::<_, std::io::Error>((examine::verify_checksums(file)?, file.try_clone()?));
-    let (sweep, file) = match read() {
+    let (checksums, file) = match read() {
         Ok(read) => read,
         Err(error) => return report.problem("pages", format!("cannot be read: {error}"), RESTORE),
     };
     let contents = examine::contents(file, data, &data.with_file_name(LOG_FILE), visit);
-    tell_pages(&sweep, contents.is_ok(), report);
+    report_pages(&checksums, contents.is_ok(), report);
     match contents {
-        Ok(contents) => tell_contents(&sweep, &contents, report),
+        Ok(contents) => report_contents(&checksums, &contents, report),
         Err(error) => report.problem("structure", error.to_string(), RESTORE),
     }
 }
 
-fn tell_pages(sweep: &ChecksumReport, is_sound: bool, report: &mut Report) {
-    let ChecksumReport { right, unwritten, wrong, first_wrong } = sweep;
+fn report_pages(checksums: &ChecksumReport, is_sound: bool, report: &mut Report) {
+    let ChecksumReport { right, unwritten, wrong, first_wrong } = checksums;
     report.fine("pages", format!("{right} match their checksums, {unwritten} were never written"));
     if *wrong == 0 {
         return;
@@ -301,14 +303,14 @@ fn tell_pages(sweep: &ChecksumReport, is_sound: bool, report: &mut Report) {
     let first: Vec<_> = first_wrong.iter().map(|(page, at)| format!("{page} (byte {at})")).collect();
     let text = format!("{wrong} do not match, first {}", first.join(", "));
     if is_sound {
-        // What is in use has been read through, so these are not.
+        // All used pages were read successfully, so the damaged ones are unused.
         report.note("pages", format!("{text}: none of them is in use"), None);
     } else {
         report.problem("pages", text, RESTORE);
     }
 }
 
-fn tell_contents(sweep: &ChecksumReport, contents: &ContentReport, report: &mut Report) {
+fn report_contents(checksums: &ChecksumReport, contents: &ContentReport, report: &mut Report) {
     let ContentReport { in_log, needs_repair, ceiling, rows, row_bytes, used_pages } = contents;
     if *in_log == 0 {
         report.fine("log", "nothing in it is needed");
@@ -325,7 +327,7 @@ fn tell_contents(sweep: &ChecksumReport, contents: &ContentReport, report: &mut 
     }
     report.fine("rows", format!("{rows} can be read, {row_bytes} bytes of keys and values"));
     report.fine("versions", format!("none above {ceiling} has been handed out"));
-    let all = sweep.right + sweep.unwritten + sweep.wrong;
+    let all = checksums.right + checksums.unwritten + checksums.wrong;
     report.fine("space", format!("{} of {all} pages are free", all.saturating_sub(*used_pages)));
 }
 

@@ -1,7 +1,5 @@
-//! FoundationDB's error codes. The words here are for readers of the code; clients get FoundationDB's own text
-//! ([`texts`]).
-//!
-//! Source of the numbers: the FoundationDB documentation, "Error codes".
+//! FoundationDB's error codes, from its documentation ("Error codes"). Clients get FoundationDB's
+//! own texts ([`texts`]); the texts here are for rustdoc.
 
 mod texts;
 
@@ -118,17 +116,17 @@ codes! {
 }
 
 impl Code {
-    /// The text that FoundationDB gives for the code, NUL-terminated (the C API hands it out).
+    /// FoundationDB's text for the code, NUL-terminated.
     #[must_use]
     pub fn message(self) -> &'static CStr {
         texts::text(self.0)
     }
 
-    /// Ours alone, never given to a client: what the read needs is not here yet; it is to be fetched, and the read
-    /// repeated.
+    /// Internal, never returned to a client: the data for a read has not arrived; fetch it and
+    /// repeat the read.
     pub(crate) const MISSING: Code = Code(-1);
 
-    /// The code of a number that came through the C API; `None` for 0, which is success.
+    /// The code for a number from the C API; `None` for 0, which means success.
     #[must_use]
     pub const fn from_raw(code: i32) -> Option<Code> {
         if code == 0 { None } else { Some(Code(code)) }
@@ -140,13 +138,13 @@ impl Code {
         self.0
     }
 
-    /// The commit may have happened: a retry must be able to find out.
+    /// True if the commit may have happened, so that a retry has to find out.
     #[must_use]
     pub fn is_maybe_committed(self) -> bool {
         matches!(self, Self::COMMIT_UNKNOWN_RESULT | Self::CLUSTER_VERSION_CHANGED)
     }
 
-    /// The commit certainly did not happen and a retry may succeed.
+    /// True if the commit did not happen and a retry may succeed.
     #[must_use]
     pub fn is_retryable_not_committed(self) -> bool {
         matches!(
@@ -164,7 +162,7 @@ impl Code {
         )
     }
 
-    /// A retry may succeed, whether or not the first attempt was committed.
+    /// True if a retry may succeed, whether or not the first attempt was committed.
     #[must_use]
     pub fn is_retryable(self) -> bool {
         self.is_maybe_committed() || self.is_retryable_not_committed()
@@ -179,7 +177,7 @@ impl std::fmt::Display for Code {
 
 impl std::error::Error for Code {}
 
-/// What every fallible step of the client returns.
+/// The result type of the client.
 pub type Result<T, E = Code> = std::result::Result<T, E>;
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
-//! What a child process, which this process forks, has of the open databases: nothing.
+//! Fork protection: a forked child gets none of the parent's open databases.
 //!
-//! A child gets copies of all descriptors. With them it would keep the lock of a host that is dead, and that host's connections, so that no guest
-//! would notice. So the descriptors of open directories are registered here, and in the child something else takes their place before the
-//! fork returns (`capi::atfork`). None of the threads that do the work is in the child either: from then on all use of an embedded database fails there.
+//! A child inherits copies of all descriptors. With them it would keep a dead host's lock and
+//! connections open, so that its guests would not notice the end. Therefore the descriptors of open
+//! directories are registered here, and a fork handler replaces them in the child (`capi::atfork`).
+//! The engine's threads do not exist in the child either, so any use of an embedded database fails
+//! there.
 //!
-//! The numbers stay taken in the child: one that was closed would be given to the next file that the program opens, and whatever still
-//! has it here would write to that file, or close it.
+//! The descriptors are replaced, not closed: the numbers of closed ones would be reused for files
+//! that the program opens next, and code that still has the old number would write to those files
+//! or close them.
 
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -18,79 +21,83 @@ use parking_lot::Mutex;
 
 use crate::error::Code;
 
-/// The registered descriptors. Locked while one is opened, and while the process forks; in the child for ever.
+/// The registered descriptors. Locked while one is opened and while the process forks; in the
+/// child, locked forever.
 pub static REGISTERED: Mutex<BTreeSet<RawFd>> = Mutex::new(BTreeSet::new());
-/// This process is a child of one that has had a database open.
+/// True in a child of a process that had a database open.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
-/// What takes the place of the registered descriptors in a child: all that is done with it ends in an error, or at its end.
-static PLUG: OnceLock<UnixStream> = OnceLock::new();
+/// The replacement for registered descriptors in a child: every operation on it fails, or finds the
+/// end.
+static PLACEHOLDER: OnceLock<UnixStream> = OnceLock::new();
 
-/// Is this process a child of one that has had a database open?
+/// True in a child of a process that had a database open.
 pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }
 
-/// What takes the place of the registered descriptors in a child.
-pub fn plug() -> Option<BorrowedFd<'static>> {
-    PLUG.get().map(AsFd::as_fd)
+/// The replacement for registered descriptors in a child.
+pub fn placeholder() -> Option<BorrowedFd<'static>> {
+    PLACEHOLDER.get().map(AsFd::as_fd)
 }
 
-/// Refuses the use of a database in a forked child. Says why, the first time.
+/// The error for using a database in a forked child. Prints the reason the first time.
 pub fn refuse() -> Code {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        // The lock of standard error may be held by a thread that is not here.
-        let text = format!("fdb-embedded: {Forked}\n");
+        // The lock of standard error may belong to a thread that does not exist here.
+        let text = format!("fdb-embedded: {ForkedError}\n");
         let _ = rustix::io::write(rustix::stdio::stderr(), text.as_bytes());
     }
     Code::IO_ERROR
 }
 
-/// Why a forked child cannot use a database.
+/// The error of a forked child that uses a database.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "cannot use an embedded database in process {pid}: it was forked from a process that had one open; open databases only after the fork, or \
      start the process with exec (in Python: multiprocessing's \"spawn\")",
     pid = std::process::id()
 )]
-pub struct Forked;
+pub struct ForkedError;
 
-/// An open file or socket that a forked child does not have.
+/// An open file or socket that forked children do not get.
 #[derive(Debug)]
-pub struct Own<T: AsFd>(T);
+pub struct CloseOnFork<T: AsFd>(T);
 
-impl<T: AsFd> Own<T> {
-    /// Opens it. What is opened by `open`, which should not take long, is in no child.
-    pub fn open<E>(open: impl FnOnce() -> Result<T, E>) -> Result<Own<T>, E> {
+impl<T: AsFd> CloseOnFork<T> {
+    /// Opens the file with `open`, which should not take long. No child gets it, even if the
+    /// process forks meanwhile.
+    pub fn open<E>(open: impl FnOnce() -> Result<T, E>) -> Result<CloseOnFork<T>, E> {
         if is_forked() {
-            return open().map(Own);
+            return open().map(CloseOnFork);
         }
         prepare();
         let mut registered = REGISTERED.lock();
         let opened = open()?;
         registered.insert(opened.as_fd().as_raw_fd());
-        Ok(Own(opened))
+        Ok(CloseOnFork(opened))
     }
 }
 
-impl<T: AsFd> From<T> for Own<T> {
-    fn from(opened: T) -> Own<T> {
-        let Ok(own) = Own::open(|| Ok::<T, std::convert::Infallible>(opened));
+impl<T: AsFd> From<T> for CloseOnFork<T> {
+    fn from(opened: T) -> CloseOnFork<T> {
+        let Ok(own) = CloseOnFork::open(|| Ok::<T, std::convert::Infallible>(opened));
         own
     }
 }
 
-impl<T: AsFd> Drop for Own<T> {
+impl<T: AsFd> Drop for CloseOnFork<T> {
     fn drop(&mut self) {
-        // Before it is closed: the number may be another file's at once. A child that is forked in between has a copy of what has been
-        // unlocked or shut down already.
+        // Before the descriptor is closed, because its number may then belong to another file at
+        // once. A child forked in between only has a copy of a file that was already unlocked or
+        // shut down.
         if !is_forked() {
             REGISTERED.lock().remove(&self.0.as_fd().as_raw_fd());
         }
     }
 }
 
-impl<T: AsFd> Deref for Own<T> {
+impl<T: AsFd> Deref for CloseOnFork<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -98,19 +105,19 @@ impl<T: AsFd> Deref for Own<T> {
     }
 }
 
-impl<T: AsFd> AsFd for Own<T> {
+impl<T: AsFd> AsFd for CloseOnFork<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Has the process do at each fork what there is to do. Tried again when it was short of something.
+/// Installs the fork handler. Tried again if resources were short.
 fn prepare() {
     static INSTALLED: OnceLock<()> = OnceLock::new();
-    if PLUG.get().is_none()
+    if PLACEHOLDER.get().is_none()
         && let Ok((plug, _)) = UnixStream::pair()
     {
-        let _ = PLUG.set(plug);
+        let _ = PLACEHOLDER.set(plug);
     }
     INSTALLED.get_or_init(crate::capi::atfork::install);
 }

@@ -1,7 +1,8 @@
 //! Futures: a value or an error that arrives once, and the callbacks that wait for it.
 //!
-//! A callback registered on a ready future runs at once on the caller's thread; on a pending one it runs on the
-//! network thread, once, after the value is visible. *Hooks* are our own, run where the future is completed.
+//! A callback registered on a ready future runs at once on the caller's thread. On a pending one it
+//! runs on the network thread, once, after the value is visible. *Hooks* are internal callbacks,
+//! which run on the thread that completes the future.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,7 +14,7 @@ use crate::fork;
 use crate::network::{self, Task, Tasks};
 use crate::rows::{MappedRows, RowSet};
 
-/// What a future carries. The getter of the C API has to match it.
+/// The value of a future. The getter of the C API must match it.
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the variants are the C API's result types")]
 pub enum Output {
@@ -29,13 +30,13 @@ pub enum Output {
     Keys(Vec<Bytes>),
     KeyRanges(Vec<(Bytes, Bytes)>),
     Strings(Vec<std::ffi::CString>),
-    /// A cluster or database of the API before version 610: the cluster file's path.
+    /// A cluster or database of API versions before 610: the path of the cluster file.
     ClusterFile(Option<std::ffi::CString>),
 }
 
 impl Output {
     fn shared(self) -> Arc<Output> {
-        // What most futures of writers carry.
+        // The value of most futures of writers.
         static VOID: LazyLock<Arc<Output>> = LazyLock::new(|| Arc::new(Output::Void));
         match self {
             Output::Void => Arc::clone(&VOID),
@@ -45,147 +46,151 @@ impl Output {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Subscribers {
     hooks: Tasks,
     callbacks: Tasks,
-    /// Has the future completed; called when somebody first asks for it.
+    /// Starts the work that completes the future; called when its result is first needed.
     start: Option<Task>,
 }
 
-enum State {
-    Pending(Waiting),
+enum FutureState {
+    Pending(Subscribers),
     Ready(Result<Arc<Output>>),
 }
 
-/// A shared, single-assignment result.
+/// A shared result that is set once.
 pub struct Future {
-    state: Mutex<State>,
+    state: Mutex<FutureState>,
     ready: Condvar,
 }
 
 impl Future {
-    /// A future that is not ready yet.
+    /// A pending future.
     #[must_use]
     pub fn pending() -> Arc<Future> {
-        Self::with(State::Pending(Waiting::default()))
+        Self::with(FutureState::Pending(Subscribers::default()))
     }
 
     /// A future that is ready from the start.
     #[must_use]
     pub fn ready(result: Result<Output>) -> Arc<Future> {
-        Self::with(State::Ready(result.map(Output::shared)))
+        Self::with(FutureState::Ready(result.map(Output::shared)))
     }
 
-    /// A future whose completion begins, by `start`, when somebody first asks whether it is ready, or waits for it.
+    /// A pending future that calls `start` when its result is first needed.
     #[must_use]
     pub fn lazy(start: impl FnOnce(Arc<Future>) + Send + 'static) -> Arc<Future> {
         let future = Self::pending();
         let own = Arc::clone(&future);
-        // It holds itself until it is started or completed, which to destroy it does.
+        // The future holds a reference to itself until it is started or completed; destroying it
+        // completes it.
         future.set_start(Box::new(move || start(own)));
         future
     }
 
     fn set_start(&self, start: Task) {
-        if let State::Pending(waiting) = &mut *self.state.lock() {
-            waiting.start = Some(start);
+        if let FutureState::Pending(subscribers) = &mut *self.state.lock() {
+            subscribers.start = Some(start);
         }
     }
 
-    fn with(state: State) -> Arc<Future> {
+    fn with(state: FutureState) -> Arc<Future> {
         Arc::new(Future { state: Mutex::new(state), ready: Condvar::new() })
     }
 
-    /// True once there is a value or an error.
+    /// True if the future has a value or an error.
     pub fn is_ready(&self) -> bool {
         self.result().err() != Some(Code::FUTURE_NOT_SET)
     }
 
-    /// The result; `FUTURE_NOT_SET` while pending.
+    /// The result, or `FUTURE_NOT_SET` while it is pending.
     pub fn result(&self) -> Result<Arc<Output>> {
         let start = match &mut *self.state.lock() {
-            State::Ready(result) => return result.clone(),
-            State::Pending(waiting) => waiting.start.take(),
+            FutureState::Ready(result) => return result.clone(),
+            FutureState::Pending(subscribers) => subscribers.start.take(),
         };
         begin(start);
         Err(Code::FUTURE_NOT_SET)
     }
 
-    /// Gives the future its result, unless it already has one. True when this call did it.
+    /// Sets the result, unless there is one. True if this call has set it.
     pub fn complete(&self, result: Result<Output>) -> bool {
         self.complete_shared(result.map(Output::shared))
     }
 
     /// Like [`Future::complete`], with the result of another future.
     pub fn complete_shared(&self, result: Result<Arc<Output>>) -> bool {
-        let waiting = {
+        let subscribers = {
             let mut state = self.state.lock();
-            let State::Pending(waiting) = &mut *state else { return false };
-            let waiting = std::mem::take(waiting);
-            *state = State::Ready(result);
+            let FutureState::Pending(subscribers) = &mut *state else { return false };
+            let subscribers = std::mem::take(subscribers);
+            *state = FutureState::Ready(result);
             self.ready.notify_all();
-            waiting
+            subscribers
         };
-        for hook in waiting.hooks {
+        for hook in subscribers.hooks {
             hook();
         }
-        network::post(waiting.callbacks);
+        network::post(subscribers.callbacks);
         true
     }
 
-    /// Completes without a value.
+    /// Completes the future without a value.
     pub fn succeed(&self) -> bool {
         self.complete(Ok(Output::Void))
     }
 
-    /// Completes with an error.
+    /// Completes the future with an error.
     pub fn fail(&self, code: Code) -> bool {
         self.complete(Err(code))
     }
 
-    /// Frees the value, if there is one; the future then fails with `FUTURE_RELEASED`.
+    /// Frees the value. The future then fails with `FUTURE_RELEASED`.
     pub fn release(&self) {
         let released = match &mut *self.state.lock() {
-            State::Ready(result @ Ok(_)) => std::mem::replace(result, Err(Code::FUTURE_RELEASED)),
+            FutureState::Ready(result @ Ok(_)) => std::mem::replace(result, Err(Code::FUTURE_RELEASED)),
             _ => return,
         };
-        // A large value is freed without the lock.
+        // Frees a large value without holding the lock.
         drop(released);
     }
 
-    /// Runs `callback` on the network thread once the result is there; at once, here, if it is there already.
+    /// Calls `callback` on the network thread when the future is ready; at once on this thread if
+    /// it is ready already.
     pub fn on_ready(&self, callback: Task) {
-        self.register(callback, |waiting| &mut waiting.callbacks);
+        self.register(callback, |subscribers| &mut subscribers.callbacks);
     }
 
-    /// Runs `hook` as part of the completion, on whatever thread completes.
+    /// Calls `hook` as part of the completion, on the thread that completes the future.
     pub fn hook(&self, hook: Task) {
-        self.register(hook, |waiting| &mut waiting.hooks);
+        self.register(hook, |subscribers| &mut subscribers.hooks);
     }
 
-    fn register(&self, callback: Task, list: fn(&mut Waiting) -> &mut Tasks) {
+    fn register(&self, callback: Task, list: fn(&mut Subscribers) -> &mut Tasks) {
         let start = match &mut *self.state.lock() {
-            State::Pending(waiting) => {
-                list(waiting).push(callback);
-                waiting.start.take()
+            FutureState::Pending(subscribers) => {
+                list(subscribers).push(callback);
+                subscribers.start.take()
             }
-            State::Ready(_) => Some(callback),
+            FutureState::Ready(_) => Some(callback),
         };
         begin(start);
     }
 
-    /// Blocks until the result is there. On the network thread that would never end, so it is refused there.
+    /// Blocks until the future is ready. Refused on the network thread, which would block forever.
     pub fn block_until_ready(&self) -> Result<()> {
         let mut state = self.state.lock();
-        if matches!(*state, State::Pending(_)) && network::is_network_thread() {
+        if matches!(*state, FutureState::Pending(_)) && network::is_network_thread() {
             return Err(Code::BLOCKED_FROM_NETWORK_THREAD);
         }
-        if fork::is_forked() && matches!(&*state, State::Pending(waiting) if waiting.start.is_none()) {
-            // What would complete it goes on in the parent alone.
-            *state = State::Ready(Err(fork::refuse()));
+        if fork::is_forked()
+            && matches!(&*state, FutureState::Pending(subscribers) if subscribers.start.is_none())
+        {
+            // Only the parent process can complete the future.
+            *state = FutureState::Ready(Err(fork::refuse()));
         }
-        while let State::Pending(waiting) = &mut *state {
-            match waiting.start.take() {
+        while let FutureState::Pending(subscribers) = &mut *state {
+            match subscribers.start.take() {
                 Some(start) => MutexGuard::unlocked(&mut state, start),
                 None => self.ready.wait(&mut state),
             }
@@ -203,8 +208,8 @@ fn begin(callback: Option<Task>) {
 impl std::fmt::Debug for Future {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &*self.state.lock() {
-            State::Pending(_) => f.write_str("Future(pending)"),
-            State::Ready(result) => write!(f, "Future({result:?})"),
+            FutureState::Pending(_) => f.write_str("Future(pending)"),
+            FutureState::Ready(result) => write!(f, "Future({result:?})"),
         }
     }
 }

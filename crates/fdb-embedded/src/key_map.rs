@@ -1,7 +1,8 @@
-//! A map by key that is cheap where keys come in order, and where there are few.
+//! A map by key that is fast for few keys and for keys inserted in order.
 //!
-//! Most transactions write a handful of keys, or many in their order. A tree would search and allocate for each; here they
-//! are appended to a vector. Only what comes out of order, once there is more than a handful, makes a tree of them.
+//! Most transactions write few keys, or many in ascending order. A tree would search and allocate
+//! for each. Here they are appended to a vector; only more than a few keys out of order are moved
+//! into a tree.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,8 +10,8 @@ use std::iter::{Chain, Flatten};
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::{option, vec};
 
-/// Up to so many entries are moved aside for one that comes between them.
-const HANDFUL: usize = 32;
+/// An insertion may shift at most so many entries of the vector.
+const MAX_SHIFTED: usize = 32;
 
 type Entry<V> = (Vec<u8>, V);
 type IntoIter<V> = Chain<Flatten<option::IntoIter<BTreeMap<Vec<u8>, V>>>, vec::IntoIter<Entry<V>>>;
@@ -18,113 +19,113 @@ type IntoIter<V> = Chain<Flatten<option::IntoIter<BTreeMap<Vec<u8>, V>>>, vec::I
 /// A map by key, in key order.
 #[derive(Clone)]
 pub struct KeyMap<V> {
-    /// Most have none, and to have none costs nothing.
+    /// Most maps have no tree, and then it costs nothing.
     #[expect(
         clippy::box_collection,
         reason = "an empty tree costs, when it is walked and when it is dropped"
     )]
     tree: Option<Box<BTreeMap<Vec<u8>, V>>>,
-    /// What follows all of the tree, in key order.
+    /// The entries after all of the tree, in key order.
     tail: Vec<Entry<V>>,
 }
 
-/// Where a key is, or belongs.
-enum Place {
+/// The position of a key, or where it belongs.
+enum KeyPosition {
     /// At this index of the tail.
     Found(usize),
-    /// It would be at this index of the tail.
+    /// Missing; belongs at this index of the tail.
     Missing(usize),
     Tree,
 }
 
 impl<V> KeyMap<V> {
-    /// True without entries.
+    /// True if the map has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.tree.as_ref().map_or(0, |tree| tree.len()) + self.tail.len()
     }
 
     /// The value of `key`.
     pub fn get(&self, key: &[u8]) -> Option<&V> {
-        match self.place(key) {
-            Place::Found(index) => Some(&self.tail[index].1),
-            Place::Missing(_) => None,
-            Place::Tree => self.tree.as_ref()?.get(key),
+        match self.position(key) {
+            KeyPosition::Found(index) => Some(&self.tail[index].1),
+            KeyPosition::Missing(_) => None,
+            KeyPosition::Tree => self.tree.as_ref()?.get(key),
         }
     }
 
-    /// The value of `key`, to change it.
+    /// The value of `key`, mutable.
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut V> {
-        match self.place(key) {
-            Place::Found(index) => Some(&mut self.tail[index].1),
-            Place::Missing(_) => None,
-            Place::Tree => self.tree.as_mut()?.get_mut(key),
+        match self.position(key) {
+            KeyPosition::Found(index) => Some(&mut self.tail[index].1),
+            KeyPosition::Missing(_) => None,
+            KeyPosition::Tree => self.tree.as_mut()?.get_mut(key),
         }
     }
 
     /// Sets the value of `key`.
     pub fn insert(&mut self, key: Vec<u8>, value: V) {
-        match self.place(&key) {
-            Place::Found(index) => self.tail[index].1 = value,
-            Place::Missing(index) if self.takes(index) => self.tail.insert(index, (key, value)),
-            Place::Missing(_) => drop(self.flush().insert(key, value)),
-            Place::Tree => drop(self.grow().insert(key, value)),
+        match self.position(&key) {
+            KeyPosition::Found(index) => self.tail[index].1 = value,
+            KeyPosition::Missing(index) if self.accepts(index) => self.tail.insert(index, (key, value)),
+            KeyPosition::Missing(_) => drop(self.flush().insert(key, value)),
+            KeyPosition::Tree => drop(self.grow().insert(key, value)),
         }
     }
 
-    /// The value of `key`, which is `value` if it had none.
+    /// The value of `key`; inserts `value` if there is none.
     pub fn get_or_insert_with(&mut self, key: &[u8], value: impl FnOnce() -> V) -> &mut V {
-        let index = match self.place(key) {
-            Place::Found(index) => index,
-            Place::Missing(index) if self.takes(index) => {
+        let index = match self.position(key) {
+            KeyPosition::Found(index) => index,
+            KeyPosition::Missing(index) if self.accepts(index) => {
                 self.tail.insert(index, (key.to_vec(), value()));
                 index
             }
-            Place::Missing(_) => return self.flush().entry(key.to_vec()).or_insert_with(value),
-            Place::Tree => return self.grow().entry(key.to_vec()).or_insert_with(value),
+            KeyPosition::Missing(_) => return self.flush().entry(key.to_vec()).or_insert_with(value),
+            KeyPosition::Tree => return self.grow().entry(key.to_vec()).or_insert_with(value),
         };
         &mut self.tail[index].1
     }
 
-    fn place(&self, key: &[u8]) -> Place {
+    fn position(&self, key: &[u8]) -> KeyPosition {
         match self.tail.last().map(|(last, _)| last.as_slice().cmp(key)) {
-            Some(Ordering::Less) => return Place::Missing(self.tail.len()),
-            Some(Ordering::Equal) => return Place::Found(self.tail.len() - 1),
+            Some(Ordering::Less) => return KeyPosition::Missing(self.tail.len()),
+            Some(Ordering::Equal) => return KeyPosition::Found(self.tail.len() - 1),
             Some(Ordering::Greater) | None => {}
         }
         match self.tail.binary_search_by(|(own, _)| own.as_slice().cmp(key)) {
-            Ok(index) => Place::Found(index),
-            Err(0) if self.last_of_tree().is_some_and(|last| last >= key) => Place::Tree,
-            Err(index) => Place::Missing(index),
+            Ok(index) => KeyPosition::Found(index),
+            Err(0) if self.last_of_tree().is_some_and(|last| last >= key) => KeyPosition::Tree,
+            Err(index) => KeyPosition::Missing(index),
         }
     }
 
-    /// May an entry be put at `index` of the tail?
-    fn takes(&self, index: usize) -> bool {
-        index == self.tail.len() || self.tail.len() < HANDFUL
+    /// True if an entry may be inserted at `index` of the tail.
+    fn accepts(&self, index: usize) -> bool {
+        index == self.tail.len() || self.tail.len() < MAX_SHIFTED
     }
 
     fn last_of_tree(&self) -> Option<&[u8]> {
         self.tree.as_ref()?.last_key_value().map(|(last, _)| last.as_slice())
     }
 
-    /// The tree, which is there from now on.
+    /// The tree, which is created if needed.
     fn grow(&mut self) -> &mut BTreeMap<Vec<u8>, V> {
         self.tree.get_or_insert_default()
     }
 
-    /// Moves the tail into the tree. Each entry goes this way at most once.
+    /// Moves the tail into the tree. Each entry is moved at most once.
     fn flush(&mut self) -> &mut BTreeMap<Vec<u8>, V> {
         let tree = self.tree.get_or_insert_default();
         tree.extend(self.tail.drain(..));
         tree
     }
 
-    /// The entry with the greatest key, to change its value.
+    /// The entry with the greatest key, its value mutable.
     pub fn last_mut(&mut self) -> Option<(&[u8], &mut V)> {
         self.last_up_to_mut(Unbounded)
     }
@@ -140,7 +141,7 @@ impl<V> KeyMap<V> {
         }
     }
 
-    /// The entry with the greatest key up to a bound, to change its value.
+    /// The entry with the greatest key up to a bound, its value mutable.
     pub fn last_up_to_mut(&mut self, bound: Bound<&[u8]>) -> Option<(&[u8], &mut V)> {
         match self.tail_up_to(bound).checked_sub(1) {
             Some(index) => {
@@ -154,7 +155,7 @@ impl<V> KeyMap<V> {
         }
     }
 
-    /// How many entries of the tail have keys up to a bound.
+    /// The number of entries of the tail with keys up to a bound.
     fn tail_up_to(&self, bound: Bound<&[u8]>) -> usize {
         let is_in = |(key, _): &Entry<V>| match bound {
             Included(bound) => key.as_slice() <= bound,
@@ -187,12 +188,12 @@ impl<V> KeyMap<V> {
         tree.into_iter().flatten().map(|(key, value)| (&key[..], value)).chain(tail)
     }
 
-    /// Is there an entry with a key of `[begin, end)`?
+    /// True if there is an entry with a key in `[begin, end)`.
     pub fn has_any(&self, begin: &[u8], end: &[u8]) -> bool {
         self.last_up_to(Excluded(end)).is_some_and(|(key, _)| begin <= key && begin < end)
     }
 
-    /// Removes the entries with keys of `[begin, end)`, and returns them in key order.
+    /// Removes the entries with keys in `[begin, end)`, and returns them in key order.
     pub fn take_range(&mut self, begin: &[u8], end: &[u8]) -> Vec<(Vec<u8>, V)> {
         let mut taken = Vec::new();
         if !self.has_any(begin, end) {
@@ -206,7 +207,7 @@ impl<V> KeyMap<V> {
         taken
     }
 
-    /// Where the keys of `[begin, end)` are in the tail.
+    /// The indices of the tail with keys in `[begin, end)`.
     fn tail_range(&self, begin: &[u8], end: &[u8]) -> (usize, usize) {
         let from = self.tail_up_to(Excluded(begin));
         (from, self.tail_up_to(Excluded(end)).max(from))
@@ -244,7 +245,7 @@ impl<V> IntoIterator for KeyMap<V> {
 
 impl<V> From<KeyMap<V>> for Vec<(Vec<u8>, V)> {
     fn from(map: KeyMap<V>) -> Self {
-        // Without a tree nothing is moved.
+        // Without a tree nothing has to be moved.
         if map.tree.is_none() { map.tail } else { map.into_iter().collect() }
     }
 }

@@ -1,6 +1,7 @@
-//! Deliberately wrong versions of single steps, for tests of the tests: `.ci/mutants` lists them and checks that each is found.
+//! Mutants: deliberately wrong versions of single steps, which check that the tests find them. See
+//! `.ci/mutants`.
 
-/// True if the environment variable `KVQUEUE_MUTANT` selects the wrong version `name`.
+/// True if the environment variable `KVQUEUE_MUTANT` selects the mutant `name`.
 #[cfg(debug_assertions)]
 pub fn mutant(name: &str) -> bool {
     use std::sync::LazyLock;
@@ -8,7 +9,7 @@ pub fn mutant(name: &str) -> bool {
     SELECTED.as_deref() == Some(name)
 }
 
-/// Without debug assertions, as in a release build, no wrong version exists in the program.
+/// Always false without debug assertions, as in a release build.
 #[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn mutant(_name: &str) -> bool {

@@ -1,7 +1,7 @@
-//! The network thread: the one thread that runs callbacks, and timers.
+//! The network thread: it runs callbacks and timers.
 //!
-//! As in FoundationDB it is set up once, run once and stopped once in a process. Work of the engine never runs
-//! here, because a callback may block (a binding may wait for its own event loop to drain).
+//! As in FoundationDB, it can be set up, run and stopped once in a process. The engine does no work
+//! on it, because a callback may block: a binding may wait there for its event loop.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,40 +14,40 @@ use smallvec::SmallVec;
 use crate::error::{Code, Result};
 use crate::fork::is_forked;
 
-/// What the network thread runs once.
+/// Work that runs once on the network thread.
 pub type Task = Box<dyn FnOnce() + Send>;
 /// Rarely more than one.
 pub type Tasks = SmallVec<[Task; 1]>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum NetworkPhase {
     Unset,
     Ready,
     Running(ThreadId),
     Stopped,
 }
 
-/// Names a timer: when it is due, and a number that makes it unique.
+/// Identifies a timer: when it is due, and a unique number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TimerId(Instant, u64);
 
-/// How long the network thread waited, counted in windows of a second.
-struct Waits {
-    /// Since when it waits, while it does.
+/// Measures how busy the network thread is, in windows of a second.
+struct BusyMeter {
+    /// Since when the thread has waited, while it waits.
     since: Option<Instant>,
-    /// When the window began; `None` before the loop was entered.
+    /// When the window began; `None` before the loop has started.
     begin: Option<Instant>,
-    /// How long it waited in the window.
+    /// How long the thread has waited in the window.
     waited: Duration,
-    /// What part of the last whole window it did not wait.
+    /// The busy fraction of the last complete window.
     busyness: f64,
 }
 
 const BUSYNESS_WINDOW: Duration = Duration::from_secs(1);
 
-impl Waits {
-    /// It is awake at `now`, or is looked at while it waits.
-    fn look(&mut self, now: Instant) {
+impl BusyMeter {
+    /// Accounts for the time up to `now`.
+    fn update(&mut self, now: Instant) {
         if let Some(since) = self.since {
             self.waited += now.saturating_duration_since(since);
             self.since = Some(now);
@@ -63,9 +63,9 @@ impl Waits {
 }
 
 struct Loop {
-    phase: Phase,
-    waits: Waits,
-    /// Stop was asked for before the loop was entered.
+    phase: NetworkPhase,
+    busy_meter: BusyMeter,
+    /// The loop was stopped before it started.
     stopping: bool,
     tasks: Vec<Task>,
     timers: BTreeMap<TimerId, Task>,
@@ -74,8 +74,8 @@ struct Loop {
 }
 
 static LOOP: Mutex<Loop> = Mutex::new(Loop {
-    phase: Phase::Unset,
-    waits: Waits { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 },
+    phase: NetworkPhase::Unset,
+    busy_meter: BusyMeter { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 },
     stopping: false,
     tasks: Vec::new(),
     timers: BTreeMap::new(),
@@ -84,20 +84,21 @@ static LOOP: Mutex<Loop> = Mutex::new(Loop {
 });
 static WAKE: Condvar = Condvar::new();
 
-/// Sets the network up; once in a process.
+/// Sets the network up, once in a process.
 pub fn setup() -> Result<()> {
     let mut state = LOOP.lock();
-    if state.phase != Phase::Unset {
+    if state.phase != NetworkPhase::Unset {
         return Err(Code::NETWORK_ALREADY_SETUP);
     }
-    state.phase = Phase::Ready;
+    state.phase = NetworkPhase::Ready;
     Ok(())
 }
 
-/// Has the network been set up (and perhaps run, and perhaps stopped)?
+/// True if the network was set up, even if it has stopped since.
 pub fn is_setup() -> bool {
-    // In a forked child the lock may belong to a thread that is not there. There was a database, so there was a network.
-    is_forked() || LOOP.lock().phase != Phase::Unset
+    // In a forked child the lock may belong to a thread that does not exist. The parent had a
+    // database, so it had a network.
+    is_forked() || LOOP.lock().phase != NetworkPhase::Unset
 }
 
 /// Runs callbacks and timers on the calling thread until [`stop`].
@@ -125,20 +126,20 @@ pub fn run() -> Result<()> {
 fn enter() -> Result<()> {
     let mut state = LOOP.lock();
     match state.phase {
-        Phase::Unset => Err(Code::NETWORK_NOT_SETUP),
-        Phase::Running(_) | Phase::Stopped => Err(Code::NETWORK_CANNOT_BE_RESTARTED),
-        Phase::Ready => {
-            state.phase = Phase::Running(thread::current().id());
+        NetworkPhase::Unset => Err(Code::NETWORK_NOT_SETUP),
+        NetworkPhase::Running(_) | NetworkPhase::Stopped => Err(Code::NETWORK_CANNOT_BE_RESTARTED),
+        NetworkPhase::Ready => {
+            state.phase = NetworkPhase::Running(thread::current().id());
             Ok(())
         }
     }
 }
 
-/// Drops what is still queued: after a stop no callback is delivered.
+/// Drops queued tasks: no callback is delivered after a stop.
 fn leave() -> Vec<Task> {
     let (hooks, _undelivered, _timers) = {
         let mut state = LOOP.lock();
-        state.phase = Phase::Stopped;
+        state.phase = NetworkPhase::Stopped;
         let state = &mut *state;
         (
             std::mem::take(&mut state.completion_hooks),
@@ -149,7 +150,7 @@ fn leave() -> Vec<Task> {
     hooks
 }
 
-/// Waits for something to do; `None` when the loop is to end.
+/// BusyMeter for work; `None` when the loop should end.
 fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>> {
     loop {
         if state.stopping {
@@ -157,15 +158,15 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
         }
         let mut tasks = std::mem::take(&mut state.tasks);
         let now = Instant::now();
-        state.waits.look(now);
-        state.waits.since = None;
+        state.busy_meter.update(now);
+        state.busy_meter.since = None;
         while let Some(due) = state.timers.first_entry().filter(|timer| timer.key().0 <= now) {
             tasks.push(due.remove());
         }
         if !tasks.is_empty() {
             return Some(tasks);
         }
-        state.waits.since = Some(now);
+        state.busy_meter.since = Some(now);
         match state.timers.first_key_value().map(|(TimerId(at, _), _)| *at) {
             Some(at) => {
                 WAKE.wait_until(state, at);
@@ -175,22 +176,22 @@ fn next_tasks(state: &mut parking_lot::MutexGuard<'_, Loop>) -> Option<Vec<Task>
     }
 }
 
-/// What part of the last second, about, the network thread was busy: from 0 to 1.
+/// The busy fraction of the network thread in about the last second, from 0 to 1.
 pub fn busyness() -> f64 {
     let mut state = LOOP.lock();
-    if matches!(state.phase, Phase::Running(_)) {
-        state.waits.look(Instant::now());
+    if matches!(state.phase, NetworkPhase::Running(_)) {
+        state.busy_meter.update(Instant::now());
     }
-    state.waits.busyness
+    state.busy_meter.busyness
 }
 
-/// Ends the loop; legal from any thread, also before it has been entered.
+/// Ends the loop. Can be called on any thread, also before the loop has started.
 pub fn stop() -> Result<()> {
     if is_forked() {
         return Ok(());
     }
     let mut state = LOOP.lock();
-    if state.phase == Phase::Unset {
+    if state.phase == NetworkPhase::Unset {
         return Err(Code::NETWORK_NOT_SETUP);
     }
     state.stopping = true;
@@ -198,10 +199,10 @@ pub fn stop() -> Result<()> {
     Ok(())
 }
 
-/// Runs `hook` on the network thread when the loop has ended.
+/// Runs `hook` on the network thread after the loop has ended.
 pub fn on_completion(hook: Task) -> Result<()> {
     let mut state = LOOP.lock();
-    if state.phase == Phase::Unset {
+    if state.phase == NetworkPhase::Unset {
         return Err(Code::NETWORK_NOT_SETUP);
     }
     state.completion_hooks.push(hook);
@@ -209,23 +210,23 @@ pub fn on_completion(hook: Task) -> Result<()> {
 }
 
 thread_local! {
-    /// What this thread posts while it is in [`together`].
-    static HELD: RefCell<Option<Vec<Task>>> = const { RefCell::new(None) };
+    /// Tasks posted by this thread during [`batch_posts`].
+    static BATCHED: RefCell<Option<Vec<Task>>> = const { RefCell::new(None) };
 }
 
-/// Runs `work`. What it posts reaches the network thread when it ends, all at once: to wake that thread for each of many callbacks,
-/// which do little more than to wake another, costs more than they do.
-pub fn together<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work`, and posts its tasks to the network thread all at once. Most callbacks only wake
+/// another thread, and waking the network thread for each one would cost more than they do.
+pub fn batch_posts<T>(work: impl FnOnce() -> T) -> T {
     struct Release;
     impl Drop for Release {
         fn drop(&mut self) {
-            post(HELD.take().unwrap_or_default().into());
+            post(BATCHED.take().unwrap_or_default().into());
         }
     }
-    if HELD.with_borrow(Option::is_some) {
+    if BATCHED.with_borrow(Option::is_some) {
         return work();
     }
-    HELD.set(Some(Vec::new()));
+    BATCHED.set(Some(Vec::new()));
     let _release = Release;
     work()
 }
@@ -236,53 +237,53 @@ pub fn post(mut tasks: Tasks) {
         return;
     }
     if is_forked() {
-        // The network thread is not here, and nobody would run them.
+        // The network thread does not exist here, so they would never run.
         return tasks.into_iter().for_each(|task| task());
     }
-    // A thread that is ending holds nothing any more.
-    let _ = HELD.try_with(|held| {
-        if let Some(held) = held.borrow_mut().as_mut() {
-            held.extend(tasks.drain(..));
+    // A thread that is ending has no batch.
+    let _ = BATCHED.try_with(|batched| {
+        if let Some(batched) = batched.borrow_mut().as_mut() {
+            batched.extend(tasks.drain(..));
         }
     });
     if tasks.is_empty() {
         return;
     }
     let mut state = LOOP.lock();
-    if state.phase != Phase::Stopped {
+    if state.phase != NetworkPhase::Stopped {
         state.tasks.extend(tasks);
         WAKE.notify_one();
     }
 }
 
-/// Runs `task` on the network thread at `at`, or as soon after as it comes to it.
+/// Runs `task` on the network thread at `at` or soon after.
 pub fn schedule(at: Instant, task: Task) -> TimerId {
     if is_forked() {
-        // Nothing waits here: all fails at once.
+        // In a forked child everything fails at once, so nothing waits.
         return TimerId(at, 0);
     }
     let mut state = LOOP.lock();
     state.sequence += 1;
     let id = TimerId(at, state.sequence);
-    if state.phase != Phase::Stopped {
+    if state.phase != NetworkPhase::Stopped {
         state.timers.insert(id, task);
         WAKE.notify_one();
     }
     id
 }
 
-/// Drops a timer that is not due yet.
+/// Cancels a timer that is not due yet.
 pub fn cancel(id: TimerId) {
     if is_forked() {
         return;
     }
-    // The task is dropped after the lock: it may own something whose end schedules or posts.
+    // Drops the task after unlocking, because its drop may schedule or post.
     let _task = LOOP.lock().timers.remove(&id);
 }
 
-/// Is the caller on the network thread?
+/// True on the network thread.
 pub fn is_network_thread() -> bool {
-    !is_forked() && LOOP.lock().phase == Phase::Running(thread::current().id())
+    !is_forked() && LOOP.lock().phase == NetworkPhase::Running(thread::current().id())
 }
 
 #[cfg(test)]
@@ -292,47 +293,47 @@ mod tests {
 
     #[test]
     fn what_is_posted_together_is_held_until_the_end() {
-        let held = || HELD.with_borrow(|held| held.as_ref().map(Vec::len));
-        together(|| {
+        let batched = || BATCHED.with_borrow(|batched| batched.as_ref().map(Vec::len));
+        batch_posts(|| {
             post(Tasks::from_vec(vec![Box::new(|| ()), Box::new(|| ())]));
-            together(|| post(Tasks::from_vec(vec![Box::new(|| ())])));
-            assert_eq!(held(), Some(3));
+            batch_posts(|| post(Tasks::from_vec(vec![Box::new(|| ())])));
+            assert_eq!(batched(), Some(3));
         });
-        assert_eq!(held(), None);
-        let panicked = std::panic::catch_unwind(|| together(|| panic!("on purpose")));
-        assert!(panicked.is_err() && held().is_none());
+        assert_eq!(batched(), None);
+        let panicked = std::panic::catch_unwind(|| batch_posts(|| panic!("on purpose")));
+        assert!(panicked.is_err() && batched().is_none());
     }
 
     #[test]
     fn busyness_is_the_part_of_a_second_that_the_thread_did_not_wait() {
-        let mut waits = Waits { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 };
+        let mut busy_meter = BusyMeter { since: None, begin: None, waited: Duration::ZERO, busyness: 0.0 };
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        waits.look(at(0));
-        waits.since = Some(at(0));
-        waits.look(at(500));
-        assert_eq!(waits.busyness, 0.0, "the first second is not over");
+        busy_meter.update(at(0));
+        busy_meter.since = Some(at(0));
+        busy_meter.update(at(500));
+        assert_eq!(busy_meter.busyness, 0.0, "the first second is not over");
         // Busy from here on.
-        waits.since = None;
-        waits.look(at(1_000));
-        assert!((waits.busyness - 0.5).abs() < 1e-9, "{}", waits.busyness);
-        waits.look(at(2_000));
-        assert!((waits.busyness - 1.0).abs() < 1e-9, "{}", waits.busyness);
+        busy_meter.since = None;
+        busy_meter.update(at(1_000));
+        assert!((busy_meter.busyness - 0.5).abs() < 1e-9, "{}", busy_meter.busyness);
+        busy_meter.update(at(2_000));
+        assert!((busy_meter.busyness - 1.0).abs() < 1e-9, "{}", busy_meter.busyness);
         // It waits on, and nobody wakes it.
-        waits.since = Some(at(2_250));
-        waits.look(at(3_000));
-        assert!((waits.busyness - 0.25).abs() < 1e-9, "{}", waits.busyness);
-        waits.look(at(9_000));
-        assert!(waits.busyness.abs() < 1e-9, "{}", waits.busyness);
+        busy_meter.since = Some(at(2_250));
+        busy_meter.update(at(3_000));
+        assert!((busy_meter.busyness - 0.25).abs() < 1e-9, "{}", busy_meter.busyness);
+        busy_meter.update(at(9_000));
+        assert!(busy_meter.busyness.abs() < 1e-9, "{}", busy_meter.busyness);
     }
 
     #[test]
     fn a_cancelled_timer_lets_go_of_its_task() {
-        let held = std::sync::Arc::new(());
-        let of_task = std::sync::Arc::clone(&held);
+        let batched = std::sync::Arc::new(());
+        let of_task = std::sync::Arc::clone(&batched);
         let id = schedule(Instant::now() + Duration::from_secs(3600), Box::new(move || drop(of_task)));
-        assert_eq!(std::sync::Arc::strong_count(&held), 2);
+        assert_eq!(std::sync::Arc::strong_count(&batched), 2);
         cancel(id);
-        assert_eq!(std::sync::Arc::strong_count(&held), 1);
+        assert_eq!(std::sync::Arc::strong_count(&batched), 1);
     }
 }

@@ -1,8 +1,8 @@
-//! Network options: their codes, names and values, and those that stand in the environment.
+//! Network options: codes, names and values, and those set in the environment.
 //!
-//! All are accepted and none changes what the embedded engine does: it has no trace files and no connections. They
-//! are kept for the real library. Source of numbers and names: FoundationDB's published option list for API version
-//! 730.
+//! All are accepted, but none changes the embedded engine, which has no trace files or connections.
+//! They are kept for the real library. Numbers and names are from FoundationDB's published option
+//! list for API version 730.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,9 +10,9 @@ use std::os::unix::ffi::OsStringExt;
 use crate::error::{Code, Result};
 use crate::options::{flag, int};
 
-/// What kind of value an option takes.
+/// The kind of value that an option takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ValueKind {
     /// None.
     Flag,
     /// An integer within these bounds.
@@ -25,13 +25,14 @@ enum Kind {
     OneOf(&'static [&'static str]),
     /// `name=value`.
     Knob,
-    /// Whatever is given, or nothing.
+    /// Any value, or none.
     Any,
 }
-use Kind::{Any, Flag, Identifier, Int, Knob, OneOf, Text};
+use ValueKind::{Any, Flag, Identifier, Int, Knob, OneOf, Text};
 
-/// Network options: code, name in the environment, value. Codes of 1000 and above are FoundationDB's own.
-const OPTIONS: &[(i32, &str, Kind)] = &[
+/// Code, name in the environment, kind of value. Codes of 1000 and above are internal to
+/// FoundationDB.
+const OPTIONS: &[(i32, &str, ValueKind)] = &[
     (10, "LOCAL_ADDRESS", Any),
     (20, "CLUSTER_FILE", Any),
     (30, "TRACE_ENABLE", Any),
@@ -87,9 +88,9 @@ const OPTIONS: &[(i32, &str, Kind)] = &[
     (1002, "EXTERNAL_CLIENT_TRANSPORT_ID", Any),
 ];
 
-/// Options below this may be set in the environment.
+/// Options below this code may be set in the environment.
 const FIRST_HIDDEN: i32 = 1000;
-/// What the environment calls an option begins with this.
+/// The prefix of the environment variables.
 const PREFIX: &str = "FDB_NETWORK_OPTION_";
 
 /// Checks a network option.
@@ -98,7 +99,7 @@ pub fn check(code: i32, value: Option<&[u8]>) -> Result<()> {
     kind.check(value)
 }
 
-impl Kind {
+impl ValueKind {
     fn check(self, value: Option<&[u8]>) -> Result<()> {
         let holds = |test: fn(&[u8]) -> bool| value.is_some_and(test);
         let fits = match self {
@@ -113,7 +114,7 @@ impl Kind {
         if fits { Ok(()) } else { Err(Code::INVALID_OPTION_VALUE) }
     }
 
-    /// The value that stands in the environment as `text`.
+    /// Parses a value from the environment.
     fn parse(self, text: Vec<u8>) -> Result<Vec<u8>> {
         let Int(..) = self else { return Ok(text) };
         let number = std::str::from_utf8(&text).ok().and_then(|text| text.trim_start().parse::<i64>().ok());
@@ -121,7 +122,7 @@ impl Kind {
     }
 }
 
-/// Checks the options that stand in the environment, each in a variable of its name.
+/// Checks the options in the environment.
 pub fn check_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<()> {
     for (code, name, kind) in OPTIONS.iter().filter(|(code, ..)| *code < FIRST_HIDDEN) {
         let Some(text) = variable(&format!("{PREFIX}{name}")) else { continue };
@@ -134,7 +135,7 @@ pub fn check_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<
     Ok(())
 }
 
-/// The values of a variable: between colons; a backslash takes the special meaning from a colon or a backslash.
+/// Splits the values of a variable at colons. A backslash escapes a colon or a backslash.
 fn split(text: &[u8]) -> Result<Vec<Vec<u8>>> {
     let mut values = vec![Vec::new()];
     let mut bytes = text.iter();

@@ -1,32 +1,31 @@
-//! Options of a database and a transaction: their codes, values and defaults.
-//!
-//! Source of the numbers: FoundationDB's published option list for API version 730.
+//! Options of databases and transactions: codes, values and defaults, from FoundationDB's published
+//! option list for API version 730.
 
 use crate::error::{Code, Result};
 use crate::limits::{MAX_WATCHES, TRANSACTION_SIZE};
 
-/// A flag has no value.
+/// Checks that a flag has no value.
 pub(crate) fn flag(value: Option<&[u8]>) -> Result<()> {
     if value.unwrap_or_default().is_empty() { Ok(()) } else { Err(Code::INVALID_OPTION_VALUE) }
 }
 
-/// An integer option is eight little-endian bytes.
+/// Parses an integer option: eight little-endian bytes.
 pub(crate) fn int(value: Option<&[u8]>, min: i64, max: i64) -> Result<i64> {
     let bytes: [u8; 8] = value.and_then(|bytes| bytes.try_into().ok()).ok_or(Code::INVALID_OPTION_VALUE)?;
     let value = i64::from_le_bytes(bytes);
     if (min..=max).contains(&value) { Ok(value) } else { Err(Code::INVALID_OPTION_VALUE) }
 }
 
-/// The options that a transaction acts on; the others are accepted and have no effect here.
+/// The options that have an effect on a transaction. Others are accepted and ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionOptions {
-    /// 500: milliseconds from creation or reset until everything fails; 0 is never.
+    /// 500: milliseconds from creation or reset until every call fails; 0 for no limit.
     pub timeout_ms: i64,
-    /// 501: how often `on_error` may be used; negative is without limit.
+    /// 501: how often `on_error` may be used; negative for no limit.
     pub retry_limit: i64,
-    /// 502: the longest backoff, milliseconds.
+    /// 502: the longest retry delay in milliseconds.
     pub max_retry_delay_ms: i64,
-    /// 503: the size limit, bytes.
+    /// 503: the size limit in bytes.
     pub size_limit: i64,
     /// 51: reads do not see the transaction's own writes.
     pub ryw_disabled: bool,
@@ -38,17 +37,17 @@ pub struct TransactionOptions {
     pub access_system_keys: bool,
     /// 302: system keys may be read.
     pub read_system_keys: bool,
-    /// 301, 302 or 303: raw access; keys may be eight bytes longer.
+    /// 301, 302 or 303: raw access, where keys may be eight bytes longer.
     pub raw_access: bool,
-    /// 120: a commit is answered before it is flushed to the disk.
+    /// 120: the commit is asynchronous.
     pub durability_risky: bool,
-    /// 700: the lock of a locked database is ignored.
+    /// 700: ignores the lock of a locked database.
     pub lock_aware: bool,
     /// 702: like 700, for reads only.
     pub read_lock_aware: bool,
     /// 701: calls during a commit do not make it fail.
     pub used_during_commit_protection_disabled: bool,
-    /// 712: conflicting keys can be read after a conflict.
+    /// 712: after a conflict, the conflicting keys can be read.
     pub report_conflicting_keys: bool,
     /// 713: special key ranges may cross modules.
     pub special_keys_relaxed: bool,
@@ -56,9 +55,9 @@ pub struct TransactionOptions {
     pub special_keys_writes: bool,
     /// 800 and 801: tags, each once.
     pub tags: Vec<Vec<u8>>,
-    /// 402 and 403: what the transaction is called in logs.
+    /// 402 and 403: the name of the transaction in logs.
     pub debug_identifier: Option<Vec<u8>>,
-    /// 1100: `get` sees a versionstamped value as it was given.
+    /// 1100: `get` returns a versionstamped value without its stamp.
     pub bypass_unreadable: bool,
 }
 
@@ -90,17 +89,17 @@ impl Default for TransactionOptions {
 }
 
 const DELAY_MAX_MS: i64 = i32::MAX as i64;
-/// Tags of a transaction.
+/// The most tags of a transaction.
 const MAX_TAGS: usize = 5;
-/// Bytes of a tag.
+/// The longest tag in bytes.
 const MAX_TAG: usize = 255;
-/// Bytes of the name in logs.
+/// The longest name in logs, in bytes.
 const MAX_IDENTIFIER: usize = 100;
-/// Bytes of a span that a transaction may be part of.
+/// The length of a span id in bytes.
 const SPAN_LEN: usize = 33;
 
 impl TransactionOptions {
-    /// Is this the code of a transaction option?
+    /// True if this is the code of a transaction option.
     #[must_use]
     pub fn is_known(code: i32) -> bool {
         matches!(code,
@@ -109,7 +108,7 @@ impl TransactionOptions {
             | 1100..=1102 | 2000)
     }
 
-    /// Sets a transaction option. `used` says that the transaction has read or written already.
+    /// Sets a transaction option. `used` tells that the transaction has read or written before.
     pub fn set(&mut self, code: i32, value: Option<&[u8]>, used: bool) -> Result<()> {
         match code {
             500 => self.timeout_ms = int(value, 0, DELAY_MAX_MS)?,
@@ -125,7 +124,7 @@ impl TransactionOptions {
             405 if int(value, -1, DELAY_MAX_MS)? == 0 => return Err(Code::INVALID_OPTION_VALUE),
             800 | 801 => self.add_tag(value.unwrap_or_default())?,
             900 if value.unwrap_or_default().len() != SPAN_LEN => return Err(Code::INVALID_OPTION_VALUE),
-            // Options of any value that change nothing here.
+            // Ignored options, with any value.
             304 | 401 | 405 | 508..=511 | 900 | 2000 => {}
             _ => {
                 flag(value)?;
@@ -184,7 +183,7 @@ impl TransactionOptions {
         Ok(())
     }
 
-    /// What stays after `on_error`: the persistent options; everything else is as in `defaults`.
+    /// The options after `on_error`: the persistent ones, and `defaults` otherwise.
     #[must_use]
     pub fn persistent(&self, defaults: &TransactionOptions) -> TransactionOptions {
         TransactionOptions {
@@ -199,9 +198,9 @@ impl TransactionOptions {
 /// Options of a database handle.
 #[derive(Debug, Clone)]
 pub struct DatabaseOptions {
-    /// 20: how many watches may be outstanding.
+    /// 20: the most outstanding watches.
     pub max_watches: usize,
-    /// What transactions created from now on start with.
+    /// The initial options of new transactions.
     pub defaults: TransactionOptions,
 }
 

@@ -1,6 +1,4 @@
-//! Sets of half-open key ranges, kept coalesced.
-//!
-//! Used for conflict ranges, cleared ranges and unreadable ranges alike.
+//! Sets of half-open key ranges: conflict ranges, cleared ranges, unreadable ranges.
 
 use std::ops::Bound::{Excluded, Included};
 use std::ops::Range;
@@ -26,12 +24,12 @@ pub struct RangeSet {
 }
 
 impl RangeSet {
-    /// True when no key is in the set.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// How many disjoint ranges the set has.
+    /// The number of disjoint ranges.
     pub fn len(&self) -> usize {
         self.ranges.len()
     }
@@ -46,7 +44,7 @@ impl RangeSet {
         self.insert(key.to_vec(), key_after(key));
     }
 
-    /// Adds `[begin, end)`, without taking copies of what is in the set already.
+    /// Adds `[begin, end)`, without copying what the set contains already.
     pub fn cover(&mut self, begin: &[u8], end: &[u8]) {
         if let Some((last_begin, last_end)) = self.ranges.last_mut()
             && last_begin <= begin
@@ -61,12 +59,12 @@ impl RangeSet {
         }
     }
 
-    /// Adds `[begin, end)`; an empty range changes nothing.
+    /// Adds `[begin, end)`. An empty range is ignored.
     pub fn insert(&mut self, begin: Vec<u8>, mut end: Vec<u8>) {
         if begin >= end {
             return;
         }
-        // Most come in key order, or all to one place.
+        // Most ranges are added in key order, or at one place.
         match self.ranges.last_mut() {
             None => return self.ranges.insert(begin, end),
             Some((_, last)) if *last < begin => return self.ranges.insert(begin, end),
@@ -80,7 +78,7 @@ impl RangeSet {
         }
         let last = self.ranges.last_up_to(Included(&end));
         let is_alone = last.is_none_or(|(b, _)| *b <= *begin);
-        // With none that begins in it, the last one is also the one before.
+        // If no range begins inside, the last one up to `end` is also the one before `begin`.
         let before = if is_alone { last } else { self.ranges.last_up_to(Included(&begin)) };
         if before.is_some_and(|(_, e)| *e >= end) {
             return;
@@ -99,7 +97,7 @@ impl RangeSet {
         }
     }
 
-    /// Takes `[begin, end)` out of the set.
+    /// Removes `[begin, end)`.
     pub fn remove(&mut self, begin: &[u8], end: &[u8]) {
         if !self.intersects(begin, end) {
             return;
@@ -111,13 +109,13 @@ impl RangeSet {
             reach = Some(std::mem::replace(e, begin.to_vec()));
         }
         let inside = self.ranges.take_range(begin, end).into_iter().next_back();
-        // Of the last one that was hit, what lies behind.
+        // The part of the last affected range after `end` remains.
         if let Some(e) = inside.map(|(_, e)| e).or(reach).filter(|e| e.as_slice() > end) {
             self.ranges.insert(end.to_vec(), e);
         }
     }
 
-    /// The range that holds `key`, if one does.
+    /// The range that contains `key`, if any.
     pub fn containing(&self, key: &[u8]) -> Option<(&[u8], &[u8])> {
         let (begin, end) = self.ranges.last_up_to(Included(key))?;
         (key < end.as_slice()).then_some((begin, end))
@@ -128,7 +126,7 @@ impl RangeSet {
         self.containing(key).is_some()
     }
 
-    /// The ranges that share a key with `[begin, end)`, in key order.
+    /// The ranges that intersect `[begin, end)`, in key order.
     pub fn intersecting<'s>(
         &'s self,
         begin: &'s [u8],
@@ -139,9 +137,9 @@ impl RangeSet {
         first.into_iter().chain(rest)
     }
 
-    /// True when some key of `[begin, end)` is in the set.
+    /// True if the set intersects `[begin, end)`.
     pub fn intersects(&self, begin: &[u8], end: &[u8]) -> bool {
-        // No other that begins before `end` reaches as far.
+        // Only the last range that begins before `end` can reach beyond `begin`.
         let last = self.ranges.last_up_to(Excluded(end));
         begin < end && last.is_some_and(|(_, e)| begin < e.as_slice())
     }
@@ -172,22 +170,22 @@ impl From<RangeSet> for Vec<KeyRange> {
     }
 }
 
-/// Keys in one piece: keeping many costs little.
+/// A list of keys in one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PackedKeys {
     bytes: Vec<u8>,
-    /// Where each key ends.
+    /// The end of each key.
     ends: Vec<usize>,
 }
 
 impl PackedKeys {
-    /// Without keys, and with room for so many, and so many bytes.
+    /// An empty list with capacity for so many keys and bytes.
     #[must_use]
     pub fn with_capacity(keys: usize, bytes: usize) -> PackedKeys {
         PackedKeys { bytes: Vec::with_capacity(bytes), ends: Vec::with_capacity(keys) }
     }
 
-    /// Appends a key that is given in parts.
+    /// Appends a key, given in parts.
     pub fn push(&mut self, parts: &[&[u8]]) {
         parts.iter().for_each(|part| self.bytes.extend_from_slice(part));
         self.ends.push(self.bytes.len());
@@ -199,7 +197,7 @@ impl PackedKeys {
         self.ends[indices].iter().map(move |end| &self.bytes[std::mem::replace(&mut at, *end)..*end])
     }
 
-    /// How many there are.
+    /// The number of keys.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()

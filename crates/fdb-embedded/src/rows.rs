@@ -1,4 +1,4 @@
-//! The rows of a range read: one buffer of bytes and where each key and value lies in it.
+//! The rows of a range read, in one buffer.
 
 use std::ops::{ControlFlow, Range};
 
@@ -13,59 +13,59 @@ pub enum Direction {
     Backward,
 }
 
-/// Gets each row of a scan and tells whether to go on.
-pub type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
+/// Called with each row of a scan; tells whether to continue.
+pub type RowVisitor<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> ControlFlow<()>;
 
-/// How much of a scan its reader is going to need: a hint, for data that has to be fetched from elsewhere.
+/// How much of a scan will be needed: a hint for data that has to be fetched from the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct FetchHint {
     /// Rows.
     pub rows: u32,
     /// Bytes of keys and values.
     pub bytes: u32,
 }
 
-impl Want {
-    /// As much as is carried from one process to another at once, whatever is wanted: a frame holds it, with the last
-    /// row and eight bytes for each.
-    pub const MOST: Want = Want { rows: 1 << 18, bytes: 4 << 20 };
+impl FetchHint {
+    /// The most that one response can carry. Together with the last row and eight bytes for each
+    /// row it fits into a frame.
+    pub const MAX: FetchHint = FetchHint { rows: 1 << 18, bytes: 4 << 20 };
 
-    /// At least so much, but for [`Want::MOST`].
+    /// Raises the hint to so many rows and bytes, up to the maximum.
     #[must_use]
-    pub fn at_least(self, rows: usize, bytes: usize) -> Want {
+    pub fn at_least(self, rows: usize, bytes: usize) -> FetchHint {
         let raised = |want: u32, by: usize, most: u32| want.max(u32::try_from(by).unwrap_or(most)).min(most);
         let (rows, bytes) =
-            (raised(self.rows, rows, Self::MOST.rows), raised(self.bytes, bytes, Self::MOST.bytes));
-        Want { rows, bytes }
+            (raised(self.rows, rows, Self::MAX.rows), raised(self.bytes, bytes, Self::MAX.bytes));
+        FetchHint { rows, bytes }
     }
 
-    /// So many rows, without a word about their size.
+    /// A hint for so many rows, of the default size.
     #[must_use]
-    pub fn rows(rows: usize) -> Want {
-        Want { rows: u32::try_from(rows).unwrap_or(u32::MAX), ..Want::default() }
+    pub fn rows(rows: usize) -> FetchHint {
+        FetchHint { rows: u32::try_from(rows).unwrap_or(u32::MAX), ..FetchHint::default() }
     }
 
-    /// Do `rows` reach one of the limits?
+    /// True if `rows` reach one of the limits.
     #[must_use]
     pub fn is_met_by(self, rows: &RowSet) -> bool {
         rows.len() >= self.rows as usize || rows.byte_len() >= self.bytes as usize
     }
 }
 
-impl Default for Want {
-    /// A good piece.
-    fn default() -> Want {
-        Want { rows: 4_096, bytes: 128 << 10 }
+impl Default for FetchHint {
+    /// A reasonable piece of a scan.
+    fn default() -> FetchHint {
+        FetchHint { rows: 4_096, bytes: 128 << 10 }
     }
 }
 
-/// Rows in the order in which they were read.
+/// Rows in the order of the read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct RowSet {
     bytes: Vec<u8>,
-    /// For each row where its key begins, where its value begins, and where that ends.
+    /// For each row the offsets of its key, its value, and its end.
     rows: Vec<[usize; 3]>,
-    /// A limit stopped the read: there may be more rows.
+    /// A limit ended the read, so there may be more rows.
     pub more: bool,
 }
 
@@ -87,13 +87,13 @@ impl RowSet {
         is_longer
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// True without rows.
+    /// True if there are no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -119,26 +119,26 @@ impl RowSet {
     }
 }
 
-/// One row of a mapped range read: a row of the index, and what its mapper found.
+/// A row of a mapped range read: an index row, and the rows that its mapper selects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MappedRow {
     /// The index row's key.
     pub key: Bytes,
     /// The index row's value.
     pub value: Bytes,
-    /// First key of the secondary range that was read.
+    /// The begin of the secondary range.
     pub begin: Bytes,
-    /// End of the secondary range, exclusive.
+    /// The end of the secondary range, exclusive.
     pub end: Bytes,
-    /// What was found there.
+    /// The rows of the secondary range.
     pub rows: RowSet,
 }
 
 /// The rows of a mapped range read.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct MappedRows {
-    /// The rows in the order in which they were read.
+    /// The rows in the order of the read.
     pub rows: Vec<MappedRow>,
-    /// A limit stopped the read: there may be more rows.
+    /// A limit ended the read, so there may be more rows.
     pub more: bool,
 }

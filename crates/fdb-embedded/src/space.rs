@@ -1,11 +1,12 @@
-//! Free space of the file system that holds a database directory, and how much of it must stay free.
+//! Free disk space for a database directory, and how much of it has to stay free.
 //!
-//! While less than [`Space::min_free`] is free, the host of a directory refuses transactions that only add data. The
-//! limit belongs to the directory, so that every process applies the same one. In this order:
+//! While less than [`Space::min_free`] is free, the host of a directory refuses transactions that
+//! only add data. The limit belongs to the directory, so that every process applies the same one.
+//! The first of these counts:
 //!
-//! 1. the environment variable [`VARIABLE`] of the process that hosts the directory,
+//! 1. the environment variable [`VARIABLE`] of the host process,
 //! 2. the file [`FILE`] in the directory,
-//! 3. [`DEFAULT`], or 5 % of the file system where that is less.
+//! 3. [`DEFAULT`], or 5 % of the file system if that is less.
 
 use std::fs;
 use std::io::{self, ErrorKind, Write};
@@ -19,40 +20,41 @@ use rustix::fs::statvfs;
 use crate::engine::open_or_create;
 use crate::engine::{DATA_FILE, RESERVE_FILE};
 
-/// The environment variable that overrides the directory's limit: bytes, as in `536870912` or `512MiB`.
+/// The environment variable that overrides the directory's limit, in bytes, as `536870912` or
+/// `512MiB`.
 pub const VARIABLE: &str = "FDB_EMBEDDED_MIN_FREE_SPACE";
 
-/// The file in the directory that holds its limit, in the same form.
+/// The file in the directory that contains its limit, in the same form.
 pub const FILE: &str = "min-free-space";
 
-/// The limit of a directory that has none of its own, bytes.
+/// The default limit in bytes.
 pub const DEFAULT: u64 = 1 << 30;
 
-/// The file system of a directory at one moment.
+/// The free space for a directory at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes that a process of this user can still use.
+    /// Bytes of the file system that this user can still use.
     pub free: u64,
-    /// Its size, bytes.
+    /// Size of the file system in bytes.
     pub total: u64,
-    /// Bytes that must stay free; 0 if the limit is off.
+    /// Bytes that have to stay free; 0 if there is no limit.
     pub min_free: u64,
-    /// Where this process has that limit from.
+    /// The source of that limit in this process.
     pub origin: Origin,
-    /// Bytes of the data file that are free again, which count as free space. An estimate of the host: 0 if another process hosts the
-    /// directory.
+    /// Free bytes inside the data file, which count as free space. An estimate of the host; 0 if
+    /// another process hosts the directory.
     pub own: u64,
     /// The host has found the disk full. False if another process hosts the directory.
     pub is_full: bool,
-    /// Whether the host refuses transactions that only add data because it is short of space. `None` if another process hosts the
-    /// directory.
+    /// Whether the host refuses transactions that only add data. `None` if another process hosts
+    /// the directory.
     pub refuses: Option<bool>,
-    /// The disk is full, and the database has no reserve: nothing can be committed, not even what removes data. If another process hosts
-    /// the directory, this is concluded from the disk and the reserve's file.
+    /// The disk is full and the database has no reserve, so nothing can be committed. If another
+    /// process hosts the directory, this is derived from the disk and the size of the reserve.
     pub is_read_only: bool,
 }
 
-/// Where the limit of a directory comes from.
+/// The source of a directory's limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
     /// The environment variable [`VARIABLE`].
@@ -61,14 +63,14 @@ pub enum Origin {
     File,
     /// Neither is set.
     Default,
-    /// The variable is set, and its value is no size: the default applies.
+    /// The variable is set to something that is not a size, so the default applies.
     BadVariable,
-    /// The file is there, and its content is no size: the default applies.
+    /// The file contains something that is not a size, so the default applies.
     BadFile,
 }
 
 impl Origin {
-    /// What is wrong with the variable or the file, and what to do; none if nothing is.
+    /// The problem with the variable or the file, and the fix; `None` if there is none.
     #[must_use]
     pub fn problem(self, directory: &Path) -> Option<String> {
         let (what, fix) = match self {
@@ -82,9 +84,9 @@ impl Origin {
     }
 }
 
-/// What the host of a directory knows of space, in addition to the file system. The committer writes it.
+/// The host's knowledge about space, in addition to the file system. The committer writes it.
 #[derive(Debug, Default)]
-pub(crate) struct Hosted {
+pub(crate) struct HostSpace {
     own: AtomicU64,
     is_full: AtomicBool,
     refuses: AtomicBool,
@@ -92,44 +94,45 @@ pub(crate) struct Hosted {
 }
 
 /// The directories that this process hosts, or has hosted.
-static HOSTED: Mutex<Vec<(PathBuf, Weak<Hosted>)>> = Mutex::new(Vec::new());
+static HOSTED: Mutex<Vec<(PathBuf, Weak<HostSpace>)>> = Mutex::new(Vec::new());
 
-impl Hosted {
-    /// For a directory that this process begins to host.
-    pub(crate) fn begin(directory: &Path) -> Arc<Hosted> {
-        let (hosted, directory) = (Arc::<Hosted>::default(), name(directory));
+impl HostSpace {
+    /// For a directory that this process starts to host.
+    pub(crate) fn begin(directory: &Path) -> Arc<HostSpace> {
+        let (hosted, directory) = (Arc::<HostSpace>::default(), name(directory));
         let mut all = HOSTED.lock();
         all.retain(|(other, known)| *other != directory && known.strong_count() > 0);
         all.push((directory, Arc::downgrade(&hosted)));
         hosted
     }
 
-    /// Takes note of the file's free bytes, of whether the disk is full, and of whether transactions are refused for want of space.
+    /// Sets the free bytes inside the file, whether the disk is full, and whether transactions are
+    /// refused.
     pub(crate) fn set(&self, own: u64, is_full: bool, refuses: bool) {
         self.own.store(own, Ordering::Relaxed);
         self.is_full.store(is_full, Ordering::Relaxed);
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// Takes note that the database was opened without space to write, and can only be read.
+    /// Records that the database was opened read-only.
     pub(crate) fn set_read_only(&self) {
         self.set(0, true, true);
         self.is_read_only.store(true, Ordering::Relaxed);
     }
 
-    fn of(directory: &Path) -> Option<Arc<Hosted>> {
+    fn of(directory: &Path) -> Option<Arc<HostSpace>> {
         let directory = name(directory);
         HOSTED.lock().iter().find(|(hosted, _)| *hosted == directory)?.1.upgrade()
     }
 }
 
-/// One name for a directory, whatever leads to it.
+/// A canonical name of a directory.
 fn name(directory: &Path) -> PathBuf {
     fs::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf())
 }
 
 impl Space {
-    /// Looks at a directory's file system.
+    /// Reads a directory's file system and limit.
     pub fn of(directory: &Path) -> io::Result<Space> {
         let (free, total) = free_and_total(directory)?;
         let (min_free, origin) = limit(std::env::var(VARIABLE).ok(), directory)?;
@@ -146,10 +149,10 @@ impl Space {
         })
     }
 
-    /// The same, with what this process knows if it hosts the directory.
+    /// The same with the host's knowledge, if this process is the host.
     pub fn known(directory: &Path) -> io::Result<Space> {
         let space = Space::of(directory)?;
-        let Some(hosted) = Hosted::of(directory) else {
+        let Some(hosted) = HostSpace::of(directory) else {
             let is_read_only = space.free < LEAST && !has_reserve(directory);
             return Ok(Space { is_full: is_read_only, is_read_only, ..space });
         };
@@ -163,17 +166,17 @@ impl Space {
         })
     }
 
-    /// True if less is free than should be: transactions that only add data are refused.
+    /// True if less than the limit is free, so that transactions that only add data are refused.
     #[must_use]
     pub fn is_low(&self) -> bool {
         self.free.saturating_add(self.own) < self.min_free
     }
 }
 
-/// A disk with less free space does not let a database without a reserve be opened to be written, bytes.
+/// With less free space, in bytes, a database without a reserve cannot be opened for writing.
 const LEAST: u64 = 64 << 10;
 
-/// Whether space is set aside for the directory's database. One that is yet to be made needs none.
+/// True if the database has a reserve. A database that does not exist yet needs none.
 fn has_reserve(directory: &Path) -> bool {
     let len = |file| fs::metadata(directory.join(file)).map(|found| found.len());
     match len(RESERVE_FILE) {
@@ -182,7 +185,7 @@ fn has_reserve(directory: &Path) -> bool {
     }
 }
 
-/// The limit that the variable or the directory's file sets, if one does.
+/// The limit set by the variable or the file.
 fn limit(variable: Option<String>, directory: &Path) -> io::Result<(Option<u64>, Origin)> {
     let (found, (good, bad)) = match variable {
         Some(text) => (parse(&text), (Origin::Variable, Origin::BadVariable)),
@@ -194,18 +197,18 @@ fn limit(variable: Option<String>, directory: &Path) -> io::Result<(Option<u64>,
     Ok((found, if found.is_some() { good } else { bad }))
 }
 
-/// Bytes of a directory's file system that are free for this user, and all.
+/// Free bytes for this user, and all bytes, of a directory's file system.
 pub(crate) fn free_and_total(directory: &Path) -> io::Result<(u64, u64)> {
     let found = statvfs(directory)?;
     Ok((found.f_bavail.saturating_mul(found.f_frsize), found.f_blocks.saturating_mul(found.f_frsize)))
 }
 
-/// The limit where none is set, for a file system of `total` bytes.
+/// The default limit for a file system of `total` bytes.
 fn default_of(total: u64) -> u64 {
     DEFAULT.min(total / 20)
 }
 
-/// What the directory's file says, if there is one; `Some(None)` if it says no size.
+/// The limit in the directory's file; `Some(None)` if it is not a size.
 fn stored(directory: &Path) -> io::Result<Option<Option<u64>>> {
     match fs::read(directory.join(FILE)) {
         Ok(text) => Ok(Some(std::str::from_utf8(&text).ok().and_then(parse))),
@@ -214,7 +217,7 @@ fn stored(directory: &Path) -> io::Result<Option<Option<u64>>> {
     }
 }
 
-/// Bytes in words; `None` if they cannot be understood.
+/// Parses a size; `None` if it is malformed.
 fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -233,8 +236,8 @@ fn parse(text: &str) -> Option<u64> {
     text[..end].parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Sets the limit of a directory, in bytes; 0 switches it off, and `None` goes back to the default. Every process that hosts the
-/// directory applies it within a second.
+/// Sets the limit of a directory in bytes. 0 switches it off, and `None` restores the default. A
+/// host applies it within a second.
 pub fn set_min_free(directory: &Path, bytes: Option<u64>) -> io::Result<()> {
     let file = directory.join(FILE);
     let Some(bytes) = bytes else {
@@ -314,11 +317,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let known = || Space::known(dir.path()).unwrap();
         assert_eq!((known().own, known().is_full, known().refuses), (0, false, None));
-        let first = Hosted::begin(dir.path());
+        let first = HostSpace::begin(dir.path());
         first.set(7, true, true);
         assert_eq!((known().own, known().is_full, known().refuses), (7, true, Some(true)));
         // The directory is opened again before the first is gone.
-        let second = Hosted::begin(&dir.path().join("."));
+        let second = HostSpace::begin(&dir.path().join("."));
         drop(first);
         second.set(9, false, false);
         assert_eq!((known().own, known().is_full, known().refuses), (9, false, Some(false)));

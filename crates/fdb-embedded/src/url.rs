@@ -1,4 +1,4 @@
-//! What a database path means: `embedded:DIR`, or a cluster file of a real cluster.
+//! Database paths: `embedded:DIR`, or the cluster file of a real cluster.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::engine::faults::{Faults, Gate};
 use crate::link::Link;
 
-/// What the path of an embedded database begins with; its directory follows.
+/// The prefix of an embedded database's path; its directory follows.
 pub const SCHEME: &str = "embedded:";
 
 /// The directory of an `embedded:` path; `None` for a cluster file.
@@ -16,7 +16,7 @@ pub fn directory(url: &str) -> Option<&Path> {
     url.strip_prefix(SCHEME).map(Path::new)
 }
 
-/// Faults were to be made where this process hosts no embedded database.
+/// This process does not host the database for which faults were requested.
 #[derive(Debug, thiserror::Error)]
 #[error("this process hosts no embedded database at {url}; be the first to open it before installing faults")]
 pub struct NotOpen {
@@ -24,19 +24,19 @@ pub struct NotOpen {
 }
 
 impl Faults {
-    /// Makes the commits of the open database at `url` (`embedded:DIR`) meet this plan, from now on.
+    /// Installs this plan of faults for the open database at `url` (`embedded:DIR`).
     pub fn install(self, url: &str) -> Result<(), NotOpen> {
         set(url, Some(self))
     }
 
-    /// Ends all faults of the open database at `url`.
+    /// Removes the plan of faults of the open database at `url`.
     pub fn remove(url: &str) -> Result<(), NotOpen> {
         set(url, None)
     }
 }
 
 impl Gate {
-    /// Closes a gate before the commits of the open database at `url` (`embedded:DIR`), whoever makes them.
+    /// Closes a gate before all commits of the open database at `url` (`embedded:DIR`).
     pub fn close(url: &str) -> Result<Gate, NotOpen> {
         hosted(url).map(Gate::of)
     }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use fdb_embedded::doctor::{Finding, Verdict};
+use fdb_embedded::doctor::{Finding, Severity};
 use serde_json::{Value, json};
 
 use crate::{cli::output, database::OpenError};
@@ -12,7 +12,7 @@ use crate::{cli::output, database::OpenError};
 pub(super) struct Found {
     /// What: a word that programs can go by.
     pub(super) about: &'static str,
-    pub(super) verdict: Verdict,
+    pub(super) severity: Severity,
     pub(super) text: String,
     /// What to do about it.
     pub(super) advice: Option<String>,
@@ -34,12 +34,12 @@ impl From<Finding> for Found {
 
 impl Findings {
     pub(super) fn fine(&mut self, about: &'static str, text: impl Into<String>) {
-        self.add(Found { about, verdict: Verdict::Fine, text: text.into(), advice: None });
+        self.add(Found { about, severity: Severity::Fine, text: text.into(), advice: None });
     }
 
     pub(super) fn note(&mut self, about: &'static str, text: impl Into<String>, advice: impl Into<String>) {
         let advice = Some(advice.into());
-        self.add(Found { about, verdict: Verdict::Note, text: text.into(), advice });
+        self.add(Found { about, severity: Severity::Note, text: text.into(), advice });
     }
 
     pub(super) fn problem(
@@ -49,7 +49,7 @@ impl Findings {
         advice: impl Into<String>,
     ) {
         let advice = Some(advice.into());
-        self.add(Found { about, verdict: Verdict::Problem, text: text.into(), advice });
+        self.add(Found { about, severity: Severity::Problem, text: text.into(), advice });
     }
 
     pub(super) fn add(&mut self, found: Found) {
@@ -58,7 +58,7 @@ impl Findings {
 
     /// True if nothing has to be done.
     pub(super) fn are_healthy(&self) -> bool {
-        self.found.iter().all(|found| found.verdict != Verdict::Problem)
+        self.found.iter().all(|found| found.severity != Severity::Problem)
     }
 
     /// Prints what has not been printed yet.
@@ -79,7 +79,7 @@ impl Findings {
 impl Found {
     /// A database that cannot be opened. The error says what to do.
     pub(super) fn unopened(error: &OpenError) -> Self {
-        Self { about: "cluster", verdict: Verdict::Problem, text: error.to_string(), advice: None }
+        Self { about: "cluster", severity: Severity::Problem, text: error.to_string(), advice: None }
     }
 
     fn line(&self) -> String {
@@ -89,7 +89,7 @@ impl Found {
     }
 
     fn object(&self) -> Value {
-        let verdict = self.verdict.to_string().to_lowercase();
+        let verdict = self.severity.to_string().to_lowercase();
         let mut object = json!({"about": self.about, "verdict": verdict, "text": self.text});
         if let Some(advice) = &self.advice {
             object["advice"] = json!(advice);

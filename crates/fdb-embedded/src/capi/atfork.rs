@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::{DupFlags, Errno};
 
-use crate::fork::{FORKED, REGISTERED, is_forked, plug};
+use crate::fork::{FORKED, REGISTERED, is_forked, placeholder};
 
 type Handler = extern "C" fn();
 
@@ -42,11 +42,13 @@ extern "C" fn in_child() {
     }
     // SAFETY: this thread holds the lock since `before`. It is never released here, so nobody changes the set any more.
     let registered = unsafe { &*REGISTERED.data_ptr() };
-    let Some(plug) = plug() else { return };
+    let Some(placeholder) = placeholder() else { return };
     for number in registered {
         // SAFETY: the number is that of an open descriptor, whose owner unregisters it before closing it. It stays open, as another
         // file, and is not closed here.
         let mut own = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(*number) });
-        while let Err(Errno::INTR | Errno::BUSY) = rustix::io::dup3(plug, &mut own, DupFlags::CLOEXEC) {}
+        while let Err(Errno::INTR | Errno::BUSY) = rustix::io::dup3(placeholder, &mut own, DupFlags::CLOEXEC)
+        {
+        }
     }
 }

@@ -12,7 +12,7 @@ use super::write_map::{KeyWrites, WriteMap};
 use crate::error::{Code, Result};
 use crate::link::View;
 use crate::range_set::{KeyRange, key_after};
-use crate::rows::{Direction, Visit, Want};
+use crate::rows::{Direction, FetchHint, RowVisitor};
 
 /// What a read sees. Without writes it is the plain snapshot.
 #[derive(Clone, Copy)]
@@ -24,7 +24,7 @@ pub struct Merged<'t> {
     /// Turns versions into times, for the system keys that are made up; without it they are as stored.
     pub epoch: Option<&'t Epoch>,
     /// About how much of a scan the reader will take.
-    pub want: Want,
+    pub want: FetchHint,
     /// Set when the database had to be looked at.
     pub looked: &'t Cell<bool>,
     /// How far to fetch beyond a scan's end: its walk goes on from there.
@@ -93,7 +93,7 @@ impl Merged<'_> {
 
     /// Visits the rows of `[begin, end)` until the visitor breaks. Fails with `ACCESSED_UNREADABLE` when it gets
     /// to a place whose keys only the commit decides.
-    pub fn scan(&self, begin: &[u8], end: &[u8], direction: Direction, visit: Visit<'_>) -> Result<()> {
+    pub fn scan(&self, begin: &[u8], end: &[u8], direction: Direction, visit: RowVisitor<'_>) -> Result<()> {
         let walked = self.walk(begin, end, direction, &mut |key, value| match value {
             Some(value) => visit(key, value),
             None => ControlFlow::Continue(()),
@@ -138,7 +138,7 @@ impl Merged<'_> {
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        visit: Visit<'_>,
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked.set(true);
         let Some(epoch) = self.epoch.filter(|_| system::is_touched(begin, end)) else {
@@ -165,7 +165,7 @@ impl Merged<'_> {
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        visit: Visit<'_>,
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked.set(true);
         self.view?.scan(begin, end, direction, (self.want, self.ahead), visit)

@@ -6,7 +6,7 @@ use super::merged::Merged;
 use super::selector::Selector;
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
-use crate::rows::{Direction, RowSet, Want};
+use crate::rows::{Direction, FetchHint, RowSet};
 
 /// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
 pub const ROW_OVERHEAD: usize = 24;
@@ -56,12 +56,12 @@ impl Limits {
     }
 
     /// About how much will be read.
-    fn want(self) -> Want {
-        let most = Want::default();
+    fn want(self) -> FetchHint {
+        let most = FetchHint::default();
         let at_most = |limit: Option<usize>, most| {
             limit.and_then(|l| u32::try_from(l).ok()).map_or(most, |l| l.min(most))
         };
-        Want { rows: at_most(self.rows, most.rows), bytes: at_most(self.bytes, most.bytes) }
+        FetchHint { rows: at_most(self.rows, most.rows), bytes: at_most(self.bytes, most.bytes) }
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::merged::{Merged, Walked};
 use crate::error::Result;
 use crate::range_set::key_after;
-use crate::rows::{Direction, Want};
+use crate::rows::{Direction, FetchHint};
 
 /// "Find the last key below `key` (or equal, if `or_equal`), then go `offset` keys forward."
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,10 +47,10 @@ impl Selector {
     /// leaves it between the same stored keys.
     #[must_use]
     pub fn new(key: &[u8], or_equal: bool, offset: i32) -> Selector {
-        let key = crate::limits::cut(key);
+        let key = crate::limits::clamp_bound(key);
         let widened = key_after(key);
         // One that has been cut is between the same keys with another byte.
-        let is_widened = or_equal && crate::limits::cut(&widened).len() == widened.len();
+        let is_widened = or_equal && crate::limits::clamp_bound(&widened).len() == widened.len();
         Selector { key: if is_widened { widened } else { key.to_vec() }, offset, is_widened, or_equal }
     }
 
@@ -95,7 +95,7 @@ impl Selector {
         } else {
             (Direction::Backward, &[][..], self.key.as_slice().min(max))
         };
-        let merged = Merged { want: Want::rows(self.offset.unsigned_abs() as usize + 1), ..*merged };
+        let merged = Merged { want: FetchHint::rows(self.offset.unsigned_abs() as usize + 1), ..*merged };
         if begin >= end {
             merged.look_at_edge(direction, max)?;
         }

@@ -13,7 +13,7 @@ use super::key_scale::{Scale, shared_len};
 use super::merged::Merged;
 use crate::error::Result;
 use crate::range_set::key_after;
-use crate::rows::{Direction, Want};
+use crate::rows::{Direction, FetchHint};
 
 /// Rows up to which a size is exact.
 const EXACT_ROWS: usize = 2_048;
@@ -81,7 +81,7 @@ fn read(
     direction: Direction,
 ) -> Result<Vec<Step>> {
     let mut rows = Vec::new();
-    let stored = Merged { want: Want::rows(limit), ..*stored };
+    let stored = Merged { want: FetchHint::rows(limit), ..*stored };
     stored.scan(begin, end, direction, &mut |key, value| {
         let bytes = u32::try_from(key.len() + value.len()).unwrap_or(u32::MAX);
         rows.push(Step { key: key.to_vec(), bytes: bytes.into() });

@@ -21,7 +21,7 @@ use super::special_keys::CONNECTION_STRING;
 use super::tuple;
 use crate::limits::VERSIONS_PER_SECOND;
 use crate::range_set::KeyRange;
-use crate::rows::{Direction, Visit};
+use crate::rows::{Direction, RowVisitor};
 
 const TIME_KEEPER: &[u8] = b"\xff\x02/timeKeeper/map/";
 const TIME_KEEPER_END: &[u8] = b"\xff\x02/timeKeeper/map0";
@@ -127,7 +127,7 @@ impl Place {
         (begin, end): (&[u8], &[u8]),
         times: Times,
         direction: Direction,
-        visit: Visit<'_>,
+        visit: RowVisitor<'_>,
     ) -> ControlFlow<()> {
         match self {
             Place::Coordinators => visit(COORDINATORS, CONNECTION_STRING.as_bytes()),

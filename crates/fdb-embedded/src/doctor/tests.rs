@@ -4,8 +4,8 @@ use super::*;
 use crate::engine::mutation::Mutation;
 use crate::engine::{CommitPromise, CommitRequest, Durability, Engine};
 
-fn verdicts(path: &Path) -> Vec<(&'static str, Verdict)> {
-    check(path).findings.iter().map(|finding| (finding.about, finding.verdict)).collect()
+fn verdicts(path: &Path) -> Vec<(&'static str, Severity)> {
+    check(path).findings.iter().map(|finding| (finding.about, finding.severity)).collect()
 }
 
 fn database() -> tempfile::TempDir {
@@ -20,7 +20,7 @@ fn a_closed_database_is_read_through_and_not_changed() {
     let dir = database();
     let before = fs::read(dir.path().join(DATA_FILE)).unwrap();
     let report = check(dir.path());
-    assert!(report.findings.iter().all(|f| f.verdict == Verdict::Fine), "{report:?}");
+    assert!(report.findings.iter().all(|f| f.severity == Severity::Fine), "{report:?}");
     assert_eq!(report.findings.len(), 9);
     assert_eq!(fs::read(dir.path().join(DATA_FILE)).unwrap(), before);
 }
@@ -70,7 +70,7 @@ fn damage_of_the_log_is_named(copy: &Path) {
     let whole = fs::read(&log).unwrap();
     let problem = |what: &str| {
         let report = check(copy);
-        let found = report.findings.iter().find(|f| f.verdict == Verdict::Problem);
+        let found = report.findings.iter().find(|f| f.severity == Severity::Problem);
         let text = &found.unwrap_or_else(|| panic!("{what}: {report:?}")).text;
         assert!(text.contains(&log.display().to_string()) && text.contains(what), "{text}");
     };
@@ -81,7 +81,7 @@ fn damage_of_the_log_is_named(copy: &Path) {
     assert!(!log.exists(), "nothing is made in its place");
     fs::write(&log, &whole).unwrap();
     fs::remove_file(copy.join(DATA_FILE)).unwrap();
-    assert_eq!(verdicts(copy).last(), Some(&("file", Verdict::Problem)));
+    assert_eq!(verdicts(copy).last(), Some(&("file", Severity::Problem)));
     assert!(matches!(Engine::open(copy), Err(crate::engine::OpenError::OrphanedLog { .. })));
 }
 
@@ -93,7 +93,7 @@ fn a_held_directory_names_its_holder() {
     assert!(report.is_healthy());
     let pid = format!("pid {}", std::process::id());
     assert!(report.findings[1].text.contains(&pid), "{report:?}");
-    assert_eq!(report.findings.last().unwrap().verdict, Verdict::Note);
+    assert_eq!(report.findings.last().unwrap().severity, Severity::Note);
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn a_file_that_was_removed_under_its_process_is_missed() {
     let report = check(dir.path());
     let finding = report.findings.last().unwrap();
     assert_eq!(
-        (finding.about, finding.verdict, finding.advice.as_deref()),
-        ("file", Verdict::Problem, Some(SAVE))
+        (finding.about, finding.severity, finding.advice.as_deref()),
+        ("file", Severity::Problem, Some(SAVE))
     );
     fs::write(dir.path().join("data.new"), b"").unwrap();
     assert!(check(dir.path()).is_healthy(), "a process that is about to make a file has none yet");
@@ -129,7 +129,7 @@ fn damage_is_named() {
     }
     assert!(found > 2);
     fs::write(&data, b"").unwrap();
-    assert_eq!(verdicts(dir.path()).last(), Some(&("file", Verdict::Problem)));
+    assert_eq!(verdicts(dir.path()).last(), Some(&("file", Severity::Problem)));
     fs::write(&data, &whole[..whole.len() - 4096]).unwrap();
     assert!(!check(dir.path()).is_healthy());
 }
@@ -137,8 +137,8 @@ fn damage_is_named() {
 #[test]
 fn what_is_no_database_is_said_to_be_none() {
     let dir = tempfile::tempdir().unwrap();
-    assert_eq!(verdicts(dir.path()).last(), Some(&("file", Verdict::Note)));
-    assert_eq!(verdicts(&dir.path().join("absent")), [("directory", Verdict::Problem)]);
+    assert_eq!(verdicts(dir.path()).last(), Some(&("file", Severity::Note)));
+    assert_eq!(verdicts(&dir.path().join("absent")), [("directory", Severity::Problem)]);
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    assert_eq!(verdicts(dir.path())[0], ("directory", Verdict::Problem));
+    assert_eq!(verdicts(dir.path())[0], ("directory", Severity::Problem));
 }

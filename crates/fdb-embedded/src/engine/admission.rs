@@ -26,7 +26,7 @@ use super::storage::{DiskSpace, Storage, StorageError};
 use crate::limits::MAX_BATCH_BYTES;
 use crate::range_set::RangeSet;
 use crate::rows::Direction;
-use crate::space::{self, Hosted, Origin, Space};
+use crate::space::{self, HostSpace, Origin, Space};
 
 /// How often the file system's free space is checked.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -96,14 +96,14 @@ pub struct Admission {
     /// The last reported shortage.
     reported: &'static str,
     /// The host's figures for other parts of this process.
-    hosted: Arc<Hosted>,
+    hosted: Arc<HostSpace>,
 }
 
 impl Admission {
     /// For the database in this directory.
     pub fn new(directory: PathBuf) -> Admission {
         let (free, min_free, is_near) = (u64::MAX, 0, false);
-        let (level, reported, hosted) = (SpaceLevel::Plenty, "", Hosted::begin(&directory));
+        let (level, reported, hosted) = (SpaceLevel::Plenty, "", HostSpace::begin(&directory));
         Admission {
             directory,
             checked: None,

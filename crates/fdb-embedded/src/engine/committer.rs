@@ -292,7 +292,7 @@ impl Committer {
                 return refuse(batch.refused);
             }
         }
-        network::together(|| {
+        network::batch_posts(|| {
             for accepted in batch.accepted {
                 let unknown = accepted.unknown.then(|| Err(Code::COMMIT_UNKNOWN_RESULT.into()));
                 accepted.promise.complete(unknown.unwrap_or(Ok(accepted.committed)));

@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 use super::faults::FaultPlanError;
 use super::file_guard::{GuardedFile, LostFile, NETWORK_VARIABLE, network_file_system};
 use super::storage::{LockFile, Storage, StorageError, is_full};
-use crate::fork::{Forked, Own};
+use crate::fork::{CloseOnFork, ForkedError};
 
 /// The data file.
 pub const DATA_FILE: &str = "data.redb";
@@ -71,7 +71,7 @@ pub enum OpenError {
     },
     /// This process is a forked child of one that had the database open.
     #[error(transparent)]
-    Forked(#[from] Forked),
+    Forked(#[from] ForkedError),
     /// The environment variable for faults has a malformed value.
     #[error(transparent)]
     Faults(#[from] FaultPlanError),
@@ -129,7 +129,7 @@ impl Directory {
             return Err(OpenError::Network { path, system });
         }
         let lock_path = path.join("lock");
-        let lock = Own::open(|| open_or_create(&lock_path)).map_err(io(&lock_path))?;
+        let lock = CloseOnFork::open(|| open_or_create(&lock_path)).map_err(io(&lock_path))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(OpenError::Held { pid: read_holder(&lock), path }),
@@ -137,7 +137,7 @@ impl Directory {
         }
         write_holder(&lock).map_err(io(&lock_path))?;
         let lock = GuardedFile::new(&lock_path, lock);
-        let own = GuardedFile::new(&path, Own::open(|| File::open(&path)).map_err(io(&path))?);
+        let own = GuardedFile::new(&path, CloseOnFork::open(|| File::open(&path)).map_err(io(&path))?);
         let (data, log, lost) = Default::default();
         Ok(Directory { path, made, own, lock, data, log, lost })
     }

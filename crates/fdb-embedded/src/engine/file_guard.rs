@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FsWord, StatxFlags, statx};
 use rustix::io::Errno;
 
-use crate::fork::Own;
+use crate::fork::CloseOnFork;
 
 /// The environment variable that allows directories on network file systems.
 pub const NETWORK_VARIABLE: &str = "FDB_EMBEDDED_NETWORK_FS";
@@ -24,7 +24,7 @@ const ALLOW: &str = "allow";
 pub struct GuardedFile {
     path: PathBuf,
     /// Open, so that its inode is not reused.
-    file: Own<File>,
+    file: CloseOnFork<File>,
 }
 
 /// The name of an open file no longer leads to it.
@@ -70,14 +70,14 @@ impl LostFile {
 
 impl GuardedFile {
     /// Guards a file that is open already.
-    pub fn new(path: &Path, file: impl Into<Own<File>>) -> GuardedFile {
+    pub fn new(path: &Path, file: impl Into<CloseOnFork<File>>) -> GuardedFile {
         GuardedFile { path: path.to_path_buf(), file: file.into() }
     }
 
     /// Locks a file for this process while the guard lives; `None` if another process has locked
     /// it.
     pub fn lock(path: &Path, file: &File) -> io::Result<Option<GuardedFile>> {
-        let file = Own::open(|| file.try_clone())?;
+        let file = CloseOnFork::open(|| file.try_clone())?;
         match file.try_lock() {
             Ok(()) => Ok(Some(GuardedFile::new(path, file))),
             Err(TryLockError::WouldBlock) => Ok(None),

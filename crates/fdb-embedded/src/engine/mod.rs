@@ -215,7 +215,7 @@ impl Engine {
 
     /// A read view at a new read version that stays readable until it is dropped. Meanwhile redb
     /// does not reuse pages that later commits free. Fails with `OPERATION_FAILED` if there are
-    /// `limits::MAX_PINNED` such views.
+    /// `limits::MAX_PINNED_VIEWS` such views.
     pub fn pin(&self) -> Result<ReadView> {
         self.shared.views.lock().pin(Instant::now())
     }
@@ -415,7 +415,7 @@ mod tests {
             assert_eq!(engine.shared.queue.lock().bytes, left * of_one);
         }
         assert!(receiver.try_iter().take(3).all(|result| result.is_ok()));
-        engine.shared.queue.lock().bytes = crate::limits::MAX_WAITING_BYTES - 1;
+        engine.shared.queue.lock().bytes = crate::limits::MAX_QUEUED_COMMIT_BYTES - 1;
         send(Durability::Flushed);
         assert!(receiver.try_recv().is_err(), "one commit always may wait");
         send(Durability::Flushed);

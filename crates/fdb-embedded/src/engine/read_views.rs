@@ -21,9 +21,9 @@ use super::undo_log::{UndoLog, UndoView};
 use super::versioned_reader::VersionedReader;
 use crate::error::{Code, Result};
 use crate::limits::{
-    MAX_PINNED, MAX_PINNED_BYTES, MAX_PINNED_BYTES_FULL, VERSION_WINDOW, VERSIONS_PER_SECOND,
+    MAX_PINNED_BYTES, MAX_PINNED_BYTES_FULL, MAX_PINNED_VIEWS, VERSION_WINDOW, VERSIONS_PER_SECOND,
 };
-use crate::rows::{Direction, Visit};
+use crate::rows::{Direction, RowVisitor};
 
 /// How long a version stays readable.
 pub const READ_WINDOW: Duration = Duration::from_secs((VERSION_WINDOW / VERSIONS_PER_SECOND).unsigned_abs());
@@ -86,7 +86,7 @@ impl ReadView {
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        visit: Visit<'_>,
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         self.read(|at| at.scan(begin, end, direction, visit))
     }
@@ -182,7 +182,7 @@ impl ReadViews {
     /// A view at a new read version that stays readable until it is dropped.
     pub fn pin(&mut self, now: Instant) -> Result<ReadView> {
         self.pinned.retain(|state| state.strong_count() > 0);
-        if self.pinned.len() >= MAX_PINNED {
+        if self.pinned.len() >= MAX_PINNED_VIEWS {
             return Err(Code::OPERATION_FAILED);
         }
         let version = self.clock.read_version(now);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use super::memtable::{Memtable, Row};
 use super::storage::{Snapshot, StorageError};
 use super::undo_log::UndoView;
-use crate::rows::{Direction, Visit};
+use crate::rows::{Direction, RowVisitor};
 
 /// A reader of all keys at one version.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +40,7 @@ impl VersionedReader<'_> {
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        visit: Visit<'_>,
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>, StorageError> {
         let mut changed = self.changed_rows(begin, end, direction);
         if changed.peek().is_none() {
@@ -115,7 +115,7 @@ fn scan_snapshot(
     begin: &[u8],
     end: &[u8],
     direction: Direction,
-    visit: Visit<'_>,
+    visit: RowVisitor<'_>,
 ) -> Result<ControlFlow<()>, StorageError> {
     let mut rows = snapshot.range(begin, end)?;
     loop {
@@ -139,7 +139,7 @@ fn scan_merged(
     end: &[u8],
     direction: Direction,
     mut changed: Peekable<ChangedRows<'_>>,
-    visit: Visit<'_>,
+    visit: RowVisitor<'_>,
 ) -> Result<ControlFlow<()>, StorageError> {
     let outcome = scan_snapshot(snapshot, begin, end, direction, &mut |key, value| {
         while let Some((gone, now)) = changed.next_if(|(changed, _)| comes_before(direction, changed, key)) {

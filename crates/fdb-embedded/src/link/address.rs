@@ -1,4 +1,4 @@
-//! The socket in a database directory.
+//! The host's socket in a database directory.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -9,38 +9,38 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::fork::Own;
+use crate::engine::FileId;
+use crate::fork::CloseOnFork;
 
-/// The socket's name; the host listens there.
+/// The name of the socket on which the host listens.
 const SOCKET: &str = "socket";
-/// Its name before it is whole.
+/// The name before its permissions are set.
 const NEW_SOCKET: &str = "socket.new";
-/// Longest path that fits a socket address on the systems that we know, bytes.
+/// The longest path that fits into a socket address on supported systems, in bytes.
 const MAX_ADDRESS: usize = 100;
 
-/// Which file a socket is: its device and inode.
-pub type Identity = (u64, u64);
-
-/// Listens in the directory. The socket is this user's alone before it has its name.
-pub fn listen(directory: &Path) -> io::Result<(Own<UnixListener>, Identity)> {
+/// Listens in the directory. The socket gets its final name after its permissions, which admit this
+/// user only.
+pub fn listen(directory: &Path) -> io::Result<(CloseOnFork<UnixListener>, FileId)> {
     let new = directory.join(NEW_SOCKET);
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let listener = at(directory, NEW_SOCKET, |path| Own::open(|| UnixListener::bind(path)))?;
+    let listener = at(directory, NEW_SOCKET, |path| CloseOnFork::open(|| UnixListener::bind(path)))?;
     fs::set_permissions(&new, Permissions::from_mode(0o600))?;
-    let identity = identity(&new)?;
+    let id = socket_id(&new)?;
     fs::rename(&new, directory.join(SOCKET))?;
-    Ok((listener, identity))
+    Ok((listener, id))
 }
 
-fn identity(socket: &Path) -> io::Result<Identity> {
+fn socket_id(socket: &Path) -> io::Result<FileId> {
     fs::symlink_metadata(socket).map(|file| (file.dev(), file.ino()))
 }
 
-/// Connects to the process that listens in the directory. `WouldBlock` if its queue of connections is full.
-pub fn connect(directory: &Path) -> io::Result<Own<UnixStream>> {
+/// Connects to the host of the directory. Fails with `WouldBlock` if the host's queue of
+/// connections is full.
+pub fn connect(directory: &Path) -> io::Result<CloseOnFork<UnixStream>> {
     let connect = |path: PathBuf| {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -49,19 +49,20 @@ pub fn connect(directory: &Path) -> io::Result<Own<UnixStream>> {
         socket.set_nonblocking(false)?;
         Ok(socket)
     };
-    at(directory, SOCKET, |path| Own::open(|| connect(path)))
+    at(directory, SOCKET, |path| CloseOnFork::open(|| connect(path)))
 }
 
-/// Removes the socket, whose host no longer listens; but not another's, if the directory has been replaced meanwhile.
-pub fn remove(directory: &Path, own: Identity) {
+/// Removes the socket of a host that has stopped listening, unless it is another host's.
+pub fn remove(directory: &Path, own: FileId) {
     let socket = directory.join(SOCKET);
-    if identity(&socket).is_ok_and(|found| found == own) {
-        // A socket that stays behind is refused by nobody listening, and replaced by the next host.
+    if socket_id(&socket).is_ok_and(|found| found == own) {
+        // A remaining socket refuses connections, and the next host replaces it.
         let _ = fs::remove_file(socket);
     }
 }
 
-/// Calls `open` with the path of a socket, by way of the directory's descriptor where the path would be too long.
+/// Calls `open` with the path of a socket. Goes through the directory's descriptor if the path is
+/// too long.
 fn at<T>(directory: &Path, name: &str, open: impl FnOnce(PathBuf) -> io::Result<T>) -> io::Result<T> {
     let path = directory.join(name);
     if path.as_os_str().len() <= MAX_ADDRESS {

@@ -1,4 +1,4 @@
-//! A commit on its way to the host.
+//! The message of a commit from a guest to its host.
 
 use super::wire::{Malformed, Reader, Writer};
 use crate::engine::atomic::AtomicOp;
@@ -6,21 +6,22 @@ use crate::engine::mutation::{Mutation, STAMP_LEN};
 use crate::engine::{CommitPromise, CommitRequest, Durability};
 use crate::range_set::KeyRange;
 
-/// What a commit's read version is. `V` names a view: the view itself, or its id in a connection.
+/// The read version of a commit. `V` identifies a view: the view itself, or its id in the
+/// connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Base<V> {
-    /// The newest when the host gets to it: the transaction has read nothing.
-    Now,
-    /// One that the client chose.
+pub enum CommitBase<V> {
+    /// The newest version when the host receives it: the transaction has read nothing.
+    Newest,
+    /// A version chosen by the client.
     Version(i64),
-    /// That of a view.
+    /// The version of a view.
     View(V),
 }
 
-/// A transaction to commit; the fields are those of `engine::CommitRequest`.
+/// A transaction to commit. See `engine::CommitRequest` for the fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Commit<V> {
-    pub base: Base<V>,
+pub struct CommitMessage<V> {
+    pub base: CommitBase<V>,
     pub reads: Vec<KeyRange>,
     pub report_conflicts: bool,
     pub writes: Vec<KeyRange>,
@@ -28,10 +29,10 @@ pub struct Commit<V> {
     pub durability: Durability,
 }
 
-impl<V> Commit<V> {
-    /// The request to the engine of this process.
+impl<V> CommitMessage<V> {
+    /// The request to this process's engine.
     pub(super) fn request(self, read_version: i64, promise: CommitPromise) -> CommitRequest {
-        let Commit { reads, report_conflicts, writes, mutations, durability, .. } = self;
+        let CommitMessage { reads, report_conflicts, writes, mutations, durability, .. } = self;
         CommitRequest {
             read_version,
             reads,
@@ -44,22 +45,22 @@ impl<V> Commit<V> {
         }
     }
 
-    /// The same, with another name for the view.
-    pub(super) fn with_base<W>(self, base: Base<W>) -> Commit<W> {
-        let Commit { reads, report_conflicts, writes, mutations, durability, .. } = self;
-        Commit { base, reads, report_conflicts, writes, mutations, durability }
+    /// The same with another identification of the view.
+    pub(super) fn with_base<W>(self, base: CommitBase<W>) -> CommitMessage<W> {
+        let CommitMessage { reads, report_conflicts, writes, mutations, durability, .. } = self;
+        CommitMessage { base, reads, report_conflicts, writes, mutations, durability }
     }
 }
 
-impl Commit<u64> {
+impl CommitMessage<u64> {
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
         match self.base {
-            Base::Now => w.u8(0),
-            Base::Version(version) => {
+            CommitBase::Newest => w.u8(0),
+            CommitBase::Version(version) => {
                 w.u8(1);
                 w.i64(version);
             }
-            Base::View(view) => {
+            CommitBase::View(view) => {
                 w.u8(2);
                 w.u64(view);
             }
@@ -74,11 +75,11 @@ impl Commit<u64> {
         }
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Commit<u64>, Malformed> {
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<CommitMessage<u64>, Malformed> {
         let base = match r.u8()? {
-            0 => Base::Now,
-            1 => Base::Version(r.i64()?),
-            2 => Base::View(r.u64()?),
+            0 => CommitBase::Newest,
+            1 => CommitBase::Version(r.i64()?),
+            2 => CommitBase::View(r.u64()?),
             _ => return Err(Malformed("a commit's base is not known")),
         };
         let report_conflicts = r.bool()?;
@@ -86,11 +87,11 @@ impl Commit<u64> {
         let (reads, writes) = (r.ranges()?, r.ranges()?);
         let count = r.count(9)?;
         let mutations = (0..count).map(|_| decode_mutation(r)).collect::<Result<_, _>>()?;
-        Ok(Commit { base, reads, report_conflicts, writes, mutations, durability })
+        Ok(CommitMessage { base, reads, report_conflicts, writes, mutations, durability })
     }
 }
 
-/// Mutation kinds that are no atomic operation; atomic operations go by FoundationDB's codes, below 32.
+/// Kinds of mutations that are not atomic operations, whose codes are below 32.
 const SET: u8 = 32;
 const CLEAR_RANGE: u8 = 33;
 const STAMPED_KEY: u8 = 34;
@@ -122,7 +123,7 @@ fn decode_mutation(r: &mut Reader<'_>) -> Result<Mutation, Malformed> {
         STAMPED_KEY => Ok(Mutation::StampedKey { offset: stamp_offset(r, &key)?, key, value }),
         STAMPED_VALUE => Ok(Mutation::StampedValue { offset: stamp_offset(r, &value)?, key, value }),
         code => {
-            // A client may write some operations in two ways; on a connection there is one.
+            // The C API has two codes for some operations; here only one is valid.
             let op = AtomicOp::from_code(i32::from(code)).filter(|op| op.code() == code);
             let op = op.ok_or(Malformed("a mutation is not known"))?;
             Ok(Mutation::Atomic { op, key, operand: value })
@@ -130,7 +131,7 @@ fn decode_mutation(r: &mut Reader<'_>) -> Result<Mutation, Malformed> {
     }
 }
 
-/// The place of a versionstamp, which lies inside `bytes`.
+/// The offset of a versionstamp, which must lie inside `bytes`.
 fn stamp_offset(r: &mut Reader<'_>, bytes: &[u8]) -> Result<usize, Malformed> {
     let offset = usize::try_from(r.u32()?).map_err(|_| Malformed("a versionstamp's place is too far"))?;
     let fits = offset.checked_add(STAMP_LEN).is_some_and(|end| end <= bytes.len());

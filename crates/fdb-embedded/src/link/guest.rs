@@ -1,4 +1,4 @@
-//! This process as a guest: its connection to the process that hosts the directory.
+//! The guest's side of the connection to the host.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,87 +14,86 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 
 use super::address;
-use super::commit::{Base, Commit};
-use super::message::{At, PROTOCOL, Request, Response};
-use super::remote::{Fetch, RemoteView, Then};
-use super::stream::{self, Frames, Outbox, Refused};
+use super::commit::{CommitBase, CommitMessage};
+use super::message::{PROTOCOL, Request, Response, ViewVersion};
+use super::remote::{Continuation, Fetch, RemoteView};
+use super::stream::{self, Frames, Outbox, PushError};
 use crate::engine::CommitPromise;
 use crate::error::Code;
 use crate::rows::Direction;
 
-/// Requests are refused, with an error that is retried, while this many bytes wait for a host that does not read.
+/// Requests fail with a retryable error while so many bytes wait for a host that does not read.
 const MAX_UNSENT: usize = 256 << 20;
-/// Requests are refused likewise while so many are not answered. Each keeps its transaction, also one that has been given up,
-/// and what that has written.
-const MAX_WAITING: usize = 1 << 18;
-/// Closed views are told of at once from this many on; fewer go with the next request.
-const MAX_UNTOLD: usize = 64;
+/// Requests fail with a retryable error while so many are not answered. Each keeps the memory of
+/// its transaction, even if the client has given up.
+const MAX_PENDING: usize = 1 << 18;
+/// After so many closed views the host is informed at once; fewer are sent with the next request.
+const MAX_UNREPORTED_CLOSES: usize = 64;
 
-/// From so many requests under way, new ones are left to the writer thread, which sends what has collected at once;
-/// below, the caller sends its own, which is sooner.
-const BUSY: usize = 8;
+/// With so many requests in flight, new ones go to the writer thread, which sends several at once.
+/// Below, the caller sends its own, which is faster.
+const BUSY_REQUESTS: usize = 8;
 
-/// Why there is no connection to a host.
+/// Why connecting to a host failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ConnectError {
-    /// Nobody listens (yet, or any more).
-    #[error("nobody listens")]
+    /// No process listens.
+    #[error("no process listens")]
     Absent,
-    /// Somebody does, and says nothing.
+    /// A process listens but does not answer.
     #[error("it does not answer (is it stopped?)")]
     Silent,
-    /// It belongs to another user.
+    /// The host belongs to another user.
     #[error("it belongs to another user")]
     Untrusted,
-    /// It speaks otherwise than we do.
-    #[error(
-        "it speaks version {theirs} of the protocol and this process {PROTOCOL}; use the same version of both"
-    )]
+    /// The host uses another version of the protocol.
+    #[error("it uses protocol {theirs} and this process {PROTOCOL}; use the same version of both")]
     Protocol { theirs: u32 },
     #[error("{0}")]
     Io(#[from] io::Error),
 }
 
-enum Waiting {
-    Fetch { view: Weak<RemoteView>, fetch: Fetch, then: Then },
+enum PendingRequest {
+    Fetch { view: Weak<RemoteView>, fetch: Fetch, then: Continuation },
     Commit(CommitPromise),
 }
 
 #[derive(Default)]
-struct State {
+struct GuestState {
     is_lost: bool,
     views: HashMap<u64, Weak<RemoteView>>,
-    waiting: HashMap<u64, Waiting>,
-    /// Views of which the host has not said yet which version they are.
+    pending: HashMap<u64, PendingRequest>,
+    /// Views whose version has not arrived yet.
     unopened: usize,
-    /// Views closed since the host was last told of one.
-    untold: usize,
+    /// Views closed since the host was last informed.
+    unreported_closes: usize,
 }
 
-impl State {
-    /// May one more request be made? The ends of views and watches always may: each goes with a request that was.
-    fn takes_more(&self, outbox: &Outbox) -> bool {
-        !self.is_lost && self.unopened + self.waiting.len() < MAX_WAITING && outbox.len() <= MAX_UNSENT
+impl GuestState {
+    /// Whether another request may be sent. Closing views and watches is always allowed, because
+    /// each of them had a request.
+    fn accepts_requests(&self, outbox: &Outbox) -> bool {
+        !self.is_lost && self.unopened + self.pending.len() < MAX_PENDING && outbox.len() <= MAX_UNSENT
     }
 }
 
 /// A connection to the host.
 pub struct Guest {
     outbox: Outbox,
-    state: Mutex<State>,
+    state: Mutex<GuestState>,
     sequence: AtomicU64,
 }
 
-/// What happens on the connection, for the link.
-pub(super) trait Events: Send + 'static {
+/// ConnectionEvents of the connection, for the link.
+pub(super) trait ConnectionEvents: Send + 'static {
     /// A watch has fired or failed.
     fn fired(&self, watch: u64, error: Option<Code>);
-    /// The host is gone. Called once, last.
+    /// The host is gone. Called once, as the last event.
     fn lost(&self);
 }
 
 impl Guest {
-    /// Connects to the process that hosts `directory`, and waits for so long until it answers.
+    /// Connects to the host of `directory`, and waits up to `patience` for its answer.
     pub(super) fn connect(directory: &Path, patience: Duration) -> Result<Arc<Guest>, ConnectError> {
         let socket = match address::connect(directory) {
             Ok(socket) => socket,
@@ -102,7 +101,7 @@ impl Guest {
                 return Err(ConnectError::Absent);
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ConnectError::Absent),
-            // So many wait for it already that no other may.
+            // The host's queue of connections is full.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ConnectError::Silent),
             Err(error) => return Err(error.into()),
         };
@@ -113,22 +112,24 @@ impl Guest {
         let guest = Guest { outbox, state, sequence: AtomicU64::new(1) };
         guest.push(&Request::Hello { protocol: PROTOCOL });
         guest.outbox.flush();
-        welcome(guest.outbox.socket(), patience)?;
+        await_welcome(guest.outbox.socket(), patience)?;
         Ok(Arc::new(guest))
     }
 
-    /// Starts the connection's threads.
-    pub(super) fn start(self: &Arc<Self>, events: impl Events) -> io::Result<()> {
+    /// Starts the threads of the connection.
+    pub(super) fn start(self: &Arc<Self>, events: impl ConnectionEvents) -> io::Result<()> {
         let writer = Arc::clone(self);
         thread::Builder::new().name("fdb-guest-out".to_owned()).spawn(move || writer.outbox.run_writer())?;
         let reader = Arc::clone(self);
         let work = move || {
-            // A read that panics when it is run again has been reported by the panic hook; the others still get an end.
+            // The panic hook has reported a read that panicked. The other requests still get an
+            // end.
             let _ = catch_unwind(AssertUnwindSafe(|| reader.read(&events)));
-            // A host that lives ends the connection when it has settled our commits; until then they are in flight.
+            // A running host ends the connection when it has answered our commits. Until then they
+            // are in flight.
             reader.outbox.stop_sending();
             stream::await_end(reader.outbox.socket());
-            reader.lose();
+            reader.fail_pending();
             events.lost();
         };
         thread::Builder::new().name("fdb-guest-in".to_owned()).spawn(work)?;
@@ -139,13 +140,13 @@ impl Guest {
         self.sequence.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens a view; its version arrives with the first answer.
-    pub(super) fn open_view(self: &Arc<Self>, at: At) -> Arc<RemoteView> {
+    /// Opens a view. Its version arrives with the first response.
+    pub(super) fn open_view(self: &Arc<Self>, at: ViewVersion) -> Arc<RemoteView> {
         let id = self.next_id();
-        let view = Arc::new(RemoteView::new(id, Arc::clone(self), at == At::Pinned));
+        let view = Arc::new(RemoteView::new(id, Arc::clone(self), at == ViewVersion::Pinned));
         let is_refused = {
             let mut state = self.state.lock();
-            let is_refused = !state.takes_more(&self.outbox);
+            let is_refused = !state.accepts_requests(&self.outbox);
             if !is_refused {
                 state.views.insert(id, Arc::downgrade(&view));
                 state.unopened += 1;
@@ -160,30 +161,30 @@ impl Guest {
         view
     }
 
-    /// A view is dropped. The host is told with the next request, or at once.
-    pub(super) fn forget_view(&self, id: u64, at_once: bool) {
+    /// Closes a view. The host is informed with the next request, or at once.
+    pub(super) fn close_view(&self, id: u64, at_once: bool) {
         let mut state = self.state.lock();
         if state.views.remove(&id).is_none() || state.is_lost {
             return;
         }
-        state.untold += 1;
-        let tell = at_once || state.untold >= MAX_UNTOLD;
-        if tell {
-            state.untold = 0;
+        state.unreported_closes += 1;
+        let reports_now = at_once || state.unreported_closes >= MAX_UNREPORTED_CLOSES;
+        if reports_now {
+            state.unreported_closes = 0;
         }
         drop(state);
         self.push(&Request::CloseView { view: id });
-        if tell {
+        if reports_now {
             self.outbox.flush();
         }
     }
 
-    /// Has something fetched into its view; `then` is called when it is there, or never will be.
-    pub(super) fn fetch(&self, view: &Arc<RemoteView>, fetch: Fetch, then: Then) {
+    /// Fetches data into its view, and calls `then` when it has arrived or cannot arrive.
+    pub(super) fn fetch(&self, view: &Arc<RemoteView>, fetch: Fetch, then: Continuation) {
         if fetch == Fetch::Version {
             match view.await_version(then) {
                 Some(then) => then(),
-                // The message that opens the view may still lie in the outbox.
+                // The message that opens the view may not have been sent.
                 None => self.outbox.flush(),
             }
             return;
@@ -202,81 +203,92 @@ impl Guest {
             },
             Fetch::Version => unreachable!("handled above"),
         };
-        let waiting = Waiting::Fetch { view: Arc::downgrade(view), fetch, then };
-        if let Err((code, Waiting::Fetch { fetch, then, .. })) = self.ask(request, waiting, &message) {
+        let pending = PendingRequest::Fetch { view: Arc::downgrade(view), fetch, then };
+        if let Err((code, PendingRequest::Fetch { fetch, then, .. })) =
+            self.send_request(request, pending, &message)
+        {
             view.fail(fetch, code);
             then();
         }
     }
 
-    /// Sends a request that is answered later. One that cannot be sent gives `waiting` back, and why.
-    fn ask(&self, request: u64, waiting: Waiting, message: &Request) -> Result<(), (Code, Waiting)> {
+    /// Sends a request that is answered later. If that fails, returns `pending` and the error.
+    fn send_request(
+        &self,
+        request: u64,
+        pending: PendingRequest,
+        message: &Request,
+    ) -> Result<(), (Code, PendingRequest)> {
         let is_busy = {
             let mut state = self.state.lock();
-            if !state.takes_more(&self.outbox) {
-                return Err((Code::TRANSACTION_TOO_OLD, waiting));
+            if !state.accepts_requests(&self.outbox) {
+                return Err((Code::TRANSACTION_TOO_OLD, pending));
             }
-            state.waiting.insert(request, waiting);
-            state.waiting.len() >= BUSY
+            state.pending.insert(request, pending);
+            state.pending.len() >= BUSY_REQUESTS
         };
-        if let Err(refused) = self.outbox.push(|frame| message.encode(frame)) {
-            let code = match refused {
-                Refused::TooLong => Code::TRANSACTION_TOO_LARGE,
-                Refused::Closed => Code::TRANSACTION_TOO_OLD,
+        if let Err(error) = self.outbox.push(|frame| message.encode(frame)) {
+            let code = match error {
+                PushError::TooLong => Code::TRANSACTION_TOO_LARGE,
+                PushError::Closed => Code::TRANSACTION_TOO_OLD,
             };
-            // Unless the connection has been lost meanwhile, which has ended what waits.
-            let waiting = self.state.lock().waiting.remove(&request);
-            return waiting.map_or(Ok(()), |waiting| Err((code, waiting)));
+            // If the connection was lost meanwhile, the request has been failed already.
+            let pending = self.state.lock().pending.remove(&request);
+            return pending.map_or(Ok(()), |pending| Err((code, pending)));
         }
         if is_busy {
-            self.outbox.leave();
+            self.outbox.hand_to_writer();
         } else {
             self.outbox.flush();
         }
         Ok(())
     }
 
-    /// Sends a commit. If the connection is lost before the answer, that says that the outcome is unknown.
-    pub(super) fn commit(&self, commit: Commit<u64>, answer: CommitPromise) {
+    /// Sends a commit. If the connection is lost before the result, the promise is dropped, and so
+    /// the outcome is unknown.
+    pub(super) fn commit(&self, commit: CommitMessage<u64>, promise: CommitPromise) {
         let request = self.next_id();
         let message = Request::Commit { request, commit };
-        if let Err((code, Waiting::Commit(answer))) = self.ask(request, Waiting::Commit(answer), &message) {
-            // It was not sent, so it certainly did not happen.
-            answer.complete(Err(code.into()));
+        if let Err((code, PendingRequest::Commit(promise))) =
+            self.send_request(request, PendingRequest::Commit(promise), &message)
+        {
+            // The commit was not sent, so it did not happen.
+            promise.complete(Err(code.into()));
         }
     }
 
     /// Arms a watch at the host.
     pub(super) fn arm(&self, watch: u64, key: &[u8], baseline: Option<Bytes>) {
-        self.tell(&Request::Arm { watch, key: key.to_vec(), baseline });
+        self.send(&Request::Arm { watch, key: key.to_vec(), baseline });
     }
 
     /// Ends a watch at the host.
     pub(super) fn disarm(&self, watch: u64) {
-        self.tell(&Request::Disarm { watch });
+        self.send(&Request::Disarm { watch });
     }
 
-    fn tell(&self, message: &Request) {
+    fn send(&self, message: &Request) {
         self.push(message);
         self.outbox.flush();
     }
 
-    /// For a request that is not answered, or whose answer nobody waits for once the connection is closed.
+    /// Sends a message without a response, or whose response does not matter once the connection is
+    /// closed.
     fn push(&self, message: &Request) {
         let _ = self.outbox.push(|frame| message.encode(frame));
     }
 
-    /// Ends the connection, once the host has answered what it has been sent; the reader thread does the rest.
+    /// Ends the connection after the host has answered. The reader thread does the rest.
     pub(super) fn close(&self) {
         self.outbox.stop_sending();
     }
 
-    /// Is `base` a view of this connection?
-    pub(super) fn owns(self: &Arc<Self>, view: &RemoteView) -> Option<Base<u64>> {
-        Arc::ptr_eq(self, view.guest()).then(|| Base::View(view.id()))
+    /// The view's id, if it belongs to this connection.
+    pub(super) fn owns(self: &Arc<Self>, view: &RemoteView) -> Option<CommitBase<u64>> {
+        Arc::ptr_eq(self, view.guest()).then(|| CommitBase::View(view.id()))
     }
 
-    fn read(&self, events: &impl Events) {
+    fn read(&self, events: &impl ConnectionEvents) {
         let mut frames = Frames::new(self.outbox.socket());
         loop {
             let response = match frames.next() {
@@ -294,7 +306,7 @@ impl Guest {
         }
     }
 
-    fn receive(&self, response: Response, events: &impl Events) {
+    fn receive(&self, response: Response, events: &impl ConnectionEvents) {
         match response {
             Response::Welcome { .. } => {}
             Response::View { view, version } => {
@@ -305,60 +317,64 @@ impl Guest {
                 };
                 view.into_iter().for_each(|view| view.opened(version));
             }
-            Response::Value { request, value } => self.arrived(request, |view, fetch| match (fetch, value) {
-                (Fetch::Key(key), Ok(value)) => view.insert_value(key, value),
-                (fetch, Err(code)) => view.fail(fetch, code),
-                // The answer to another question: the read will ask again.
-                _ => {}
-            }),
-            Response::Rows { request, rows } => self.arrived(request, |view, fetch| match (fetch, rows) {
-                (Fetch::Range { begin, end, direction, .. }, Ok(rows)) => {
-                    view.insert_rows(begin, end, direction, &rows);
-                }
-                (fetch, Err(code)) => view.fail(fetch, code),
-                _ => {}
-            }),
+            Response::Value { request, value } => {
+                self.complete_fetch(request, |view, fetch| match (fetch, value) {
+                    (Fetch::Key(key), Ok(value)) => view.insert_value(key, value),
+                    (fetch, Err(code)) => view.fail(fetch, code),
+                    // A response of the wrong kind. The read will ask again.
+                    _ => {}
+                })
+            }
+            Response::Rows { request, rows } => {
+                self.complete_fetch(request, |view, fetch| match (fetch, rows) {
+                    (Fetch::Range { begin, end, direction, .. }, Ok(rows)) => {
+                        view.insert_rows(begin, end, direction, &rows);
+                    }
+                    (fetch, Err(code)) => view.fail(fetch, code),
+                    _ => {}
+                })
+            }
             Response::Committed { request, result } => {
-                let waiting = self.state.lock().waiting.remove(&request);
-                if let Some(Waiting::Commit(answer)) = waiting {
-                    answer.complete(result);
+                let pending = self.state.lock().pending.remove(&request);
+                if let Some(PendingRequest::Commit(promise)) = pending {
+                    promise.complete(result);
                 }
             }
             Response::Fired { watch, error } => events.fired(watch, error),
         }
     }
 
-    /// Puts what has arrived into its view and repeats the read that waits for it.
-    fn arrived(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch)) {
-        let waiting = self.state.lock().waiting.remove(&request);
-        let Some(Waiting::Fetch { view, fetch, then }) = waiting else { return };
+    /// Puts arrived data into its view, and repeats the read that needs it.
+    fn complete_fetch(&self, request: u64, insert: impl FnOnce(&RemoteView, Fetch)) {
+        let pending = self.state.lock().pending.remove(&request);
+        let Some(PendingRequest::Fetch { view, fetch, then }) = pending else { return };
         if let Some(view) = view.upgrade() {
             insert(&view, fetch);
         }
         then();
     }
 
-    /// The connection has ended: nothing more will be answered.
-    fn lose(&self) {
+    /// Ends everything that waits for the connection, which has ended.
+    fn fail_pending(&self) {
         self.outbox.close();
-        let (views, waiting) = {
+        let (views, pending) = {
             let mut state = self.state.lock();
             state.is_lost = true;
-            (std::mem::take(&mut state.views), std::mem::take(&mut state.waiting))
+            (std::mem::take(&mut state.views), std::mem::take(&mut state.pending))
         };
         views.into_values().filter_map(|view| view.upgrade()).for_each(|view| view.lost());
-        for waiting in waiting.into_values() {
-            match waiting {
-                Waiting::Fetch { then, .. } => then(),
-                // Dropped, an answer says that the outcome is unknown.
-                Waiting::Commit(answer) => drop(answer),
+        for pending in pending.into_values() {
+            match pending {
+                PendingRequest::Fetch { then, .. } => then(),
+                // Dropping the promise says that the outcome is unknown.
+                PendingRequest::Commit(promise) => drop(promise),
             }
         }
     }
 }
 
-/// Reads the host's first message, for as long as patience lasts.
-fn welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> {
+/// Reads the host's first message, and waits up to `patience` for it.
+fn await_welcome(socket: &UnixStream, patience: Duration) -> Result<(), ConnectError> {
     let mut frames = Frames::new(socket);
     let response = match frames.next_by(Instant::now() + patience) {
         Ok(Some(frame)) => {

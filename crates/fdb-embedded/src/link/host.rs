@@ -1,4 +1,4 @@
-//! This process as the host: it listens in the directory and serves the guests.
+//! The host's side: listens in the directory and accepts guests.
 
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -11,57 +11,57 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags};
 
-use super::address::{self, Identity};
-use super::session::Session;
+use super::address;
+use super::session::GuestSession;
 use super::stream::{self, Outbox};
-use crate::engine::Engine;
-use crate::fork::Own;
+use crate::engine::{Engine, FileId};
+use crate::fork::CloseOnFork;
 
-/// Guests at a time; each costs two threads.
+/// The most guests at a time. Each costs two threads.
 const MAX_GUESTS: usize = 1_024;
-/// How long the listener rests when the system refuses a connection, for want of descriptors say.
+/// The pause after the system failed to accept a connection, for example for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a connection that the host ends waits for its guest to read the last answers.
-const FAREWELL_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a connection that the host ends waits for the guest to read the last responses.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A guest's connection and the thread that serves it.
-struct Serving {
+/// The connection of a guest, and the thread that serves it.
+struct ServedGuest {
     outbox: Arc<Outbox>,
     reader: JoinHandle<()>,
 }
 
 struct Guests {
-    /// `None` once the host is closing.
-    serving: Option<HashMap<u64, Serving>>,
+    /// `None` after the host has stopped.
+    serving: Option<HashMap<u64, ServedGuest>>,
     sequence: u64,
 }
 
-/// Ends the connection of a guest with the session, whatever ends that.
-struct Departure {
+/// Closes a guest's connection when its session ends in any way.
+struct SessionGuard {
     guests: Arc<Mutex<Guests>>,
     outbox: Arc<Outbox>,
     id: u64,
 }
 
-impl Drop for Departure {
+impl Drop for SessionGuard {
     fn drop(&mut self) {
-        // A guest that finds the end takes it that none of its commits is in flight.
-        self.outbox.await_settled();
+        // The end of the connection tells the guest that none of its commits is in flight.
+        self.outbox.await_none_in_flight();
         let left = self.guests.lock().serving.as_mut().and_then(|serving| serving.remove(&self.id));
-        // A host that is stopping has it in hand, and closes it when the last answers are given.
+        // A host that is stopping closes the connection itself, after the last responses.
         if left.is_some() {
-            self.outbox.finish(Instant::now() + FAREWELL_PATIENCE);
+            self.outbox.drain(Instant::now() + DRAIN_TIMEOUT);
             self.outbox.close();
         }
     }
 }
 
-/// Listens until it is closed.
+/// Listens for guests until it is stopped.
 pub(super) struct Host {
     directory: PathBuf,
-    socket: Identity,
-    listener: Arc<Own<UnixListener>>,
+    socket: FileId,
+    listener: Arc<CloseOnFork<UnixListener>>,
     guests: Arc<Mutex<Guests>>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -71,7 +71,7 @@ impl Host {
     pub(super) fn listen(directory: &Path, engine: &Arc<Engine>) -> io::Result<Host> {
         let (listener, socket) = address::listen(directory)?;
         let guests = Arc::new(Mutex::new(Guests { serving: Some(HashMap::new()), sequence: 0 }));
-        // Who accepts waits for a guest, and then takes no time.
+        // The listener is polled, so that accepting never blocks.
         listener.set_nonblocking(true)?;
         let listener = Arc::new(listener);
         let (accepted, engine, serving) =
@@ -81,71 +81,71 @@ impl Host {
         Ok(Host { directory: directory.to_path_buf(), socket, listener, guests, accepting: Some(accepting) })
     }
 
-    /// Takes no further guests and no further requests. What is under way can still be answered, until the returned
-    /// value is dropped.
-    pub(super) fn stop(mut self) -> Farewell {
+    /// Accepts no more guests and requests. Requests in flight can still be answered until the
+    /// returned value is dropped.
+    pub(super) fn stop(mut self) -> DrainingConnections {
         address::remove(&self.directory, self.socket);
         let serving = self.guests.lock().serving.take().unwrap_or_default();
-        // Shut down, `accept` fails; it fails here only if it is shut down already.
+        // Makes `accept` fail. This fails only if the socket is shut down already.
         let _ = rustix::net::shutdown(&**self.listener, rustix::net::Shutdown::Both);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
         }
         let mut outboxes = Vec::new();
-        for Serving { outbox, reader } in serving.into_values() {
+        for ServedGuest { outbox, reader } in serving.into_values() {
             outbox.stop_reading();
             if reader.thread().id() != thread::current().id() {
-                // A session that panicked has been reported by the panic hook.
+                // The panic hook has reported a session that panicked.
                 let _ = reader.join();
             }
             outboxes.push(outbox);
         }
-        Farewell { outboxes }
+        DrainingConnections { outboxes }
     }
 }
 
-/// The connections of a host that has stopped.
-pub(super) struct Farewell {
+/// The open connections of a host that has stopped. Dropping it closes them.
+pub(super) struct DrainingConnections {
     outboxes: Vec<Arc<Outbox>>,
 }
 
-impl Drop for Farewell {
+impl Drop for DrainingConnections {
     fn drop(&mut self) {
-        let deadline = Instant::now() + FAREWELL_PATIENCE;
+        let deadline = Instant::now() + DRAIN_TIMEOUT;
         for outbox in &self.outboxes {
-            outbox.finish(deadline);
+            outbox.drain(deadline);
             outbox.close();
         }
     }
 }
 
 fn accept(listener: &UnixListener, engine: &Weak<Engine>, guests: &Arc<Mutex<Guests>>) {
-    let mut troubles = Troubles::default();
+    let mut errors = RepeatFilter::default();
     loop {
         match accept_one(listener) {
             Ok(socket) => {
                 let Some(engine) = engine.upgrade() else { return };
-                match greet(socket, engine, guests) {
-                    Ok(()) => troubles.end(),
-                    Err(error) => troubles.tell(format!("turned a guest away: {error}"), crate::report),
+                match start_session(socket, engine, guests) {
+                    Ok(()) => errors.end(),
+                    Err(error) => errors.report(format!("turned a guest away: {error}"), crate::report),
                 }
             }
             Err(_) if guests.lock().serving.is_none() => return,
             Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
             Err(error) => {
-                troubles.tell(format!("cannot accept a guest: {error}"), crate::report);
+                errors.report(format!("cannot accept a guest: {error}"), crate::report);
                 thread::sleep(ACCEPT_PAUSE);
             }
         }
     }
 }
 
-/// What keeps guests from being accepted, told once until it changes or ends.
+/// Reports an error once, until it changes or ends.
 #[derive(Default)]
-struct Troubles(Option<String>);
+struct RepeatFilter(Option<String>);
 
-impl Troubles {
-    fn tell(&mut self, trouble: String, report: impl FnOnce(&str)) {
+impl RepeatFilter {
+    fn report(&mut self, trouble: String, report: impl FnOnce(&str)) {
         if self.0.as_ref() != Some(&trouble) {
             report(&trouble);
             self.0 = Some(trouble);
@@ -157,12 +157,16 @@ impl Troubles {
     }
 }
 
-fn accept_one(listener: &UnixListener) -> io::Result<Own<UnixStream>> {
+fn accept_one(listener: &UnixListener) -> io::Result<CloseOnFork<UnixStream>> {
     rustix::event::poll(&mut [PollFd::new(listener, PollFlags::IN)], None)?;
-    Own::open(|| listener.accept().map(|(socket, _)| socket))
+    CloseOnFork::open(|| listener.accept().map(|(socket, _)| socket))
 }
 
-fn greet(socket: Own<UnixStream>, engine: Arc<Engine>, guests: &Arc<Mutex<Guests>>) -> io::Result<()> {
+fn start_session(
+    socket: CloseOnFork<UnixStream>,
+    engine: Arc<Engine>,
+    guests: &Arc<Mutex<Guests>>,
+) -> io::Result<()> {
     if !stream::is_trusted(&socket)? {
         return Err(io::Error::new(ErrorKind::PermissionDenied, "it belongs to another user"));
     }
@@ -177,15 +181,15 @@ fn greet(socket: Own<UnixStream>, engine: Arc<Engine>, guests: &Arc<Mutex<Guests
     *sequence += 1;
     let (id, of_session, guests) = (*sequence, Arc::clone(&outbox), Arc::clone(guests));
     let serve = move || {
-        let _departure = Departure { guests, outbox: Arc::clone(&of_session), id };
-        let mut session = Session::new(engine, Arc::clone(&of_session));
+        let _guard = SessionGuard { guests, outbox: Arc::clone(&of_session), id };
+        let mut session = GuestSession::new(engine, Arc::clone(&of_session));
         if let Err(error) = session.run(of_session.socket()) {
             crate::report(&format!("closing the connection of a guest: {error}"));
         }
     };
     match thread::Builder::new().name("fdb-host-in".to_owned()).spawn(serve) {
         Ok(reader) => {
-            serving.insert(id, Serving { outbox, reader });
+            serving.insert(id, ServedGuest { outbox, reader });
             Ok(())
         }
         Err(error) => {
@@ -201,12 +205,12 @@ mod tests {
 
     #[test]
     fn a_trouble_is_told_once_until_it_changes_or_ends() {
-        let (mut troubles, mut told) = (Troubles::default(), Vec::new());
+        let (mut errors, mut told) = (RepeatFilter::default(), Vec::new());
         for trouble in ["a", "a", "b", "b", "a", "", "a"] {
             if trouble.is_empty() {
-                troubles.end();
+                errors.end();
             } else {
-                troubles.tell(trouble.to_owned(), |text| told.push(text.to_owned()));
+                errors.report(trouble.to_owned(), |text| told.push(text.to_owned()));
             }
         }
         assert_eq!(told, ["a", "b", "a", "a"]);

@@ -1,34 +1,35 @@
-//! What a guest asks of its host, and what the host answers.
+//! The messages between a guest and its host.
 //!
-//! A message is one byte for its kind and the kind's fields ([`super::wire`]); a frame is a message behind its length
-//! ([`super::stream`]). Ids are the guest's: of views, requests and watches, each unique in its connection.
-//! Decoding checks everything that the engine relies on, so that a message that decodes can do no harm.
+//! A message is one byte for its kind, followed by its fields ([`super::wire`]). A frame is a
+//! message preceded by its length ([`super::stream`]). The guest chooses the ids of views, requests
+//! and watches, each unique in its connection. Decoding checks everything that the engine relies
+//! on, so that no decoded message can do harm.
 
 use bytes::Bytes;
 
-use super::commit::Commit;
+use super::commit::CommitMessage;
 use super::wire::{Malformed, Reader, Writer};
 use crate::engine::{CommitFailure, CommitResult, Committed};
 use crate::error::Code;
 use crate::rows::RowSet;
 
-/// First bytes of a connection, so that a stranger is told from a guest.
+/// The first bytes of a connection.
 const MAGIC: u64 = u64::from_le_bytes(*b"fdb-embd");
-/// The version of everything in this file.
+/// The version of the protocol: of everything in this file.
 pub const PROTOCOL: u32 = 3;
 
-/// What a view is to show.
+/// The version at which to open a view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum ViewVersion {
     /// The newest version.
     Newest,
-    /// One that the client chose.
+    /// A version chosen by the client.
     Version(i64),
-    /// The newest version, for as long as the view is open.
+    /// The newest version, readable until the view is closed.
     Pinned,
 }
 
-/// From a guest.
+/// From the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// The first message of a connection.
@@ -37,7 +38,7 @@ pub enum Request {
     },
     OpenView {
         view: u64,
-        at: At,
+        at: ViewVersion,
     },
     CloseView {
         view: u64,
@@ -47,7 +48,7 @@ pub enum Request {
         view: u64,
         key: Vec<u8>,
     },
-    /// Rows from one side of a range, until either limit is reached.
+    /// Rows from one end of a range, until either limit is reached.
     Range {
         request: u64,
         view: u64,
@@ -59,9 +60,9 @@ pub enum Request {
     },
     Commit {
         request: u64,
-        commit: Commit<u64>,
+        commit: CommitMessage<u64>,
     },
-    /// Tells when the value of a key is, or becomes, another than `baseline`.
+    /// Asks for a response as soon as the value of the key is not `baseline`.
     Arm {
         watch: u64,
         key: Vec<u8>,
@@ -75,7 +76,7 @@ pub enum Request {
 /// From the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Response {
-    /// The answer to the first message: the host's protocol, which has to be the guest's.
+    /// The response to the first message: the host's protocol, which has to equal the guest's.
     Welcome {
         protocol: u32,
         pid: u32,
@@ -121,7 +122,7 @@ mod kind {
 }
 
 impl Request {
-    /// Appends the message.
+    /// Appends the encoded message.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut w = Writer(into);
         match self {
@@ -133,7 +134,7 @@ impl Request {
             Self::OpenView { view, at } => {
                 w.u8(kind::OPEN_VIEW);
                 w.u64(*view);
-                encode_at(&mut w, *at);
+                encode_view_version(&mut w, *at);
             }
             Self::CloseView { view } => {
                 w.u8(kind::CLOSE_VIEW);
@@ -173,7 +174,7 @@ impl Request {
         }
     }
 
-    /// The message in a frame.
+    /// Decodes the message in a frame.
     pub fn decode(frame: &[u8]) -> Result<Request, Malformed> {
         let mut r = Reader(frame);
         let request = match r.u8()? {
@@ -183,7 +184,7 @@ impl Request {
                 }
                 Self::Hello { protocol: r.u32()? }
             }
-            kind::OPEN_VIEW => Self::OpenView { view: r.u64()?, at: decode_at(&mut r)? },
+            kind::OPEN_VIEW => Self::OpenView { view: r.u64()?, at: decode_view_version(&mut r)? },
             kind::CLOSE_VIEW => Self::CloseView { view: r.u64()? },
             kind::GET => Self::Get { request: r.u64()?, view: r.u64()?, key: r.key()?.to_vec() },
             kind::RANGE => Self::Range {
@@ -195,7 +196,7 @@ impl Request {
                 rows: r.u32()?,
                 bytes: r.u32()?,
             },
-            kind::COMMIT => Self::Commit { request: r.u64()?, commit: Commit::decode(&mut r)? },
+            kind::COMMIT => Self::Commit { request: r.u64()?, commit: CommitMessage::decode(&mut r)? },
             kind::ARM => Self::Arm {
                 watch: r.u64()?,
                 key: r.key()?.to_vec(),
@@ -209,7 +210,7 @@ impl Request {
 }
 
 impl Response {
-    /// Appends the message.
+    /// Appends the encoded message.
     pub fn encode(&self, into: &mut Vec<u8>) {
         let mut w = Writer(into);
         match self {
@@ -260,7 +261,7 @@ impl Response {
         }
     }
 
-    /// The message in a frame.
+    /// Decodes the message in a frame.
     pub fn decode(frame: &[u8]) -> Result<Response, Malformed> {
         let mut r = Reader(frame);
         let response = match r.u8()? {
@@ -284,27 +285,27 @@ impl Response {
     }
 }
 
-fn encode_at(w: &mut Writer<'_>, at: At) {
+fn encode_view_version(w: &mut Writer<'_>, at: ViewVersion) {
     match at {
-        At::Newest => w.u8(0),
-        At::Version(version) => {
+        ViewVersion::Newest => w.u8(0),
+        ViewVersion::Version(version) => {
             w.u8(1);
             w.i64(version);
         }
-        At::Pinned => w.u8(2),
+        ViewVersion::Pinned => w.u8(2),
     }
 }
 
-fn decode_at(r: &mut Reader<'_>) -> Result<At, Malformed> {
+fn decode_view_version(r: &mut Reader<'_>) -> Result<ViewVersion, Malformed> {
     match r.u8()? {
-        0 => Ok(At::Newest),
-        1 => Ok(At::Version(r.i64()?)),
-        2 => Ok(At::Pinned),
+        0 => Ok(ViewVersion::Newest),
+        1 => Ok(ViewVersion::Version(r.i64()?)),
+        2 => Ok(ViewVersion::Pinned),
         _ => Err(Malformed("what a view is to show is not known")),
     }
 }
 
-/// Writes whether there is an error, and which; true if there is none.
+/// Encodes whether there is an error, and its code; true if there is none.
 fn outcome(w: &mut Writer<'_>, error: Option<&Code>) -> bool {
     w.bool(error.is_none());
     error.into_iter().for_each(|code| w.code(*code));

@@ -1,40 +1,34 @@
-//! The link between this process and a database directory: it hosts the engine, or is a guest of the process that does.
+//! The link between this process and a database directory: the process is its host or a guest.
 //!
-//! | file | what |
-//! |---|---|
-//! | `host`, `session` | serving the other processes, one session each |
-//! | `guest`, `remote` | being served: the connection, and views whose data arrives over it |
-//! | `takeover` | becoming one or the other, at first and whenever the host goes away |
-//! | `warden` | giving the role of the host up when its storage fails or its files are gone |
-//! | `message`, `commit`, `wire` | what is said on a connection, byte by byte |
-//! | `stream`, `address` | frames over a Unix socket, and where that is |
+//! The first process to open a directory locks it, opens the engine and listens on a socket in the
+//! directory: it is the *host*. Other processes find the lock taken and connect: they are *guests*.
+//! When the host ends in any way, the system releases its lock and closes its connections. Each
+//! guest then tries to get the lock. One succeeds and becomes the host, and the others connect to
+//! it. This is a *takeover*.
 //!
-//! The first process to open a directory takes its lock, opens the engine and listens on a socket beside the data.
-//! Others find the lock taken and connect. When the host ends, however it does, the system releases the lock and closes
-//! its connections; each guest then tries for the lock, one gets it and hosts, and the others connect to that one.
+//! To a guest, a takeover is like a recovery of a FoundationDB cluster. Reads of older versions
+//! fail with `transaction_too_old`, commits in flight fail with `commit_unknown_result`, and
+//! watches are armed again at the new host. A commit that failed this way is no longer in flight:
+//! the old host has released the lock, or it still runs and has ended this one connection, after it
+//! answered the commits that came over it. A guest that gives up its connection stops sending and
+//! waits for that end.
 //!
-//! What a guest loses with its host is what FoundationDB loses in a recovery. Reads of older versions fail with
-//! `transaction_too_old`, commits under way with `commit_unknown_result`, and watches are armed again with the value
-//! that their transaction saw. Such a commit is not in flight any more: the old host is dead, or has let go of the lock
-//! by the time a new one answers, or it lives and has ended this one connection, which it does when the commits that
-//! came over it are settled. A guest that gives its connection up stops sending and waits for that end.
+//! A host that is stopped (SIGSTOP) keeps the lock. Its guests, and processes that open the
+//! directory, wait until it continues, limited by their transactions' timeouts.
 //!
-//! A host that is stopped but alive keeps the lock: its guests, and processes that open the directory meanwhile, wait, under their
-//! transactions' timeouts, until it continues.
-//!
-//! A host whose storage fails gives up its role as if it had ended, and then tries for the lock with all others.
+//! A host whose storage fails steps down as if it had ended, and then takes part in the takeover.
 
 mod address;
 mod commit;
 mod guest;
 mod host;
+mod host_monitor;
 mod message;
 mod remote;
 mod session;
 mod stream;
 mod takeover;
 mod view;
-mod warden;
 mod wire;
 
 #[cfg(test)]
@@ -52,107 +46,112 @@ use parking_lot::{Mutex, RwLock};
 
 use guest::{ConnectError, Guest};
 use host::Host;
-use message::At;
-use takeover::{Hope, Place, Refused, Setbacks};
+use message::ViewVersion;
+use takeover::{AttemptError, NewRole, RetryPolicy, StorageFailures};
 
 use crate::engine::{CommitPromise, Engine, FileId, OpenError};
 use crate::error::{Code, Result};
-use crate::fork::{self, Forked};
+use crate::fork::{self, ForkedError};
 use crate::future::Future;
 
-pub use commit::{Base, Commit};
-pub use remote::Then;
+pub use commit::{CommitBase, CommitMessage};
+pub use remote::Continuation;
 pub use view::View;
 
-/// What this process is to the directory.
+/// The role of this process for the directory.
 enum Role {
     Host {
         engine: Arc<Engine>,
         host: Host,
     },
     Guest(Arc<Guest>),
-    /// The host is gone, and who follows is being found out. What is called when that is known waits here.
-    Between(Mutex<Vec<Then>>),
-    /// The directory cannot be opened: not at the moment, or not by this link any more.
+    /// The host is gone and the next is not known yet. Holds callbacks to call when it is.
+    TakingOver(Mutex<Vec<Continuation>>),
+    /// The directory cannot be opened: not at the moment, or never again by this link.
     Failed(Code),
-    /// The network has been stopped: nothing is answered any more.
-    Closed(Mutex<Vec<Then>>),
+    /// The network has been stopped, so nothing is answered any more.
+    Closed(Mutex<Vec<Continuation>>),
 }
 
-/// What this process is at the moment, without the lock.
-enum Now {
+/// A copy of the role, without its lock.
+enum CurrentRole {
     Host(Arc<Engine>),
     Guest(Arc<Guest>),
-    Unsettled,
+    TakingOver,
     Failed(Code),
 }
 
-/// A watch that is armed at an engine, kept to be armed at the next one.
+/// An armed watch, kept to be armed again after a takeover.
 struct Watch {
     key: Vec<u8>,
     baseline: Option<Bytes>,
     future: Arc<Future>,
 }
 
-/// This process's link to one directory.
+/// The link of this process to one directory.
 pub struct Link {
     directory: PathBuf,
     role: RwLock<Role>,
     watches: Mutex<HashMap<u64, Watch>>,
     sequence: AtomicU64,
-    /// Which data file this link has worked on: another one in its place is another database.
+    /// The data file of this link. Another file in its place is another database.
     database: OnceLock<FileId>,
-    setbacks: Mutex<Setbacks>,
-    /// It has failed for good: the next opening of the directory makes another link.
-    is_over: AtomicBool,
+    storage_failures: Mutex<StorageFailures>,
+    /// The link has failed permanently. The next opening of the directory makes a new one.
+    has_failed_permanently: AtomicBool,
 }
 
 /// The links of this process, by canonical directory.
 static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<Link>>>> = LazyLock::new(Mutex::default);
-/// Whose turn it is to open a directory: that may take long, and must not hold up who opens another.
-static TURNS: LazyLock<Mutex<HashMap<PathBuf, Weak<Turn>>>> = LazyLock::new(Mutex::default);
+/// Held while a directory is opened. One lock for each, because opening may take long and must not
+/// block others.
+static OPEN_LOCKS: LazyLock<Mutex<HashMap<PathBuf, Weak<OpenLock>>>> = LazyLock::new(Mutex::default);
 
-type Turn = Mutex<()>;
+type OpenLock = Mutex<()>;
 
-/// How long opening waits for a host to answer.
+/// How long opening waits for the answer of a host.
 const OPENING_WELCOME: Duration = Duration::from_secs(1);
-/// How long opening waits for a host that is coming or going.
+/// How long opening waits while hosts start or stop.
 const OPENING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Link {
-    /// Links this process to a directory, or returns the link that it has.
+    /// Opens a link to a directory, or returns the existing one.
     pub fn open(path: &Path) -> Result<Arc<Link>, OpenError> {
         if fork::is_forked() {
-            return Err(OpenError::Forked(Forked));
+            return Err(OpenError::Forked(ForkedError));
         }
-        let (turn, deadline) = (turn(path), Instant::now() + OPENING_PATIENCE);
+        let (lock, deadline) = (open_lock(path), Instant::now() + OPENING_PATIENCE);
         loop {
-            let mine = turn.lock();
+            let mine = lock.lock();
             let found = lookup(&OPEN.lock(), path);
-            let try_once = || takeover::attempt(path, OPENING_WELCOME).and_then(|at| Link::at(path, at));
+            let try_once =
+                || takeover::attempt(path, OPENING_WELCOME).and_then(|at| Link::with_role(path, at));
             let opened = found.map_or_else(try_once, Ok);
             let opened = match opened {
-                // As with a cluster that cannot be reached: transactions wait, as long as their timeouts let them.
-                Err(Refused { hope: Hope::Stopped, .. }) => Link::to_stopped(path),
+                // Transactions wait within their timeouts, as with a cluster that cannot be
+                // reached.
+                Err(AttemptError { retry: RetryPolicy::WhenHostResumes, .. }) => {
+                    Link::to_unresponsive_host(path)
+                }
                 opened => opened,
             };
             drop(mine);
-            let Err(refused) = opened else { return opened.map_err(|refused| refused.error) };
-            let is_held = matches!(refused.error, OpenError::Held { .. });
+            let Err(error) = opened else { return opened.map_err(|error| error.error) };
+            let is_held = matches!(error.error, OpenError::Held { .. });
             if !is_held || Instant::now() >= deadline {
-                return Err(refused.error);
+                return Err(error.error);
             }
-            thread::sleep(takeover::PAUSE);
+            thread::sleep(takeover::FIRST_RETRY_DELAY);
         }
     }
 
-    /// A link that takes its place.
-    fn at(path: &Path, place: Place) -> Result<Arc<Link>, Refused> {
+    /// A new link with this role.
+    fn with_role(path: &Path, role: NewRole) -> Result<Arc<Link>, AttemptError> {
         let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
-        link.settle(place)?;
+        link.assume_role(role)?;
         let mut open = OPEN.lock();
         if let Some(other) = lookup(&open, path) {
-            // By another name that the directory had before it was made, say.
+            // The directory may have been opened by another name before it existed.
             return Ok(other);
         }
         open.retain(|_, link| link.strong_count() > 0);
@@ -160,27 +159,35 @@ impl Link {
         Ok(link)
     }
 
-    /// A link to a directory whose host does not answer. It goes on trying.
-    fn to_stopped(path: &Path) -> Result<Arc<Link>, Refused> {
+    /// A link to a directory whose host does not answer. It keeps trying in the background.
+    fn to_unresponsive_host(path: &Path) -> Result<Arc<Link>, AttemptError> {
         let link = Link::new(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()));
         crate::report(&format!(
             "the process that hosts the database at {} does not answer (is it stopped?); transactions wait for it",
             path.display()
         ));
         let weak = Arc::downgrade(&link);
-        let seek = move || Link::seek(&weak, None);
-        thread::Builder::new().name("fdb-guest-in".to_owned()).spawn(seek).map_err(|source| {
+        let run_takeover = move || Link::run_takeover(&weak, None);
+        thread::Builder::new().name("fdb-guest-in".to_owned()).spawn(run_takeover).map_err(|source| {
             let error = OpenError::Io { path: path.to_path_buf(), source };
-            Refused { error, hope: Hope::None }
+            AttemptError { error, retry: RetryPolicy::Never }
         })?;
         OPEN.lock().insert(link.directory.clone(), Arc::downgrade(&link));
         Ok(link)
     }
 
     fn new(directory: PathBuf) -> Arc<Link> {
-        let role = RwLock::new(Role::Between(Mutex::default()));
-        let (watches, database, setbacks, is_over) = Default::default();
-        Arc::new(Link { directory, role, watches, sequence: AtomicU64::new(1), database, setbacks, is_over })
+        let role = RwLock::new(Role::TakingOver(Mutex::default()));
+        let (watches, database, storage_failures, has_failed_permanently) = Default::default();
+        Arc::new(Link {
+            directory,
+            role,
+            watches,
+            sequence: AtomicU64::new(1),
+            database,
+            storage_failures,
+            has_failed_permanently,
+        })
     }
 
     /// The engine of the directory, if this process hosts it.
@@ -189,31 +196,32 @@ impl Link {
             return None;
         }
         let link = lookup(&OPEN.lock(), path)?;
-        match link.now() {
-            Now::Host(engine) => Some(engine),
+        match link.current_role() {
+            CurrentRole::Host(engine) => Some(engine),
             _ => None,
         }
     }
 
-    /// The directory, by a name that does not depend on where this process is.
+    /// The canonical path of the directory.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// No caller holds the lock of the role while it does anything else: what it does may come back to this link.
-    fn now(&self) -> Now {
+    /// The current role. The role's lock is not held while callers act, because their calls may
+    /// come back to this link.
+    fn current_role(&self) -> CurrentRole {
         if fork::is_forked() {
-            return Now::Failed(fork::refuse());
+            return CurrentRole::Failed(fork::refuse());
         }
         match &*self.role.read() {
-            Role::Host { engine, .. } => Now::Host(Arc::clone(engine)),
-            Role::Guest(guest) => Now::Guest(Arc::clone(guest)),
-            Role::Between(_) | Role::Closed(_) => Now::Unsettled,
-            Role::Failed(code) => Now::Failed(*code),
+            Role::Host { engine, .. } => CurrentRole::Host(Arc::clone(engine)),
+            Role::Guest(guest) => CurrentRole::Guest(Arc::clone(guest)),
+            Role::TakingOver(_) | Role::Closed(_) => CurrentRole::TakingOver,
+            Role::Failed(code) => CurrentRole::Failed(*code),
         }
     }
 
-    /// Lets go of all directories: the network has stopped, so this process can answer nobody any more.
+    /// Closes all directories, after the network has stopped.
     pub fn close_all() {
         if fork::is_forked() {
             return;
@@ -225,47 +233,50 @@ impl Link {
         }
     }
 
-    /// A new view at `version`, or at the newest. Fails with [`Code::MISSING`] while there is no host.
+    /// A new view at `version`, or at the newest one. Fails with [`Code::MISSING`] during a
+    /// takeover.
     pub fn view(&self, version: Option<i64>) -> Result<View> {
-        match self.now() {
-            Now::Host(engine) => Ok(View::Here(match version {
+        match self.current_role() {
+            CurrentRole::Host(engine) => Ok(View::Local(match version {
                 Some(version) => engine.read_at(version)?,
                 None => engine.read(),
             })),
-            Now::Guest(guest) => Ok(View::There(guest.open_view(version.map_or(At::Newest, At::Version)))),
-            Now::Unsettled => Err(Code::MISSING),
-            Now::Failed(code) => Err(code),
+            CurrentRole::Guest(guest) => {
+                Ok(View::Remote(guest.open_view(version.map_or(ViewVersion::Newest, ViewVersion::Version))))
+            }
+            CurrentRole::TakingOver => Err(Code::MISSING),
+            CurrentRole::Failed(code) => Err(code),
         }
     }
 
-    /// A view at the newest version that can be read until it is dropped. Fails as [`Link::view`] does, and with
-    /// [`Code::OPERATION_FAILED`] if there are too many of them.
+    /// A view at the newest version that stays readable until it is dropped. Fails as
+    /// [`Link::view`] does, and with [`Code::OPERATION_FAILED`] if there are too many.
     pub fn pin(&self) -> Result<View> {
-        match self.now() {
-            Now::Host(engine) => Ok(View::Here(engine.pin()?)),
-            Now::Guest(guest) => Ok(View::There(guest.open_view(At::Pinned))),
-            Now::Unsettled => Err(Code::MISSING),
-            Now::Failed(code) => Err(code),
+        match self.current_role() {
+            CurrentRole::Host(engine) => Ok(View::Local(engine.pin()?)),
+            CurrentRole::Guest(guest) => Ok(View::Remote(guest.open_view(ViewVersion::Pinned))),
+            CurrentRole::TakingOver => Err(Code::MISSING),
+            CurrentRole::Failed(code) => Err(code),
         }
     }
 
-    /// A new read version, if the engine is this process's.
-    pub fn version_here(&self) -> Option<i64> {
-        match self.now() {
-            Now::Host(engine) => Some(engine.read().version),
-            Now::Guest(_) | Now::Unsettled | Now::Failed(_) => None,
+    /// A new read version, if this process is the host.
+    pub fn host_read_version(&self) -> Option<i64> {
+        match self.current_role() {
+            CurrentRole::Host(engine) => Some(engine.read().version),
+            CurrentRole::Guest(_) | CurrentRole::TakingOver | CurrentRole::Failed(_) => None,
         }
     }
 
-    /// Whether a test keeps a client, which is to wait before it tries again, at its gate.
-    pub fn stops_backoff(&self, future: &Arc<Future>) -> bool {
-        matches!(self.now(), Now::Host(engine) if engine.stop_backoff(future))
+    /// True if a test's gate holds the client's retry delay.
+    pub fn holds_backoff(&self, future: &Arc<Future>) -> bool {
+        matches!(self.current_role(), CurrentRole::Host(engine) if engine.stop_backoff(future))
     }
 
-    /// Calls `then` when there is a host, or it is known that there will be none.
-    pub fn when_settled(&self, then: Then) {
+    /// Calls `then` at once, or after the takeover.
+    pub fn when_role_known(&self, then: Continuation) {
         if !fork::is_forked()
-            && let Role::Between(waiting) | Role::Closed(waiting) = &*self.role.read()
+            && let Role::TakingOver(waiting) | Role::Closed(waiting) = &*self.role.read()
         {
             waiting.lock().push(then);
             return;
@@ -273,20 +284,20 @@ impl Link {
         then();
     }
 
-    /// Hands a commit to the host; it is answered later, on whatever thread the answer comes by.
-    pub fn commit(self: &Arc<Self>, commit: Commit<View>, answer: CommitPromise) {
-        match self.now() {
-            Now::Host(engine) => commit_here(&engine, commit, answer),
-            Now::Guest(guest) => commit_there(&guest, commit, answer),
-            Now::Failed(code) => answer.complete(Err(code.into())),
-            Now::Unsettled => {
+    /// Commits at the host. The promise is completed later, on any thread.
+    pub fn commit(self: &Arc<Self>, commit: CommitMessage<View>, answer: CommitPromise) {
+        match self.current_role() {
+            CurrentRole::Host(engine) => commit_as_host(&engine, commit, answer),
+            CurrentRole::Guest(guest) => commit_as_guest(&guest, commit, answer),
+            CurrentRole::Failed(code) => answer.complete(Err(code.into())),
+            CurrentRole::TakingOver => {
                 let link = Arc::clone(self);
-                self.when_settled(Box::new(move || link.commit(commit, answer)));
+                self.when_role_known(Box::new(move || link.commit(commit, answer)));
             }
         }
     }
 
-    /// Arms a watch: `future` succeeds when the value of `key` is, or becomes, another than `baseline`.
+    /// Arms a watch: `future` succeeds as soon as the value of `key` is not `baseline`.
     pub fn arm(self: &Arc<Self>, key: &[u8], baseline: Option<Bytes>, future: &Arc<Future>) {
         if fork::is_forked() {
             future.fail(fork::refuse());
@@ -295,24 +306,24 @@ impl Link {
         let id = self.sequence.fetch_add(1, Ordering::Relaxed);
         let watch = Watch { key: key.to_vec(), baseline: baseline.clone(), future: Arc::clone(future) };
         self.watches.lock().insert(id, watch);
-        // Whoever becomes the host from here on finds the watch above; being armed twice does it no harm.
-        match self.now() {
-            Now::Host(engine) => engine.arm(key, baseline, future),
-            Now::Guest(guest) => guest.arm(id, key, baseline),
-            Now::Failed(code) => {
+        // A takeover from here on finds the watch in `watches`. Arming it twice does no harm.
+        match self.current_role() {
+            CurrentRole::Host(engine) => engine.arm(key, baseline, future),
+            CurrentRole::Guest(guest) => guest.arm(id, key, baseline),
+            CurrentRole::Failed(code) => {
                 future.fail(code);
             }
-            Now::Unsettled => {}
+            CurrentRole::TakingOver => {}
         }
         let link = Arc::downgrade(self);
         future.hook(Box::new(move || link.upgrade().into_iter().for_each(|link| link.forget(id))));
     }
 
-    /// The client has no more use for a watch.
+    /// Forgets a watch that has ended.
     fn forget(&self, id: u64) {
         if !fork::is_forked()
             && self.watches.lock().remove(&id).is_some()
-            && let Now::Guest(guest) = self.now()
+            && let CurrentRole::Guest(guest) = self.current_role()
         {
             guest.disarm(id);
         }
@@ -320,20 +331,20 @@ impl Link {
 }
 
 impl Role {
-    /// Ends what this process is to the directory. What is under way is still answered.
+    /// Ends the role. Requests in flight are still answered.
     fn end(self) {
         if fork::is_forked() {
-            // What is ended here is the parent's: its threads, and the names in the directory.
+            // The host's threads and socket belong to the parent process.
             return std::mem::forget(self);
         }
         match self {
             Role::Host { engine, host } => {
-                let farewell = host.stop();
-                // The answers to what is under way go out with the farewell.
-                engine.close(move || drop(farewell));
+                let connections = host.stop();
+                // The connections stay open until requests in flight are answered.
+                engine.close(move || drop(connections));
             }
             Role::Guest(guest) => guest.close(),
-            Role::Between(_) | Role::Failed(_) | Role::Closed(_) => {}
+            Role::TakingOver(_) | Role::Failed(_) | Role::Closed(_) => {}
         }
     }
 }
@@ -350,7 +361,7 @@ impl std::fmt::Debug for Link {
     }
 }
 
-/// Whether the process that hosts a directory takes connections and does not answer one within this time.
+/// True if the host of a directory accepts connections but does not answer within `patience`.
 pub fn is_silent(directory: &Path, patience: Duration) -> bool {
     match Guest::connect(directory, patience) {
         Ok(guest) => {
@@ -361,31 +372,33 @@ pub fn is_silent(directory: &Path, patience: Duration) -> bool {
     }
 }
 
-fn turn(path: &Path) -> Arc<Turn> {
-    // One that is yet to be made has no canonical path.
+fn open_lock(path: &Path) -> Arc<OpenLock> {
+    // A directory that does not exist yet has no canonical path.
     let directory = path.canonicalize().or_else(|_| std::path::absolute(path));
     let directory = directory.unwrap_or_else(|_| path.to_path_buf());
-    let mut turns = TURNS.lock();
-    turns.retain(|_, turn| turn.strong_count() > 0);
-    if let Some(turn) = turns.get(&directory).and_then(Weak::upgrade) {
-        return turn;
+    let mut locks = OPEN_LOCKS.lock();
+    locks.retain(|_, lock| lock.strong_count() > 0);
+    if let Some(lock) = locks.get(&directory).and_then(Weak::upgrade) {
+        return lock;
     }
-    let turn = Arc::default();
-    turns.insert(directory, Arc::downgrade(&turn));
-    turn
+    let lock = Arc::default();
+    locks.insert(directory, Arc::downgrade(&lock));
+    lock
 }
 
 fn lookup(open: &HashMap<PathBuf, Weak<Link>>, path: &Path) -> Option<Arc<Link>> {
-    open.get(&path.canonicalize().ok()?)?.upgrade().filter(|link| !link.is_over.load(Ordering::Acquire))
+    open.get(&path.canonicalize().ok()?)?
+        .upgrade()
+        .filter(|link| !link.has_failed_permanently.load(Ordering::Acquire))
 }
 
-fn commit_here(engine: &Engine, commit: Commit<View>, answer: CommitPromise) {
+fn commit_as_host(engine: &Engine, commit: CommitMessage<View>, answer: CommitPromise) {
     let read_version = match &commit.base {
-        Base::Now => Ok(engine.read().version),
-        Base::Version(version) => Ok(*version),
-        Base::View(View::Here(view)) => Ok(view.version),
-        // Of a host that is gone.
-        Base::View(View::There(_)) => Err(Code::TRANSACTION_TOO_OLD),
+        CommitBase::Newest => Ok(engine.read().version),
+        CommitBase::Version(version) => Ok(*version),
+        CommitBase::View(View::Local(view)) => Ok(view.version),
+        // A view of an earlier host.
+        CommitBase::View(View::Remote(_)) => Err(Code::TRANSACTION_TOO_OLD),
     };
     match read_version {
         Ok(read_version) => engine.commit(commit.request(read_version, answer)),
@@ -393,12 +406,12 @@ fn commit_here(engine: &Engine, commit: Commit<View>, answer: CommitPromise) {
     }
 }
 
-fn commit_there(guest: &Arc<Guest>, commit: Commit<View>, answer: CommitPromise) {
+fn commit_as_guest(guest: &Arc<Guest>, commit: CommitMessage<View>, answer: CommitPromise) {
     let base = match &commit.base {
-        Base::Now => Some(Base::Now),
-        Base::Version(version) => Some(Base::Version(*version)),
-        Base::View(View::There(view)) => guest.owns(view),
-        Base::View(View::Here(_)) => None,
+        CommitBase::Newest => Some(CommitBase::Newest),
+        CommitBase::Version(version) => Some(CommitBase::Version(*version)),
+        CommitBase::View(View::Remote(view)) => guest.owns(view),
+        CommitBase::View(View::Local(_)) => None,
     };
     match base {
         Some(base) => guest.commit(commit.with_base(base), answer),

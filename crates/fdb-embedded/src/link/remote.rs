@@ -1,8 +1,8 @@
-//! A view of a database that another process hosts, and what of it has arrived.
+//! A guest's view: the part of the host's data that has arrived, at one version.
 //!
-//! A read of something that is not here yet fails with [`MISSING`] and leaves in the view what it wants; the transaction
-//! has it fetched and repeats the read. A key or range that has arrived is not asked for again: at one version it cannot
-//! change.
+//! A read of data that has not arrived fails with [`Code::MISSING`] and notes in the view what it
+//! needs. The transaction fetches that and repeats the read. Data never has to be fetched twice,
+//! because it cannot change at one version.
 
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included};
@@ -15,51 +15,52 @@ use parking_lot::Mutex;
 use super::guest::Guest;
 use crate::error::{Code, Result};
 use crate::fork::is_forked;
-use crate::limits::{cut, is_too_long_to_be_there};
+use crate::limits::{clamp_bound, exceeds_key_limit};
 use crate::range_set::{RangeSet, key_after};
-use crate::rows::{Direction, RowSet, Visit, Want};
+use crate::rows::{Direction, FetchHint, RowSet, RowVisitor};
 
-/// What has been fetched is forgotten beyond this, when a new read begins: bytes of keys and values of one view.
+/// At the start of a new read, fetched data beyond this is dropped: bytes of keys and values of one
+/// view.
 const MAX_CACHED: usize = 32 << 20;
 
-/// Something that a read needs.
+/// Data that a read needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetch {
     /// The view's version.
     Version,
     /// The value of a key.
     Key(Vec<u8>),
-    /// Rows of a range, from one side.
-    Range { begin: Vec<u8>, end: Vec<u8>, direction: Direction, want: Want },
+    /// Rows from one end of a range.
+    Range { begin: Vec<u8>, end: Vec<u8>, direction: Direction, want: FetchHint },
 }
 
-/// Called when what was fetched is here, or never will be.
-pub type Then = Box<dyn FnOnce() + Send>;
+/// Called when the data has arrived, or cannot arrive.
+pub type Continuation = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Inner {
-    /// `None` until the host has said; an error if there can be no reads.
+struct RemoteViewState {
+    /// `None` until the host has sent it; an error if the view cannot be read.
     version: Option<Result<i64>>,
-    awaiting_version: Vec<Then>,
-    /// The connection has ended: there can be no reads any more, whatever has arrived.
+    awaiting_version: Vec<Continuation>,
+    /// The connection has ended, so the view cannot be read any more.
     is_lost: bool,
-    /// What the read that is being run has missed.
+    /// The data that the current read is missing.
     wanted: Vec<Fetch>,
-    /// What could not be fetched, for the reads that asked for it.
+    /// Fetches that failed, for the reads that need them.
     failed: Vec<(Fetch, Code)>,
-    /// Where `rows` holds everything that there is.
+    /// The ranges of which `rows` holds all rows.
     known: RangeSet,
     rows: BTreeMap<Vec<u8>, Bytes>,
     bytes: usize,
 }
 
-/// A read version of another process's engine.
+/// A read view of the host's engine.
 pub struct RemoteView {
     id: u64,
-    /// The host keeps its version readable until it is closed.
+    /// The host keeps the version readable until the view is closed.
     is_pinned: bool,
     guest: Arc<Guest>,
-    inner: Mutex<Inner>,
+    inner: Mutex<RemoteViewState>,
 }
 
 impl RemoteView {
@@ -67,12 +68,12 @@ impl RemoteView {
         RemoteView { id, is_pinned, guest, inner: Mutex::default() }
     }
 
-    /// Its name in the connection.
+    /// The view's id in the connection.
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// Whose view it is.
+    /// The connection of the view.
     pub(super) fn guest(&self) -> &Arc<Guest> {
         &self.guest
     }
@@ -95,8 +96,8 @@ impl RemoteView {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let mut inner = self.inner.lock();
         inner.check()?;
-        if is_too_long_to_be_there(key) {
-            // Derived from stored values, say. The host takes no such key.
+        if exceeds_key_limit(key) {
+            // Such a key may have been derived from stored values. The host would refuse it.
             return Ok(None);
         }
         if inner.known.contains(key) {
@@ -105,25 +106,26 @@ impl RemoteView {
         inner.miss(Fetch::Key(key.to_vec()))
     }
 
-    /// Visits the rows of `[begin, end)` as far as they have arrived. What is missing is fetched to `far`, if it lies beyond.
+    /// Visits the rows of `[begin, end)` that have arrived. Fetches missing rows up to `far`, if
+    /// that lies beyond the range.
     pub fn scan(
         &self,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        (want, far): (Want, Option<&[u8]>),
-        visit: Visit<'_>,
+        (want, far): (FetchHint, Option<&[u8]>),
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut inner = self.inner.lock();
         inner.check()?;
-        let (mut begin, mut end) = (cut(begin).to_vec(), cut(end).to_vec());
+        let (mut begin, mut end) = (clamp_bound(begin).to_vec(), clamp_bound(end).to_vec());
         let (mut passed_rows, mut passed_bytes) = (0, 0);
         while begin < end {
             let Some((from, to)) = inner.known_at(&begin, &end, direction) else {
-                // The read is run again from its beginning when this is here. If each piece is as long as all before it,
-                // the runs together come to a few times the whole.
+                // The read repeats from its beginning when this piece arrives. If each piece is as
+                // long as all before it, the repeats together cost a small multiple of the whole.
                 let want = want.at_least(passed_rows, passed_bytes);
-                match (far.map(cut), direction) {
+                match (far.map(clamp_bound), direction) {
                     (Some(far), Direction::Forward) if far > end.as_slice() => end = far.to_vec(),
                     (Some(far), Direction::Backward) if far < begin.as_slice() => begin = far.to_vec(),
                     _ => {}
@@ -151,13 +153,13 @@ impl RemoteView {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// What the read that has just failed with [`Code::MISSING`] was missing; more than one thing, if it went on to see.
+    /// The data that the read, which has just failed with [`Code::MISSING`], needs.
     pub fn take_wanted(&self) -> Vec<Fetch> {
         std::mem::take(&mut self.inner.lock().wanted)
     }
 
-    /// Forgets what has been fetched if it has become much, and failures that no read came for. Only between reads: a read
-    /// that is being repeated needs it.
+    /// Drops fetched data if it takes much memory, and failures that no read has collected. Only
+    /// allowed between reads, because a repeated read needs the data.
     pub fn trim(&self) {
         let mut inner = self.inner.lock();
         inner.failed.clear();
@@ -168,8 +170,8 @@ impl RemoteView {
         }
     }
 
-    /// Runs `then` when the version is here; gives it back if it is already.
-    pub(super) fn await_version(&self, then: Then) -> Option<Then> {
+    /// Calls `then` when the version arrives; returns it if the version has arrived already.
+    pub(super) fn await_version(&self, then: Continuation) -> Option<Continuation> {
         let mut inner = self.inner.lock();
         if inner.version.is_some() {
             return Some(then);
@@ -178,7 +180,7 @@ impl RemoteView {
         None
     }
 
-    /// The host has said which version it is, or that it cannot be read.
+    /// Sets the version that the host has sent, or its error.
     pub(super) fn opened(&self, version: Result<i64>) {
         let waiting = {
             let mut inner = self.inner.lock();
@@ -188,19 +190,19 @@ impl RemoteView {
         waiting.into_iter().for_each(|then| then());
     }
 
-    /// The connection has ended. A new host starts above every version of the old one, which is what the error of reads
-    /// from now on means.
+    /// Ends the view with the connection. A new host starts above all versions of the old one, so
+    /// reads fail with `TRANSACTION_TOO_OLD`.
     pub(super) fn lost(&self) {
         self.inner.lock().is_lost = true;
         self.opened(Err(Code::TRANSACTION_TOO_OLD));
     }
 
-    /// Something cannot be fetched, which concerns nobody but who asked for it.
+    /// Records that a fetch failed. Only the read that needs it fails.
     pub(super) fn fail(&self, fetch: Fetch, code: Code) {
         self.inner.lock().failed.push((fetch, code));
     }
 
-    /// A value has arrived.
+    /// Adds a value that has arrived.
     pub(super) fn insert_value(&self, key: Vec<u8>, value: Option<Bytes>) {
         let mut inner = self.inner.lock();
         inner.known.insert_key(&key);
@@ -209,7 +211,7 @@ impl RemoteView {
         }
     }
 
-    /// Rows have arrived, from one side of a range; all of them, or as far as the last one.
+    /// Adds rows that have arrived from one end of a range: all, or up to the last one.
     pub(super) fn insert_rows(&self, begin: Vec<u8>, end: Vec<u8>, direction: Direction, rows: &RowSet) {
         let mut inner = self.inner.lock();
         let last = rows.iter().next_back().map(|(key, _)| key.to_vec()).filter(|_| rows.more);
@@ -224,8 +226,8 @@ impl RemoteView {
     }
 }
 
-impl Inner {
-    /// Fails once it is known that there can be no reads.
+impl RemoteViewState {
+    /// Fails if the view cannot be read.
     fn check(&self) -> Result<()> {
         if self.is_lost {
             return Err(Code::TRANSACTION_TOO_OLD);
@@ -241,7 +243,7 @@ impl Inner {
         Err(Code::MISSING)
     }
 
-    /// The known piece at the side of `[begin, end)` that a scan starts from.
+    /// The known part of `[begin, end)` at the end where the scan starts.
     fn known_at(&self, begin: &[u8], end: &[u8], direction: Direction) -> Option<(Vec<u8>, Vec<u8>)> {
         match direction {
             Direction::Forward => {
@@ -266,7 +268,7 @@ impl Drop for RemoteView {
         if is_forked() {
             return;
         }
-        self.guest.forget_view(self.id, self.is_pinned);
+        self.guest.close_view(self.id, self.is_pinned);
     }
 }
 

@@ -1,4 +1,4 @@
-//! One guest, as its host serves it.
+//! A session: the host's side of one guest's connection.
 
 use std::collections::HashMap;
 use std::io::ErrorKind;
@@ -10,73 +10,74 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::commit::{Base, Commit};
-use super::message::{At, PROTOCOL, Request, Response};
+use super::commit::{CommitBase, CommitMessage};
+use super::message::{PROTOCOL, Request, Response, ViewVersion};
 use super::stream::{Frames, Outbox};
 use super::wire::Malformed;
 use crate::engine::{CommitPromise, Engine, ReadView};
 use crate::error::{Code, Result};
 use crate::future::Future;
-use crate::rows::{Direction, RowSet, Want};
+use crate::rows::{Direction, FetchHint, RowSet};
 
-/// Views that one guest may have open.
+/// The most views that a guest may have open.
 const MAX_VIEWS: usize = 65_536;
-/// Watches that one guest may have armed: many database handles' worth. A further one fails with `TOO_MANY_WATCHES`.
+/// The most watches that a guest may have armed. Another one fails with `TOO_MANY_WATCHES`.
 const MAX_WATCHES: usize = 1_000_000;
-/// No further request is read from a guest while this much waits for it to read, bytes.
+/// No more requests are read from a guest while it has so many bytes of responses to read.
 const MAX_UNREAD: usize = 8 << 20;
-/// How long a new connection has to say who it is: what does not is no guest, and would take the place of one.
-const HELLO_PATIENCE: Duration = Duration::from_secs(5);
-/// No further request is read from a guest while this much of its commits is not answered, bytes.
+/// How long a new connection may take for its first message. Connections that send nothing would
+/// take guests' places.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// No more requests are read from a guest while so many bytes of its commits are not answered.
 const MAX_UNANSWERED: usize = 64 << 20;
 
-/// Why a session ended before its guest closed it.
+/// Why the host ends a session.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
     #[error(transparent)]
     Io(#[from] std::io::Error),
     #[error(transparent)]
     Malformed(#[from] Malformed),
-    #[error("it does not begin with a greeting")]
+    #[error("cannot serve it: its first message is not a greeting")]
     NoGreeting,
-    #[error("it speaks version {0} of the protocol, this process {PROTOCOL}")]
+    #[error("cannot serve it: it uses protocol {0}, this process {PROTOCOL}; use the same version of both")]
     Protocol(u32),
-    #[error("it has more than {MAX_VIEWS} views")]
-    TooMuch,
+    #[error("cannot serve it: it has more than {MAX_VIEWS} open views")]
+    TooManyViews,
 }
 
-/// What has been answered and not sent.
+/// Responses that are encoded but not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unsent {
+enum UnsentResponses {
     Nothing,
-    /// The version of one view.
+    /// Only the version of this view.
     ReadView(u64),
     More,
 }
 
-type Watches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
+type GuestWatches = Arc<Mutex<HashMap<u64, Arc<Future>>>>;
 
-/// The host's end of a connection.
-pub(super) struct Session {
+/// The session of one guest.
+pub(super) struct GuestSession {
     engine: Arc<Engine>,
     outbox: Arc<Outbox>,
     views: HashMap<u64, Result<ReadView>>,
-    watches: Watches,
-    /// Commits that are not answered yet.
+    watches: GuestWatches,
+    /// The number of commits that are not answered.
     committing: Arc<AtomicUsize>,
-    unsent: Unsent,
+    unsent: UnsentResponses,
 }
 
-impl Session {
-    pub(super) fn new(engine: Arc<Engine>, outbox: Arc<Outbox>) -> Session {
+impl GuestSession {
+    pub(super) fn new(engine: Arc<Engine>, outbox: Arc<Outbox>) -> GuestSession {
         let (views, watches, committing) = Default::default();
-        Session { engine, outbox, views, watches, committing, unsent: Unsent::Nothing }
+        GuestSession { engine, outbox, views, watches, committing, unsent: UnsentResponses::Nothing }
     }
 
-    /// Serves until the guest closes, or does what no guest does.
+    /// Serves requests until the guest closes the connection or violates the protocol.
     pub(super) fn run(&mut self, socket: &UnixStream) -> Result<(), SessionError> {
         let mut frames = Frames::new(socket);
-        let first = frames.next_by(Instant::now() + HELLO_PATIENCE).map_err(|error| match error.kind() {
+        let first = frames.next_by(Instant::now() + HELLO_TIMEOUT).map_err(|error| match error.kind() {
             ErrorKind::WouldBlock => SessionError::NoGreeting,
             _ => error.into(),
         })?;
@@ -84,16 +85,16 @@ impl Session {
         let Request::Hello { protocol } = Request::decode(frame)? else {
             return Err(SessionError::NoGreeting);
         };
-        // A guest of another version reads this much, and says which versions do not fit.
-        self.answer(&Response::Welcome { protocol: PROTOCOL, pid: std::process::id() });
+        // A guest with another protocol understands this message, and reports both versions.
+        self.respond(&Response::Welcome { protocol: PROTOCOL, pid: std::process::id() });
         self.outbox.flush();
         if protocol != PROTOCOL {
             return Err(SessionError::Protocol(protocol));
         }
         loop {
-            if self.unsent != Unsent::Nothing && !frames.is_next_here() {
+            if self.unsent != UnsentResponses::Nothing && !frames.is_next_here() {
                 self.outbox.flush();
-                self.unsent = Unsent::Nothing;
+                self.unsent = UnsentResponses::Nothing;
             }
             let Some(frame) = frames.next()? else { return Ok(()) };
             let length = frame.len();
@@ -102,11 +103,11 @@ impl Session {
         }
     }
 
-    fn answer(&self, response: &Response) {
+    fn respond(&self, response: &Response) {
         push(&self.outbox, response);
     }
 
-    /// Serves a request that was `length` bytes long.
+    /// Serves a request of `length` bytes.
     fn serve(&mut self, request: Request, length: usize) -> Result<(), SessionError> {
         match request {
             Request::Hello { .. } => return Err(Malformed("it greets twice").into()),
@@ -114,15 +115,16 @@ impl Session {
             Request::CloseView { view } => drop(self.views.remove(&view)),
             Request::Get { request, view, key } => {
                 let value = self.view(view).and_then(|view| view.get(&key));
-                self.unsent = Unsent::More;
-                self.answer(&Response::Value { request, value });
+                self.unsent = UnsentResponses::More;
+                self.respond(&Response::Value { request, value });
             }
             Request::Range { request, view, begin, end, backward, rows, bytes } => {
                 let direction = if backward { Direction::Backward } else { Direction::Forward };
-                let want = Want { rows: rows.min(Want::MOST.rows), bytes: bytes.min(Want::MOST.bytes) };
+                let want =
+                    FetchHint { rows: rows.min(FetchHint::MAX.rows), bytes: bytes.min(FetchHint::MAX.bytes) };
                 let rows = self.view(view).and_then(|view| read_rows(view, &begin, &end, direction, want));
-                self.unsent = Unsent::More;
-                self.answer(&Response::Rows { request, rows });
+                self.unsent = UnsentResponses::More;
+                self.respond(&Response::Rows { request, rows });
             }
             Request::Commit { request, commit } => self.commit(request, commit, length),
             Request::Arm { watch, key, baseline } => self.arm(watch, &key, baseline),
@@ -136,21 +138,25 @@ impl Session {
         Ok(())
     }
 
-    fn open_view(&mut self, id: u64, at: At) -> Result<(), SessionError> {
+    fn open_view(&mut self, id: u64, at: ViewVersion) -> Result<(), SessionError> {
         if self.views.len() >= MAX_VIEWS {
-            // Of those that are too old to be read a guest may have any number.
+            // The limit does not count views that are too old to be read.
             self.views.retain(|_, view| view.as_ref().is_ok_and(|view| !view.is_expired()));
             if self.views.len() >= MAX_VIEWS {
-                return Err(SessionError::TooMuch);
+                return Err(SessionError::TooManyViews);
             }
         }
         let view = match at {
-            At::Newest => Ok(self.engine.read()),
-            At::Version(version) => self.engine.read_at(version),
-            At::Pinned => self.engine.pin(),
+            ViewVersion::Newest => Ok(self.engine.read()),
+            ViewVersion::Version(version) => self.engine.read_at(version),
+            ViewVersion::Pinned => self.engine.pin(),
         };
-        self.unsent = if self.unsent == Unsent::Nothing { Unsent::ReadView(id) } else { Unsent::More };
-        self.answer(&Response::View {
+        self.unsent = if self.unsent == UnsentResponses::Nothing {
+            UnsentResponses::ReadView(id)
+        } else {
+            UnsentResponses::More
+        };
+        self.respond(&Response::View {
             view: id,
             version: view.as_ref().map(|view| view.version).map_err(|e| *e),
         });
@@ -158,7 +164,7 @@ impl Session {
         Ok(())
     }
 
-    /// A view by its id. One that the guest never opened is gone, to all intents.
+    /// A view by its id. An unknown one counts as too old.
     fn view(&self, id: u64) -> Result<&ReadView> {
         match self.views.get(&id) {
             Some(view) => view.as_ref().map_err(|code| *code),
@@ -166,35 +172,36 @@ impl Session {
         }
     }
 
-    fn commit(&mut self, request: u64, commit: Commit<u64>, length: usize) {
-        if let Base::View(view) = commit.base
-            && self.unsent == Unsent::ReadView(view)
+    fn commit(&mut self, request: u64, commit: CommitMessage<u64>, length: usize) {
+        if let CommitBase::View(view) = commit.base
+            && self.unsent == UnsentResponses::ReadView(view)
         {
-            // A transaction that has read nothing asks for its version only now; the commit's answer takes it along.
-            self.unsent = Unsent::Nothing;
+            // A transaction without reads asks for its version only now. It is sent together with
+            // the commit's result.
+            self.unsent = UnsentResponses::Nothing;
         }
         let (outbox, committing) = (Arc::clone(&self.outbox), Arc::clone(&self.committing));
         committing.fetch_add(1, Ordering::AcqRel);
-        outbox.owe(length);
-        let answer = CommitPromise::new(move |result| {
+        outbox.add_in_flight(length);
+        let promise = CommitPromise::new(move |result| {
             push(&outbox, &Response::Committed { request, result });
-            // This is the committer's thread. More answers are sent at once by another; waking that one for a single
-            // answer would take as long as sending it.
+            // On the committer's thread. If more results follow, the writer thread sends them
+            // together. For a single result, waking that thread would take as long as sending.
             if committing.fetch_sub(1, Ordering::AcqRel) == 1 {
                 outbox.flush();
             } else {
-                outbox.leave();
+                outbox.hand_to_writer();
             }
-            outbox.settle(length);
+            outbox.remove_in_flight(length);
         });
         let read_version = match commit.base {
-            Base::Now => Ok(self.engine.read().version),
-            Base::Version(version) => Ok(version),
-            Base::View(view) => self.view(view).map(|view| view.version),
+            CommitBase::Newest => Ok(self.engine.read().version),
+            CommitBase::Version(version) => Ok(version),
+            CommitBase::View(view) => self.view(view).map(|view| view.version),
         };
         match read_version {
-            Ok(read_version) => self.engine.commit(commit.request(read_version, answer)),
-            Err(code) => answer.complete(Err(code.into())),
+            Ok(read_version) => self.engine.commit(commit.request(read_version, promise)),
+            Err(code) => promise.complete(Err(code.into())),
         }
     }
 
@@ -202,35 +209,35 @@ impl Session {
         let future = Future::pending();
         {
             let mut watches = self.watches.lock();
-            // A guest that is not sure arms a watch again.
+            // After a takeover, a guest may arm a watch twice.
             if watches.contains_key(&watch) {
                 return;
             }
             if watches.len() >= MAX_WATCHES {
                 drop(watches);
                 push(&self.outbox, &Response::Fired { watch, error: Some(Code::TOO_MANY_WATCHES) });
-                return self.outbox.leave();
+                return self.outbox.hand_to_writer();
             }
             watches.insert(watch, Arc::clone(&future));
         }
         let (watches, outbox, fired) =
             (Arc::clone(&self.watches), Arc::clone(&self.outbox), Arc::downgrade(&future));
         future.hook(Box::new(move || {
-            // One that the guest has disarmed is not there any more, and nobody waits for it.
+            // The guest has disarmed the watch.
             if watches.lock().remove(&watch).is_none() {
                 return;
             }
             let error = fired.upgrade().and_then(|future| future.result().err());
             push(&outbox, &Response::Fired { watch, error });
-            outbox.leave();
+            outbox.hand_to_writer();
         }));
         self.engine.arm(key, baseline, &future);
     }
 }
 
-impl Drop for Session {
+impl Drop for GuestSession {
     fn drop(&mut self) {
-        // Lets go of the watches outside their lock: each ends in a hook that takes it.
+        // Ends the watches without their lock, because each one's hook takes it.
         let watches = std::mem::take(&mut *self.watches.lock());
         for future in watches.into_values() {
             future.fail(Code::OPERATION_CANCELLED);
@@ -239,11 +246,17 @@ impl Drop for Session {
 }
 
 fn push(outbox: &Outbox, response: &Response) {
-    // No answer is too long, and of a guest that takes none any more the session finds the end.
+    // No response is too long. If the guest reads no more, the session ends by itself.
     let _ = outbox.push(|frame| response.encode(frame));
 }
 
-fn read_rows(view: &ReadView, begin: &[u8], end: &[u8], direction: Direction, want: Want) -> Result<RowSet> {
+fn read_rows(
+    view: &ReadView,
+    begin: &[u8],
+    end: &[u8],
+    direction: Direction,
+    want: FetchHint,
+) -> Result<RowSet> {
     let mut rows = RowSet::default();
     let _ = view.scan(begin, end, direction, &mut |key, value| {
         rows.push(key, value);

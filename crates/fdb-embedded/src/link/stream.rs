@@ -1,7 +1,8 @@
-//! A framed connection over a Unix socket: frames in, frames out, and whose process is at the other end.
+//! Frames over a Unix socket, and the check of who is at the other end.
 //!
-//! A frame is its length in four bytes, little-endian, and that many bytes of message. Sending never blocks the
-//! thread that does it: what the socket does not take at once is left to the connection's writer thread.
+//! A frame is a length in four bytes, little-endian, and so many bytes of message. Sending never
+//! blocks the calling thread: bytes that the socket does not accept at once are left to the
+//! connection's writer thread.
 
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
@@ -13,23 +14,23 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::wire::Malformed;
-use crate::fork::Own;
+use crate::fork::CloseOnFork;
 
-/// Longest frame that is sent or read, bytes: a transaction of FoundationDB's limit fits, with what surrounds it.
+/// The longest frame in bytes. A transaction of FoundationDB's size limit fits.
 pub const MAX_FRAME: usize = 16 << 20;
-/// Bytes that are read at once.
+/// Bytes read at a time.
 const READ_CHUNK: usize = 64 << 10;
 const LENGTH_BYTES: usize = 4;
 
-/// Takes frames off a socket.
+/// Reads frames from a socket.
 pub struct Frames<'s> {
     socket: &'s UnixStream,
     buffer: Vec<u8>,
-    /// Where the next frame begins in the buffer.
+    /// The offset of the next frame in the buffer.
     start: usize,
-    /// How much of the buffer is filled.
+    /// The number of filled bytes in the buffer.
     end: usize,
-    /// Nothing is waited for after this moment.
+    /// Reading does not wait longer than this.
     deadline: Option<Instant>,
 }
 
@@ -39,14 +40,14 @@ impl<'s> Frames<'s> {
         Frames { socket, buffer: vec![0; READ_CHUNK], start: 0, end: 0, deadline: None }
     }
 
-    /// Is the next frame here already, so that [`Frames::next`] will not wait?
+    /// True if the next frame is complete in the buffer, so that [`Frames::next`] will not wait.
     pub fn is_next_here(&self) -> bool {
         let here = &self.buffer[self.start..self.end];
         let length = here.first_chunk::<LENGTH_BYTES>().map(|length| u32::from_le_bytes(*length) as usize);
         length.is_some_and(|length| here.len() - LENGTH_BYTES >= length)
     }
 
-    /// The next frame, if all of it is here before the deadline; `WouldBlock` otherwise, however much of it has come.
+    /// The next frame, or `WouldBlock` if it is not complete before the deadline.
     pub fn next_by(&mut self, deadline: Instant) -> io::Result<Option<&[u8]>> {
         self.deadline = Some(deadline);
         let is_whole = self.fill_frame();
@@ -55,13 +56,13 @@ impl<'s> Frames<'s> {
         Ok(is_whole?.map(|length| self.take(length)))
     }
 
-    /// The next frame; `None` when the other end has closed.
+    /// The next frame; `None` if the other end has closed.
     pub fn next(&mut self) -> io::Result<Option<&[u8]>> {
         let is_whole = self.fill_frame()?;
         Ok(is_whole.map(|length| self.take(length)))
     }
 
-    /// Reads until a whole frame lies in the buffer; its length.
+    /// Reads until the buffer has a complete frame, and returns its length.
     fn fill_frame(&mut self) -> io::Result<Option<usize>> {
         if !self.fill(LENGTH_BYTES)? {
             return Ok(None);
@@ -83,14 +84,14 @@ impl<'s> Frames<'s> {
         &self.buffer[begin..self.start]
     }
 
-    /// Reads until `wanted` bytes lie in the buffer; false when the connection ends before.
+    /// Reads until the buffer has `wanted` bytes; false if the connection ends before.
     fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         if self.end - self.start >= wanted {
             return Ok(true);
         }
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
-        // A large frame's buffer is not kept for the small ones that follow, and grows as the frame arrives.
+        // The buffer of a large frame is not kept, and grows only as the frame arrives.
         let room = wanted.max(READ_CHUNK);
         if self.buffer.len() > room && self.end <= room {
             self.buffer.truncate(room);
@@ -120,55 +121,55 @@ impl<'s> Frames<'s> {
 }
 
 #[derive(Default)]
-struct Outgoing {
+struct OutgoingBuffer {
     bytes: Vec<u8>,
-    /// Some thread is writing what it took out of `bytes`.
+    /// A thread is writing bytes that it took out of `bytes`.
     is_writing: bool,
-    /// The writer thread is to write the rest.
-    is_left_over: bool,
-    /// Bytes of requests that were taken and are not answered yet.
-    owed: usize,
-    /// Nobody waits any more for the other end to read.
-    hurries: bool,
+    /// The writer thread has to write the rest.
+    is_handed_to_writer: bool,
+    /// Bytes of requests that were accepted and are not answered yet.
+    in_flight: usize,
+    /// The connection is closing: nothing waits for the other end to read.
+    is_closing: bool,
     closed: bool,
 }
 
-/// Why a frame will not be sent.
+/// Why a frame cannot be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
-    /// It is longer than the other end would read.
+pub enum PushError {
+    /// It is longer than [`MAX_FRAME`].
     TooLong,
-    /// Nothing is sent any more.
+    /// The connection is closed.
     Closed,
 }
 
-/// Frames on their way out.
+/// The sending side of a connection.
 pub struct Outbox {
-    socket: Own<UnixStream>,
-    /// What is shut down when nothing can be sent any more: enough for the other end, or our own reader, to notice,
-    /// and no more than that, for what is still to arrive counts.
+    socket: CloseOnFork<UnixStream>,
+    /// The direction to shut down when sending fails. It makes the other end or our own reader find
+    /// the end, but leaves the direction open from which data may still arrive.
     broken: Shutdown,
-    outgoing: Mutex<Outgoing>,
-    /// The writer thread has something to do.
+    outgoing: Mutex<OutgoingBuffer>,
+    /// The writer thread has work.
     work: Condvar,
-    /// Some bytes are gone.
+    /// Bytes were sent or requests answered.
     drained: Condvar,
 }
 
 impl Outbox {
-    /// An empty outbox of a guest's connection. When it fails, the host finds the end of the requests; what the host has
-    /// answered by then can still be read.
-    pub fn of_guest(socket: impl Into<Own<UnixStream>>) -> Outbox {
+    /// For a guest. When sending fails, the host finds the end of the requests, and its responses
+    /// can still be read.
+    pub fn of_guest(socket: impl Into<CloseOnFork<UnixStream>>) -> Outbox {
         Outbox::new(socket.into(), Shutdown::Write)
     }
 
-    /// An empty outbox of a host's connection. When it fails, the session finds the end of the requests; the guest finds
-    /// none before its commits are settled.
-    pub fn of_host(socket: impl Into<Own<UnixStream>>) -> Outbox {
+    /// For a host. When sending fails, the session finds the end of the requests. The guest finds
+    /// the end only after its commits are answered.
+    pub fn of_host(socket: impl Into<CloseOnFork<UnixStream>>) -> Outbox {
         Outbox::new(socket.into(), Shutdown::Read)
     }
 
-    fn new(socket: Own<UnixStream>, broken: Shutdown) -> Outbox {
+    fn new(socket: CloseOnFork<UnixStream>, broken: Shutdown) -> Outbox {
         Outbox { socket, broken, outgoing: Mutex::default(), work: Condvar::new(), drained: Condvar::new() }
     }
 
@@ -177,12 +178,12 @@ impl Outbox {
         &self.socket
     }
 
-    /// Appends a frame. It is sent by a `flush` after it, or by the writer thread if `leave` follows. A frame that is
-    /// refused is not appended.
-    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), Refused> {
+    /// Appends a frame. `flush` sends it, or the writer thread after `hand_to_writer`. A refused
+    /// frame is not appended.
+    pub fn push(&self, encode: impl FnOnce(&mut Vec<u8>)) -> Result<(), PushError> {
         let mut outgoing = self.outgoing.lock();
         if outgoing.closed {
-            return Err(Refused::Closed);
+            return Err(PushError::Closed);
         }
         let bytes = &mut outgoing.bytes;
         let start = bytes.len();
@@ -192,78 +193,80 @@ impl Outbox {
         if length > MAX_FRAME {
             bytes.truncate(start);
             bytes.shrink_to(READ_CHUNK);
-            return Err(Refused::TooLong);
+            return Err(PushError::TooLong);
         }
         let length = u32::try_from(length).expect("MAX_FRAME is far below 4 GiB");
         bytes[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
 
-    /// Sends what the socket takes without blocking, and leaves the rest to the writer thread.
+    /// Sends as much as the socket accepts without blocking, and hands the rest to the writer
+    /// thread.
     pub fn flush(&self) {
         let mut outgoing = self.outgoing.lock();
-        while !outgoing.is_writing && !outgoing.is_left_over && !outgoing.bytes.is_empty() {
+        while !outgoing.is_writing && !outgoing.is_handed_to_writer && !outgoing.bytes.is_empty() {
             let rest = self.write(&mut outgoing, SendFlags::DONTWAIT);
             if !rest.is_empty() {
                 let newer = std::mem::replace(&mut outgoing.bytes, rest);
                 outgoing.bytes.extend_from_slice(&newer);
-                self.leave_to_writer(&mut outgoing);
+                self.wake_writer(&mut outgoing);
             }
         }
     }
 
-    /// Has the writer thread send what is there, for a caller that has no time for it.
-    pub fn leave(&self) {
+    /// Hands everything to the writer thread, so that the caller spends no time on sending.
+    pub fn hand_to_writer(&self) {
         let mut outgoing = self.outgoing.lock();
-        if !outgoing.bytes.is_empty() && !outgoing.is_left_over {
-            self.leave_to_writer(&mut outgoing);
+        if !outgoing.bytes.is_empty() && !outgoing.is_handed_to_writer {
+            self.wake_writer(&mut outgoing);
         }
     }
 
-    fn leave_to_writer(&self, outgoing: &mut Outgoing) {
-        outgoing.is_left_over = true;
+    fn wake_writer(&self, outgoing: &mut OutgoingBuffer) {
+        outgoing.is_handed_to_writer = true;
         self.work.notify_one();
     }
 
-    /// A request of so many bytes has been taken, to be answered later.
-    pub fn owe(&self, bytes: usize) {
-        self.outgoing.lock().owed += bytes;
+    /// Counts a request of so many bytes that is answered later.
+    pub fn add_in_flight(&self, bytes: usize) {
+        self.outgoing.lock().in_flight += bytes;
     }
 
-    /// It has been answered, and the answer is pushed.
-    pub fn settle(&self, bytes: usize) {
-        self.outgoing.lock().owed -= bytes;
+    /// Counts a request as answered, after its response was pushed.
+    pub fn remove_in_flight(&self, bytes: usize) {
+        self.outgoing.lock().in_flight -= bytes;
         self.drained.notify_all();
     }
 
-    /// Waits until fewer than `unsent` bytes are on their way and fewer than `owed` have still to be answered.
-    pub fn wait_below(&self, unsent: usize, owed: usize) {
+    /// Waits until fewer than `unsent` bytes wait to be sent and fewer than `in_flight` bytes of
+    /// requests to be answered.
+    pub fn wait_below(&self, unsent: usize, in_flight: usize) {
         let mut outgoing = self.outgoing.lock();
-        while (outgoing.bytes.len() >= unsent || outgoing.owed >= owed)
+        while (outgoing.bytes.len() >= unsent || outgoing.in_flight >= in_flight)
             && !outgoing.closed
-            && !outgoing.hurries
+            && !outgoing.is_closing
         {
-            // The thread that would have flushed them is this one.
-            if !outgoing.bytes.is_empty() && !outgoing.is_left_over {
-                self.leave_to_writer(&mut outgoing);
+            // This thread would otherwise have flushed them.
+            if !outgoing.bytes.is_empty() && !outgoing.is_handed_to_writer {
+                self.wake_writer(&mut outgoing);
             }
             self.drained.wait(&mut outgoing);
         }
     }
 
-    /// Waits until all that was taken is answered, unless the end hurries.
-    pub fn await_settled(&self) {
+    /// Waits until all accepted requests are answered, or the connection is closing.
+    pub fn await_none_in_flight(&self) {
         let mut outgoing = self.outgoing.lock();
-        while outgoing.owed > 0 && !outgoing.hurries {
+        while outgoing.in_flight > 0 && !outgoing.is_closing {
             self.drained.wait(&mut outgoing);
         }
     }
 
-    /// Waits until everything is sent, for as long as the other end may take to read it.
-    pub fn finish(&self, deadline: Instant) {
+    /// Waits until everything is sent, but not longer than the deadline.
+    pub fn drain(&self, deadline: Instant) {
         let mut outgoing = self.outgoing.lock();
         if !outgoing.bytes.is_empty() {
-            self.leave_to_writer(&mut outgoing);
+            self.wake_writer(&mut outgoing);
         }
         while (outgoing.is_writing || !outgoing.bytes.is_empty()) && !outgoing.closed {
             if self.drained.wait_until(&mut outgoing, deadline).timed_out() {
@@ -272,31 +275,31 @@ impl Outbox {
         }
     }
 
-    /// Bytes that wait.
+    /// Bytes that wait to be sent.
     pub fn len(&self) -> usize {
         self.outgoing.lock().bytes.len()
     }
 
-    /// The writer thread's work, until the connection is closed.
+    /// The writer thread: runs until the connection is closed.
     pub fn run_writer(&self) {
         let mut outgoing = self.outgoing.lock();
         while !outgoing.closed {
             if outgoing.is_writing || outgoing.bytes.is_empty() {
                 self.work.wait(&mut outgoing);
             } else {
-                outgoing.is_left_over = false;
+                outgoing.is_handed_to_writer = false;
                 self.write(&mut outgoing, SendFlags::empty());
             }
         }
     }
 
-    /// Takes what waits and writes it with the lock released. Returns what was not written.
-    fn write(&self, outgoing: &mut MutexGuard<'_, Outgoing>, flags: SendFlags) -> Vec<u8> {
+    /// Writes the waiting bytes without holding the lock, and returns those that were not written.
+    fn write(&self, outgoing: &mut MutexGuard<'_, OutgoingBuffer>, flags: SendFlags) -> Vec<u8> {
         let mut bytes = std::mem::take(&mut outgoing.bytes);
         outgoing.is_writing = true;
         let written = MutexGuard::unlocked(outgoing, || send(&self.socket, &bytes, flags));
         outgoing.is_writing = false;
-        if outgoing.is_left_over {
+        if outgoing.is_handed_to_writer {
             self.work.notify_one();
         }
         self.drained.notify_all();
@@ -309,7 +312,7 @@ impl Outbox {
             }
             Ok(written) => drop(bytes.drain(..written)),
             Err(_) => {
-                // The reader of this connection comes to its end and cleans up.
+                // The connection's reader will find the end, and clean up.
                 bytes.clear();
                 self.end(outgoing, self.broken);
             }
@@ -317,37 +320,37 @@ impl Outbox {
         bytes
     }
 
-    /// Makes the connection's reader find its end; what is to be sent still can be.
+    /// Makes the connection's reader find the end. Sending still works.
     pub fn stop_reading(&self) {
-        self.outgoing.lock().hurries = true;
+        self.outgoing.lock().is_closing = true;
         self.drained.notify_all();
-        // It fails only when the connection has ended already.
+        // It fails only if the connection has ended already.
         let _ = self.socket.shutdown(Shutdown::Read);
     }
 
-    /// Sends nothing more: its writer returns, later frames are refused, the other end finds the end. What that one
-    /// sends still arrives.
+    /// Stops sending: the writer thread returns, and the other end finds the end. Reading still
+    /// works.
     pub fn stop_sending(&self) {
         self.end(&mut self.outgoing.lock(), Shutdown::Write);
     }
 
-    /// Ends the connection: its reader finds the end, its writer returns, later frames are refused.
+    /// Closes the connection in both directions.
     pub fn close(&self) {
         self.end(&mut self.outgoing.lock(), Shutdown::Both);
     }
 
-    fn end(&self, outgoing: &mut Outgoing, what: Shutdown) {
+    fn end(&self, outgoing: &mut OutgoingBuffer, what: Shutdown) {
         outgoing.closed = true;
         outgoing.bytes = Vec::new();
-        // It fails only when the connection has ended already.
+        // It fails only if the connection has ended already.
         let _ = self.socket.shutdown(what);
         self.work.notify_all();
         self.drained.notify_all();
     }
 }
 
-/// Sends all of `bytes`, or as much as goes without blocking if the flags say so. A closed peer is an error here and
-/// never a signal: the program around this library may not ignore SIGPIPE.
+/// Sends `bytes`, or as many as possible without blocking if `flags` say so. A closed peer is an
+/// error, not a SIGPIPE, which the program around this library may not ignore.
 fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize> {
     let mut sent = 0;
     while sent < bytes.len() {
@@ -361,17 +364,17 @@ fn send(socket: &UnixStream, bytes: &[u8], flags: SendFlags) -> io::Result<usize
     Ok(sent)
 }
 
-/// Waits until the other end closes, whatever it still sends.
+/// Reads and ignores everything until the other end closes.
 pub fn await_end(socket: &UnixStream) {
     let mut unread = vec![0; READ_CHUNK];
-    // An error is an end too: the other has closed with something unread, or the system keeps the rest from us.
+    // An error ends the connection too.
     while matches!(
         rustix::net::recv(socket, &mut unread[..], RecvFlags::empty()),
         Ok((_, 1..)) | Err(Errno::INTR)
     ) {}
 }
 
-/// May the process at the other end share this directory: is it of this user, or root's?
+/// True if the process at the other end belongs to this user or root.
 pub fn is_trusted(socket: &UnixStream) -> io::Result<bool> {
     let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
     Ok(peer.is_root() || peer == rustix::process::geteuid())

@@ -1,4 +1,4 @@
-//! Becoming the directory's host or a guest of it, at first and whenever the host goes away.
+//! Takeover: this process becomes the host or a guest, at first and whenever the host goes away.
 
 use std::io;
 use std::path::Path;
@@ -10,107 +10,109 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 
-use super::guest::{ConnectError, Events, Guest};
+use super::guest::{ConnectError, ConnectionEvents, Guest};
 use super::host::Host;
-use super::{Link, Now, Role, warden};
+use super::{CurrentRole, Link, Role, host_monitor};
 use crate::engine::faults::VARIABLE;
 use crate::engine::{DATA_FILE, Engine, Loss, LostFile, OpenError, StorageError, file_id};
 use crate::error::Code;
 
-/// Between the first attempts while somebody else is coming or going.
-pub(super) const PAUSE: Duration = Duration::from_millis(5);
-/// Between later ones: a large file is being looked over, or a process holds the directory and does not listen.
-const LONGEST_PAUSE: Duration = Duration::from_millis(80);
+/// The delay before the first retries, while a host starts or stops.
+pub(super) const FIRST_RETRY_DELAY: Duration = Duration::from_millis(5);
+/// The longest delay between retries, for example while a host recovers a large file.
+const MAX_RETRY_DELAY: Duration = Duration::from_millis(80);
 
-/// What this process can be to the directory.
-pub(super) enum Place {
+/// The role that an attempt has gained.
+pub(super) enum NewRole {
     Host { engine: Arc<Engine>, host: Host },
     Guest(Arc<Guest>),
 }
 
-/// Loss long a new connection waits for the host to say who it is.
+/// How long a new connection waits for the host's first message.
 const WELCOME_PATIENCE: Duration = Duration::from_secs(5);
 
-/// After a failure of the storage this long, doubled with each that follows, until the directory is opened again.
-const FIRST_SETBACK: Duration = Duration::from_millis(20);
-/// But never longer.
-const LONGEST_SETBACK: Duration = Duration::from_secs(5);
-/// After so many failures in a row, about five seconds, waiting transactions fail. The process goes on trying.
-const MAX_SETBACKS: u32 = 8;
+/// The delay before the directory is opened again after a storage failure. Doubled with each
+/// further one.
+const FIRST_BACKOFF: Duration = Duration::from_millis(20);
+/// The longest such delay.
+const MAX_BACKOFF: Duration = Duration::from_secs(5);
+/// After so many storage failures in a row, about five seconds, waiting transactions fail. The
+/// process keeps trying.
+const MAX_FAILURES: u32 = 8;
 /// A storage that has worked for so long has recovered.
-const RECOVERED: Duration = Duration::from_secs(60);
+const RECOVERED_AFTER: Duration = Duration::from_secs(60);
 
-/// Failures of the storage, one after the other.
+/// Counts storage failures in a row.
 #[derive(Debug, Default)]
-pub(super) struct Setbacks {
+pub(super) struct StorageFailures {
     count: u32,
     last: Option<Instant>,
 }
 
-impl Setbacks {
-    /// One more: loss long to wait now.
+impl StorageFailures {
+    /// Counts a failure, and returns the delay before the next opening.
     fn add(&mut self, now: Instant) -> Duration {
         let is_recovered =
-            self.last.is_none_or(|last| now.duration_since(last) > LONGEST_SETBACK + RECOVERED);
+            self.last.is_none_or(|last| now.duration_since(last) > MAX_BACKOFF + RECOVERED_AFTER);
         self.count = if is_recovered { 1 } else { self.count.saturating_add(1) };
         self.last = Some(now);
-        LONGEST_SETBACK.min(FIRST_SETBACK * 2u32.saturating_pow(self.count.min(16) - 1))
+        MAX_BACKOFF.min(FIRST_BACKOFF * 2u32.saturating_pow(self.count.min(16) - 1))
     }
 }
 
-/// Whether another attempt may go otherwise.
+/// Whether and when to try again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hope {
-    /// Soon: somebody is coming or going, or something is short that comes back.
+pub(super) enum RetryPolicy {
+    /// Soon: a host starts or stops, or a resource is short.
     Soon,
-    /// When the process goes on that hosts the directory.
-    Stopped,
+    /// When the stopped host continues.
+    WhenHostResumes,
     /// When the disk works again.
     Later,
-    /// Not without somebody who changes something.
-    None,
+    /// Not without a change from outside.
+    Never,
 }
 
-/// Why an attempt came to nothing.
-pub(super) struct Refused {
+/// Why an attempt failed.
+pub(super) struct AttemptError {
     pub(super) error: OpenError,
-    pub(super) hope: Hope,
+    pub(super) retry: RetryPolicy,
 }
 
-impl From<OpenError> for Refused {
-    fn from(error: OpenError) -> Refused {
-        let hope = match &error {
-            // Whoever holds the directory does not listen yet, or any more.
-            OpenError::Held { .. } => Hope::Soon,
+impl From<OpenError> for AttemptError {
+    fn from(error: OpenError) -> AttemptError {
+        let retry = match &error {
+            // The process that has the lock does not listen yet, or any more.
+            OpenError::Held { .. } => RetryPolicy::Soon,
             OpenError::Io { source, .. }
             | OpenError::Storage { source: StorageError::Unopened(source), .. }
                 if is_shortage(source) =>
             {
-                Hope::Soon
+                RetryPolicy::Soon
             }
-            OpenError::Io { .. } => Hope::Later,
-            OpenError::Storage { source, .. } if source.code() == Code::IO_ERROR => Hope::Later,
-            _ => Hope::None,
+            OpenError::Io { .. } => RetryPolicy::Later,
+            OpenError::Storage { source, .. } if source.code() == Code::IO_ERROR => RetryPolicy::Later,
+            _ => RetryPolicy::Never,
         };
-        Refused { error, hope }
+        AttemptError { error, retry }
     }
 }
 
-/// Is this process, or the system, short of something that comes back, as descriptors do?
+/// True if a resource of the process or the system is short, such as descriptors.
 fn is_shortage(error: &io::Error) -> bool {
     let shortages = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::NOBUFS, Errno::AGAIN];
     Errno::from_io_error(error).is_some_and(|errno| shortages.contains(&errno))
 }
 
-/// Tries once. Waits for so long until a host answers.
-pub(super) fn attempt(path: &Path, patience: Duration) -> Result<Place, Refused> {
+/// Tries once to become the host or a guest. Waits up to `patience` for the host's answer.
+pub(super) fn attempt(path: &Path, patience: Duration) -> Result<NewRole, AttemptError> {
     let held = match Engine::open(path) {
         Ok(engine) => {
             let engine = Arc::new(engine);
-            // The socket is found again at the end, wherever this process works by then.
+            // The canonical path stays valid if this process changes its working directory.
             let host = path.canonicalize().and_then(|path| Host::listen(&path, &engine));
             let host = host.map_err(|source| OpenError::Io { path: path.join("socket"), source })?;
-            return Ok(Place::Host { engine, host });
+            return Ok(NewRole::Host { engine, host });
         }
         Err(held @ OpenError::Held { .. }) => held,
         Err(error) => return Err(error.into()),
@@ -123,24 +125,24 @@ pub(super) fn attempt(path: &Path, patience: Duration) -> Result<Place, Refused>
                     path.display()
                 ));
             }
-            Ok(Place::Guest(guest))
+            Ok(NewRole::Guest(guest))
         }
         Err(ConnectError::Absent) => Err(held.into()),
         Err(error) => {
-            let hope = match error {
-                ConnectError::Silent => Hope::Stopped,
-                ConnectError::Io(_) => Hope::Soon,
-                _ => Hope::None,
+            let retry = match error {
+                ConnectError::Silent => RetryPolicy::WhenHostResumes,
+                ConnectError::Io(_) => RetryPolicy::Soon,
+                _ => RetryPolicy::Never,
             };
             let error = OpenError::Host { path: path.to_path_buf(), reason: error.to_string() };
-            Err(Refused { error, hope })
+            Err(AttemptError { error, retry })
         }
     }
 }
 
 struct GuestOf(Weak<Link>);
 
-impl Events for GuestOf {
+impl ConnectionEvents for GuestOf {
     fn fired(&self, watch: u64, error: Option<Code>) {
         let Some(link) = self.0.upgrade() else { return };
         let watch = link.watches.lock().remove(&watch);
@@ -153,45 +155,46 @@ impl Events for GuestOf {
 
     fn lost(&self) {
         if let Some(link) = self.0.upgrade() {
-            link.find_host();
+            link.start_takeover();
         }
     }
 }
 
 impl Link {
-    /// Takes its place, arms the watches there, and wakes what has waited for it. Nothing has changed if that is refused.
-    pub(super) fn settle(self: &Arc<Self>, place: Place) -> Result<(), Refused> {
+    /// Assumes a role: arms the watches there, and continues callers that waited for it. After an
+    /// error nothing has changed.
+    pub(super) fn assume_role(self: &Arc<Self>, new_role: NewRole) -> Result<(), AttemptError> {
         let mut role = self.role.write();
         if matches!(*role, Role::Closed(_)) {
             drop(role);
-            Role::from(place).end();
+            Role::from(new_role).end();
             return Ok(());
         }
-        let started = match &place {
-            Place::Guest(guest) => guest.start(GuestOf(Arc::downgrade(self))),
-            Place::Host { engine, .. } => warden::start(self, engine),
+        let started = match &new_role {
+            NewRole::Guest(guest) => guest.start(GuestOf(Arc::downgrade(self))),
+            NewRole::Host { engine, .. } => host_monitor::start(self, engine),
         };
         if let Err(error) = started {
             drop(role);
-            Role::from(place).end();
+            Role::from(new_role).end();
             let (path, reason) = (self.directory.clone(), format!("cannot start a thread: {error}"));
-            let hope = if is_shortage(&error) { Hope::Soon } else { Hope::None };
-            return Err(Refused { error: OpenError::Host { path, reason }, hope });
+            let retry = if is_shortage(&error) { RetryPolicy::Soon } else { RetryPolicy::Never };
+            return Err(AttemptError { error: OpenError::Host { path, reason }, retry });
         }
-        let before = std::mem::replace(&mut *role, place.into());
+        let before = std::mem::replace(&mut *role, new_role.into());
         drop(role);
         if let Ok(identity) = file_id(&self.directory.join(DATA_FILE)) {
             let _ = self.database.set(identity);
         }
-        self.arm_again();
-        if let Role::Between(waiting) = before {
+        self.rearm_watches();
+        if let Role::TakingOver(waiting) = before {
             waiting.into_inner().into_iter().for_each(|then| then());
         }
         Ok(())
     }
 
-    /// Arms what was armed at the last host.
-    fn arm_again(&self) {
+    /// Arms the watches of the previous host.
+    fn rearm_watches(&self) {
         let watches = self.watches.lock();
         let all: Vec<_> = watches
             .iter()
@@ -199,52 +202,54 @@ impl Link {
             .collect();
         drop(watches);
         for (id, key, baseline, future) in all {
-            match self.now() {
-                Now::Host(engine) => engine.arm(&key, baseline, &future),
-                Now::Guest(guest) => guest.arm(id, &key, baseline),
-                // It will be done when that has changed.
-                Now::Unsettled | Now::Failed(_) => return,
+            match self.current_role() {
+                CurrentRole::Host(engine) => engine.arm(&key, baseline, &future),
+                CurrentRole::Guest(guest) => guest.arm(id, &key, baseline),
+                // The next role will arm them.
+                CurrentRole::TakingOver | CurrentRole::Failed(_) => return,
             }
         }
     }
 
-    /// The host is gone: become the next, or find it. On the thread of the connection that has ended.
-    fn find_host(self: &Arc<Self>) {
+    /// Starts a takeover after the host has gone. Runs on the thread of the connection that has
+    /// ended.
+    fn start_takeover(self: &Arc<Self>) {
         {
             let mut role = self.role.write();
             if !matches!(*role, Role::Guest(_)) {
                 return;
             }
-            *role = Role::Between(Mutex::default());
+            *role = Role::TakingOver(Mutex::default());
         }
-        Link::seek(&Arc::downgrade(self), None);
+        Link::run_takeover(&Arc::downgrade(self), None);
     }
 
-    /// Tries to become the host or a guest of it, until one of them succeeds or neither can. Waits for `wait` first.
-    pub(super) fn seek(link: &Weak<Link>, wait: Option<Duration>) {
+    /// Tries to become the host or a guest, until that succeeds or cannot succeed. Waits for `wait`
+    /// first.
+    pub(super) fn run_takeover(link: &Weak<Link>, wait: Option<Duration>) {
         wait.into_iter().for_each(thread::sleep);
-        let (mut pause, mut is_reported) = (PAUSE, false);
+        let (mut pause, mut is_reported) = (FIRST_RETRY_DELAY, false);
         loop {
-            // Whoever drops the last handle meanwhile ends the search.
+            // Dropping the last handle ends the takeover.
             let Some(link) = link.upgrade() else { return };
             if matches!(*link.role.read(), Role::Closed(_)) {
                 return;
             }
-            let settled = link.succeed().and_then(|place| link.settle(place));
-            let Err(Refused { error, hope }) = settled else { return };
-            let wait = match hope {
-                Hope::None => {
+            let settled = link.attempt_takeover().and_then(|role| link.assume_role(role));
+            let Err(AttemptError { error, retry }) = settled else { return };
+            let wait = match retry {
+                RetryPolicy::Never => {
                     crate::keep_failure(error.to_string());
                     crate::report(&format!(
                         "no other process hosts the database any more, and this one cannot: {error}"
                     ));
-                    return link.fail_for_good(Code::IO_ERROR);
+                    return link.fail_permanently(Code::IO_ERROR);
                 }
-                Hope::Soon | Hope::Stopped => {
-                    let longer = LONGEST_PAUSE.min(pause * 2);
+                RetryPolicy::Soon | RetryPolicy::WhenHostResumes => {
+                    let longer = MAX_RETRY_DELAY.min(pause * 2);
                     std::mem::replace(&mut pause, longer)
                 }
-                Hope::Later => link.set_back(),
+                RetryPolicy::Later => link.note_storage_failure(),
             };
             if !is_reported && !matches!(error, OpenError::Held { .. }) {
                 is_reported = true;
@@ -255,9 +260,10 @@ impl Link {
         }
     }
 
-    /// Tries once, on a directory that has been hosted. If its data file is gone, or is another one, the database has been removed under its
-    /// host: an empty one in its place would look as if everything had been deleted, and another one is older, or of somebody else.
-    fn succeed(&self) -> Result<Place, Refused> {
+    /// Tries once, on a directory that was hosted before. If its data file is gone or another one,
+    /// the database was removed. An empty database in its place would look as if everything had
+    /// been deleted; another one may be older or belong to somebody else.
+    fn attempt_takeover(&self) -> Result<NewRole, AttemptError> {
         let path = self.directory.join(DATA_FILE);
         let loss = match (file_id(&path), self.database.get()) {
             (Ok(found), Some(own)) if found != *own => Loss::Replaced,
@@ -267,12 +273,12 @@ impl Link {
         Err(OpenError::from(LostFile { path, loss, is_final: true }).into())
     }
 
-    /// The storage has failed once more. Returns loss long to wait until the next opening. After many
+    /// Counts a storage failure, and returns the delay before the next opening. After many
     /// failures, waiting transactions fail.
-    pub(super) fn set_back(&self) -> Duration {
+    pub(super) fn note_storage_failure(&self) -> Duration {
         let (pause, is_often) = {
-            let mut setbacks = self.setbacks.lock();
-            (setbacks.add(Instant::now()), setbacks.count > MAX_SETBACKS)
+            let mut storage_failures = self.storage_failures.lock();
+            (storage_failures.add(Instant::now()), storage_failures.count > MAX_FAILURES)
         };
         if is_often {
             self.fail(Code::IO_ERROR);
@@ -280,13 +286,13 @@ impl Link {
         pause
     }
 
-    /// There is no host any more, and this link finds none.
-    pub(super) fn fail_for_good(&self, code: Code) {
-        self.is_over.store(true, Ordering::Release);
+    /// Fails permanently: this link will never have a role again.
+    pub(super) fn fail_permanently(&self, code: Code) {
+        self.has_failed_permanently.store(true, Ordering::Release);
         self.fail(code);
     }
 
-    /// There is no host: everything fails until there is one.
+    /// Fails everything until there is a role again.
     fn fail(&self, code: Code) {
         let before = {
             let mut role = self.role.write();
@@ -295,7 +301,7 @@ impl Link {
             }
             std::mem::replace(&mut *role, Role::Failed(code))
         };
-        if let Role::Between(waiting) = before {
+        if let Role::TakingOver(waiting) = before {
             waiting.into_inner().into_iter().for_each(|then| then());
         }
         let watches = std::mem::take(&mut *self.watches.lock());
@@ -305,11 +311,11 @@ impl Link {
     }
 }
 
-impl From<Place> for Role {
-    fn from(place: Place) -> Role {
-        match place {
-            Place::Host { engine, host } => Role::Host { engine, host },
-            Place::Guest(guest) => Role::Guest(guest),
+impl From<NewRole> for Role {
+    fn from(role: NewRole) -> Role {
+        match role {
+            NewRole::Host { engine, host } => Role::Host { engine, host },
+            NewRole::Guest(guest) => Role::Guest(guest),
         }
     }
 }
@@ -320,17 +326,17 @@ mod tests {
 
     #[test]
     fn pauses_after_failures_grow_to_a_bound_and_begin_again_when_the_storage_has_recovered() {
-        let (mut setbacks, mut now) = (Setbacks::default(), Instant::now());
+        let (mut storage_failures, mut now) = (StorageFailures::default(), Instant::now());
         let mut pauses = Vec::new();
         for _ in 0..40 {
-            pauses.push(setbacks.add(now));
-            now += LONGEST_SETBACK;
+            pauses.push(storage_failures.add(now));
+            now += MAX_BACKOFF;
         }
         assert_eq!(pauses[..4], [20, 40, 80, 160].map(Duration::from_millis));
-        assert_eq!(pauses[10..], [LONGEST_SETBACK; 30]);
-        let told_after: Duration = pauses[..MAX_SETBACKS as usize].iter().sum();
+        assert_eq!(pauses[10..], [MAX_BACKOFF; 30]);
+        let told_after: Duration = pauses[..MAX_FAILURES as usize].iter().sum();
         assert!((4..7).contains(&told_after.as_secs()), "{told_after:?}");
-        now += RECOVERED + LONGEST_SETBACK;
-        assert_eq!(setbacks.add(now), FIRST_SETBACK);
+        now += RECOVERED_AFTER + MAX_BACKOFF;
+        assert_eq!(storage_failures.add(now), FIRST_BACKOFF);
     }
 }

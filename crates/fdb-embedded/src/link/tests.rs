@@ -3,7 +3,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
-use super::guest::Events;
+use super::guest::ConnectionEvents;
 use super::*;
 use crate::engine::Durability;
 use crate::engine::atomic::AtomicOp;
@@ -13,11 +13,11 @@ const COUNT: &[u8] = b"count";
 const SOON: Duration = Duration::from_secs(60);
 
 /// Adds one to the count.
-fn add_one<V>() -> Commit<V> {
+fn add_one<V>() -> CommitMessage<V> {
     let one = 1u64.to_le_bytes().to_vec();
     let mutation = Mutation::Atomic { key: COUNT.to_vec(), op: AtomicOp::Add, operand: one };
-    Commit {
-        base: Base::Now,
+    CommitMessage {
+        base: CommitBase::Newest,
         reads: Vec::new(),
         report_conflicts: false,
         writes: vec![(COUNT.to_vec(), [COUNT, b"\0"].concat())],
@@ -53,7 +53,7 @@ struct Busy {
 
 struct Lost(Arc<AtomicBool>);
 
-impl Events for Lost {
+impl ConnectionEvents for Lost {
     fn fired(&self, _: u64, _: Option<Code>) {}
 
     fn lost(&self) {
@@ -122,7 +122,7 @@ fn a_host_ends_on_its_own_committer_a_thousand_times_while_guests_commit() {
     let told = Arc::new(Told::default());
     for round in 0..ROUNDS {
         let place = takeover::attempt(path, SOON).map_err(|refused| refused.error).unwrap();
-        let link = Link::at(path, place).map_err(|refused| refused.error).unwrap();
+        let link = Link::with_role(path, place).map_err(|refused| refused.error).unwrap();
         let guests: Vec<Busy> = (0..2).map(|_| Busy::start(path, &told)).collect();
         let before = told.committed.load(Ordering::Acquire);
         wait_until("guests commit", || told.committed.load(Ordering::Acquire) > before + 8);

@@ -1,4 +1,4 @@
-//! A read version and what can be read at it, wherever the engine is.
+//! A read view of this process's engine or of the host's.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -6,30 +6,31 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::remote::{Fetch, RemoteView, Then};
+use super::remote::{Continuation, Fetch, RemoteView};
 use crate::engine;
 use crate::error::Result;
 use crate::fork;
-use crate::rows::{Direction, Visit, Want};
+use crate::rows::{Direction, FetchHint, RowVisitor};
 
 /// The database at one version.
 #[derive(Debug, Clone)]
 pub enum View {
-    /// Of this process's engine: everything is here.
-    Here(engine::ReadView),
-    /// Of another's: reads fail with [`crate::Code::MISSING`] until what they need has been fetched.
-    There(Arc<RemoteView>),
+    /// A view of this process's engine.
+    Local(engine::ReadView),
+    /// A view of the host's engine. Reads fail with [`crate::Code::MISSING`] until their data has
+    /// been fetched.
+    Remote(Arc<RemoteView>),
 }
 
-/// What a read is missing.
-pub struct Missing {
+/// The data that a read is missing.
+pub struct MissingData {
     view: Arc<RemoteView>,
     fetches: Vec<Fetch>,
 }
 
-impl Missing {
-    /// Has it fetched; `then` is called when all of it is here, or never will be.
-    pub fn fetch(self, then: Then) {
+impl MissingData {
+    /// Fetches the data. Calls `then` when all of it has arrived, or cannot arrive.
+    pub fn fetch(self, then: Continuation) {
         let guest = self.view.guest();
         let waiting = Arc::new(Mutex::new((self.fetches.len(), Some(then))));
         for fetch in self.fetches {
@@ -47,27 +48,27 @@ impl Missing {
     }
 }
 
-/// The data belongs to the parent: its files and threads are not in a forked child.
+/// Fails in a forked child: the engine's files and threads belong to the parent.
 fn refuse_in_child() -> Result<()> {
     if fork::is_forked() { Err(fork::refuse()) } else { Ok(()) }
 }
 
 impl View {
-    /// The version; a commit of this transaction conflicts with writes after it.
+    /// The read version. A commit conflicts with writes after it.
     pub fn version(&self) -> Result<i64> {
         refuse_in_child()?;
         match self {
-            Self::Here(view) => Ok(view.version),
-            Self::There(view) => view.version(),
+            Self::Local(view) => Ok(view.version),
+            Self::Remote(view) => view.version(),
         }
     }
 
-    /// The version, if it is known by now.
+    /// The read version, if it has arrived.
     #[must_use]
     pub fn known_version(&self) -> Option<i64> {
         match self {
-            Self::Here(view) => Some(view.version),
-            Self::There(view) => view.known_version(),
+            Self::Local(view) => Some(view.version),
+            Self::Remote(view) => view.known_version(),
         }
     }
 
@@ -75,39 +76,39 @@ impl View {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         refuse_in_child()?;
         match self {
-            Self::Here(view) => view.get(key),
-            Self::There(view) => view.get(key),
+            Self::Local(view) => view.get(key),
+            Self::Remote(view) => view.get(key),
         }
     }
 
-    /// Visits the rows of `[begin, end)` until the visitor breaks. `want` says about how many it will take, and where, if
-    /// not at the end of the range, what it goes on with ends.
+    /// Visits the rows of `[begin, end)` until the visitor breaks. The hint says how many rows the
+    /// caller will read, and how far it may continue after this range.
     pub fn scan(
         &self,
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        want: (Want, Option<&[u8]>),
-        visit: Visit<'_>,
+        want: (FetchHint, Option<&[u8]>),
+        visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         refuse_in_child()?;
         match self {
-            Self::Here(view) => view.scan(begin, end, direction, visit),
-            Self::There(view) => view.scan(begin, end, direction, want, visit),
+            Self::Local(view) => view.scan(begin, end, direction, visit),
+            Self::Remote(view) => view.scan(begin, end, direction, want, visit),
         }
     }
 
-    /// What the read that has just failed was missing.
+    /// The data that the last failed read was missing.
     #[must_use]
-    pub fn missing(&self) -> Option<Missing> {
-        let Self::There(view) = self else { return None };
+    pub fn missing(&self) -> Option<MissingData> {
+        let Self::Remote(view) = self else { return None };
         let fetches = view.take_wanted();
-        (!fetches.is_empty()).then(|| Missing { view: Arc::clone(view), fetches })
+        (!fetches.is_empty()).then(|| MissingData { view: Arc::clone(view), fetches })
     }
 
-    /// Forgets what earlier reads have fetched, if it is much.
+    /// Drops fetched data if it takes much memory.
     pub fn trim(&self) {
-        if let Self::There(view) = self {
+        if let Self::Remote(view) = self {
             view.trim();
         }
     }

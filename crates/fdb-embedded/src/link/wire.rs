@@ -1,11 +1,12 @@
-//! Fields of a message as bytes: little-endian integers, and byte strings behind their length.
+//! Encoding of a message's fields: little-endian integers, and byte strings preceded by their
+//! length.
 
 use super::stream::MAX_FRAME;
 use crate::error::Code;
 use crate::limits::{MAX_SYSTEM_KEY, MAX_VALUE};
 use crate::range_set::KeyRange;
 
-/// A frame that does not hold what its kind promises.
+/// A message that does not match its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed message: {0}")]
 pub struct Malformed(pub &'static str);
@@ -38,7 +39,7 @@ impl Writer<'_> {
         self.0.extend_from_slice(&value.to_le_bytes());
     }
 
-    /// A count of elements, or of bytes. Nothing that is sent comes near the limit of 32 bits.
+    /// A number of elements or bytes.
     pub fn count(&mut self, count: usize) {
         self.u32(u32::try_from(count).expect("a message is far smaller than 4 GiB"));
     }
@@ -68,7 +69,7 @@ impl Writer<'_> {
     }
 }
 
-/// Takes fields off a frame. Every length is checked against what is left before anything is allocated.
+/// Reads fields from a frame. Checks each length against the rest of the frame before it allocates.
 pub struct Reader<'b>(pub &'b [u8]);
 
 impl<'b> Reader<'b> {
@@ -110,7 +111,7 @@ impl<'b> Reader<'b> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// How many elements follow, each of at least `least` bytes.
+    /// The number of elements that follow, each of at least `least` bytes.
     pub fn count(&mut self, least: usize) -> Result<usize, Malformed> {
         let count = usize::try_from(self.u32()?).map_err(|_| Malformed("a count is too large"))?;
         let fits = count.checked_mul(least).is_some_and(|bytes| bytes <= self.0.len());
@@ -123,7 +124,7 @@ impl<'b> Reader<'b> {
         if length > limit { Err(Malformed("a byte string is too long")) } else { self.take(length) }
     }
 
-    /// A key, or the bound of a range: up to a few bytes over the longest key.
+    /// A key or the bound of a range: at most a few bytes longer than the longest key.
     pub fn key(&mut self) -> Result<&'b [u8], Malformed> {
         self.bytes(MAX_SYSTEM_KEY + 16)
     }
@@ -136,8 +137,8 @@ impl<'b> Reader<'b> {
         if self.bool()? { self.value().map(Some) } else { Ok(None) }
     }
 
-    /// Ranges: none empty, in key order, without overlap. Their bounds may be longer than any key: what a transaction has read
-    /// need not be there.
+    /// Ranges, which must be disjoint, not empty and in key order. Bounds may be longer than any
+    /// key, because a transaction may read keys that cannot exist.
     pub fn ranges(&mut self) -> Result<Vec<KeyRange>, Malformed> {
         let count = self.count(8)?;
         let mut ranges: Vec<KeyRange> = Vec::with_capacity(count);
@@ -157,7 +158,7 @@ impl<'b> Reader<'b> {
         raw.and_then(Code::from_raw).ok_or(Malformed("an error code is not one"))
     }
 
-    /// Nothing may follow the last field.
+    /// Fails if anything follows the last field.
     pub fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("it goes on after its end")) }
     }

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use fdb_embedded::{BackupError, Copied, Step, backup, doctor};
+use fdb_embedded::{BackupError, BackupStats, BackupStep, backup, doctor};
 use foundationdb::{Database, RangeOption};
 use futures::executor::block_on;
 use tempfile::TempDir;
@@ -58,14 +58,14 @@ fn move_money(db: &Database, stop: &AtomicBool, acknowledged: &AtomicU64) {
     }
 }
 
-fn whole(from: &Path, to: &Path) -> Copied {
+fn whole(from: &Path, to: &Path) -> BackupStats {
     backup(from, to, &mut |_| ControlFlow::Continue(())).unwrap().expect("nobody broke it off")
 }
 
 /// Checks a copy, and says how far the rounds had come in it.
-fn check(copy: &Path, copied: Copied) -> u64 {
+fn check(copy: &Path, copied: BackupStats) -> u64 {
     let report = doctor::check(copy);
-    assert!(report.findings.iter().all(|finding| finding.verdict == doctor::Verdict::Fine), "{report:?}");
+    assert!(report.findings.iter().all(|finding| finding.severity == doctor::Severity::Fine), "{report:?}");
     assert_eq!(copy.metadata().unwrap().permissions().mode() & 0o777, 0o700);
     let db = open(copy);
     let rows = block_on(async {
@@ -145,7 +145,7 @@ fn a_host_that_goes_away_ends_the_copy_and_the_next_one_begins_anew() {
     let place = tempfile::tempdir().unwrap();
     let to = place.path().join("copy");
     let lost = backup(dir.path(), &to, &mut |step| {
-        if matches!(step, Step::Copies(_)) {
+        if matches!(step, BackupStep::Copying(_)) {
             host.kill();
         }
         ControlFlow::Continue(())
@@ -175,7 +175,7 @@ fn what_cannot_be_copied_is_refused_and_nothing_is_left() {
     assert!(refused(dir.path(), "..".into()).contains(".."));
     let mut pages = 0;
     let broken_off = backup(dir.path(), &place.path().join("to"), &mut |step| {
-        pages += usize::from(matches!(step, Step::Copies(_)));
+        pages += usize::from(matches!(step, BackupStep::Copying(_)));
         if pages == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     assert_eq!(broken_off.unwrap(), None);
@@ -192,7 +192,7 @@ fn no_more_copies_at_once_than_there_may_be() {
     fn nested(from: &Path, deeper: &dyn Fn(usize) -> PathBuf, depth: usize) -> usize {
         let mut most = depth;
         let copied = backup(from, &deeper(depth), &mut |step| {
-            if most == depth && matches!(step, Step::Copies(_)) {
+            if most == depth && matches!(step, BackupStep::Copying(_)) {
                 most = nested(from, deeper, depth + 1);
             }
             ControlFlow::Continue(())

@@ -14,7 +14,7 @@ use crate::engine::mutation::{MIN_COMMIT_VERSION, Stamp};
 use crate::engine::{CommitPromise, CommitResult, Durability};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::link::{Base, Commit, View};
+use crate::link::{CommitBase, CommitMessage, View};
 use crate::network;
 use crate::range_set::{KeyRange, PackedKeys};
 
@@ -69,7 +69,7 @@ impl Transaction {
 
     /// Writes what makes versions go on from where a special key says.
     fn advance_versions(&self, state: &mut State) -> Result<()> {
-        let current = state.known_read_version().or_else(|| self.database.link().version_here());
+        let current = state.known_read_version().or_else(|| self.database.link().host_read_version());
         let Some(special) = &mut state.special else { return Ok(()) };
         if let Some(version) = special.advance(current)? {
             // The first version that may follow.
@@ -78,7 +78,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn prepare(&self, state: &mut State) -> Result<Base<View>> {
+    fn prepare(&self, state: &mut State) -> Result<CommitBase<View>> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
@@ -87,16 +87,16 @@ impl Transaction {
         }
         if state.view.is_none() && state.chosen_version.is_none() {
             // What has read nothing gets its read version now, and tells it when asked.
-            state.chosen_version = self.database.link().version_here();
+            state.chosen_version = self.database.link().host_read_version();
             if state.chosen_version.is_none() {
                 // From another process's engine; the commit need not wait for it, nor for one that has no host yet.
                 let _ = state.view(&self.database);
             }
         }
         Ok(match (&state.view, state.chosen_version) {
-            (_, Some(version)) => Base::Version(version),
-            (Some(view), None) => Base::View(view.clone()),
-            (None, None) => Base::Now,
+            (_, Some(version)) => CommitBase::Version(version),
+            (Some(view), None) => CommitBase::View(view.clone()),
+            (None, None) => CommitBase::Newest,
         })
     }
 
@@ -283,7 +283,7 @@ impl State {
     }
 
     /// Writes and conflict ranges on their way to the engine; what special keys show of them stays.
-    fn send(&mut self, base: Base<View>) -> Commit<View> {
+    fn send(&mut self, base: CommitBase<View>) -> CommitMessage<View> {
         let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into();
         let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
@@ -295,7 +295,7 @@ impl State {
         let is_risky = self.options.durability_risky;
         let durability = if is_risky { Durability::Asynchronous } else { Durability::Flushed };
         let report_conflicts = self.options.report_conflicting_keys;
-        Commit { base, reads, report_conflicts, writes, mutations, durability }
+        CommitMessage { base, reads, report_conflicts, writes, mutations, durability }
     }
 
     /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.

@@ -47,7 +47,7 @@ use crate::link::View;
 use crate::network::TimerId;
 use crate::options::TransactionOptions;
 use crate::range_set::{KeyRange, RangeSet, key_after};
-use crate::rows::Want;
+use crate::rows::FetchHint;
 
 pub use reads::RangeArguments;
 pub use writes::ConflictKind;
@@ -275,7 +275,7 @@ impl State {
             view: view.as_ref().map_err(|code| *code),
             writes,
             epoch: Some(database.epoch()),
-            want: Want::default(),
+            want: FetchHint::default(),
             looked: &looked,
             ahead: None,
         });

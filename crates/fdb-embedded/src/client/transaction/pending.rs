@@ -116,7 +116,7 @@ impl Transaction {
         match missing {
             Some(missing) => missing.fetch(again),
             // There is no view yet, for there is no host.
-            None => self.database.link().when_settled(again),
+            None => self.database.link().when_role_known(again),
         }
     }
 

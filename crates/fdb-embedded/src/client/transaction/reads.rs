@@ -12,7 +12,7 @@ use crate::client::selector::Selector;
 use crate::client::special_keys;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::limits::is_too_long_to_be_there;
+use crate::limits::exceeds_key_limit;
 use crate::rows::Direction;
 
 /// The arguments of a range read, as the C API gives them.
@@ -42,7 +42,7 @@ impl Transaction {
             if key >= state.max_read_key() && key != METADATA_VERSION {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            if is_too_long_to_be_there(key) {
+            if exceeds_key_limit(key) {
                 return Ok(Output::Value(None));
             }
             let bypass = state.options.bypass_unreadable;

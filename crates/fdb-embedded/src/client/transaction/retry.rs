@@ -26,7 +26,7 @@ impl Transaction {
                 self.start_timer(&mut state);
                 drop(state);
                 ended.fail();
-                if self.database.link().stops_backoff(&future) {
+                if self.database.link().holds_backoff(&future) {
                     return future;
                 }
                 let waiting = Arc::clone(&future);

@@ -12,7 +12,7 @@ use crate::client::sizes::{self, Step};
 use crate::client::special_keys;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
-use crate::rows::Want;
+use crate::rows::FetchHint;
 
 impl Transaction {
     /// String array future: where a key is stored.
@@ -64,7 +64,7 @@ impl Transaction {
             view: Ok(&view),
             writes: None,
             epoch,
-            want: Want::default(),
+            want: FetchHint::default(),
             looked: &looked,
             ahead: None,
         };

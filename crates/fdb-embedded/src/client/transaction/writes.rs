@@ -11,7 +11,7 @@ use crate::client::write_map::{WriteMap, stamped_range};
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::{Mutation, STAMP_LEN};
 use crate::error::{Code, Result};
-use crate::limits::{MAX_VALUE, cut, is_too_long_to_be_there, key_limit};
+use crate::limits::{MAX_VALUE, clamp_bound, exceeds_key_limit, key_limit};
 use crate::options::TransactionOptions;
 use crate::range_set::key_after;
 
@@ -89,7 +89,7 @@ impl Transaction {
             if key >= state.max_write_key() {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            if is_too_long_to_be_there(key) {
+            if exceeds_key_limit(key) {
                 return Ok(());
             }
             let after = key_after(key);
@@ -119,7 +119,7 @@ impl Transaction {
             }
             state.size += mutation_size(begin, end);
             state.size += if conflicts { conflict_size(begin, end) } else { 0 };
-            state.add_clear(cut(begin), cut(end), conflicts);
+            state.add_clear(clamp_bound(begin), clamp_bound(end), conflicts);
             Ok(())
         });
     }
@@ -139,7 +139,7 @@ impl Transaction {
             if (begin > max || end > max) && !is_exempt {
                 return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
             }
-            let (begin, end) = (cut(begin), cut(end));
+            let (begin, end) = (clamp_bound(begin), clamp_bound(end));
             if begin >= end {
                 return Ok(());
             }

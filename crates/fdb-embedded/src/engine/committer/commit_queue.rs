@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::CommitRequest;
-use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_WAITING_BYTES};
+use crate::limits::{MAX_BATCH_TRANSACTIONS, MAX_QUEUED_COMMIT_BYTES};
 
 /// The queue of commits that wait for the next batch.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl CommitQueue {
     /// Adds a request, or returns it if the queue is full.
     pub(in crate::engine) fn add(&mut self, request: CommitRequest) -> Result<(), CommitRequest> {
         let bytes = self.bytes + request.len();
-        if bytes > MAX_WAITING_BYTES && !self.requests.is_empty() {
+        if bytes > MAX_QUEUED_COMMIT_BYTES && !self.requests.is_empty() {
             return Err(request);
         }
         self.bytes = bytes;

@@ -176,7 +176,7 @@ fn a_pinned_view_reads_on_until_the_files_are_another_s_and_there_are_not_many()
         now += READ_WINDOW;
         write(&mut views, now, round);
     }
-    pinned.resize_with(MAX_PINNED, || views.pin(now).unwrap());
+    pinned.resize_with(MAX_PINNED_VIEWS, || views.pin(now).unwrap());
     assert_eq!(views.pin(now).unwrap_err(), Code::OPERATION_FAILED);
     for (view, round) in pinned.iter().zip([1, 5]) {
         assert_eq!(view.get(b"k").unwrap().as_deref(), Some(&[round][..]));

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-use crate::fork::Own;
+use crate::fork::CloseOnFork;
 
 /// The unit in which the operating system counts a file's allocated space, in bytes.
 const BLOCK: u64 = 512;
@@ -34,7 +34,7 @@ pub trait Disk: Debug + Send + Sync + 'static {
     }
 }
 
-impl<D: Disk + AsFd> Disk for Own<D> {
+impl<D: Disk + AsFd> Disk for CloseOnFork<D> {
     fn len(&self) -> io::Result<u64> {
         (**self).len()
     }

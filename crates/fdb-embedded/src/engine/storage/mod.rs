@@ -46,7 +46,7 @@ use super::directory::{create_file, private_options};
 use super::mutation::Mutation;
 use super::undo_log::UndoSegment;
 use crate::error::Code;
-use crate::fork::Own;
+use crate::fork::CloseOnFork;
 use crate::mutant::mutant;
 use disk::Disk;
 use env::{StorageEnv, SystemEnv};
@@ -197,7 +197,7 @@ impl Storage {
     /// the data file does not need an existing one. Calls `lock` with each file first.
     pub fn open_locked(file: &Path, log: &Path, lock: &LockFile<'_>) -> Result<(Storage, i64), StorageError> {
         let latch = Arc::new(FailureLatch::new(file));
-        let disk = Own::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
+        let disk = CloseOnFork::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
         lock(file, &disk)?;
         let space = space_reserve::SpaceReserve::open(Box::new(disk), &file.with_file_name(RESERVE_FILE));
         let pages = Pages::open(Box::new(Arc::clone(&space)), Arc::clone(&latch))?;
@@ -221,7 +221,7 @@ impl Storage {
     ) -> Result<(Storage, i64), StorageError> {
         let latch = Arc::new(FailureLatch::new(file));
         let log_latch = Arc::new(latch.for_file(log));
-        let disk = Own::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
+        let disk = CloseOnFork::open(|| private_options().open(file)).map_err(StorageError::Unopened)?;
         lock(file, &disk)?;
         let unread = |source| io_failure(&latch, "read", &source);
         let pages = Pages::open(Box::new(Overlay::new(disk).map_err(unread)?), Arc::clone(&latch))?;
@@ -371,11 +371,11 @@ impl Drop for Storage {
 }
 
 /// Opens the log, or creates it if redb's file does not need an existing one.
-fn open_log(path: &Path, latch: &FailureLatch, meta: &TreeMeta) -> Result<Own<File>, StorageError> {
-    let file = match Own::open(|| private_options().open(path)) {
+fn open_log(path: &Path, latch: &FailureLatch, meta: &TreeMeta) -> Result<CloseOnFork<File>, StorageError> {
+    let file = match CloseOnFork::open(|| private_options().open(path)) {
         Err(source) if source.kind() == ErrorKind::NotFound && meta.anchor.is_none() => {
             let above = path.parent().unwrap_or(Path::new("."));
-            let made = Own::open(|| create_file(path));
+            let made = CloseOnFork::open(|| create_file(path));
             // The directory entry has to survive a power failure too.
             made.and_then(|file| File::open(above)?.sync_all().map(|()| file))
                 .map_err(|source| io_failure(latch, "create", &source))?

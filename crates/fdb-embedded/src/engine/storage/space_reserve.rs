@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use super::disk::Disk;
 use super::log::is_full;
 use crate::engine::directory::open_or_create;
-use crate::fork::Own;
+use crate::fork::CloseOnFork;
 
 /// The reserve of an empty database in bytes.
 const MIN_RESERVE: u64 = 4 << 20;
@@ -38,7 +38,7 @@ const PIECE: u64 = 256 << 10;
 #[derive(Debug)]
 pub struct SpaceReserve {
     data: Box<dyn Disk>,
-    reserve: Option<Own<File>>,
+    reserve: Option<CloseOnFork<File>>,
     /// Bytes in the reserve. `changing` is locked to change them.
     held: AtomicU64,
     changing: Mutex<()>,
@@ -51,7 +51,7 @@ impl SpaceReserve {
     /// disk allows.
     pub fn open(data: Box<dyn Disk>, reserve: &Path) -> Arc<SpaceReserve> {
         // Without a reserve, as much space of the disk is left free.
-        let reserve = Own::open(|| open_or_create(reserve)).ok();
+        let reserve = CloseOnFork::open(|| open_or_create(reserve)).ok();
         let reserve = SpaceReserve {
             data,
             is_unsupported: AtomicBool::new(reserve.is_none()),

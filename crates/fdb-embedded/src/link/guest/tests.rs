@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::engine::Durability;
-use crate::rows::{RowSet, Want};
+use crate::rows::{FetchHint, RowSet};
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::sync::mpsc;
 
 struct Silent;
 
-impl Events for Silent {
+impl ConnectionEvents for Silent {
     fn fired(&self, _: u64, _: Option<Code>) {}
     fn lost(&self) {}
 }
@@ -43,10 +43,10 @@ fn send(host: &UnixStream, response: &Response) {
     outbox.flush();
 }
 
-fn blind() -> Commit<u64> {
+fn blind() -> CommitMessage<u64> {
     let (reads, writes, mutations) = Default::default();
-    Commit {
-        base: Base::Now,
+    CommitMessage {
+        base: CommitBase::Newest,
         reads,
         report_conflicts: false,
         writes,
@@ -119,7 +119,7 @@ fn fetch(guest: &Guest, view: &Arc<RemoteView>) -> mpsc::Receiver<()> {
 #[test]
 fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
     let (guest, host) = connected();
-    let view = guest.open_view(At::Newest);
+    let view = guest.open_view(ViewVersion::Newest);
     for key in [b"a", b"b"] {
         assert_eq!(view.get(key), Err(Code::MISSING));
     }
@@ -135,7 +135,7 @@ fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
     assert_eq!((view.get(b"b"), view.version()), (Ok(None), Ok(7)));
     // The next one asks again.
     assert_eq!(view.get(b"a"), Err(Code::MISSING));
-    let (begin, end, want) = (&b"c"[..], &b"d"[..], Want::default());
+    let (begin, end, want) = (&b"c"[..], &b"d"[..], FetchHint::default());
     let scan =
         || view.scan(begin, end, Direction::Backward, (want, None), &mut |_, _| panic!("a row")).map(drop);
     assert_eq!(scan(), Err(Code::MISSING));
@@ -157,7 +157,7 @@ fn what_cannot_be_fetched_concerns_the_read_that_asked_for_it() {
 #[test]
 fn a_version_that_has_arrived_outlives_the_connection() {
     let (guest, host) = connected();
-    let [known, unknown] = [guest.open_view(At::Newest), guest.open_view(At::Newest)];
+    let [known, unknown] = [guest.open_view(ViewVersion::Newest), guest.open_view(ViewVersion::Newest)];
     assert_eq!([&known, &unknown].map(|view| view.version()), [Err(Code::MISSING); 2]);
     let [of_known, of_unknown] = [&known, &unknown].map(|view| fetch(&guest, view));
     let Some(Request::OpenView { view, .. }) = receive(&host) else { panic!("a view") };
@@ -176,8 +176,8 @@ fn a_version_that_has_arrived_outlives_the_connection() {
 fn a_host_that_says_nothing_is_not_asked_without_end() {
     let (guest, host) = connected();
     // Given up at once, as by a transaction that times out and is tried again.
-    (0..MAX_WAITING).for_each(|_| drop(guest.open_view(At::Newest)));
-    assert_eq!(guest.open_view(At::Newest).version(), Err(Code::TRANSACTION_TOO_OLD));
+    (0..MAX_PENDING).for_each(|_| drop(guest.open_view(ViewVersion::Newest)));
+    assert_eq!(guest.open_view(ViewVersion::Newest).version(), Err(Code::TRANSACTION_TOO_OLD));
     assert_eq!(commit(&guest).recv_timeout(SOON), Ok(Some(Code::TRANSACTION_TOO_OLD)));
     // Each answer makes room for one.
     let mut answered = 0;
@@ -187,7 +187,7 @@ fn a_host_that_says_nothing_is_not_asked_without_end() {
             answered += 1;
         }
     }
-    let is_open = || guest.open_view(At::Newest).version() == Err(Code::MISSING);
+    let is_open = || guest.open_view(ViewVersion::Newest).version() == Err(Code::MISSING);
     while !is_open() {
         thread::yield_now();
     }
@@ -198,13 +198,15 @@ fn a_long_range_is_run_through_a_few_times_and_not_once_for_each_piece() {
     const ROWS: u32 = 200_000;
     let (guest, _host) = connected();
     for direction in [Direction::Forward, Direction::Backward] {
-        let view = guest.open_view(At::Newest);
+        let view = guest.open_view(ViewVersion::Newest);
         let (mut visited, mut pieces) = (0, 0);
         let mut visit = |_: &[u8], _: &[u8]| {
             visited += 1;
             ControlFlow::Continue(())
         };
-        while view.scan(b"", &[0xff], direction, (Want::default(), None), &mut visit) == Err(Code::MISSING) {
+        while view.scan(b"", &[0xff], direction, (FetchHint::default(), None), &mut visit)
+            == Err(Code::MISSING)
+        {
             pieces += 1;
             for fetch in view.take_wanted() {
                 serve(&view, fetch, ROWS);
@@ -235,7 +237,7 @@ fn serve(view: &RemoteView, fetch: Fetch, rows: u32) {
 #[test]
 fn a_scan_whose_walk_goes_on_has_that_fetched_too() {
     let (guest, _host) = connected();
-    let view = guest.open_view(At::Newest);
+    let view = guest.open_view(ViewVersion::Newest);
     for (direction, far, fetched) in [
         (Direction::Forward, &b"x"[..], (&b"e"[..], &b"x"[..])),
         (Direction::Backward, b"b", (b"b", b"g")),
@@ -243,7 +245,7 @@ fn a_scan_whose_walk_goes_on_has_that_fetched_too() {
         (Direction::Forward, b"f", (b"e", b"g")),
     ] {
         let (want, mut visit) =
-            ((Want::default(), Some(far)), |_: &[u8], _: &[u8]| ControlFlow::Continue(()));
+            ((FetchHint::default(), Some(far)), |_: &[u8], _: &[u8]| ControlFlow::Continue(()));
         assert_eq!(view.scan(b"e", b"g", direction, want, &mut visit), Err(Code::MISSING));
         let [Fetch::Range { begin, end, .. }] = &view.take_wanted()[..] else { panic!("a range") };
         assert_eq!((&begin[..], &end[..]), fetched);

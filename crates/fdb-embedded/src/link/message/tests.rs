@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::Durability;
 use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
-use crate::link::commit::Base;
+use crate::link::commit::CommitBase;
 use crate::range_set::{KeyRange, RangeSet};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -41,19 +41,21 @@ fn mutation() -> impl Strategy<Value = Mutation> {
 }
 
 fn request() -> impl Strategy<Value = Request> {
-    let base =
-        prop_oneof![Just(Base::Now), any::<i64>().prop_map(Base::Version), any::<u64>().prop_map(Base::View)];
+    let base = prop_oneof![
+        Just(CommitBase::Newest),
+        any::<i64>().prop_map(CommitBase::Version),
+        any::<u64>().prop_map(CommitBase::View)
+    ];
     let durability = prop_oneof![Just(Durability::Flushed), Just(Durability::Asynchronous)];
     let commit = (base, ranges(), any::<bool>(), ranges(), vec(mutation(), 0..6), durability);
-    let commit = commit.prop_map(|(base, reads, report_conflicts, writes, mutations, durability)| Commit {
-        base,
-        reads,
-        report_conflicts,
-        writes,
-        mutations,
-        durability,
+    let commit = commit.prop_map(|(base, reads, report_conflicts, writes, mutations, durability)| {
+        CommitMessage { base, reads, report_conflicts, writes, mutations, durability }
     });
-    let at = prop_oneof![Just(At::Newest), any::<i64>().prop_map(At::Version), Just(At::Pinned)];
+    let at = prop_oneof![
+        Just(ViewVersion::Newest),
+        any::<i64>().prop_map(ViewVersion::Version),
+        Just(ViewVersion::Pinned)
+    ];
     let range = (any::<[u64; 2]>(), bytes(), bytes(), any::<bool>(), any::<[u32; 2]>());
     prop_oneof![
         any::<u32>().prop_map(|protocol| Request::Hello { protocol }),

@@ -14,12 +14,12 @@ fn what_was_left_to_the_writer_is_sent_before_the_end() {
     // More than a socket takes at once, and nobody writes yet.
     for _ in 0..100 {
         outbox.push(frame).unwrap();
-        outbox.leave();
+        outbox.hand_to_writer();
     }
     let (writer, closer) = (Arc::clone(&outbox), Arc::clone(&outbox));
     let writer = thread::spawn(move || writer.run_writer());
     let closer = thread::spawn(move || {
-        closer.finish(Instant::now() + Duration::from_secs(60));
+        closer.drain(Instant::now() + Duration::from_secs(60));
         closer.close();
     });
     let mut frames = Frames::new(&theirs);
@@ -39,7 +39,7 @@ fn an_end_does_not_wait_for_ever_for_one_that_does_not_read() {
     (0..100).for_each(|_| outbox.push(frame).unwrap());
     let writer = Arc::clone(&outbox);
     let writer = thread::spawn(move || writer.run_writer());
-    outbox.finish(Instant::now() + Duration::from_millis(50));
+    outbox.drain(Instant::now() + Duration::from_millis(50));
     outbox.close();
     writer.join().unwrap();
 }
@@ -90,7 +90,7 @@ fn a_frame_that_the_other_end_would_not_read_is_not_sent() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outbox = Outbox::of_host(ours);
     let long = outbox.push(|frame| frame.resize(frame.len() + MAX_FRAME + 1, 0));
-    assert_eq!(long, Err(Refused::TooLong));
+    assert_eq!(long, Err(PushError::TooLong));
     outbox.push(|frame| frame.push(1)).unwrap();
     outbox.flush();
     assert_eq!(Frames::new(&theirs).next().unwrap(), Some(&[1][..]));
@@ -117,14 +117,14 @@ fn what_is_owed_holds_up_the_reader_until_it_is_answered_or_the_end_hurries() {
     for ends_by_answer in [true, false] {
         let (ours, _theirs) = UnixStream::pair().unwrap();
         let outbox = Arc::new(Outbox::of_host(ours));
-        outbox.owe(10);
+        outbox.add_in_flight(10);
         outbox.wait_below(1, 11);
         let waiting = Arc::clone(&outbox);
         let waiting = thread::spawn(move || waiting.wait_below(1, 10));
         thread::sleep(Duration::from_millis(20));
         assert!(!waiting.is_finished());
         if ends_by_answer {
-            outbox.settle(10);
+            outbox.remove_in_flight(10);
         } else {
             outbox.stop_reading();
         }
