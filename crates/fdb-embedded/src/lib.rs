@@ -9,18 +9,18 @@
 //!
 //! * A commit is acknowledged after it was flushed to the disk, and survives a kill at any moment.
 //! * Transactions are serializable and optimistic, with FoundationDB's conflict rules and error
-//! codes.
+//!   codes.
 //! * Reading a page that was damaged on the disk is an error; damaged data is never returned.
 //! * Every version of the last five seconds can be read.
 //! * Versions never go back, over restarts and changes of the system's time.
 //! * Several processes can use a directory. The first one hosts it and the others are its guests.
-//! When the host ends in any way, a guest takes over.
+//!   When the host ends in any way, a guest takes over.
 //!
 //! All functions of FoundationDB's 7.3 client library exist for both kinds of database. Features
 //! that an embedded database lacks answer as a cluster without them does: a tenant is not found
-//! (2131, 2136), blob granule calls fail with `unsupported_operation` (2108), and no server is
-//! restarted or makes a snapshot. The crate `fdb-c` builds the shared library `libfdb_c.so` from
-//! this one. See `docs/EMBEDDED.md`.
+//! (2131, 2136). Queries about blob granules find none, and other granule calls fail with
+//! `unsupported_operation` (2108). No server is restarted or makes a snapshot. The crate `fdb-c`
+//! builds the shared library `libfdb_c.so` from this one. See `docs/EMBEDDED.md`.
 //!
 //! A program that links the `foundationdb` crate has to refer to this crate, or rustc drops it:
 //! `use fdb_embedded as _;`.

@@ -323,7 +323,7 @@ impl Guest {
                     (fetch, Err(code)) => view.fail(fetch, code),
                     // A response of the wrong kind. The read will ask again.
                     _ => {}
-                })
+                });
             }
             Response::Rows { request, rows } => {
                 self.complete_fetch(request, |view, fetch| match (fetch, rows) {
@@ -332,7 +332,7 @@ impl Guest {
                     }
                     (fetch, Err(code)) => view.fail(fetch, code),
                     _ => {}
-                })
+                });
             }
             Response::Committed { request, result } => {
                 let pending = self.state.lock().pending.remove(&request);
