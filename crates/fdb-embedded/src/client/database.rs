@@ -1,4 +1,4 @@
-//! A handle on a database directory.
+//! A client's handle on a database directory.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::path::Path;
@@ -15,11 +15,11 @@ use crate::future::Future;
 use crate::link::Link;
 use crate::options::{DatabaseOptions, TransactionOptions};
 
-/// One `FDBDatabase`: several may share a link to a directory.
+/// A handle on a database (`FDBDatabase`). Several handles may share a link to a directory.
 #[derive(Debug)]
 pub struct Database {
     link: Arc<Link>,
-    /// What the client called it, `embedded:` included.
+    /// The URL by which the client opened it, with `embedded:`.
     url: String,
     options: Mutex<DatabaseOptions>,
     watches: AtomicUsize,
@@ -28,7 +28,7 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens `directory`; `url` is what the client called it.
+    /// Opens `directory`. `url` is the URL that the client used.
     pub fn open(url: &str, directory: &Path) -> Result<Arc<Database>, OpenError> {
         let seed = RandomState::new().build_hasher().finish();
         Ok(Arc::new(Database {
@@ -62,7 +62,7 @@ impl Database {
         self.options.lock().defaults.clone()
     }
 
-    /// A number of [0, 1), to spread retries.
+    /// A random number in [0, 1), to spread retries.
     pub(super) fn jitter(&self) -> f64 {
         self.backoff.lock().unit()
     }

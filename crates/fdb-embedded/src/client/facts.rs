@@ -1,11 +1,11 @@
-//! What the database says of itself.
+//! Facts about the database and the client, for status documents.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::{Database, status};
 
-/// The release of FoundationDB whose client API this is.
+/// The FoundationDB release of this client API.
 pub const RELEASE: &str = "7.3.79";
 /// Facts about an open database.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,20 +14,20 @@ pub struct DatabaseFacts {
     pub directory: PathBuf,
     /// The process that has the directory open.
     pub host_pid: u32,
-    /// Names the database among others: 32 hexadecimal digits.
+    /// Identifies the database: 32 hexadecimal digits.
     pub cluster_id: String,
-    /// Bytes of its files on disk.
+    /// Bytes of its files on the disk.
     pub disk_bytes: u64,
 }
 
 impl Database {
-    /// What the client says of itself, as JSON.
+    /// The client's status, as JSON.
     #[must_use]
     pub fn client_status(&self) -> String {
         status::client(self)
     }
 
-    /// What the database says of itself.
+    /// Facts about the database.
     pub(super) fn facts(&self) -> DatabaseFacts {
         let directory = self.link().directory();
         let disk_bytes = std::fs::read_dir(directory)
@@ -46,15 +46,15 @@ impl Database {
         }
     }
 
-    /// Names the database among others: 32 hexadecimal digits.
+    /// Identifies the database: 32 hexadecimal digits.
     pub(super) fn cluster_id(&self) -> String {
         cluster_id(self.link().directory())
     }
 }
 
-/// An id for a directory: the hash of its path, so it stays as long as the directory stays where it is.
+/// An id for a directory: a hash of its path, so it changes if the directory is moved.
 fn cluster_id(directory: &Path) -> String {
-    // FNV-1a with 128 bits: short, and the same in every build.
+    // FNV-1a with 128 bits, which is short and the same in every build.
     let hash = directory
         .as_os_str()
         .as_bytes()

@@ -1,4 +1,4 @@
-//! JSON, written.
+//! Writing JSON.
 
 use std::fmt::{Display, Formatter, Result, Write};
 
@@ -9,13 +9,13 @@ pub enum Json {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// A number with a fraction; one that is not finite becomes `null`.
+    /// A number with a fraction. A number that is not finite is written as `null`.
     Float(f64),
-    /// A text.
+    /// A string.
     Text(String),
     /// A list.
     List(Vec<Json>),
-    /// Names and values in the order given; no name comes twice.
+    /// Names and values in the given order. Names must be unique.
     Object(Vec<(String, Json)>),
 }
 

@@ -1,29 +1,29 @@
-//! Keys taken for numbers, to tell how far they lie apart.
+//! Maps keys to numbers, to estimate the distance between them.
 //!
-//! A key's bytes are digits, and the digits are the bytes that occur: between the decimal texts `1999` and `2000` lies one
-//! step and not a wide gap of bytes that are no digits.
+//! A key's bytes are digits, and the digits are the bytes that occur. So the decimal texts `1999`
+//! and `2000` are one step apart, without a wide gap of bytes that are not digits.
 
-/// Digits that are looked at, after those that two keys share.
+/// The most digits of a key to use, after its shared prefix.
 const DIGITS: usize = 16;
-/// By how many digits pairs of keys may differ in where they differ and still be measured against each other.
+/// The largest difference in the lengths of shared prefixes at which distances are still compared.
 const MAX_SHIFT: i32 = 30;
 
 /// The bytes that occur in some keys.
 #[derive(Debug)]
 pub struct Scale {
-    /// In order; two at least.
+    /// In order; at least two.
     digits: Vec<u8>,
-    /// For each byte how many of the digits are below it.
+    /// For each byte, the number of digits below it.
     ranks: [u8; 256],
 }
 
-/// How many first bytes two keys share.
+/// The length of the common prefix of two keys.
 pub fn shared_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 impl Scale {
-    /// The scale of keys which all lie between the first and the last of `keys`.
+    /// The scale of keys that all lie between the first and the last of `keys`.
     pub fn new<'k>(keys: impl DoubleEndedIterator<Item = &'k [u8]> + Clone) -> Scale {
         let ends = (keys.clone().next(), keys.clone().next_back());
         let shared = ends.0.zip(ends.1).map_or(0, |(first, last)| shared_len(first, last));
@@ -47,14 +47,14 @@ impl Scale {
         self.digits.len() as u128
     }
 
-    /// A key's first digits as a number; missing ones are zeros.
+    /// The first digits of a key as a number. Missing ones are zeros.
     fn number(&self, key: &[u8]) -> u128 {
         let ranks = key.iter().map(|byte| self.ranks[usize::from(*byte)]);
         let digits = ranks.chain(std::iter::repeat(0)).take(DIGITS);
         digits.fold(0u128, |number, digit| number.saturating_mul(self.base()).saturating_add(digit.into()))
     }
 
-    /// How far `b` lies behind `a`, where 1 is the last of the digits that follow the first `shared`.
+    /// The distance from `a` to `b`, in units of the last digit after the first `shared` bytes.
     pub fn distance(&self, a: &[u8], b: &[u8], shared: usize) -> f64 {
         let own = shared_len(a, b);
         let difference = self.number(&b[own..]).saturating_sub(self.number(&a[own..]));
@@ -64,7 +64,7 @@ impl Scale {
         difference * base.powi(shift.clamp(-MAX_SHIFT, MAX_SHIFT))
     }
 
-    /// A key so far behind `key`, as [`Scale::distance`] measures it.
+    /// The key at a distance after `key`, as measured by [`Scale::distance`].
     pub fn advance(&self, key: &[u8], distance: f64, shared: usize) -> Vec<u8> {
         #[expect(
             clippy::cast_possible_truncation,

@@ -1,43 +1,45 @@
-//! Mapped range reads: a range read of an index, and for each of its rows a second read that a mapper derives.
+//! Mapped range reads: a range read of an index, and for each row a second read derived by a
+//! mapper.
 
 use bytes::Bytes;
 
 use super::mapper::Mapper;
 use super::merged::Merged;
-use super::range::{Found, Limits, ROW_OVERHEAD, RangeRead, read_rows};
+use super::range::{Limits, ROW_OVERHEAD, RangeRead, RangeResult, read_rows};
 use super::selector::Selector;
 use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, MappedRow, MappedRows, RowSet};
 
-/// Rows that one second read returns at most, and their bytes.
+/// The limits of one second read.
 const SECONDARY_LIMITS: Limits = Limits { rows: Some(2_000), bytes: Some(10_000_000) };
-/// What part of a byte limit the index's rows may use: a fifth.
+/// The index rows may use one fifth of a byte limit.
 const INDEX_SHARE: usize = 5;
-/// A limit on bytes is looked at after this many rows.
+/// A byte limit is checked after each so many rows.
 const ROWS_AT_ONCE: usize = 10;
-/// Second reads that are waited for at once, where another process has the data.
+/// The most second reads that are fetched from the host together.
 const MISSING_AT_ONCE: usize = 256;
-/// FoundationDB's servers answer no request with more bytes than about this.
+/// FoundationDB's servers send at most about so many bytes in a response.
 const REPLY_BYTES: usize = 80_000;
 
-/// The rows of a mapped range read and what they depended on.
+/// The rows of a mapped range read, and its conflict ranges.
 #[derive(Debug)]
 pub struct MappedResult {
     /// The rows.
     pub rows: MappedRows,
-    /// A write in one of these by another transaction could have changed the rows.
+    /// Writes of other transactions to these ranges could have changed the rows.
     pub conflicts: Vec<KeyRange>,
 }
 
 impl MappedResult {
-    /// Bytes of all rows, those of the index included, as FoundationDB counts what a read has cost.
+    /// Bytes of all rows including the index rows, as FoundationDB counts the cost of a read.
     pub fn byte_len(&self) -> usize {
         self.rows.rows.iter().map(|row| cost(row) - ROW_OVERHEAD).sum()
     }
 }
 
-/// Reads the index range and what `mapper` makes of its rows; `merged` shows no writes of the transaction.
+/// Reads the index range, and the second range for each row. `merged` must not show writes of the
+/// transaction.
 pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> Result<MappedResult> {
     let bound = |selector: &Selector| {
         if selector.is_plain() { Ok(selector.key.clone()) } else { selector.resolve(merged, max) }
@@ -56,7 +58,7 @@ pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> 
                 break;
             }
             let (row, conflict) = match secondary(&mapper, key, value, merged) {
-                // What several rows miss is fetched together.
+                // The missing data of several rows is fetched together.
                 Err(Code::MISSING) if missing + 1 < MISSING_AT_ONCE => {
                     missing += 1;
                     continue;
@@ -74,12 +76,13 @@ pub fn run(read: &RangeRead, mapper: &[u8], merged: &Merged<'_>, max: &[u8]) -> 
     }
     index.more |= index.truncate(result.rows.rows.len());
     result.rows.more = index.more;
-    let found = Found { to_begin: begin.is_empty(), through_end: end == max && !index.more, rows: index };
+    let found =
+        RangeResult { to_begin: begin.is_empty(), through_end: end == max && !index.more, rows: index };
     result.conflicts.push(read.conflict(&found, max));
     Ok(result)
 }
 
-/// Reads what the mapper makes of one row, and says what that depended on.
+/// Reads the second range of one row, and adds its conflict ranges.
 fn secondary(
     mapper: &Mapper,
     key: &[u8],
@@ -120,7 +123,7 @@ fn after_prefix(prefix: &[u8]) -> Result<Vec<u8>> {
     Ok(after)
 }
 
-/// What a row takes of the limit on bytes.
+/// The bytes of a row that count towards the byte limit.
 fn cost(row: &MappedRow) -> usize {
     let index = ROW_OVERHEAD + row.key.len() + row.value.len();
     index + row.rows.byte_len() + row.rows.len() * ROW_OVERHEAD

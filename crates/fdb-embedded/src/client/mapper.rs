@@ -1,12 +1,13 @@
-//! Mappers: the tuples by which a mapped range read makes a second key of each row.
+//! Mappers: they derive the second key of a mapped range read from each index row.
 //!
-//! A mapper is a packed tuple. The text element `{K[i]}` stands for element i of the row's key, `{V[i]}` for one of its value,
-//! and `{...}` as the last element asks for everything below the key that the others make. `{{` and `}}` are braces.
+//! A mapper is a packed tuple. The text element `{K[i]}` stands for element i of the row's key and
+//! `{V[i]}` for one of its value. `{...}` as the last element selects all keys below the derived
+//! one. `{{` and `}}` stand for braces.
 
 use super::tuple;
 use crate::error::{Code, Result};
 
-/// Where a placeholder takes its element from.
+/// The source of a placeholder's element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
     Key,
@@ -14,23 +15,24 @@ enum Source {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Part {
-    /// A packed element as it is.
+enum MapperPart {
+    /// A packed element.
     Packed(Vec<u8>),
-    /// An element of the row; without an index the mapper's is no number, which matters once there is a row.
+    /// An element of the row. `None` if the index in the mapper is malformed, which is an error
+    /// only if there is a row.
     Element { source: Source, index: Option<usize> },
 }
 
-/// A mapper, understood.
+/// A parsed mapper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapper {
-    parts: Vec<Part>,
-    /// Does it ask for all keys below the one that it makes, not for that key?
+    parts: Vec<MapperPart>,
+    /// True if the mapper selects all keys below the derived key, instead of that key.
     pub is_range: bool,
 }
 
 impl Mapper {
-    /// Understands a packed mapper.
+    /// Parses a packed mapper.
     pub fn parse(packed: &[u8]) -> Result<Mapper> {
         let elements = tuple::elements(packed).ok_or(Code::MAPPER_NOT_TUPLE)?;
         let mut mapper = Mapper { parts: Vec::with_capacity(elements.len()), is_range: false };
@@ -48,14 +50,14 @@ impl Mapper {
         Ok(mapper)
     }
 
-    /// The key that the mapper makes of a row.
+    /// Derives the key from a row.
     pub fn apply(&self, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
         let (mut keys, mut values) = (None, None);
         let mut made = Vec::new();
         for part in &self.parts {
             match part {
-                Part::Packed(packed) => made.extend_from_slice(packed),
-                Part::Element { source, index } => {
+                MapperPart::Packed(packed) => made.extend_from_slice(packed),
+                MapperPart::Element { source, index } => {
                     let index = index.ok_or(Code::MAPPER_BAD_INDEX)?;
                     let elements = match source {
                         Source::Key => unpacked(&mut keys, key, Code::KEY_NOT_TUPLE)?,
@@ -69,7 +71,8 @@ impl Mapper {
     }
 }
 
-/// A row's key or value is unpacked when the first placeholder needs it: one that none needs need not be a tuple.
+/// A row's key or value is unpacked when a placeholder first needs it; otherwise it need not be a
+/// tuple.
 fn unpacked<'s, 'b>(
     slot: &'s mut Option<Vec<&'b [u8]>>,
     packed: &'b [u8],
@@ -81,18 +84,18 @@ fn unpacked<'s, 'b>(
     slot.as_ref().ok_or(error)
 }
 
-fn part(element: &[u8], text: Option<Vec<u8>>) -> Part {
-    let Some(text) = text else { return Part::Packed(element.to_vec()) };
+fn part(element: &[u8], text: Option<Vec<u8>>) -> MapperPart {
+    let Some(text) = text else { return MapperPart::Packed(element.to_vec()) };
     let literal = replaced(&replaced(&text, b"{{", b'{'), b"}}", b'}');
     if literal != text {
         let mut packed = Vec::new();
-        // A text becomes a byte string by this, as it does in FoundationDB.
+        // As in FoundationDB, a text becomes a byte string here.
         tuple::push_bytes(&mut packed, &literal);
-        return Part::Packed(packed);
+        return MapperPart::Packed(packed);
     }
     match placeholder(&text) {
-        Some((source, index)) => Part::Element { source, index: number(index) },
-        None => Part::Packed(element.to_vec()),
+        Some((source, index)) => MapperPart::Element { source, index: number(index) },
+        None => MapperPart::Packed(element.to_vec()),
     }
 }
 
@@ -107,7 +110,7 @@ fn replaced(text: &[u8], pair: &[u8; 2], single: u8) -> Vec<u8> {
     replaced
 }
 
-/// The source and the index, as it is written, of `{K[index]}` or `{V[index]}`.
+/// The source and the index of `{K[index]}` or `{V[index]}`.
 fn placeholder(text: &[u8]) -> Option<(Source, &[u8])> {
     let inner = text.strip_prefix(b"{")?.strip_suffix(b"]}")?;
     let (source, index) = match inner.split_at_checked(2)? {
@@ -118,8 +121,8 @@ fn placeholder(text: &[u8]) -> Option<(Source, &[u8])> {
     (!index.is_empty()).then_some((source, index))
 }
 
-/// The number that a text begins with, as C reads an `int`: white space before it and anything after it are passed over.
-/// A negative one is beyond every tuple.
+/// Parses an `int` as C does: skips white space before it, and ignores anything after it. A
+/// negative index is beyond every tuple.
 fn number(text: &[u8]) -> Option<usize> {
     let text = text.trim_ascii_start();
     let sign = usize::from(matches!(text.first(), Some(b'+' | b'-')));

@@ -1,4 +1,4 @@
-//! Reads of a transaction: the database at its read version under its own writes.
+//! The reads of a transaction: the database at its read version, merged with its own writes.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -14,39 +14,40 @@ use crate::link::View;
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, FetchHint, RowVisitor};
 
-/// What a read sees. Without writes it is the plain snapshot.
+/// What a read sees: the database, and possibly the transaction's own writes.
 #[derive(Clone, Copy)]
 pub struct Merged<'t> {
-    /// The database at the read version, or why it cannot be read at that.
+    /// The database at the read version, or the error of reading there.
     pub view: Result<&'t View>,
-    /// The transaction's own writes, if the read is to see them.
+    /// The transaction's own writes, if the read sees them.
     pub writes: Option<&'t WriteMap>,
-    /// Turns versions into times, for the system keys that are made up; without it they are as stored.
+    /// Converts versions to times for synthetic system keys. Without it, those keys read as stored.
     pub epoch: Option<&'t Epoch>,
-    /// About how much of a scan the reader will take.
+    /// About how much of a scan the reader will need.
     pub want: FetchHint,
-    /// Set when the database had to be looked at.
+    /// Set when the database was read.
     pub looked: &'t Cell<bool>,
-    /// How far to fetch beyond a scan's end: its walk goes on from there.
+    /// The end of the fetch, if the walk continues beyond the end of the scan.
     pub ahead: Option<&'t [u8]>,
 }
 
-/// Gets what is at each key of a walk: `None` for an own write that leaves nothing there, which selectors count.
-pub type Step<'v> = &'v mut dyn FnMut(&[u8], Option<&[u8]>) -> ControlFlow<()>;
+/// Called with each key of a walk. The value is `None` for an own write that leaves the key absent,
+/// which selectors still count.
+pub type WalkVisitor<'v> = &'v mut dyn FnMut(&[u8], Option<&[u8]>) -> ControlFlow<()>;
 
-/// How a walk ended.
+/// The end of a walk.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Walked {
-    /// At its end.
-    Through,
+pub enum WalkEnd {
+    /// At the end of the range.
+    Completed,
     /// Where the visitor broke.
     Broken,
-    /// At a place whose keys only the commit decides: the end of it that the walk came to.
+    /// At a range that is unreadable before the commit: the edge that the walk reached.
     Unreadable(Vec<u8>),
 }
 
 impl Merged<'_> {
-    /// The value of one key; with `bypass` also of one whose versionstamp is still to come.
+    /// The value of a key. With `bypass`, returns values whose versionstamp is not known.
     pub fn get(&self, key: &[u8], bypass: bool) -> Result<Option<Bytes>> {
         let Some(writes) = self.writes else { return self.stored(key) };
         if writes.unreadable().contains(key) && !bypass {
@@ -63,10 +64,10 @@ impl Merged<'_> {
         Ok(epoch.times(self.view?.version()?, SystemTime::now()))
     }
 
-    /// The value without the transaction's writes.
+    /// The value without own writes.
     fn stored(&self, key: &[u8]) -> Result<Option<Bytes>> {
         self.looked.set(true);
-        match (system::place(key), self.epoch) {
+        match (system::synthetic_range(key), self.epoch) {
             (Some(place), Some(epoch)) => Ok(place.get(key, self.times(epoch)?)),
             _ => self.view?.get(key),
         }
@@ -77,9 +78,9 @@ impl Merged<'_> {
         own.value(stored.map(Vec::from))
     }
 
-    /// Remembers that the database was looked at, if what lies at the beginning or the end of all keys is not the
-    /// transaction's own.
-    pub fn look_at_edge(&self, direction: Direction, max: &[u8]) -> Result<()> {
+    /// Notes that the database was read, unless the transaction itself has written at the beginning
+    /// or end of all keys.
+    pub fn read_edge(&self, direction: Direction, max: &[u8]) -> Result<()> {
         let is_own = self.writes.is_some_and(|writes| match direction {
             Direction::Forward => writes.cleared().iter().next_back().is_some_and(|(_, end)| end >= max),
             Direction::Backward => writes.dependent_parts(b"", b"\0").is_empty(),
@@ -91,27 +92,33 @@ impl Merged<'_> {
         Ok(())
     }
 
-    /// Visits the rows of `[begin, end)` until the visitor breaks. Fails with `ACCESSED_UNREADABLE` when it gets
-    /// to a place whose keys only the commit decides.
+    /// Visits the rows of `[begin, end)` until the visitor breaks. Fails with `ACCESSED_UNREADABLE`
+    /// at a range that is unreadable before the commit.
     pub fn scan(&self, begin: &[u8], end: &[u8], direction: Direction, visit: RowVisitor<'_>) -> Result<()> {
         let walked = self.walk(begin, end, direction, &mut |key, value| match value {
             Some(value) => visit(key, value),
             None => ControlFlow::Continue(()),
         })?;
         match walked {
-            Walked::Unreadable(_) => Err(Code::ACCESSED_UNREADABLE),
-            Walked::Through | Walked::Broken => Ok(()),
+            WalkEnd::Unreadable(_) => Err(Code::ACCESSED_UNREADABLE),
+            WalkEnd::Completed | WalkEnd::Broken => Ok(()),
         }
     }
 
-    /// Visits the keys of `[begin, end)` until the visitor breaks, or a place comes that cannot be read.
-    pub fn walk(&self, begin: &[u8], end: &[u8], direction: Direction, step: Step<'_>) -> Result<Walked> {
+    /// Visits the keys of `[begin, end)` until the visitor breaks or an unreadable range begins.
+    pub fn walk(
+        &self,
+        begin: &[u8],
+        end: &[u8],
+        direction: Direction,
+        step: WalkVisitor<'_>,
+    ) -> Result<WalkEnd> {
         if begin >= end {
-            return Ok(Walked::Through);
+            return Ok(WalkEnd::Completed);
         }
         let Some(writes) = self.writes.filter(|writes| !writes.is_empty()) else {
             let outcome = self.scan_base(begin, end, direction, &mut |key, value| step(key, Some(value)))?;
-            return Ok(if outcome.is_break() { Walked::Broken } else { Walked::Through });
+            return Ok(if outcome.is_break() { WalkEnd::Broken } else { WalkEnd::Completed });
         };
         let mut readable = (begin, end);
         let mut unreadable = writes.unreadable().intersecting(begin, end);
@@ -126,13 +133,13 @@ impl Merged<'_> {
         }
         let outcome = self.walk_readable(writes, readable.0, readable.1, direction, step)?;
         Ok(match met {
-            _ if outcome.is_break() => Walked::Broken,
-            Some(met) => Walked::Unreadable(met.to_vec()),
-            None => Walked::Through,
+            _ if outcome.is_break() => WalkEnd::Broken,
+            Some(met) => WalkEnd::Unreadable(met.to_vec()),
+            None => WalkEnd::Completed,
         })
     }
 
-    /// Visits rows without the transaction's writes: stored ones, and system keys that are made up.
+    /// Visits rows without own writes: stored ones and synthetic system keys.
     fn scan_base(
         &self,
         begin: &[u8],
@@ -141,7 +148,7 @@ impl Merged<'_> {
         visit: RowVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         self.looked.set(true);
-        let Some(epoch) = self.epoch.filter(|_| system::is_touched(begin, end)) else {
+        let Some(epoch) = self.epoch.filter(|_| system::has_synthetic_keys(begin, end)) else {
             return self.scan_stored(begin, end, direction, visit);
         };
         let mut pieces = system::pieces(begin, end);
@@ -177,7 +184,7 @@ impl Merged<'_> {
         begin: &[u8],
         end: &[u8],
         direction: Direction,
-        step: Step<'_>,
+        step: WalkVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         let mut segments = segments(writes, begin, end);
         let far = match direction {
@@ -198,7 +205,8 @@ impl Merged<'_> {
                 merge_rest(next_own(), &mut next_own, step)?
             } else {
                 gaps += 1;
-                // Where clears are scattered the gaps between them are fetched together, with what is cleared.
+                // If the clears are scattered, the gaps between them are fetched together with the
+                // cleared ranges.
                 let merged = Merged { ahead: (gaps > 1).then_some(far), ..*self };
                 merged.merge((&begin, &end), direction, &mut next_own, step)?
             };
@@ -209,14 +217,14 @@ impl Merged<'_> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Merges stored rows and own writes of a range in which nothing is cleared. The database is not looked at before
-    /// something comes that the transaction has not itself set.
+    /// Merges stored rows with own writes, in a range without clears. The database is not read
+    /// before a key that the transaction has not set itself.
     fn merge<'w>(
         &self,
         (begin, end): (&[u8], &[u8]),
         direction: Direction,
         next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
-        step: Step<'_>,
+        step: WalkVisitor<'_>,
     ) -> Result<ControlFlow<()>> {
         let (mut begin, mut end) = (begin.to_vec(), end.to_vec());
         let mut own = next_own();
@@ -250,14 +258,14 @@ impl Merged<'_> {
     }
 }
 
-/// Visits the own writes up to a stored row, and the row, if none of them is in its place.
+/// Visits own writes up to a stored row, and the row unless an own write replaces it.
 fn merge_row<'w>(
     key: &[u8],
     value: &[u8],
     direction: Direction,
     own: &mut Option<(&'w [u8], &'w KeyWrites)>,
     next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
-    step: Step<'_>,
+    step: WalkVisitor<'_>,
 ) -> Result<ControlFlow<()>> {
     while let Some((own_key, writes)) = *own {
         let order = match direction {
@@ -277,11 +285,11 @@ fn merge_row<'w>(
     Ok(step(key, Some(value)))
 }
 
-/// Visits own writes under which nothing is stored.
+/// Visits own writes where no row is stored.
 fn merge_rest<'w>(
     first: Option<(&'w [u8], &'w KeyWrites)>,
     next_own: &mut dyn FnMut() -> Option<(&'w [u8], &'w KeyWrites)>,
-    step: Step<'_>,
+    step: WalkVisitor<'_>,
 ) -> Result<ControlFlow<()>> {
     let mut own = first;
     while let Some((key, writes)) = own {
@@ -297,12 +305,13 @@ fn visit_own(
     key: &[u8],
     writes: &KeyWrites,
     stored: Option<Vec<u8>>,
-    step: Step<'_>,
+    step: WalkVisitor<'_>,
 ) -> Result<ControlFlow<()>> {
     Ok(step(key, writes.value(stored)?.as_deref()))
 }
 
-/// `[begin, end)` cut where clears begin and end, in key order, and whether each piece is cleared.
+/// Splits `[begin, end)` at the edges of clears, in key order. Tells for each part whether it is
+/// cleared.
 fn segments(writes: &WriteMap, begin: &[u8], end: &[u8]) -> Vec<(KeyRange, bool)> {
     let mut segments = Vec::new();
     let mut at = begin;

@@ -1,4 +1,4 @@
-//! Range reads: limits, streaming modes, and what a read conflicts with.
+//! Range reads: limits, streaming modes and conflict ranges.
 
 use std::ops::ControlFlow;
 
@@ -8,27 +8,27 @@ use crate::error::{Code, Result};
 use crate::range_set::{KeyRange, key_after};
 use crate::rows::{Direction, FetchHint, RowSet};
 
-/// What each row costs beside its key and value, bytes: FoundationDB counts its row structure.
+/// Bytes that FoundationDB counts for a row in addition to its key and value.
 pub const ROW_OVERHEAD: usize = 24;
 
-/// End of all keys that are stored.
+/// The end of all stored keys.
 const SYSTEM_END: &[u8] = b"\xff\xff";
 
-/// Byte targets of the iterator mode, by iteration; the last stays.
+/// The byte limits of the iterator mode, by iteration. The last one repeats.
 const ITERATOR_BYTES: [usize; 10] =
     [4_096, 6_144, 9_216, 13_824, 20_736, 31_104, 46_656, 69_984, 80_000, 120_000];
 
-/// When a range read stops; `None` is never.
+/// The limits of a range read; `None` means no limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Rows.
     pub rows: Option<usize>,
-    /// Bytes of rows; the row that reaches them is still returned.
+    /// Bytes. The row that reaches the limit is still returned.
     pub bytes: Option<usize>,
 }
 
 impl Limits {
-    /// The limits that the C API's arguments amount to; whether negative ones are valid is checked elsewhere.
+    /// The limits for the C API's arguments. Negative ones are validated elsewhere.
     pub fn new(rows: i32, target_bytes: i32, mode: i32, iteration: i32) -> Result<Limits> {
         let is_open = |given: i32| matches!(given, 0 | -1);
         let is_unlimited = is_open(rows) && is_open(target_bytes);
@@ -65,52 +65,52 @@ impl Limits {
     }
 }
 
-/// A range read as asked for.
+/// The arguments of a range read.
 #[derive(Debug, Clone)]
 pub struct RangeRead {
     /// The lower bound.
     pub begin: Selector,
     /// The upper bound.
     pub end: Selector,
-    /// When to stop.
+    /// The limits.
     pub limits: Limits,
-    /// From which side.
+    /// The direction of the read.
     pub direction: Direction,
 }
 
-/// The rows of a range read, and what it ran into.
+/// The result of a range read.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct RangeResult {
     /// The rows.
     pub rows: RowSet,
-    /// A bound ran out of keys at the beginning.
+    /// A selector has reached the beginning of all keys.
     pub to_begin: bool,
-    /// A bound ran out of keys at the end.
+    /// A selector has reached the end of all keys.
     pub through_end: bool,
 }
 
 impl RangeRead {
-    /// Can the read return nothing whatever the database holds?
+    /// True if the read cannot return rows, whatever the database contains.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.begin.offset >= self.end.offset && self.begin.key >= self.end.key
     }
 
-    /// Reads; keys stay below `max`.
-    pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<Found> {
+    /// Runs the read. Keys stay below `max`.
+    pub fn run(&self, merged: &Merged<'_>, max: &[u8]) -> Result<RangeResult> {
         let is_before = self.end.offset <= 1 && self.end.key.is_empty();
         let is_behind = self.begin.offset >= 1 && self.begin.key.as_slice() >= max;
         if self.is_empty() || is_before || is_behind {
-            return Ok(Found::default());
+            return Ok(RangeResult::default());
         }
-        let (begin, end) = (self.begin.place(merged, max)?, self.end.place(merged, max)?);
-        let mut found = Found {
+        let (begin, end) = (self.begin.position(merged, max)?, self.end.position(merged, max)?);
+        let mut found = RangeResult {
             rows: RowSet::default(),
             to_begin: begin.before_begin || end.before_begin,
             through_end: begin.after_end || end.after_end,
         };
         if begin.left >= end.left && begin.key >= end.key {
-            return Ok(Found::default());
+            return Ok(RangeResult::default());
         }
         if (!begin.is_stuck() && begin.key == max) || (!end.is_stuck() && end.key.is_empty()) {
             return Ok(found);
@@ -122,8 +122,8 @@ impl RangeRead {
         if near.is_stuck() || (far.is_stuck() && begin.key > end.key) {
             return Err(Code::ACCESSED_UNREADABLE);
         }
-        // With a bound that is not known the read goes on until as many rows lie between its last row and what cannot
-        // be read that the bound lies beyond it too.
+        // If a selector met an unreadable range, the read continues until the bound is known to lie
+        // beyond it: as many rows follow as the selector has left to go.
         let (from, to, beyond) = match self.direction {
             Direction::Forward if far.is_stuck() => (begin.key.as_slice(), max, 1 - end.offset),
             Direction::Backward if far.is_stuck() => (&[][..], end.key.as_slice(), begin.offset - 1),
@@ -137,14 +137,14 @@ impl RangeRead {
         Ok(found)
     }
 
-    /// The range with whose writes the read conflicts, as FoundationDB reckons it.
-    pub fn conflict(&self, found: &Found, max: &[u8]) -> KeyRange {
+    /// The range of the read for conflicts, as FoundationDB computes it.
+    pub fn conflict(&self, found: &RangeResult, max: &[u8]) -> KeyRange {
         let (begin, end) = (&self.begin, &self.end);
         let is_forward = self.direction == Direction::Forward;
         let (mut from, mut to) =
             (begin.key.clone().min(end.key.clone()), begin.key.clone().max(end.key.clone()));
         if found.rows.more && begin.key < end.key {
-            // Nothing behind the last row can change what was returned.
+            // Rows after the last one cannot change the result.
             match self.direction {
                 Direction::Forward if end.offset > 0 => to.clone_from(&begin.key),
                 Direction::Backward if begin.offset <= 1 => from.clone_from(&end.key),
@@ -168,8 +168,9 @@ impl RangeRead {
         (from, to)
     }
 
-    /// The same for a transaction that does not read its own writes, for which FoundationDB reckons otherwise.
-    pub fn plain_conflict(&self, found: &Found) -> KeyRange {
+    /// The same for a transaction without read-your-writes, which FoundationDB computes
+    /// differently.
+    pub fn plain_conflict(&self, found: &RangeResult) -> KeyRange {
         let (begin, end) = (&self.begin, &self.end);
         let (is_reverse, more) = (self.direction == Direction::Backward, found.rows.more);
         let begins_at_key = (!is_reverse || !more || begin.offset > 1) && begin.offset > 0;
@@ -194,14 +195,14 @@ impl RangeRead {
     }
 }
 
-/// The lowest and the highest key of rows, whatever their direction.
+/// The lowest and the highest key of rows in either direction.
 fn extremes(rows: &RowSet) -> Option<(&[u8], &[u8])> {
     let (first, last) = (rows.get(0)?.0, rows.iter().next_back()?.0);
     Some((first.min(last), first.max(last)))
 }
 
 impl Selector {
-    /// The key that the selector names.
+    /// Resolves the selector to a key.
     pub fn resolve(&self, merged: &Merged<'_>, max: &[u8]) -> Result<Vec<u8>> {
         let limits = Limits { rows: Some(1), bytes: None };
         let read = if self.offset > 0 {
@@ -222,7 +223,7 @@ impl Selector {
         })
     }
 
-    /// What a read of the resolved key conflicts with.
+    /// The conflict range of a read of the resolved key.
     #[must_use]
     pub fn conflict_range(&self, resolved: &[u8]) -> KeyRange {
         if self.offset >= 1 {
@@ -244,7 +245,7 @@ pub(super) fn read_rows(
     read_beyond(merged, (begin, end), limits, direction, 0)
 }
 
-/// The rows of a range up to the limits, which must be followed by `beyond` more.
+/// The rows of a range up to the limits. At least `beyond` more rows must follow them.
 fn read_beyond(
     merged: &Merged<'_>,
     (begin, end): (&[u8], &[u8]),

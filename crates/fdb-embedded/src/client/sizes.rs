@@ -1,11 +1,14 @@
-//! How large a range is, without reading all of it.
+//! Estimates the size of a range without reading all of it.
 //!
-//! A range of up to [`EXACT_ROWS`] rows is read and its size is exact. Of a larger one the beginning and the end are read, and
-//! then a few rows at a time where the most is still unknown; what lies between is estimated from how dense its neighbours
-//! are, taking keys for numbers. So at most [`EXACT_ROWS`] + ([`PROBES`] + 1) × [`PROBE_ROWS`] rows are read, however large the range.
+//! A range of up to [`EXACT_ROWS`] rows is read, and its size is exact. For a larger one, the
+//! beginning and the end are read, and then a few rows at a time in the middle of the largest
+//! unknown gap. The size of a gap is estimated from the density on both sides, with keys mapped to
+//! numbers. So at most [`EXACT_ROWS`] + ([`PROBES`] + 1) × [`PROBE_ROWS`] rows are read, however
+//! large the range is.
 //!
-//! The estimate is good where keys are spread smoothly, be it evenly, in bunches or thinning out: the tests hold it to within
-//! a third. It has no bound for keys that are laid out to mislead it.
+//! The estimate is good for keys that are spread smoothly: evenly, in clusters, or thinning out.
+//! The tests require an error of at most a third. For keys laid out to mislead it, the error is not
+//! bounded.
 
 use std::ops::ControlFlow;
 
@@ -15,41 +18,41 @@ use crate::error::Result;
 use crate::range_set::key_after;
 use crate::rows::{Direction, FetchHint};
 
-/// Rows up to which a size is exact.
+/// The size of a range of up to so many rows is exact.
 const EXACT_ROWS: usize = 2_048;
-/// How often a larger range is looked into.
+/// The number of probes into a larger range.
 const PROBES: usize = 64;
-/// Rows read each time.
+/// The rows read by a probe.
 const PROBE_ROWS: usize = 24;
-/// How much longer than its neighbour a gap is that is approached from that side.
+/// A gap that is longer than its shorter neighbour by this factor is probed near that neighbour.
 const LONG: f64 = 16.0;
 
-/// A key and about how many bytes lie from it to the next.
+/// A key, and the approximate bytes from it to the next one.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Step {
+pub struct SizeStep {
     /// A stored key.
     pub key: Vec<u8>,
     /// Bytes of keys and values.
     pub bytes: f64,
 }
 
-/// Rows that were read one after the other, and where the unknown behind them ends; nothing is unknown without.
+/// Rows that were read together, and the end of the unknown gap after them, if there is one.
 #[derive(Debug)]
 struct Piece {
-    rows: Vec<Step>,
+    rows: Vec<SizeStep>,
     gap_end: Option<Vec<u8>>,
-    /// About how many bytes are unknown.
+    /// Approximate bytes of the gap.
     gap_bytes: f64,
 }
 
 impl Piece {
-    fn new(rows: Vec<Step>, gap_end: Option<Vec<u8>>) -> Piece {
+    fn new(rows: Vec<SizeStep>, gap_end: Option<Vec<u8>>) -> Piece {
         Piece { rows, gap_end, gap_bytes: 0.0 }
     }
 }
 
-/// The range `[begin, end)` in steps.
-pub fn steps(stored: &Merged<'_>, begin: &[u8], end: &[u8]) -> Result<Vec<Step>> {
+/// The range `[begin, end)` as steps.
+pub fn steps(stored: &Merged<'_>, begin: &[u8], end: &[u8]) -> Result<Vec<SizeStep>> {
     let head = read(stored, begin, end, EXACT_ROWS, Direction::Forward)?;
     let Some(last) = head.last().filter(|_| head.len() == EXACT_ROWS) else { return Ok(head) };
     let unread = key_after(&last.key);
@@ -72,25 +75,25 @@ pub fn steps(stored: &Merged<'_>, begin: &[u8], end: &[u8]) -> Result<Vec<Step>>
     Ok(joined(&pieces))
 }
 
-/// Up to `limit` rows, in the order in which they were read.
+/// Reads up to `limit` rows in the given direction.
 fn read(
     stored: &Merged<'_>,
     begin: &[u8],
     end: &[u8],
     limit: usize,
     direction: Direction,
-) -> Result<Vec<Step>> {
+) -> Result<Vec<SizeStep>> {
     let mut rows = Vec::new();
     let stored = Merged { want: FetchHint::rows(limit), ..*stored };
     stored.scan(begin, end, direction, &mut |key, value| {
         let bytes = u32::try_from(key.len() + value.len()).unwrap_or(u32::MAX);
-        rows.push(Step { key: key.to_vec(), bytes: bytes.into() });
+        rows.push(SizeStep { key: key.to_vec(), bytes: bytes.into() });
         if rows.len() == limit { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     Ok(rows)
 }
 
-/// Reads a few rows of the gap behind a piece.
+/// Reads a few rows of the gap after a piece.
 fn probe(stored: &Merged<'_>, scale: &Scale, pieces: &mut Vec<Piece>, place: usize) -> Result<()> {
     let Some(gap_end) = pieces[place].gap_end.clone() else { return Ok(()) };
     let at = probe_at(scale, pieces, place, &gap_end);
@@ -107,8 +110,8 @@ fn probe(stored: &Merged<'_>, scale: &Scale, pieces: &mut Vec<Piece>, place: usi
     Ok(())
 }
 
-/// Where to look into a gap: in the middle; nearer to a neighbour that is much shorter, since it may be a bunch that
-/// ends soon.
+/// The key at which to probe a gap: the middle, or nearer to a much shorter neighbour, which may be
+/// a cluster that ends soon.
 fn probe_at(scale: &Scale, pieces: &[Piece], place: usize, gap_end: &[u8]) -> Vec<u8> {
     let gap = Gap::of(scale, pieces, place, gap_end);
     let offset = if gap.length > LONG * gap.left_span {
@@ -123,11 +126,11 @@ fn probe_at(scale: &Scale, pieces: &[Piece], place: usize, gap_end: &[u8]) -> Ve
     if first < key && key.as_slice() < gap_end { key } else { first }
 }
 
-/// About how many bytes are in the gap behind a piece: as dense as on both sides, on average.
+/// Approximate bytes of the gap after a piece, from the average density on both sides.
 fn gap_bytes(scale: &Scale, pieces: &[Piece], place: usize) -> f64 {
     let Some(gap_end) = &pieces[place].gap_end else { return 0.0 };
     let gap = Gap::of(scale, pieces, place, gap_end);
-    let density = |rows: &[Step], span: f64| {
+    let density = |rows: &[SizeStep], span: f64| {
         (span > 0.0).then(|| rows.iter().skip(1).map(|row| row.bytes).sum::<f64>() / span)
     };
     let left = density(gap.left, gap.left_span);
@@ -139,8 +142,8 @@ fn gap_bytes(scale: &Scale, pieces: &[Piece], place: usize) -> f64 {
     }
 }
 
-/// The steps of all pieces; what is unknown is added to the last row before it.
-fn joined(pieces: &[Piece]) -> Vec<Step> {
+/// The steps of all pieces. The bytes of a gap count for the last row before it.
+fn joined(pieces: &[Piece]) -> Vec<SizeStep> {
     let mut steps = Vec::new();
     for piece in pieces {
         steps.extend_from_slice(&piece.rows);
@@ -153,23 +156,23 @@ fn joined(pieces: &[Piece]) -> Vec<Step> {
 
 /// A gap and its neighbours.
 struct Gap<'p> {
-    /// The last row before it.
+    /// The last row before the gap.
     begin: &'p [u8],
-    /// How many first bytes all of its keys share.
+    /// The length of the common prefix of all its keys.
     shared: usize,
     length: f64,
-    left: &'p [Step],
-    /// How far the rows before the gap reach.
+    left: &'p [SizeStep],
+    /// The distance that the rows before the gap span.
     left_span: f64,
-    right: &'p [Step],
-    /// How far the rows behind it reach.
+    right: &'p [SizeStep],
+    /// The distance that the rows after the gap span.
     right_span: f64,
 }
 
 impl<'p> Gap<'p> {
     fn of(scale: &Scale, pieces: &'p [Piece], place: usize, gap_end: &'p [u8]) -> Gap<'p> {
         let rows = &pieces[place].rows;
-        // Of a long piece the rows next to the gap tell more about it than the others.
+        // In a long piece, the rows next to the gap tell more about it than others.
         let left = &rows[rows.len().saturating_sub(PROBE_ROWS)..];
         let right = pieces.get(place + 1).map_or(&[][..], |piece| &piece.rows);
         let begin = rows.last().map_or(&[][..], |row| &row.key);

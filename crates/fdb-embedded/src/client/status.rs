@@ -1,7 +1,6 @@
-//! What the database and the client say of themselves, as JSON: the documents that monitoring tools read.
+//! The status documents of the database and the client, as JSON for monitoring tools.
 //!
-//! The layout is FoundationDB's, as far as an embedded database has something to say. Under `cluster.embedded` stands what
-//! only it has.
+//! The layout is FoundationDB's, as far as it applies. `cluster.embedded` has additional fields.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -86,7 +85,7 @@ fn configuration() -> Json {
     ])
 }
 
-/// The one process: whoever hosts the engine.
+/// The one process: the host.
 fn process(pid: u32) -> Json {
     let roles = ["coordinator", "master", "commit_proxy", "grv_proxy", "resolver", "log", "storage"];
     let role = |role: &str| Json::object([("role", role.into())]);
@@ -102,7 +101,7 @@ fn process(pid: u32) -> Json {
     ])
 }
 
-/// What `fdb_database_get_client_status` answers.
+/// The response of `fdb_database_get_client_status`.
 pub fn client(database: &Database) -> String {
     Json::object([
         ("Healthy", Json::Bool(true)),

@@ -1,15 +1,16 @@
-//! System keys that a cluster writes by itself and clients read. Here nobody writes them: they are made up when they are read, so
-//! that an idle database costs nothing.
+//! Synthetic system keys: keys that a cluster writes by itself. Here they are computed when they
+//! are read, so that an idle database costs nothing.
 //!
-//! | key | value | who reads it |
+//! | key | value | read by |
 //! |---|---|---|
-//! | `\xff\x02/timeKeeper/map/` (seconds) | (version) | who turns times into versions and back |
+//! | `\xff\x02/timeKeeper/map/` (seconds) | (version) | programs that convert versions to times |
 //! | `\xff/coordinators` | the connection string | tools |
-//! | `\xff/keyServers/` | empty | bindings that ask where shards begin: there is one |
+//! | `\xff/keyServers/` | empty | bindings that ask for shard boundaries: there is one shard |
 //!
-//! The time keeper has a row for every ten seconds of the last day up to the read version. Versions count microseconds, so
-//! each row follows from its time, and from the difference between versions and the wall clock, which the client finds out
-//! when it reads. It grows by up to ten seconds with each quick restart, so rows from before one are off by that much.
+//! The time keeper has a row for every ten seconds of the last day up to the read version. Versions
+//! count microseconds, so a row follows from its time and the difference between versions and the
+//! wall clock, which the client measures when it reads. That difference grows by up to ten seconds
+//! with each quick restart, so rows from before a restart are off by that much.
 
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -32,10 +33,11 @@ const KEY_SERVERS_END: &[u8] = b"\xff/keyServers/\0";
 
 /// Seconds between two rows of the time keeper.
 const TICK: i64 = 10;
-/// Rows that the time keeper keeps: a day's.
+/// Rows of the time keeper: one day.
 const TICKS: i64 = 24 * 3600 / TICK;
 
-/// When version 0 was: the least difference seen between the wall clock and a version that was just given out.
+/// The time of version 0: the least difference seen between the wall clock and a version that was
+/// just handed out.
 #[derive(Debug)]
 pub struct Epoch(AtomicI64);
 
@@ -46,7 +48,7 @@ impl Default for Epoch {
 }
 
 impl Epoch {
-    /// The versions at the times up to a version that was given out some time before `now`.
+    /// The times of versions up to `version`, which was handed out some time before `now`.
     pub fn times(&self, version: i64, now: SystemTime) -> Times {
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let difference = i64::try_from(now.as_micros()).unwrap_or(i64::MAX) - version;
@@ -55,47 +57,47 @@ impl Epoch {
     }
 }
 
-/// Up to which version times are known, and when version 0 was, in Unix time.
+/// The newest version with a known time, and the Unix time of version 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     version: i64,
     epoch: i64,
 }
 
-/// A range of keys that is made up.
+/// A range of synthetic keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum SyntheticRange {
     /// Times and versions.
     TimeKeeper,
     /// The connection string.
     Coordinators,
-    /// Where shards begin.
+    /// The shard boundaries.
     KeyServers,
 }
 
-/// All such ranges, in key order.
-const PLACES: [(Place, &[u8], &[u8]); 3] = [
-    (Place::TimeKeeper, TIME_KEEPER, TIME_KEEPER_END),
-    (Place::Coordinators, COORDINATORS, COORDINATORS_END),
-    (Place::KeyServers, KEY_SERVERS, KEY_SERVERS_END),
+/// All synthetic ranges, in key order.
+const SYNTHETIC_RANGES: [(SyntheticRange, &[u8], &[u8]); 3] = [
+    (SyntheticRange::TimeKeeper, TIME_KEEPER, TIME_KEEPER_END),
+    (SyntheticRange::Coordinators, COORDINATORS, COORDINATORS_END),
+    (SyntheticRange::KeyServers, KEY_SERVERS, KEY_SERVERS_END),
 ];
 
-/// The place that `key` is in.
-pub fn place(key: &[u8]) -> Option<Place> {
-    let found = PLACES.into_iter().find(|(_, begin, end)| *begin <= key && key < *end);
+/// The synthetic range that contains `key`.
+pub fn synthetic_range(key: &[u8]) -> Option<SyntheticRange> {
+    let found = SYNTHETIC_RANGES.into_iter().find(|(_, begin, end)| *begin <= key && key < *end);
     found.map(|(place, ..)| place)
 }
 
-/// Is any key of `[begin, end)` made up?
-pub fn is_touched(begin: &[u8], end: &[u8]) -> bool {
-    PLACES.iter().any(|(_, from, to)| begin < *to && *from < end)
+/// True if `[begin, end)` contains synthetic keys.
+pub fn has_synthetic_keys(begin: &[u8], end: &[u8]) -> bool {
+    SYNTHETIC_RANGES.iter().any(|(_, from, to)| begin < *to && *from < end)
 }
 
-/// `[begin, end)` cut into what is stored and what is made up, in key order.
-pub fn pieces(begin: &[u8], end: &[u8]) -> Vec<(KeyRange, Option<Place>)> {
+/// Splits `[begin, end)` into stored and synthetic parts, in key order.
+pub fn pieces(begin: &[u8], end: &[u8]) -> Vec<(KeyRange, Option<SyntheticRange>)> {
     let mut pieces = Vec::new();
     let mut at = begin;
-    for (place, from, to) in PLACES {
+    for (place, from, to) in SYNTHETIC_RANGES {
         let (from, to) = (from.max(at), to.min(end));
         if from < to {
             pieces.push(((at.to_vec(), from.to_vec()), None));
@@ -108,12 +110,12 @@ pub fn pieces(begin: &[u8], end: &[u8]) -> Vec<(KeyRange, Option<Place>)> {
     pieces
 }
 
-impl Place {
-    /// The value of a key of this place.
+impl SyntheticRange {
+    /// The value of a key of this range.
     pub fn get(self, key: &[u8], times: Times) -> Option<Bytes> {
         let mut found = None;
         let after = crate::range_set::key_after(key);
-        // It ends by itself: there is one row at most.
+        // There is at most one row, so the scan ends by itself.
         let _ = self.scan((key, &after), times, Direction::Forward, &mut |_, value| {
             found = Some(Bytes::copy_from_slice(value));
             ControlFlow::Break(())
@@ -121,7 +123,7 @@ impl Place {
         found
     }
 
-    /// Visits the rows of `[begin, end)`, which lies in this place.
+    /// Visits the rows of `[begin, end)`, which must lie in this range.
     pub fn scan(
         self,
         (begin, end): (&[u8], &[u8]),
@@ -130,9 +132,9 @@ impl Place {
         visit: RowVisitor<'_>,
     ) -> ControlFlow<()> {
         match self {
-            Place::Coordinators => visit(COORDINATORS, CONNECTION_STRING.as_bytes()),
-            Place::KeyServers => visit(KEY_SERVERS, b""),
-            Place::TimeKeeper => {
+            SyntheticRange::Coordinators => visit(COORDINATORS, CONNECTION_STRING.as_bytes()),
+            SyntheticRange::KeyServers => visit(KEY_SERVERS, b""),
+            SyntheticRange::TimeKeeper => {
                 let mut seconds = times.ticks(begin, end).map(|tick| tick * TICK);
                 let mut visit = |seconds: i64| visit(&time_key(seconds), &times.version_at(seconds));
                 match direction {
@@ -163,7 +165,7 @@ impl Times {
     }
 }
 
-/// How many of the numbers from 0 to `len` come before the first that is not `below`.
+/// The count of numbers from 0 to `len` before the first one that is not `below`.
 fn count_below(len: i64, below: impl Fn(i64) -> bool) -> i64 {
     let (mut low, mut high) = (0, len);
     while low < high {
@@ -190,7 +192,7 @@ mod tests {
 
     fn times(begin: &[u8], end: &[u8], direction: Direction) -> Vec<(i64, i64)> {
         let mut times = Vec::new();
-        let _ = Place::TimeKeeper.scan((begin, end), TIMES, direction, &mut |key, value| {
+        let _ = SyntheticRange::TimeKeeper.scan((begin, end), TIMES, direction, &mut |key, value| {
             times.push((unpack(&key[TIME_KEEPER.len()..]).unwrap(), unpack(value).unwrap()));
             ControlFlow::Continue(())
         });
@@ -209,10 +211,10 @@ mod tests {
         some.reverse();
         assert_eq!(some, all[all.len() - 3..all.len() - 1]);
         assert_eq!(
-            Place::TimeKeeper.get(&time_key(newest), TIMES).as_deref(),
+            SyntheticRange::TimeKeeper.get(&time_key(newest), TIMES).as_deref(),
             Some(&TIMES.version_at(newest)[..])
         );
-        assert_eq!(Place::TimeKeeper.get(&time_key(newest + 10), TIMES), None);
+        assert_eq!(SyntheticRange::TimeKeeper.get(&time_key(newest + 10), TIMES), None);
     }
 
     #[test]
@@ -238,18 +240,21 @@ mod tests {
             pieces(begin, end).into_iter().map(|(_, place)| place).collect::<Vec<_>>()
         };
         assert_eq!(cut(b"", b"\xff"), [None]);
-        assert_eq!(cut(KEY_SERVERS, b"\xff\xff"), [Some(Place::KeyServers), None]);
+        assert_eq!(cut(KEY_SERVERS, b"\xff\xff"), [Some(SyntheticRange::KeyServers), None]);
         assert_eq!(
             cut(b"", COORDINATORS_END),
-            [None, Some(Place::TimeKeeper), None, Some(Place::Coordinators)]
+            [None, Some(SyntheticRange::TimeKeeper), None, Some(SyntheticRange::Coordinators)]
         );
         let whole = pieces(b"", b"\xff\xff");
         assert!(whole.windows(2).all(|pair| pair[0].0.1 == pair[1].0.0) && whole.len() == 7);
         assert!(
-            is_touched(b"\xff", b"\xff\xff")
-                && !is_touched(b"", b"\xff")
-                && !is_touched(b"\xff/d", b"\xff/k")
+            has_synthetic_keys(b"\xff", b"\xff\xff")
+                && !has_synthetic_keys(b"", b"\xff")
+                && !has_synthetic_keys(b"\xff/d", b"\xff/k")
         );
-        assert_eq!((place(KEY_SERVERS), place(b"\xff/keyServers/a")), (Some(Place::KeyServers), None));
+        assert_eq!(
+            (synthetic_range(KEY_SERVERS), synthetic_range(b"\xff/keyServers/a")),
+            (Some(SyntheticRange::KeyServers), None)
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! The tuple encoding, as far as mapped range reads and the time keeper's rows need it: a packed tuple cut into its elements.
+//! The tuple encoding, as far as mapped range reads and the time keeper need it.
 //!
-//! The element types are those that FoundationDB's servers know, which is fewer than the bindings have: no nested
-//! tuples, no integers beyond eight bytes, no UUIDs. Like theirs, the cut is lenient about an element that the end of the bytes
-//! cuts short.
+//! The element types are those of FoundationDB's servers, which are fewer than the bindings':
+//! nested tuples, integers over eight bytes and UUIDs are missing. As there, the last element may
+//! be cut short.
 
 /// Type code of a null.
 const NULL: u8 = 0x00;
@@ -13,7 +13,7 @@ const TEXT: u8 = 0x02;
 /// Type code of the integer 0; each code further away is an integer of one more byte, negative below.
 const ZERO: u8 = 0x14;
 
-/// The elements of a packed tuple, each with its type code; `None` if the bytes are no tuple.
+/// The elements of a packed tuple with their type codes; `None` if it is malformed.
 pub fn elements(packed: &[u8]) -> Option<Vec<&[u8]>> {
     let mut elements = Vec::new();
     let mut rest = packed;
@@ -25,7 +25,7 @@ pub fn elements(packed: &[u8]) -> Option<Vec<&[u8]>> {
     Some(elements)
 }
 
-/// How long the element is that `packed`, which is not empty, begins with.
+/// The length of the first element of `packed`, which must not be empty.
 fn element_len(packed: &[u8]) -> Option<usize> {
     let len = match packed[0] {
         BYTES | TEXT => return Some(string_len(packed)),
@@ -39,7 +39,7 @@ fn element_len(packed: &[u8]) -> Option<usize> {
     Some(1 + len)
 }
 
-/// A string ends with a zero that no 0xFF follows.
+/// A string ends at a zero byte that is not followed by 0xFF.
 fn string_len(packed: &[u8]) -> usize {
     let mut at = 1;
     while at < packed.len() {
@@ -52,7 +52,7 @@ fn string_len(packed: &[u8]) -> usize {
     packed.len()
 }
 
-/// What a byte string or text holds; `None` for an element of another type.
+/// The contents of a byte string or text; `None` for another type.
 pub fn string(element: &[u8]) -> Option<Vec<u8>> {
     let (&(BYTES | TEXT), mut escaped) = element.split_first()? else { return None };
     let mut text = Vec::with_capacity(escaped.len());
@@ -79,7 +79,7 @@ pub fn push_bytes(packed: &mut Vec<u8>, bytes: &[u8]) {
     packed.push(0);
 }
 
-/// Appends an integer that is not negative.
+/// Appends a non-negative integer.
 pub fn push_unsigned(packed: &mut Vec<u8>, value: u64) {
     let bytes = value.to_be_bytes();
     let zeros = bytes.iter().take_while(|byte| **byte == 0).count();

@@ -1,4 +1,4 @@
-//! What a transaction has written so far, as its own reads see it and as its commit sends it.
+//! The write map: a transaction's writes, as its own reads see them and as its commit sends them.
 
 mod key_writes;
 
@@ -9,11 +9,11 @@ use crate::engine::mutation::{Mutation, STAMP_LEN, Stamp};
 use crate::key_map::KeyMap;
 use crate::range_set::{KeyRange, RangeSet, key_after};
 
-pub use key_writes::{KeyWrites, Kind, Shape};
+pub use key_writes::{KeyWrites, Shape, ShapeKind};
 
-use key_writes::{Base, Op};
+use key_writes::{BaseValue, KeyOp};
 
-/// What belongs to a key that gets a versionstamp on commit.
+/// The rest of a write whose key gets a versionstamp.
 #[derive(Debug, Clone)]
 struct Stamped {
     offset: usize,
@@ -21,43 +21,44 @@ struct Stamped {
 }
 
 impl Stamped {
-    /// The change that is sent for it, given its place.
+    /// The mutation to send, for the given key.
     fn mutation(self, mut place: Vec<u8>) -> Mutation {
-        place.truncate(place.len() - PLACE_LEN);
+        place.truncate(place.len() - STAMP_OFFSET_LEN);
         Mutation::StampedKey { key: place, offset: self.offset, value: self.value }
     }
 }
 
-/// The writes of a transaction. Later ones replace or build on earlier ones.
+/// The writes of a transaction. Later ones replace earlier ones or build on them.
 #[derive(Debug, Default, Clone)]
 pub struct WriteMap {
     keys: KeyMap<KeyWrites>,
-    /// By the template with the lowest possible stamp, which is where a clear finds them. The commit puts another stamp there.
+    /// By the key with the lowest possible stamp, where clears find it. The commit fills in the
+    /// real stamp.
     stamped: KeyMap<Stamped>,
     cleared: RangeSet,
-    /// Where a read would need the versionstamp that only the commit gives.
+    /// Ranges whose contents depend on the versionstamp, so they are unreadable before the commit.
     unreadable: RangeSet,
-    /// What is sent before everything else: what was written where a stamped key may come to lie, and all writes of
-    /// a transaction that does not read its own.
+    /// Mutations to send before all others: earlier writes to a range where a stamped key may lie,
+    /// and all writes of a transaction without read-your-writes.
     early: Vec<Mutation>,
 }
 
 impl WriteMap {
-    /// True before the first write.
+    /// True if there are no writes.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.stamped.is_empty() && self.cleared.is_empty() && self.early.is_empty()
     }
 
-    /// Adds a write that no read of the transaction is to see.
+    /// Adds a write that the transaction's own reads do not see.
     pub fn send(&mut self, mutation: Mutation) {
         self.early.push(mutation);
     }
 
-    /// Sets a key. One that cannot be read stays so.
+    /// Sets a key. An unreadable key stays unreadable.
     pub fn set(&mut self, key: &[u8], value: &[u8]) {
         let is_unreadable = self.unreadable.contains(key);
         match self.keys.get_mut(key) {
-            Some(writes) if is_unreadable => writes.ops.push(Op::Set(value.to_vec())),
+            Some(writes) if is_unreadable => writes.ops.push(KeyOp::Set(value.to_vec())),
             _ => self.entry(key).set(value),
         }
     }
@@ -73,33 +74,33 @@ impl WriteMap {
         self.unreadable.remove(begin, end);
     }
 
-    /// Applies an atomic operation; at once, if the value does not depend on the database.
+    /// Applies an atomic operation, at once if the value does not depend on the database.
     pub fn atomic(&mut self, op: AtomicOp, key: &[u8], operand: &[u8]) {
         let is_unreadable = self.unreadable.contains(key);
         let writes = self.entry(key);
         if is_unreadable {
-            return writes.ops.push(Op::Atomic(op, operand.to_vec()));
+            return writes.ops.push(KeyOp::Atomic(op, operand.to_vec()));
         }
         writes.atomic(op, operand);
-        if writes.base == Base::Absent {
-            // Read as nothing, though selectors go on counting it, as FoundationDB's do.
+        if writes.base == BaseValue::Absent {
+            // Reads find no value, but selectors count the key, as in FoundationDB.
             self.cleared.insert_key(key);
         }
     }
 
-    /// Sets `key` to a value whose ten bytes at `offset` become the versionstamp.
+    /// Sets `key` to a value that gets the versionstamp at `offset`.
     pub fn set_stamped_value(&mut self, key: &[u8], value: &[u8], offset: usize) {
         let is_unreadable = self.unreadable.contains(key);
         let writes = self.entry(key);
         if !is_unreadable || writes.ops.is_empty() && writes.is_dependent() {
-            *writes = KeyWrites { base: Base::Absent, ops: SmallVec::new() };
+            *writes = KeyWrites { base: BaseValue::Absent, ops: SmallVec::new() };
         }
-        writes.ops.push(Op::StampedValue { value: value.to_vec(), offset });
+        writes.ops.push(KeyOp::StampedValue { value: value.to_vec(), offset });
         self.unreadable.insert_key(key);
     }
 
-    /// Sets a key whose ten bytes at `offset` become the versionstamp. No read in `range`, which is where it may come to lie,
-    /// can tell which key that will be. What was written there is on its way before.
+    /// Sets a key that gets the versionstamp at `offset`. The final key will lie in `range`, which
+    /// becomes unreadable. Earlier writes to it are sent before.
     pub fn set_stamped_key(&mut self, range: KeyRange, offset: usize, value: &[u8]) {
         let (begin, end) = range;
         self.send_early(&begin, &end);
@@ -120,11 +121,11 @@ impl WriteMap {
     }
 
     fn entry(&mut self, key: &[u8]) -> &mut KeyWrites {
-        let base = if self.cleared.contains(key) { Base::Absent } else { Base::Snapshot };
+        let base = if self.cleared.contains(key) { BaseValue::Absent } else { BaseValue::Snapshot };
         self.keys.get_or_insert_with(key, || KeyWrites { base, ops: SmallVec::new() })
     }
 
-    /// As much of it as a read of one key sees.
+    /// A copy of the parts that a read of one key sees.
     #[must_use]
     pub fn only(&self, key: &[u8]) -> WriteMap {
         let mut only = WriteMap::default();
@@ -139,12 +140,12 @@ impl WriteMap {
         only
     }
 
-    /// The writes to one key, other than clears.
+    /// The writes to a key, without clears.
     pub fn get(&self, key: &[u8]) -> Option<&KeyWrites> {
         self.keys.get(key)
     }
 
-    /// The written keys of `[begin, end)`, cleared ones excepted.
+    /// The written keys of `[begin, end)`, without clears.
     pub fn range<'s>(
         &'s self,
         begin: &[u8],
@@ -153,7 +154,7 @@ impl WriteMap {
         self.keys.range(begin, end)
     }
 
-    /// The keys that get a versionstamp, and where in them.
+    /// The keys that get a versionstamp, and its offset in them.
     pub fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let early = self.early.iter().filter_map(|mutation| match mutation {
             Mutation::StampedKey { key, offset, .. } => Some((key.as_slice(), *offset)),
@@ -162,17 +163,17 @@ impl WriteMap {
         early.chain(self.stamped.iter().map(|(place, _)| split_template(place)))
     }
 
-    /// What has been cleared.
+    /// The cleared ranges.
     pub fn cleared(&self) -> &RangeSet {
         &self.cleared
     }
 
-    /// What cannot be read before the commit.
+    /// The ranges that are unreadable before the commit.
     pub fn unreadable(&self) -> &RangeSet {
         &self.unreadable
     }
 
-    /// Has the transaction overwritten a key, whatever the database holds?
+    /// True if the value of a key does not depend on the database.
     pub fn decides(&self, key: &[u8]) -> bool {
         match self.keys.get(key) {
             Some(writes) => !writes.is_dependent(),
@@ -180,20 +181,20 @@ impl WriteMap {
         }
     }
 
-    /// Has any key of `[begin, end)` been set, changed or cleared?
+    /// True if the transaction has written any key of `[begin, end)`.
     pub fn touches(&self, begin: &[u8], end: &[u8]) -> bool {
         self.cleared.intersects(begin, end)
             || self.keys.has_any(begin, end)
             || self.stamped.has_any(begin, end)
     }
 
-    /// Where the keys of `[begin, end)` are found that get a versionstamp.
+    /// The stamped keys with the lowest possible stamp in `[begin, end)`.
     fn stamped_places<'s>(&'s self, begin: &[u8], end: &[u8]) -> impl Iterator<Item = &'s [u8]> + use<'s> {
         self.stamped.range(begin, end).map(|(place, _)| place)
     }
 
-    /// `[begin, end)` without what this transaction has overwritten whatever the database holds: the part of a
-    /// read that another transaction can spoil.
+    /// The parts of `[begin, end)` whose contents depend on the database, so that other
+    /// transactions can change them.
     pub fn dependent_parts(&self, begin: &[u8], end: &[u8]) -> RangeSet {
         let mut parts = RangeSet::default();
         parts.insert(begin.to_vec(), end.to_vec());
@@ -203,7 +204,8 @@ impl WriteMap {
         for (key, writes) in self.range(begin, end) {
             let after = key_after(key);
             if writes.is_dependent() {
-                // A clear of the key before the operation would have made it independent.
+                // If the key had been cleared before the operation, its value would not depend on
+                // the database.
                 parts.insert(key.to_vec(), after);
             } else {
                 parts.remove(key, &after);
@@ -215,7 +217,8 @@ impl WriteMap {
         parts
     }
 
-    /// Takes the changes, in the order in which the storage applies them: early ones, clears, then keys in order.
+    /// Takes the mutations, in the order in which to apply them: early ones, clears, then keys in
+    /// order.
     pub fn take_mutations(&mut self) -> Vec<Mutation> {
         let mut mutations = std::mem::take(&mut self.early);
         mutations.reserve_exact(self.cleared.len() + self.keys.len() + self.stamped.len());
@@ -225,38 +228,39 @@ impl WriteMap {
         mutations
     }
 
-    /// Bytes of what FoundationDB's client would send for this: there a key with writes of its own parts the clear around it.
+    /// Bytes that FoundationDB's client would send. There, a written key splits the clear around
+    /// it.
     pub fn sent_size(&self) -> i64 {
         let early = self.early.iter().map(|mutation| match Shape::of(mutation) {
             Some(shape) => sent_size(shape),
             None => sent_bytes(mutation.payload_len()),
         });
         let absent =
-            self.keys.iter().filter(|(_, writes)| writes.base == Base::Absent && writes.ops.is_empty());
+            self.keys.iter().filter(|(_, writes)| writes.base == BaseValue::Absent && writes.ops.is_empty());
         let absent = absent.map(|(key, _)| clear_size(key, &key_after(key))).sum::<i64>();
         let mut clears = 0;
         self.each_sent_clear(&mut |begin, end| clears += clear_size(begin, end));
         early.chain(self.singles().map(sent_size)).sum::<i64>() + absent + clears
     }
 
-    /// What is sent before everything else.
+    /// The mutations that are sent first.
     pub fn early(&self) -> &[Mutation] {
         &self.early
     }
 
-    /// The changes of single keys, early ones apart, in no order.
+    /// The mutations of single keys, without early ones, in any order.
     pub fn singles(&self) -> impl Iterator<Item = Shape> {
         let keys = self.keys.iter().flat_map(|(key, writes)| writes.shapes(key.len()));
         let stamped = self.stamped.iter().map(|(place, stamped)| Shape {
-            kind: Kind::StampedKey,
-            key: place.len() - PLACE_LEN,
+            kind: ShapeKind::StampedKey,
+            key: place.len() - STAMP_OFFSET_LEN,
             value: stamped.value.len(),
         });
         keys.chain(stamped)
     }
 
-    /// Visits the clears, early ones apart, as FoundationDB's client would send them; those of keys that an operation has
-    /// left absent are not among these.
+    /// Visits the clears that FoundationDB's client would send, without early ones and without keys
+    /// that an operation has left absent.
     pub fn each_sent_clear(&self, visit: &mut dyn FnMut(&[u8], &[u8])) {
         for (begin, end) in self.cleared.iter() {
             let mut at = begin.to_vec();
@@ -273,7 +277,7 @@ impl WriteMap {
     }
 }
 
-/// Appends the changes of single keys, each of which are in order; a stamped key's place is that of its template.
+/// Appends the mutations of single keys in key order; a stamped key sorts by its template.
 fn in_key_order(
     keys: impl IntoIterator<Item = (Vec<u8>, KeyWrites)>,
     stamped: impl IntoIterator<Item = (Vec<u8>, Stamped)>,
@@ -289,14 +293,14 @@ fn in_key_order(
     mutations.extend(stamped.map(|(place, stamped)| stamped.mutation(place)));
 }
 
-/// What each mutation takes beside its keys and values, bytes.
+/// Bytes of a mutation in addition to its keys and values.
 const MUTATION_OVERHEAD: usize = 44;
-/// The place of a versionstamp takes so many bytes.
-pub const PLACE_LEN: usize = 4;
+/// Bytes of the stamp's offset at the end of a template.
+pub const STAMP_OFFSET_LEN: usize = 4;
 
 fn sent_size(shape: Shape) -> i64 {
-    let is_stamped = matches!(shape.kind, Kind::StampedKey | Kind::StampedValue);
-    sent_bytes(shape.key + shape.value + if is_stamped { PLACE_LEN } else { 0 })
+    let is_stamped = matches!(shape.kind, ShapeKind::StampedKey | ShapeKind::StampedValue);
+    sent_bytes(shape.key + shape.value + if is_stamped { STAMP_OFFSET_LEN } else { 0 })
 }
 
 fn sent_bytes(payload: usize) -> i64 {
@@ -307,29 +311,30 @@ fn clear_size(begin: &[u8], end: &[u8]) -> i64 {
     sent_bytes(begin.len() + end.len())
 }
 
-/// What is to be stamped as the client gave it: followed by the place of the stamp.
+/// A template, as the client gave it: the bytes, followed by the offset of the stamp.
 fn template(mut bytes: Vec<u8>, offset: usize) -> Vec<u8> {
     bytes.extend_from_slice(&place(offset));
     bytes
 }
 
-/// The place of a stamp, as it follows a key or value.
-pub fn place(offset: usize) -> [u8; PLACE_LEN] {
+/// The offset of a stamp, as it follows a key or value.
+pub fn place(offset: usize) -> [u8; STAMP_OFFSET_LEN] {
     u32::try_from(offset).expect("it was given as four bytes").to_le_bytes()
 }
 
-/// What a template is of: a key, and where in it the stamp goes.
+/// Splits a template into its key and the offset of the stamp.
 pub fn split_template(template: &[u8]) -> (&[u8], usize) {
-    match template.split_last_chunk::<PLACE_LEN>() {
+    match template.split_last_chunk::<STAMP_OFFSET_LEN>() {
         Some((key, offset)) => (key, u32::from_le_bytes(*offset) as usize),
         None => (template, 0),
     }
 }
 
-/// Where `key` may be once its versionstamp, which is above `read_version`, is known.
+/// The range in which `key` will lie when its versionstamp, which is above `read_version`, is
+/// known.
 pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
-    // With room for the place of the stamp.
-    let mut lowest = Vec::with_capacity(key.len() + PLACE_LEN);
+    // With capacity for the offset of the stamp.
+    let mut lowest = Vec::with_capacity(key.len() + STAMP_OFFSET_LEN);
     lowest.extend_from_slice(key);
     Stamp::new(read_version, 0).place(&mut lowest, offset);
     let mut after_highest = key_after(key);
@@ -337,7 +342,7 @@ pub fn stamped_range(key: &[u8], offset: usize, read_version: i64) -> KeyRange {
     (lowest, after_highest)
 }
 
-/// Where `key` is with its versionstamp.
+/// The range of `key` with its versionstamp.
 pub fn stamped_key(key: &[u8], offset: usize, stamp: Stamp) -> KeyRange {
     let mut key = key.to_vec();
     stamp.place(&mut key, offset);

@@ -1,9 +1,9 @@
-//! Conflict ranges, as rows: at each key where such a range begins a "1", at each where it ends a "0".
+//! Conflict ranges as rows: "1" at the begin of each range, "0" at its end.
 
 use super::Rows;
 use crate::range_set::RangeSet;
 
-/// The boundaries of `ranges` below `prefix`; one at the end of all keys is left out.
+/// The bounds of `ranges` under `prefix`, without one at the end of all keys.
 pub fn rows(prefix: &[u8], ranges: &RangeSet) -> Rows {
     let boundaries = ranges.iter().flat_map(|(begin, end)| [(begin, b"1"), (end, b"0")]);
     let within = boundaries.filter(|(key, _)| *key < super::SPACE_BEGIN);

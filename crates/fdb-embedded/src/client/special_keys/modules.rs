@@ -1,4 +1,4 @@
-//! Which special keys there are. A read stays within one module; a write goes to one part.
+//! The layout of the special keys. A read stays within one module; a write goes to one part.
 
 use std::ops::Range;
 
@@ -6,10 +6,11 @@ use crate::error::{Code, Result};
 
 use super::{SPACE_BEGIN, SPACE_END};
 
-/// What all names below follow.
+/// The prefix of all names below.
 const PREFIX: &[u8] = b"\xff\xff/";
 
-/// Modules, by name: one that ends with a slash is all keys below it, another is one key.
+/// The modules by name. A name with a slash at its end stands for all keys below it, another for
+/// one key.
 const MODULES: &[&str] = &[
     "transaction/",
     "worker_interfaces/",
@@ -27,100 +28,100 @@ const MODULES: &[&str] = &[
     "cluster_id",
 ];
 
-/// What answers for a part.
+/// What a part contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Ranges that made the last commit fail.
+pub enum PartKind {
+    /// The ranges that caused the last conflict.
     ConflictingKeys,
-    /// The transaction's read conflict ranges.
+    /// The read conflict ranges.
     ReadConflicts,
-    /// Its write conflict ranges.
+    /// The write conflict ranges.
     WriteConflicts,
-    /// Why its last special key operation failed.
+    /// The reason for which the last special key operation failed.
     ErrorMessage,
     /// The status document.
     Status,
-    /// What the client called the database.
+    /// The URL or path by which the client opened the database.
     ClusterFilePath,
-    /// How to find the database.
+    /// The connection string.
     ConnectionString,
-    /// Which database it is.
+    /// The id of the database.
     ClusterId,
-    /// The coordinators, of which there is one.
+    /// The one coordinator.
     Coordinators,
-    /// The same as a proposal.
+    /// The proposed coordinators, which are the same.
     AutoCoordinators,
     /// The class of the one process.
     ProcessClass,
-    /// Where that class comes from.
+    /// The source of that class.
     ProcessClassSource,
-    /// Options of management commands, kept for the transaction.
+    /// Options of management commands, kept in the transaction.
     Options,
     /// Ids for tracing.
     Tracing,
-    /// From where versions are to go on.
+    /// The version to which versions should advance.
     MinCommitVersion,
-    /// Only clusters have this; reading it finds nothing.
+    /// Exists only on clusters; reading it finds no rows.
     Absent,
-    /// Reading it fails, as it does on a cluster that does not collect it.
+    /// Reading it fails, as on a cluster that does not collect it.
     Failing,
 }
 
-/// A range of special keys that one thing answers for.
+/// A range of special keys with one kind of contents.
 #[derive(Debug)]
 pub struct Part {
     name: &'static str,
-    /// What answers.
-    pub kind: Kind,
-    /// Can it be written?
+    /// What it contains.
+    pub kind: PartKind,
+    /// True if it can be written.
     pub is_writable: bool,
 }
 
-const fn reads(name: &'static str, kind: Kind) -> Part {
+const fn reads(name: &'static str, kind: PartKind) -> Part {
     Part { name, kind, is_writable: false }
 }
 
-const fn writes(name: &'static str, kind: Kind) -> Part {
+const fn writes(name: &'static str, kind: PartKind) -> Part {
     Part { name, kind, is_writable: true }
 }
 
-/// All parts; they do not overlap.
+/// All parts. They do not overlap.
 pub const PARTS: &[Part] = &[
-    reads("transaction/conflicting_keys/", Kind::ConflictingKeys),
-    reads("transaction/read_conflict_range/", Kind::ReadConflicts),
-    reads("transaction/write_conflict_range/", Kind::WriteConflicts),
-    reads("error_message", Kind::ErrorMessage),
-    reads("status/json", Kind::Status),
-    reads("cluster_file_path", Kind::ClusterFilePath),
-    reads("connection_string", Kind::ConnectionString),
-    reads("cluster_id", Kind::ClusterId),
-    reads("worker_interfaces/", Kind::Absent),
-    reads("metrics/data_distribution_stats/", Kind::Absent),
-    reads("metrics/health/", Kind::Absent),
-    reads("actor_lineage/", Kind::Failing),
-    writes("actor_profiler_conf/", Kind::Absent),
-    writes("global_config/", Kind::Absent),
-    writes("tracing/", Kind::Tracing),
-    writes("configuration/coordinators/", Kind::Coordinators),
-    writes("configuration/process/class_type/", Kind::ProcessClass),
-    reads("configuration/process/class_source/", Kind::ProcessClassSource),
-    reads("management/auto_coordinators", Kind::AutoCoordinators),
-    writes("management/options/", Kind::Options),
-    writes("management/excluded/", Kind::Absent),
-    writes("management/failed/", Kind::Absent),
-    writes("management/excluded_locality/", Kind::Absent),
-    writes("management/failed_locality/", Kind::Absent),
-    reads("management/in_progress_exclusion/", Kind::Absent),
-    writes("management/db_locked", Kind::Absent),
-    writes("management/consistency_check_suspended", Kind::Absent),
-    writes("management/min_required_commit_version", Kind::MinCommitVersion),
-    writes("management/version_epoch", Kind::Absent),
-    writes("management/maintenance/", Kind::Absent),
-    writes("management/data_distribution/", Kind::Absent),
-    writes("management/tenant/", Kind::Absent),
+    reads("transaction/conflicting_keys/", PartKind::ConflictingKeys),
+    reads("transaction/read_conflict_range/", PartKind::ReadConflicts),
+    reads("transaction/write_conflict_range/", PartKind::WriteConflicts),
+    reads("error_message", PartKind::ErrorMessage),
+    reads("status/json", PartKind::Status),
+    reads("cluster_file_path", PartKind::ClusterFilePath),
+    reads("connection_string", PartKind::ConnectionString),
+    reads("cluster_id", PartKind::ClusterId),
+    reads("worker_interfaces/", PartKind::Absent),
+    reads("metrics/data_distribution_stats/", PartKind::Absent),
+    reads("metrics/health/", PartKind::Absent),
+    reads("actor_lineage/", PartKind::Failing),
+    writes("actor_profiler_conf/", PartKind::Absent),
+    writes("global_config/", PartKind::Absent),
+    writes("tracing/", PartKind::Tracing),
+    writes("configuration/coordinators/", PartKind::Coordinators),
+    writes("configuration/process/class_type/", PartKind::ProcessClass),
+    reads("configuration/process/class_source/", PartKind::ProcessClassSource),
+    reads("management/auto_coordinators", PartKind::AutoCoordinators),
+    writes("management/options/", PartKind::Options),
+    writes("management/excluded/", PartKind::Absent),
+    writes("management/failed/", PartKind::Absent),
+    writes("management/excluded_locality/", PartKind::Absent),
+    writes("management/failed_locality/", PartKind::Absent),
+    reads("management/in_progress_exclusion/", PartKind::Absent),
+    writes("management/db_locked", PartKind::Absent),
+    writes("management/consistency_check_suspended", PartKind::Absent),
+    writes("management/min_required_commit_version", PartKind::MinCommitVersion),
+    writes("management/version_epoch", PartKind::Absent),
+    writes("management/maintenance/", PartKind::Absent),
+    writes("management/data_distribution/", PartKind::Absent),
+    writes("management/tenant/", PartKind::Absent),
 ];
 
-/// The special key of a name.
+/// The special key with this name.
 pub fn key(name: &str) -> Vec<u8> {
     [PREFIX, name.as_bytes()].concat()
 }
@@ -137,22 +138,22 @@ fn keys(name: &str) -> Range<Vec<u8>> {
 }
 
 impl Part {
-    /// The part's keys.
+    /// The keys of the part.
     pub fn keys(&self) -> Range<Vec<u8>> {
         keys(self.name)
     }
 
-    /// The part's name below `\xff\xff/`.
+    /// The name of the part after `\xff\xff/`.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The part that can be written at `key`.
+    /// The writable part that contains `key`.
     pub fn writable(key: &[u8]) -> Option<&'static Part> {
         PARTS.iter().find(|part| part.is_writable && contains(&part.keys(), key))
     }
 
-    /// The part that can be written at the last key before `end`.
+    /// The writable part that contains the last key before `end`.
     pub fn writable_before(end: &[u8]) -> Option<&'static Part> {
         let holds = |keys: Range<Vec<u8>>| keys.start.as_slice() < end && end <= keys.end.as_slice();
         PARTS.iter().find(|part| part.is_writable && holds(part.keys()))
@@ -163,7 +164,8 @@ fn contains(keys: &Range<Vec<u8>>, key: &[u8]) -> bool {
     keys.start.as_slice() <= key && key < keys.end.as_slice()
 }
 
-/// What a read from `begin` to `end` may look at: their module, or everything if it is `relaxed`.
+/// The keys that a read from `begin` to `end` may visit: those of its module, or all of them if it
+/// is `relaxed`.
 pub fn boundary(begin: &[u8], end: &[u8], relaxed: bool) -> Result<Range<Vec<u8>>> {
     if relaxed {
         return Ok(SPACE_BEGIN.to_vec()..SPACE_END.to_vec());
@@ -177,7 +179,7 @@ pub fn boundary(begin: &[u8], end: &[u8], relaxed: bool) -> Result<Range<Vec<u8>
     if is_within { outcome } else { Err(Code::SPECIAL_KEYS_CROSS_MODULE) }
 }
 
-/// The keys around `key` that no module has.
+/// The keys around `key` that belong to no module.
 fn between(modules: &[Range<Vec<u8>>], key: &[u8]) -> Range<Vec<u8>> {
     let before = modules.iter().map(|keys| &keys.end[..]).filter(|end| *end <= key).max();
     let after = modules.iter().map(|keys| &keys.start[..]).filter(|start| *start > key).min();

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::modules::{self, Kind, PARTS, Part};
+use super::modules::{self, PARTS, Part, PartKind};
 use super::{Facts, Rows, SPACE_BEGIN, conflicts, database, tracing};
 use crate::client::range::RangeRead;
 use crate::client::selector::Selector;
@@ -13,13 +13,13 @@ use crate::range_set::key_after;
 use crate::rows::Direction;
 use crate::rows::RowSet;
 
-/// What each row costs of a limit on bytes, beside its key and value.
+/// Bytes that a row counts for a byte limit, in addition to its key and value.
 const ROW_OVERHEAD: usize = 8;
 
-/// Can anything from `begin` to `end`, or near it, tell of reads that are still under way?
+/// True if a read from `begin` to `end` may show conflict ranges of reads that are in progress.
 pub fn shows_reads(begin: &[u8], end: &[u8]) -> bool {
     let near = |keys: Range<Vec<u8>>| begin < keys.end.as_slice() && keys.start.as_slice() <= end;
-    PARTS.iter().any(|part| part.kind == Kind::ReadConflicts && near(part.keys()))
+    PARTS.iter().any(|part| part.kind == PartKind::ReadConflicts && near(part.keys()))
 }
 
 /// The value of one special key.
@@ -64,7 +64,7 @@ pub fn range(facts: &Facts<'_>, read: &RangeRead) -> Result<RowSet> {
     }
 }
 
-/// The key that a selector names among `rows`; outside them it is a bound of the module.
+/// Resolves a selector among `rows`; outside them, to a bound of the module.
 fn resolve(selector: &Selector, rows: &Rows, boundary: &Range<Vec<u8>>) -> Vec<u8> {
     if selector.is_plain() {
         return selector.key.clone();
@@ -97,22 +97,22 @@ fn part_rows(facts: &Facts<'_>, part: &Part) -> Result<Rows> {
     let one = |value: Vec<u8>| Rows::from([(begin.clone(), value)]);
     let below = |name: &str, value: Vec<u8>| Rows::from([([&begin, name.as_bytes()].concat(), value)]);
     Ok(match part.kind {
-        Kind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting),
-        Kind::ReadConflicts => conflicts::rows(&begin, facts.reads.as_ref().map_err(|code| *code)?),
-        Kind::WriteConflicts => conflicts::rows(&begin, &facts.writes),
-        Kind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
-        Kind::Status => one(database::status(facts.database)),
-        Kind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
-        Kind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
-        Kind::ClusterId => one(facts.database.cluster_id().into_bytes()),
-        Kind::Coordinators => database::coordinators(&begin),
-        Kind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
-        Kind::ProcessClass => below(database::ADDRESS_TEXT, b"unset".to_vec()),
-        Kind::ProcessClassSource => below(database::ADDRESS_TEXT, b"command_line".to_vec()),
-        Kind::Options => facts.session.options(&begin),
-        Kind::Tracing => tracing::rows(&begin, facts.session.trace()),
-        Kind::MinCommitVersion => facts.session.min_commit_version().map(one).unwrap_or_default(),
-        Kind::Absent => Rows::new(),
-        Kind::Failing => return Err(Code::SPECIAL_KEYS_API_FAILURE),
+        PartKind::ConflictingKeys => conflicts::rows(&begin, &facts.conflicting),
+        PartKind::ReadConflicts => conflicts::rows(&begin, facts.reads.as_ref().map_err(|code| *code)?),
+        PartKind::WriteConflicts => conflicts::rows(&begin, &facts.writes),
+        PartKind::ErrorMessage => facts.session.error_message().map(one).unwrap_or_default(),
+        PartKind::Status => one(database::status(facts.database)),
+        PartKind::ClusterFilePath => one(facts.database.url().as_bytes().to_vec()),
+        PartKind::ConnectionString => one(database::CONNECTION_STRING.as_bytes().to_vec()),
+        PartKind::ClusterId => one(facts.database.cluster_id().into_bytes()),
+        PartKind::Coordinators => database::coordinators(&begin),
+        PartKind::AutoCoordinators => one(database::ADDRESS.to_bytes().to_vec()),
+        PartKind::ProcessClass => below(database::ADDRESS_TEXT, b"unset".to_vec()),
+        PartKind::ProcessClassSource => below(database::ADDRESS_TEXT, b"command_line".to_vec()),
+        PartKind::Options => facts.session.options(&begin),
+        PartKind::Tracing => tracing::rows(&begin, facts.session.trace()),
+        PartKind::MinCommitVersion => facts.session.min_commit_version().map(one).unwrap_or_default(),
+        PartKind::Absent => Rows::new(),
+        PartKind::Failing => return Err(Code::SPECIAL_KEYS_API_FAILURE),
     })
 }

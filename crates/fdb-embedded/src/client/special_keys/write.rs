@@ -1,18 +1,18 @@
-//! Writing special keys. What is set takes effect, or fails, with the commit.
+//! Writes to special keys. They take effect, or fail, with the commit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use super::Rows;
-use super::modules::{Kind, Part};
+use super::modules::{Part, PartKind};
 use super::tracing::{Trace, random};
 use crate::client::json::Json;
 use crate::error::{Code, Result};
 use crate::limits::MAX_ADVANCE;
 use crate::range_set::key_after;
 
-/// The options of management commands that there are.
+/// The known options of management commands.
 const OPTIONS: [&str; 5] = [
     "excluded/force",
     "failed/force",
@@ -21,32 +21,32 @@ const OPTIONS: [&str; 5] = [
     "worker_interfaces/verify",
 ];
 
-/// What a transaction has done to special keys.
+/// The writes of a transaction to special keys.
 #[derive(Debug, Clone, Default)]
-pub struct Session {
+pub struct SpecialKeyWrites {
     options: BTreeSet<&'static str>,
-    /// What the commit will fail with.
+    /// The error with which the commit will fail.
     failure: Option<(&'static str, Code)>,
     error_message: Option<String>,
-    /// From where versions are to go on, as it was set.
+    /// The version to which versions should advance, as it was set.
     min_commit_version: Option<Vec<u8>>,
-    /// Made when they are first asked for, for all copies.
+    /// Created when first needed, shared by all copies.
     trace: Arc<OnceLock<Trace>>,
 }
 
-impl Session {
-    /// Sets a key; `is_first` says that the transaction has done nothing yet.
+impl SpecialKeyWrites {
+    /// Sets a key. `is_first` tells that the transaction has done nothing before.
     pub fn set(&mut self, key: &[u8], value: &[u8], is_first: bool) -> Result<()> {
         let part = Part::writable(key).ok_or(Code::SPECIAL_KEYS_NO_WRITE_MODULE)?;
         let name = &key[part.keys().start.len()..];
         match part.kind {
-            Kind::Options => self.options.extend(option(name)),
-            Kind::Tracing if !is_first => {
+            PartKind::Options => self.options.extend(option(name)),
+            PartKind::Tracing if !is_first => {
                 self.error_message = Some(message("configure trace", "tracing options must be set first"));
                 self.failure = Some((part.name(), Code::SPECIAL_KEYS_API_FAILURE));
             }
-            Kind::Tracing => self.set_trace(name, value)?,
-            Kind::MinCommitVersion => self.min_commit_version = Some(value.to_vec()),
+            PartKind::Tracing => self.set_trace(name, value)?,
+            PartKind::MinCommitVersion => self.min_commit_version = Some(value.to_vec()),
             _ => self.refuse(part),
         }
         Ok(())
@@ -91,14 +91,14 @@ impl Session {
             return Err(Code::SPECIAL_KEYS_CROSS_MODULE_CLEAR);
         }
         match part {
-            Some(part) if part.kind == Kind::Tracing => self.fail("clear trace", "clear range disabled"),
-            Some(part) if part.kind == Kind::Options => {
+            Some(part) if part.kind == PartKind::Tracing => self.fail("clear trace", "clear range disabled"),
+            Some(part) if part.kind == PartKind::Options => {
                 let prefix = part.keys().start;
                 let is_hit = |name: &str| (begin..end).contains(&&[&prefix, name.as_bytes()].concat()[..]);
                 self.options.retain(|name| !is_hit(name));
                 Ok(())
             }
-            Some(part) if part.kind == Kind::MinCommitVersion => {
+            Some(part) if part.kind == PartKind::MinCommitVersion => {
                 self.min_commit_version = None;
                 Ok(())
             }
@@ -107,7 +107,7 @@ impl Session {
         }
     }
 
-    /// What the commit makes of it all.
+    /// Applies the writes on commit.
     pub fn commit(&mut self) -> Result<()> {
         let Some((name, code)) = self.failure else { return Ok(()) };
         if self.error_message.is_none() {
@@ -117,12 +117,15 @@ impl Session {
         Err(code)
     }
 
-    /// From where the commit is to make versions go on, if they have come to `current`; that need not be known.
+    /// The version to which the commit has to advance versions. `current` is the current version,
+    /// if it is known.
     pub fn advance(&mut self, current: Option<i64>) -> Result<Option<i64>> {
         let Some(text) = &self.min_commit_version else { return Ok(None) };
         let version = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
         let why = match (version, current) {
-            (None, _) => format!("{:?} is no version: a number in decimal", String::from_utf8_lossy(text)),
+            (None, _) => {
+                format!("{:?} is not a version; set a decimal number", String::from_utf8_lossy(text))
+            }
             (Some(version), _) if version > MAX_ADVANCE => {
                 format!("the version is higher than {MAX_ADVANCE}")
             }
@@ -134,7 +137,7 @@ impl Session {
         self.fail("advanceversion", &why).map(|()| None)
     }
 
-    /// What the transaction has set of it.
+    /// The value that the transaction has set.
     pub fn min_commit_version(&self) -> Option<Vec<u8>> {
         self.min_commit_version.clone()
     }
@@ -144,12 +147,12 @@ impl Session {
         Err(Code::SPECIAL_KEYS_API_FAILURE)
     }
 
-    /// Why the last operation failed, as JSON.
+    /// The reason for which the last operation failed, as JSON.
     pub fn error_message(&self) -> Option<Vec<u8>> {
         self.error_message.as_ref().map(|message| message.as_bytes().to_vec())
     }
 
-    /// The options set, as rows below `prefix`.
+    /// The options, as rows under `prefix`.
     pub fn options(&self, prefix: &[u8]) -> Rows {
         self.options.iter().map(|name| ([prefix, name.as_bytes()].concat(), Vec::new())).collect()
     }
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn options_are_kept_and_unknown_ones_passed_over() {
-        let mut session = Session::default();
+        let mut session = SpecialKeyWrites::default();
         session.set(&key("management/options/failed/force"), b"", true).unwrap();
         session.set(&key("management/options/failed/faster"), b"", true).unwrap();
         assert_eq!(session.options(b"").into_keys().collect::<Vec<_>>(), [b"failed/force"]);
@@ -192,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_only_a_cluster_has_fails_with_the_commit() {
-        let mut session = Session::default();
+        let mut session = SpecialKeyWrites::default();
         session.clear(&key("management/db_locked")).unwrap();
         assert_eq!(session.commit(), Ok(()));
         session.set(&key("management/db_locked"), b"id", true).unwrap();
@@ -204,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_clear_has_one_part() {
-        let clear = |begin: &str, end: &str| Session::default().clear_range(&key(begin), &key(end));
+        let clear = |begin: &str, end: &str| SpecialKeyWrites::default().clear_range(&key(begin), &key(end));
         assert_eq!(clear("management/excluded/", "management/excluded0"), Ok(()));
         assert_eq!(
             clear("management/excluded/", "management/failed0"),
@@ -217,7 +220,7 @@ mod tests {
 
     #[test]
     fn tracing_is_set_first_and_never_cleared() {
-        let mut session = Session::default();
+        let mut session = SpecialKeyWrites::default();
         let id = "0123456789abcdef0123456789abcdef";
         session.set(&key("tracing/transaction_id"), id.as_bytes(), true).unwrap();
         session.set(&key("tracing/token"), b"false", true).unwrap();
@@ -235,7 +238,7 @@ mod tests {
     #[test]
     fn versions_advance_to_a_number_ahead() {
         let advance = |text: &str, current| {
-            let mut session = Session::default();
+            let mut session = SpecialKeyWrites::default();
             session.set(&key("management/min_required_commit_version"), text.as_bytes(), true).unwrap();
             assert_eq!(session.commit(), Ok(()));
             let outcome = session.advance(current);
@@ -244,7 +247,7 @@ mod tests {
         };
         assert_eq!(advance("17", None), (Ok(Some(17)), String::new()));
         assert_eq!(advance("17", Some(17)).0, Ok(Some(17)));
-        assert_eq!(Session::default().advance(Some(17)), Ok(None));
+        assert_eq!(SpecialKeyWrites::default().advance(Some(17)), Ok(None));
         let most = MAX_ADVANCE + 1;
         for (text, why) in
             [("16", "17, is larger"), ("", "no version"), ("x", "no version"), (&most.to_string(), "higher")]

@@ -1,11 +1,12 @@
-//! Reads at a version that the database has yet to reach.
+//! Reads at a future version, which the database has not reached.
 //!
-//! A storage server lets such a read wait for a second at most, for the version may be reached meanwhile. Programs see the
-//! second: a timeout can end it, and a read version that comes from a quicker clock is as good as any other.
+//! A storage server lets such a read wait for up to one second, because the version may be reached
+//! meanwhile. Programs can observe this: a timeout can end the wait, and a read version from a
+//! slightly faster clock still works.
 
 use std::time::{Duration, Instant};
 
-use super::State;
+use super::TransactionState;
 use crate::client::database::Database;
 use crate::error::{Code, Result};
 use crate::link::View;
@@ -13,23 +14,23 @@ use crate::network;
 
 /// How long a read waits for its version.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long after one look at the newest version the next one follows.
+/// The delay between two checks of the newest version.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What is known of the version that the client chose.
+/// The progress towards the version that the client chose.
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
-    /// It has been reached.
+    /// The version was reached.
     is_reached: bool,
-    /// The read that is being run has waited for as long as it may.
+    /// The current read has waited as long as it may.
     is_impatient: bool,
-    /// The read that has just missed something misses the version itself.
+    /// The last read failed because its version was not reached.
     is_awaited: bool,
 }
 
-impl State {
-    /// The view at the read version, taken now if there is none yet. A version that lies ahead is missing as long as the
-    /// read may wait for it.
+impl TransactionState {
+    /// The view at the read version, which is opened if there is none. A future version counts as
+    /// missing while the read may wait for it.
     pub(super) fn obtain(&mut self, database: &Database) -> Result<View> {
         let view = match &self.view {
             Some(view) => view.clone(),
@@ -41,7 +42,7 @@ impl State {
         if self.chosen_version.is_none() || self.ahead.is_reached {
             return Ok(view);
         }
-        // Another process's engine says it in its answer, and only then is it read from.
+        // A remote engine reports a future version when the view is first used.
         match view.version() {
             Ok(_) => self.ahead.is_reached = true,
             Err(Code::MISSING) => {
@@ -58,30 +59,30 @@ impl State {
         if code != Code::FUTURE_VERSION {
             return code;
         }
-        // The next look has to be at a new one.
+        // The next check needs a new view.
         self.view = None;
         self.ahead.is_awaited = !self.ahead.is_impatient;
         if self.ahead.is_awaited { Code::MISSING } else { code }
     }
 
-    /// Runs a read; one that is suspended `since` then may have waited for its version for as long as it may.
+    /// Runs a read. If it was suspended at `since`, its wait may be over.
     pub(super) fn run<T>(
         &mut self,
         since: Option<Instant>,
-        read: impl FnOnce(&mut State) -> Result<T>,
+        read: impl FnOnce(&mut TransactionState) -> Result<T>,
     ) -> Result<T> {
         self.ahead.is_impatient = since.is_some_and(|since| since.elapsed() >= PATIENCE);
         self.ahead.is_awaited = false;
         read(self)
     }
 
-    /// Is it the version that the read which has just failed was missing?
+    /// True if the last read failed because its version was not reached.
     pub(super) fn awaits_version(&self) -> bool {
         self.ahead.is_awaited
     }
 }
 
-/// Runs a read again after a while.
-pub(super) fn look_again(again: Box<dyn FnOnce() + Send>) {
+/// Runs a read again after a delay.
+pub(super) fn retry_later(again: Box<dyn FnOnce() + Send>) {
     network::schedule(Instant::now() + PAUSE, again);
 }

@@ -1,4 +1,4 @@
-//! Committing, and what a commit answers.
+//! Committing, and the results of a commit.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,9 +7,9 @@ use bytes::Bytes;
 use parking_lot::MutexGuard;
 
 use super::watch::{Baseline, PendingWatch};
-use super::{Futures, NO_VERSION, Phase, State, Transaction, conflict_size};
-use crate::client::special_keys::Session;
-use crate::client::write_map::{PLACE_LEN, WriteMap, place, split_template};
+use super::{Futures, NO_VERSION, Phase, Transaction, TransactionState, conflict_size};
+use crate::client::special_keys::SpecialKeyWrites;
+use crate::client::write_map::{STAMP_OFFSET_LEN, WriteMap, place, split_template};
 use crate::engine::mutation::{MIN_COMMIT_VERSION, Stamp};
 use crate::engine::{CommitPromise, CommitResult, Durability};
 use crate::error::{Code, Result};
@@ -19,7 +19,7 @@ use crate::network;
 use crate::range_set::{KeyRange, PackedKeys};
 
 impl Transaction {
-    /// Void future: ready when the transaction is durable and visible, or is not.
+    /// Void future: ready when the commit is durable and visible, or has failed.
     pub fn commit(self: &Arc<Self>) -> Arc<Future> {
         let mut state = match self.open() {
             Ok(state) => state,
@@ -28,7 +28,7 @@ impl Transaction {
         if state.reading.is_empty() {
             return self.begin_commit(state);
         }
-        // What is still being read decides what the commit conflicts with.
+        // Reads in progress may still add conflict ranges.
         state.phase = Phase::Used;
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
@@ -37,10 +37,10 @@ impl Transaction {
         future
     }
 
-    /// Commits what all reads so far have left.
-    pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, State>) -> Arc<Future> {
+    /// Commits after all reads have ended.
+    pub(super) fn begin_commit(self: &Arc<Self>, mut state: MutexGuard<'_, TransactionState>) -> Arc<Future> {
         state.phase = Phase::Used;
-        // Neither has got as far as to refuse what hangs on the commit.
+        // These checks fail before anything depends on the commit.
         if let Err(code) = state.check_commit().and_then(|()| self.advance_versions(&mut state)) {
             return Future::ready(Err(code));
         }
@@ -59,16 +59,16 @@ impl Transaction {
         };
         let future = Future::pending();
         state.outstanding.push(Arc::clone(&future));
-        let commit = state.send(base);
-        let answer = self.answer_to(&future);
+        let commit = state.take_commit_message(base);
+        let answer = self.commit_promise(&future);
         self.start_timer(&mut state);
         drop(state);
         self.database.link().commit(commit, answer);
         future
     }
 
-    /// Writes what makes versions go on from where a special key says.
-    fn advance_versions(&self, state: &mut State) -> Result<()> {
+    /// Adds the write that advances versions, if a special key asks for it.
+    fn advance_versions(&self, state: &mut TransactionState) -> Result<()> {
         let current = state.known_read_version().or_else(|| self.database.link().host_read_version());
         let Some(special) = &mut state.special else { return Ok(()) };
         if let Some(version) = special.advance(current)? {
@@ -78,7 +78,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn prepare(&self, state: &mut State) -> Result<CommitBase<View>> {
+    fn prepare(&self, state: &mut TransactionState) -> Result<CommitBase<View>> {
         if state.options.read_lock_aware && !state.options.lock_aware {
             return Err(Code::TRANSACTION_READ_ONLY);
         }
@@ -86,10 +86,11 @@ impl Transaction {
             return Err(Code::TRANSACTION_TOO_LARGE);
         }
         if state.view.is_none() && state.chosen_version.is_none() {
-            // What has read nothing gets its read version now, and tells it when asked.
+            // A transaction without reads gets its read version now.
             state.chosen_version = self.database.link().host_read_version();
             if state.chosen_version.is_none() {
-                // From another process's engine; the commit need not wait for it, nor for one that has no host yet.
+                // A remote view sends its version later. Neither this nor a takeover delays the
+                // commit.
                 let _ = state.view(&self.database);
             }
         }
@@ -100,8 +101,8 @@ impl Transaction {
         })
     }
 
-    /// Nothing to write: the commit succeeds without the engine, and watches are armed at the read version.
-    fn finish_read_only(&self, mut state: MutexGuard<'_, State>) -> Arc<Future> {
+    /// Commits without writes: succeeds without the engine, and arms watches at the read version.
+    fn finish_read_only(&self, mut state: MutexGuard<'_, TransactionState>) -> Arc<Future> {
         state.committed_version = NO_VERSION;
         let stamps = std::mem::take(&mut state.stamps);
         let watches = std::mem::take(&mut state.watches);
@@ -115,26 +116,29 @@ impl Transaction {
 
     fn arm(&self, watches: Vec<PendingWatch>) {
         for watch in watches {
-            // One whose value never came was cancelled by the client, or has failed.
+            // If a watch's value never arrived, the client has cancelled it, or its read has
+            // failed.
             if let Baseline::Seen(value) = watch.baseline {
                 self.database.link().arm(&watch.key, value, &watch.future);
             }
         }
     }
 
-    /// The function that the committer calls with the outcome.
-    fn answer_to(self: &Arc<Self>, future: &Arc<Future>) -> CommitPromise {
+    /// The promise for the commit's result.
+    fn commit_promise(self: &Arc<Self>, future: &Arc<Future>) -> CommitPromise {
         let (transaction, future) = (Arc::clone(self), Arc::clone(future));
         let generation = self.generation.load(Ordering::Acquire);
         CommitPromise::new(move |result| {
             let outcome = transaction.take_outcome(generation, result);
-            // Whoever sees the outcome and then lets go of the database expects to be the last to hold it.
+            // A client that sees the result and then closes the database expects to hold the last
+            // reference.
             drop(transaction);
             future.complete(outcome.map(|()| Output::Void));
         })
     }
 
-    /// Records the outcome and settles watches and versionstamps, unless the transaction has been reset since.
+    /// Stores the result, and completes watches and versionstamps, unless the transaction was reset
+    /// meanwhile.
     fn take_outcome(&self, generation: u64, result: CommitResult) -> Result<()> {
         let is_past = || self.generation.load(Ordering::Acquire) != generation;
         if is_past() {
@@ -172,17 +176,17 @@ impl Transaction {
         }
     }
 
-    /// Has nothing been written?
+    /// True if nothing was written.
     pub fn is_read_only(&self) -> bool {
         self.state.lock().is_read_only()
     }
 
-    /// The version of the last commit; -1 before one and after a read-only one.
+    /// The version of the last commit; -1 before a commit, and after a read-only one.
     pub fn committed_version(&self) -> i64 {
         self.state.lock().committed_version
     }
 
-    /// Key future: the commit's versionstamp, ready with the commit. To be asked for before it.
+    /// Key future: the versionstamp of the commit. Must be called before the commit.
     pub fn get_versionstamp(self: &Arc<Self>) -> Arc<Future> {
         match self.open() {
             Ok(mut state) => {
@@ -196,16 +200,16 @@ impl Transaction {
     }
 }
 
-/// What a commit was sent with: special keys show it until the transaction begins anew.
+/// The conflict ranges of the last commit. Special keys show them until the transaction is reset.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    /// Begin and end of each range that was read, then of each that was written, then the templates of stamped keys.
+    /// The bounds of read ranges, then those of written ranges, then the templates of stamped keys.
     keys: PackedKeys,
-    /// Ranges that were read.
+    /// The number of read ranges.
     reads: usize,
-    /// Ranges that were written.
+    /// The number of written ranges.
     writes: usize,
-    /// Its versionstamp, once it has one.
+    /// The versionstamp, after a successful commit.
     pub(super) stamp: Option<Stamp>,
 }
 
@@ -213,7 +217,7 @@ impl Sent {
     fn new(reads: &[KeyRange], writes: &[KeyRange], own: &WriteMap) -> Sent {
         let ranges = || reads.iter().chain(writes);
         let of_ranges = ranges().map(|(begin, end)| (2, begin.len() + end.len()));
-        let of_stamped = own.stamped_keys().map(|(key, _)| (1, key.len() + PLACE_LEN));
+        let of_stamped = own.stamped_keys().map(|(key, _)| (1, key.len() + STAMP_OFFSET_LEN));
         let (count, bytes) =
             of_ranges.chain(of_stamped).fold((0, 0), |(n, len), (m, more)| (n + m, len + more));
         let mut keys = PackedKeys::with_capacity(count, bytes);
@@ -227,12 +231,12 @@ impl Sent {
         Sent { keys, reads: reads.len(), writes: writes.len(), stamp: None }
     }
 
-    /// The ranges that it had read.
+    /// The read ranges.
     pub(super) fn reads(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ranges(0, self.reads)
     }
 
-    /// The ranges that it writes, those of stamped keys excepted.
+    /// The written ranges, without those of stamped keys.
     pub(super) fn writes(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.ranges(self.reads, self.writes)
     }
@@ -242,21 +246,21 @@ impl Sent {
         std::iter::from_fn(move || Some((bounds.next()?, bounds.next()?)))
     }
 
-    /// The keys that get a versionstamp, and where in them.
+    /// The keys that get a versionstamp, and its offset in them.
     pub(super) fn stamped_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
         let templates = self.keys.range(2 * (self.reads + self.writes)..self.keys.len());
         templates.map(split_template)
     }
 }
 
-/// What hung on a commit that did not happen.
-struct Refused {
+/// The futures that depended on a failed commit.
+struct FailedCommit {
     stamps: Futures,
     watches: Vec<PendingWatch>,
     code: Code,
 }
 
-impl Refused {
+impl FailedCommit {
     fn settle(self) {
         for stamp in self.stamps {
             stamp.fail(Code::TRANSACTION_INVALID_VERSION);
@@ -267,23 +271,23 @@ impl Refused {
     }
 }
 
-impl State {
-    fn refused(&mut self, code: Code) -> Refused {
+impl TransactionState {
+    fn refused(&mut self, code: Code) -> FailedCommit {
         let stamps = std::mem::take(&mut self.stamps);
-        Refused { stamps, watches: std::mem::take(&mut self.watches), code }
+        FailedCommit { stamps, watches: std::mem::take(&mut self.watches), code }
     }
 
     fn check_commit(&mut self) -> Result<()> {
         self.failed_read.map_or(Ok(()), Err)?;
-        self.special.as_mut().map_or(Ok(()), Session::commit)
+        self.special.as_mut().map_or(Ok(()), SpecialKeyWrites::commit)
     }
 
     fn is_read_only(&self) -> bool {
         self.writes.is_empty() && self.write_conflicts.is_empty() && self.early_conflicts.is_empty()
     }
 
-    /// Writes and conflict ranges on their way to the engine; what special keys show of them stays.
-    fn send(&mut self, base: CommitBase<View>) -> CommitMessage<View> {
+    /// The message for the engine. Special keys still show its conflict ranges.
+    fn take_commit_message(&mut self, base: CommitBase<View>) -> CommitMessage<View> {
         let reads: Vec<KeyRange> = std::mem::take(&mut self.reads).into();
         let mut writes = std::mem::take(&mut self.write_conflicts);
         for (begin, end) in std::mem::take(&mut self.early_conflicts) {
@@ -298,7 +302,7 @@ impl State {
         CommitMessage { base, reads, report_conflicts, writes, mutations, durability }
     }
 
-    /// What the size limit is held against: mutations and coalesced conflict ranges, bytes.
+    /// Bytes that count towards the size limit: mutations and coalesced conflict ranges.
     fn commit_size(&self) -> i64 {
         if self.options.ryw_disabled {
             return self.plain_size;

@@ -1,23 +1,24 @@
-//! What a transaction has cost, as FoundationDB counts it for throttling: bytes read and written, in whole pages.
+//! The cost of a transaction as FoundationDB counts it for throttling: bytes read and written, in
+//! whole pages.
 //!
-//! A read counts when its data is there, a write when it is on its way to the commit: a key that is set twice counts once.
-//! What is read again counts again; FoundationDB's client would have kept it.
+//! A read counts when its data has arrived, and a write when it is committed: setting a key twice
+//! counts once. Repeated reads count each time; FoundationDB's client would cache them.
 
 use std::sync::Arc;
 
-use super::{State, Transaction};
-use crate::client::write_map::{Kind, PLACE_LEN, Shape};
+use super::{Transaction, TransactionState};
+use crate::client::write_map::{STAMP_OFFSET_LEN, Shape, ShapeKind};
 use crate::engine::mutation::Mutation;
 use crate::future::{Future, Output};
 use crate::range_set::key_after;
 
 /// Bytes of a page.
 const PAGE: usize = 4096;
-/// What a page written costs, in pages read.
+/// The cost of writing a page, in pages read.
 const WRITE_FACTOR: usize = 4;
 
 impl Transaction {
-    /// Int64 future: what the transaction has cost so far, bytes.
+    /// Int64 future: the cost of the transaction so far, in bytes.
     pub fn get_total_cost(&self) -> Arc<Future> {
         let state = self.state.lock();
         Future::ready(state.check_deferred().map(|()| {
@@ -27,13 +28,13 @@ impl Transaction {
     }
 }
 
-impl State {
-    /// Counts a read of the database that found so many bytes of keys and values.
+impl TransactionState {
+    /// Counts a read of the database that found `bytes` bytes of keys and values.
     pub(super) fn count_read(&mut self, bytes: usize) {
         self.read_cost += pages(bytes);
     }
 
-    /// What has been written costs when it is sent: in a transaction that does not read its own writes at once.
+    /// The cost of the writes: counted at once without read-your-writes, otherwise at the commit.
     fn write_cost(&self) -> usize {
         self.sent_cost.unwrap_or_else(|| self.early_cost())
     }
@@ -43,7 +44,7 @@ impl State {
         self.writes.early().iter().map(|mutation| change(mutation, is_plain)).sum()
     }
 
-    /// What all of the writes cost, which are about to be sent.
+    /// The cost of all writes, which are about to be sent.
     pub(super) fn full_write_cost(&self) -> usize {
         let mut sum = self.early_cost();
         self.writes.each_sent_clear(&mut |_, _| sum += PAGE);
@@ -51,12 +52,13 @@ impl State {
     }
 }
 
-/// A part of a page costs all of it, and nothing costs a page.
+/// Rounds up to whole pages; nothing counts as one page.
 fn pages(bytes: usize) -> usize {
     bytes.div_ceil(PAGE).max(1) * PAGE
 }
 
-/// What a change costs, a clear of any size a page; but one of a single key costs nothing where it is sent as it is called.
+/// The cost of a mutation. A clear costs one page, but a clear of a single key costs nothing
+/// without read-your-writes.
 fn change(mutation: &Mutation, is_plain: bool) -> usize {
     match (Shape::of(mutation), mutation) {
         (Some(shape), _) => single(shape),
@@ -65,12 +67,12 @@ fn change(mutation: &Mutation, is_plain: bool) -> usize {
     }
 }
 
-/// What a change of one key costs.
+/// The cost of changing one key.
 fn single(shape: Shape) -> usize {
     let bytes = match shape.kind {
-        Kind::Set => shape.key + shape.value,
-        Kind::Atomic | Kind::StampedValue => shape.key,
-        Kind::StampedKey => shape.key + PLACE_LEN,
+        ShapeKind::Set => shape.key + shape.value,
+        ShapeKind::Atomic | ShapeKind::StampedValue => shape.key,
+        ShapeKind::StampedKey => shape.key + STAMP_OFFSET_LEN,
     };
     WRITE_FACTOR * pages(bytes)
 }

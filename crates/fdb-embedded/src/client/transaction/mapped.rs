@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Transaction;
-use super::pending::Sees;
+use super::pending::OwnWrites;
 use super::reads::{RangeArguments, check_limits, check_selector, range_read};
 use crate::client::merged::Merged;
 use crate::client::{mapped, special_keys};
@@ -12,16 +12,17 @@ use crate::future::{Future, Output};
 use crate::rows::MappedRows;
 
 impl Transaction {
-    /// Mapped rows future: the rows between two selectors, and for each what `mapper` makes of it. It is for transactions
-    /// that read their own writes and have written nothing where it reads, and never at snapshot isolation.
+    /// Mapped rows future: the rows between two selectors, and for each the rows that `mapper`
+    /// selects. Requires read-your-writes and no own writes in the ranges, and is refused at
+    /// snapshot isolation.
     pub fn get_mapped_range(self: &Arc<Self>, arguments: &RangeArguments, mapper: &[u8]) -> Arc<Future> {
-        // What is wrong with the mode is said whatever state the transaction is in.
+        // An invalid mode is reported whatever state the transaction is in.
         let read = match range_read(arguments) {
             Ok(read) => read,
             Err(code) => return Future::ready(Err(code)),
         };
         let (limits, snapshot, mapper) = (check_limits(arguments), arguments.snapshot, mapper.to_vec());
-        self.answer(Sees::All { snapshot: false }, move |own, state| {
+        self.answer(OwnWrites::All { snapshot: false }, move |own, state| {
             if special_keys::is_special_range(&read.begin.key, &read.end.key) {
                 return Err(Code::CLIENT_INVALID_OPERATION);
             }

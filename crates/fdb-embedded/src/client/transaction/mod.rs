@@ -1,21 +1,8 @@
-//! One transaction.
+//! A transaction.
 //!
-//! | file | calls |
-//! |---|---|
-//! | `reads` | get, get_key, get_range, versions |
-//! | `mapped` | get_mapped_range |
-//! | `writes` | set, clear, atomic operations, conflict ranges, options |
-//! | `sizes` | get_addresses_for_key, get_estimated_range_size_bytes, get_range_split_points |
-//! | `special` | special keys |
-//! | `watch` | watch |
-//! | `commit` | commit, get_versionstamp |
-//! | `cost` | get_total_cost |
-//! | `pending` | reads whose data is still to arrive |
-//! | `ahead` | reads whose version is still to come |
-//! | `retry` | on_error, reset, cancel, timeouts |
-//!
-//! Where this process hosts the database, reads are answered on the caller's thread, from memory or the page cache; only
-//! commits, watches, versions that lie ahead and the delay of `on_error` are waited for. Every call takes the transaction's lock, so calls take effect in call order.
+//! If this process hosts the database, reads complete on the caller's thread, from memory or the
+//! page cache. Only commits, watches, future versions and the delay of `on_error` have to wait.
+//! Each call locks the transaction, so calls take effect in order.
 
 mod ahead;
 mod commit;
@@ -39,7 +26,7 @@ use smallvec::SmallVec;
 
 use super::database::Database;
 use super::merged::Merged;
-use super::special_keys::Session;
+use super::special_keys::SpecialKeyWrites;
 use super::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
@@ -54,79 +41,81 @@ pub use writes::ConflictKind;
 
 use ahead::Ahead;
 use commit::Sent;
-use pending::Sees;
+use pending::OwnWrites;
 use special::SpecialRead;
 use watch::PendingWatch;
 
-/// End of the keys that a transaction without system access may touch.
+/// The end of the keys that a transaction without system access may use.
 const NORMAL_END: &[u8] = b"\xff";
-/// End of the keys that a transaction with system access may touch; special keys follow.
+/// The end of the keys that a transaction with system access may use. Special keys follow.
 const SYSTEM_END: &[u8] = b"\xff\xff";
 /// The one system key that every transaction may read.
 const METADATA_VERSION: &[u8] = b"\xff/metadataVersion";
-/// What follows it: a read conflict range from the one to the other needs no option either.
+/// The key after it: a conflict range of this one key needs no option either.
 const METADATA_VERSION_END: &[u8] = b"\xff/metadataVersion\0";
 
-/// What there is for a version where nothing has been committed.
+/// The committed version before any commit.
 const NO_VERSION: i64 = -1;
 
-/// The first backoff of `on_error`.
+/// The first retry delay of `on_error`.
 const FIRST_BACKOFF: Duration = Duration::from_millis(10);
 
-/// Futures of which there is rarely more than one.
+/// Rarely more than one.
 type Futures = SmallVec<[Arc<Future>; 1]>;
 
-/// Where a transaction is in its life.
+/// The phase of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It takes reads and writes.
+    /// Accepts reads and writes.
     Open,
-    /// Its commit has begun, and perhaps ended; only a reset or `on_error` opens it again.
+    /// The commit has begun and may have ended. Only a reset or `on_error` opens the transaction
+    /// again.
     Used,
 }
 
-struct State {
+struct TransactionState {
     options: TransactionOptions,
     created: Instant,
     phase: Phase,
     /// Cancelled or timed out: every call fails with this until a reset.
     dead: Option<Code>,
-    /// The first error of a call that could not report it; the next call that returns a future does.
+    /// The first error of a call that could not report it. The next call that returns a future
+    /// reports it.
     deferred: Option<Code>,
-    /// Something has been read from the database.
+    /// The database was read.
     has_read: bool,
-    /// A read that failed: the commit fails with the same.
+    /// The error of a failed read: the commit fails with it too.
     failed_read: Option<Code>,
-    /// Reads whose data is still to arrive.
+    /// Reads whose data has not arrived.
     reading: Vec<Arc<Future>>,
-    /// Reads of special keys that wait for them.
+    /// Reads of special keys that wait for those.
     waiting_specials: Vec<(SpecialRead, Arc<Future>)>,
-    /// A commit that waits for them.
+    /// A commit that waits for those.
     waiting_commit: Option<Arc<Future>>,
-    /// Fails what is pending when the timeout is over.
+    /// Fails pending futures when the timeout expires.
     timer: Option<TimerId>,
     /// The read version that the client chose.
     chosen_version: Option<i64>,
     ahead: Ahead,
     view: Option<View>,
-    /// Where the size of a range is being looked up.
+    /// The view for estimates of sizes.
     sizes_view: Option<View>,
-    /// Shared with the reads of ranges that wait for data: they see what was written before them.
+    /// Shared with suspended reads, which see the writes of the time when they were called.
     writes: Arc<WriteMap>,
     reads: RangeSet,
     write_conflicts: RangeSet,
-    /// Those of writes that are on their way before the commit.
+    /// Write conflict ranges that are sent before the others.
     early_conflicts: RangeSet,
-    /// The ranges of all three, and the stamped keys of the writes, once the commit has taken them.
+    /// The conflict ranges and stamped keys of the last commit.
     sent: Sent,
-    /// What `get_approximate_size` answers, bytes.
+    /// The result of `get_approximate_size`, in bytes.
     size: i64,
-    /// What the size limit is held against in a transaction that does not read its own writes, bytes: there nothing
-    /// is put together.
+    /// The size for the size limit in a transaction without read-your-writes, where writes are not
+    /// combined, in bytes.
     plain_size: i64,
-    /// What reads have cost, bytes in whole pages.
+    /// The cost of reads, in bytes of whole pages.
     read_cost: usize,
-    /// What the writes have cost, once the commit has taken them.
+    /// The cost of writes, after the commit has taken them.
     sent_cost: Option<usize>,
     watches: Vec<PendingWatch>,
     stamps: Futures,
@@ -134,15 +123,15 @@ struct State {
     outstanding: Futures,
     committed_version: i64,
     conflicting: Vec<KeyRange>,
-    /// What it has done to special keys, once it has had to do with them.
-    special: Option<Session>,
+    /// The writes to special keys, if there are any.
+    special: Option<SpecialKeyWrites>,
     retries: i64,
     backoff: Duration,
 }
 
-impl State {
-    fn new(options: TransactionOptions) -> State {
-        State {
+impl TransactionState {
+    fn new(options: TransactionOptions) -> TransactionState {
+        TransactionState {
             options,
             created: Instant::now(),
             phase: Phase::Open,
@@ -178,21 +167,21 @@ impl State {
         }
     }
 
-    /// Is it too late to do without read-your-writes? What was written without them already is not in the way.
-    fn is_touched(&self) -> bool {
+    /// True if read-your-writes can no longer be disabled. Writes without it do not count.
+    fn has_been_used(&self) -> bool {
         let has_read = self.has_read || self.failed_read.is_some() || !self.reading.is_empty();
         let has_written =
             !self.writes.is_empty() || !self.write_conflicts.is_empty() || self.sent_cost.is_some();
         has_read || has_written && !self.options.ryw_disabled
     }
 
-    /// When the timeout option ends the transaction.
+    /// When the timeout expires.
     fn deadline(&self) -> Option<Instant> {
         let timeout = u64::try_from(self.options.timeout_ms).ok().filter(|ms| *ms > 0)?;
         Some(self.created + Duration::from_millis(timeout))
     }
 
-    /// Fails when the transaction is cancelled or has run out of time.
+    /// Fails if the transaction was cancelled or has timed out.
     fn check_alive(&mut self) -> Result<()> {
         if self.dead.is_none() && self.deadline().is_some_and(|deadline| Instant::now() >= deadline) {
             self.dead = Some(Code::TRANSACTION_TIMED_OUT);
@@ -200,12 +189,13 @@ impl State {
         self.dead.map_or(Ok(()), Err)
     }
 
-    /// Fails when a call has failed that could not say so.
+    /// Fails if an earlier call failed without a way to report it.
     fn check_deferred(&self) -> Result<()> {
         self.deferred.map_or(Ok(()), Err)
     }
 
-    /// Fails once the commit has begun; unless the protection is disabled that is the end of the transaction, too.
+    /// Fails if the commit has begun. Unless the protection is disabled, this also ends the
+    /// transaction.
     fn check_unused(&mut self) -> Result<()> {
         if self.phase == Phase::Open {
             return Ok(());
@@ -216,24 +206,24 @@ impl State {
         Err(Code::USED_DURING_COMMIT)
     }
 
-    /// Keys below this may be read.
+    /// The end of the keys that may be read.
     fn max_read_key(&self) -> &'static [u8] {
         let system = self.options.access_system_keys || self.options.read_system_keys;
         if system { SYSTEM_END } else { NORMAL_END }
     }
 
-    /// Keys below this may be written.
+    /// The end of the keys that may be written.
     fn max_write_key(&self) -> &'static [u8] {
         if self.options.access_system_keys { SYSTEM_END } else { NORMAL_END }
     }
 
-    /// May keys be longer by what raw access allows? Access to system keys implies it.
+    /// True if keys may be longer because of raw access, which access to system keys implies.
     fn has_raw_access(&self) -> bool {
         let options = &self.options;
         options.raw_access || options.access_system_keys || options.read_system_keys
     }
 
-    /// The read version: the client's choice, whether it can be read at or not, or one taken now.
+    /// The read version: the client's choice, or a new one.
     fn read_version(&mut self, database: &Database) -> Result<i64> {
         match self.chosen_version {
             Some(version) => Ok(version),
@@ -241,25 +231,25 @@ impl State {
         }
     }
 
-    /// The read version, if it is known by now.
+    /// The read version, if it is known.
     fn known_read_version(&self) -> Option<i64> {
         self.chosen_version.or_else(|| self.view.as_ref().and_then(View::known_version))
     }
 
-    /// The view at the read version, taken now if there is none yet.
+    /// The view at the read version, which is opened if there is none.
     fn view(&mut self, database: &Database) -> Result<&View> {
         let view = self.obtain(database)?;
         Ok(self.view.insert(view))
     }
 
-    /// Do reads see the transaction's own writes?
+    /// True if reads see the transaction's own writes.
     fn sees_own(&self, snapshot: bool) -> bool {
         !self.options.ryw_disabled && (!snapshot || self.options.snapshot_ryw > 0)
     }
 
-    /// Runs `read` over what reads see: everything, or with `snapshot` perhaps without the transaction's own writes. A
-    /// read that does not have to look at the database leaves the read version open; of another `bytes` says how much it
-    /// has found, if that counts.
+    /// Runs `read` on the merged view; with `snapshot`, possibly without own writes. If the read
+    /// does not need the database, the read version stays open. Otherwise `bytes` returns the size
+    /// of its result, if that counts as cost.
     fn look<T>(
         &mut self,
         database: &Database,
@@ -293,7 +283,7 @@ impl State {
         result
     }
 
-    /// Remembers that a read failed, so that the commit fails too.
+    /// Stores the error of a read, so that the commit fails too.
     fn spoil(&mut self, code: Code) -> Code {
         if code != Code::MISSING {
             self.failed_read.get_or_insert(code);
@@ -301,7 +291,7 @@ impl State {
         code
     }
 
-    /// Remembers that one key was read.
+    /// Adds the conflict range of a key that was read.
     fn add_key_read(&mut self, key: &[u8]) {
         let size = key_conflict_size(key);
         if self.options.ryw_disabled {
@@ -314,7 +304,8 @@ impl State {
         self.reads.insert_key(key);
     }
 
-    /// Remembers what a read depended on, less what the transaction has itself overwritten.
+    /// Adds the conflict range of a read, without the parts that the transaction has overwritten
+    /// itself.
     fn add_read_conflict(&mut self, (begin, end): KeyRange) {
         if begin >= end {
             return;
@@ -336,15 +327,15 @@ impl State {
         }
     }
 
-    /// Has the transaction written anything in a range, or marked it as written?
+    /// True if the transaction has written in the range, or added a write conflict range.
     fn is_cut(&self, begin: &[u8], end: &[u8]) -> bool {
         self.write_conflicts.intersects(begin, end)
             || self.writes.unreadable().intersects(begin, end)
             || self.writes.touches(begin, end)
     }
 
-    /// The parts of a range that another transaction can spoil, cut where FoundationDB's own map of writes is: where
-    /// write conflict ranges begin and end, too.
+    /// The parts of a range that other transactions can change, split as FoundationDB's write map
+    /// is: also at the bounds of write conflict ranges.
     fn dependent_parts(&self, begin: &[u8], end: &[u8]) -> Vec<KeyRange> {
         let mut cuts: Vec<Vec<u8>> = Vec::new();
         for (b, e) in self
@@ -376,17 +367,17 @@ impl State {
     }
 }
 
-/// What a conflict range adds to a transaction's size, bytes.
+/// Bytes that a conflict range adds to a transaction's size.
 fn conflict_size(begin: &[u8], end: &[u8]) -> i64 {
     24 + len(begin) + len(end)
 }
 
-/// What the conflict range of one key adds to a transaction's size, bytes.
+/// Bytes that the conflict range of a key adds to a transaction's size.
 fn key_conflict_size(key: &[u8]) -> i64 {
     conflict_size(key, key) + 1
 }
 
-/// What a mutation adds to a transaction's size, bytes.
+/// Bytes that a mutation adds to a transaction's size.
 fn mutation_size(a: &[u8], b: &[u8]) -> i64 {
     44 + len(a) + len(b)
 }
@@ -395,12 +386,12 @@ fn len(bytes: &[u8]) -> i64 {
     i64::try_from(bytes.len()).unwrap_or(i64::MAX / 4)
 }
 
-/// One `FDBTransaction`.
+/// A transaction (`FDBTransaction`).
 pub struct Transaction {
     database: Arc<Database>,
-    state: Mutex<State>,
-    /// Counts resets, so that the answer to an older commit finds no one. Beside the lock: the committer must not wait
-    /// for a transaction that is busy with something else by now.
+    state: Mutex<TransactionState>,
+    /// Counts resets, so that the result of an earlier commit is ignored. Not under the lock,
+    /// because the committer must not wait for a transaction.
     generation: AtomicU64,
 }
 
@@ -408,25 +399,31 @@ impl Transaction {
     /// A new transaction with the database's default options.
     #[must_use]
     pub fn new(database: &Arc<Database>) -> Arc<Transaction> {
-        let state = Mutex::new(State::new(database.defaults()));
+        let state = Mutex::new(TransactionState::new(database.defaults()));
         let generation = AtomicU64::new(0);
         Arc::new(Transaction { database: Arc::clone(database), state, generation })
     }
 
-    /// The state, for a call that may not come once the commit has begun. Such a call fails, and unless the
-    /// protection is disabled everything that is pending fails with it.
-    fn open(&self) -> Result<MutexGuard<'_, State>> {
+    /// Locks the state for a call that is not allowed after the commit has begun. Such a call
+    /// fails, and all pending futures with it, unless the protection is disabled.
+    fn open(&self) -> Result<MutexGuard<'_, TransactionState>> {
         let state = self.state.lock();
         state.check_deferred()?;
         let state = self.unused(state)?;
         self.alive(state)
     }
 
-    fn alive<'s>(&self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
+    fn alive<'s>(
+        &self,
+        mut state: MutexGuard<'s, TransactionState>,
+    ) -> Result<MutexGuard<'s, TransactionState>> {
         state.check_alive().map(|()| state)
     }
 
-    fn unused<'s>(&self, mut state: MutexGuard<'s, State>) -> Result<MutexGuard<'s, State>> {
+    fn unused<'s>(
+        &self,
+        mut state: MutexGuard<'s, TransactionState>,
+    ) -> Result<MutexGuard<'s, TransactionState>> {
         let was_dead = state.dead.is_some();
         let Err(code) = state.check_unused() else { return Ok(state) };
         if state.dead.is_some() && !was_dead {
@@ -437,26 +434,26 @@ impl Transaction {
         Err(code)
     }
 
-    /// Runs a call that reads, while the transaction takes such calls. It may be run more than once: see `pending`.
+    /// Runs a read, if the transaction accepts reads. It may run more than once, see `pending`.
     fn answer(
         self: &Arc<Self>,
-        sees: Sees<'_>,
-        call: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
+        sees: OwnWrites<'_>,
+        call: impl Fn(&Arc<Transaction>, &mut TransactionState) -> Result<Output> + Send + 'static,
     ) -> Arc<Future> {
         self.read(self.open(), sees, call)
     }
 
-    /// Like [`Transaction::apply`], for the calls that the commit does not end.
-    fn apply_always(&self, call: impl FnOnce(&mut State) -> Result<()>) {
+    /// Like [`Transaction::apply`], for calls that are allowed after the commit has begun.
+    fn apply_always(&self, call: impl FnOnce(&mut TransactionState) -> Result<()>) {
         let mut state = self.state.lock();
         if state.deferred.is_none() {
             state.deferred = call(&mut state).err();
         }
     }
 
-    /// Runs a call that has no way to report an error; the next one that has, does. It runs on a transaction that is
-    /// cancelled, too, but on none that has such an error already.
-    fn apply(&self, call: impl FnOnce(&mut State) -> Result<()>) {
+    /// Runs a call that cannot report an error; the next call that can does. It also runs on a
+    /// cancelled transaction, but not if an earlier call has failed.
+    fn apply(&self, call: impl FnOnce(&mut TransactionState) -> Result<()>) {
         let state = self.state.lock();
         if state.deferred.is_some() {
             return;

@@ -1,9 +1,10 @@
-//! Reads whose data is still to arrive.
+//! SuspendedRead reads, whose data has not arrived.
 //!
-//! A read is a function of the transaction's state, run under its lock. On the engine of this process it ends at once.
-//! On another's it may end with [`Code::MISSING`]: then what it misses is fetched and it is run again, from the start,
-//! over the writes and options of the moment at which it was called, until it ends. So does a read of a version that lies
-//! ahead, see `ahead`. A commit waits for the reads before it.
+//! A read is a function of the transaction's state and runs under its lock. On this process's
+//! engine it completes at once. On a remote engine it may fail with [`Code::MISSING`]. Then the
+//! missing data is fetched and the read runs again from its start, with the writes and options of
+//! the time when it was called, until it completes. A read at a future version works alike, see
+//! `ahead`. A commit waits for earlier reads.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -11,53 +12,53 @@ use std::time::Instant;
 
 use parking_lot::MutexGuard;
 
-use super::{State, Transaction, ahead};
+use super::{Transaction, TransactionState, ahead};
 use crate::client::write_map::WriteMap;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::link::View;
 use crate::options::TransactionOptions;
 
-/// A read that can be run again. It changes the state only when it succeeds.
-pub(super) type Read = Box<dyn Fn(&Arc<Transaction>, &mut State) -> Result<Outcome> + Send>;
+/// A read that can be repeated. It changes the state only if it succeeds.
+pub(super) type Read = Box<dyn Fn(&Arc<Transaction>, &mut TransactionState) -> Result<Outcome> + Send>;
 
-/// What a read that has ended leaves of its future.
+/// The result of a read that has completed.
 pub(super) enum Outcome {
     /// The future's value.
     Value(Output),
-    /// The future stays pending, for something later to complete: it is a watch.
+    /// The future stays pending until its watch fires.
     Later,
 }
 
-/// Which of the transaction's own writes a read sees, if its options let it see any.
+/// Which own writes a read sees, if its options allow any.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Sees<'k> {
+pub(super) enum OwnWrites<'k> {
     /// None.
     Nothing,
-    /// Those to one key.
+    /// The writes to one key.
     Key { key: &'k [u8], snapshot: bool },
-    /// Perhaps all.
+    /// Possibly all.
     All { snapshot: bool },
 }
 
 /// A read that waits for data.
-struct Suspended {
+struct SuspendedRead {
     read: Read,
     future: Arc<Future>,
     since: Instant,
     generation: u64,
-    /// What it sees of what the transaction had written, and how it reads, when the read was called.
+    /// The writes that the read sees, and its options, from the time when it was called.
     writes: Arc<WriteMap>,
     options: TransactionOptions,
 }
 
 impl Transaction {
-    /// Runs a read; its future is ready, unless data has to be fetched.
+    /// Runs a read. Its future is ready, unless data has to be fetched.
     pub(super) fn read(
         self: &Arc<Self>,
-        state: Result<MutexGuard<'_, State>>,
-        sees: Sees<'_>,
-        read: impl Fn(&Arc<Transaction>, &mut State) -> Result<Output> + Send + 'static,
+        state: Result<MutexGuard<'_, TransactionState>>,
+        sees: OwnWrites<'_>,
+        read: impl Fn(&Arc<Transaction>, &mut TransactionState) -> Result<Output> + Send + 'static,
     ) -> Arc<Future> {
         let mut state = match state {
             Ok(state) => state,
@@ -71,8 +72,9 @@ impl Transaction {
         match state.run(None, |state| read(self, state)) {
             Err(Code::MISSING) => {
                 let future = Future::pending();
-                let read =
-                    Box::new(move |own: &Arc<Self>, state: &mut State| read(own, state).map(Outcome::Value));
+                let read = Box::new(move |own: &Arc<Self>, state: &mut TransactionState| {
+                    read(own, state).map(Outcome::Value)
+                });
                 self.suspend(state, sees, read, Arc::clone(&future));
                 future
             }
@@ -83,17 +85,17 @@ impl Transaction {
         }
     }
 
-    /// Has fetched what a read has just missed.
+    /// Suspends a read, and fetches the data that it misses.
     pub(super) fn suspend(
         self: &Arc<Self>,
-        mut state: MutexGuard<'_, State>,
-        sees: Sees<'_>,
+        mut state: MutexGuard<'_, TransactionState>,
+        sees: OwnWrites<'_>,
         read: Read,
         future: Arc<Future>,
     ) {
         state.reading.push(Arc::clone(&future));
         self.start_timer(&mut state);
-        let suspended = Suspended {
+        let suspended = SuspendedRead {
             read,
             future,
             since: Instant::now(),
@@ -104,33 +106,33 @@ impl Transaction {
         self.fetch(state, suspended);
     }
 
-    fn fetch(self: &Arc<Self>, state: MutexGuard<'_, State>, suspended: Suspended) {
+    fn fetch(self: &Arc<Self>, state: MutexGuard<'_, TransactionState>, suspended: SuspendedRead) {
         let awaits_version = state.awaits_version();
         let missing = [&state.view, &state.sizes_view].into_iter().flatten().find_map(View::missing);
         drop(state);
         let transaction = Arc::clone(self);
         let again = Box::new(move || transaction.resume(suspended));
         if awaits_version {
-            return ahead::look_again(again);
+            return ahead::retry_later(again);
         }
         match missing {
             Some(missing) => missing.fetch(again),
-            // There is no view yet, for there is no host.
+            // There is no view, because there is no host.
             None => self.database.link().when_role_known(again),
         }
     }
 
-    /// Runs a read again: what it missed has arrived, or never will.
-    fn resume(self: &Arc<Self>, mut suspended: Suspended) {
+    /// Runs a suspended read again, after its data has arrived or cannot arrive.
+    fn resume(self: &Arc<Self>, mut suspended: SuspendedRead) {
         let mut state = self.state.lock();
         if self.generation.load(Ordering::Acquire) != suspended.generation {
             return;
         }
         let result = if suspended.future.is_ready() {
-            // Cancelled: nobody wants it any more.
+            // The client has cancelled the future.
             Err(Code::OPERATION_CANCELLED)
         } else if let Err(code) = state.check_alive() {
-            // Its time was over before what it missed arrived, and the timer comes late.
+            // The transaction timed out before the data arrived, and the timer has not run yet.
             Err(code)
         } else {
             state.exchange(&mut suspended);
@@ -162,8 +164,8 @@ impl Transaction {
         }
     }
 
-    /// Gives a commit that had to wait for reads its outcome.
-    fn commit_after_reads(self: &Arc<Self>, state: MutexGuard<'_, State>, waiting: &Arc<Future>) {
+    /// Completes a commit that had to wait for reads.
+    fn commit_after_reads(self: &Arc<Self>, state: MutexGuard<'_, TransactionState>, waiting: &Arc<Future>) {
         let committed = self.begin_commit(state);
         let (waiting, result) = (Arc::clone(waiting), Arc::downgrade(&committed));
         committed.hook(Box::new(move || {
@@ -173,19 +175,19 @@ impl Transaction {
     }
 }
 
-impl State {
-    /// What a read that is suspended keeps of the writes. Who shares all of them makes the next write copy all of them, so
-    /// that only those do who may need them.
-    fn kept_writes(&self, sees: Sees<'_>) -> Arc<WriteMap> {
+impl TransactionState {
+    /// The writes that a suspended read has to keep. Sharing all of them makes the next write copy
+    /// them all, so only reads that may need them do.
+    fn kept_writes(&self, sees: OwnWrites<'_>) -> Arc<WriteMap> {
         match sees {
-            Sees::Key { key, snapshot } if self.sees_own(snapshot) => Arc::new(self.writes.only(key)),
-            Sees::All { snapshot } if self.sees_own(snapshot) => Arc::clone(&self.writes),
-            Sees::Nothing | Sees::Key { .. } | Sees::All { .. } => Arc::default(),
+            OwnWrites::Key { key, snapshot } if self.sees_own(snapshot) => Arc::new(self.writes.only(key)),
+            OwnWrites::All { snapshot } if self.sees_own(snapshot) => Arc::clone(&self.writes),
+            OwnWrites::Nothing | OwnWrites::Key { .. } | OwnWrites::All { .. } => Arc::default(),
         }
     }
 
-    /// Puts what a suspended read sees in the place of what is now, or back.
-    fn exchange(&mut self, suspended: &mut Suspended) {
+    /// Exchanges the current writes and options with those of the suspended read.
+    fn exchange(&mut self, suspended: &mut SuspendedRead) {
         std::mem::swap(&mut self.writes, &mut suspended.writes);
         std::mem::swap(&mut self.options, &mut suspended.options);
     }
@@ -197,21 +199,21 @@ mod tests {
 
     #[test]
     fn only_reads_of_ranges_that_see_own_writes_share_them() {
-        let mut state = State::new(TransactionOptions::default());
+        let mut state = TransactionState::new(TransactionOptions::default());
         Arc::make_mut(&mut state.writes).set(b"k", b"v");
-        let shares = |state: &State, sees| {
+        let shares = |state: &TransactionState, sees| {
             let kept = state.kept_writes(sees);
             (Arc::ptr_eq(&kept, &state.writes), kept.get(b"k").is_some())
         };
-        let key = |snapshot| Sees::Key { key: b"k", snapshot };
+        let key = |snapshot| OwnWrites::Key { key: b"k", snapshot };
         assert_eq!(shares(&state, key(false)), (false, true));
-        assert_eq!(shares(&state, Sees::All { snapshot: true }), (true, true));
-        assert_eq!(shares(&state, Sees::Nothing), (false, false));
+        assert_eq!(shares(&state, OwnWrites::All { snapshot: true }), (true, true));
+        assert_eq!(shares(&state, OwnWrites::Nothing), (false, false));
         state.options.snapshot_ryw = 0;
         assert_eq!(shares(&state, key(true)), (false, false));
-        assert_eq!(shares(&state, Sees::All { snapshot: true }), (false, false));
-        assert_eq!(shares(&state, Sees::All { snapshot: false }), (true, true));
+        assert_eq!(shares(&state, OwnWrites::All { snapshot: true }), (false, false));
+        assert_eq!(shares(&state, OwnWrites::All { snapshot: false }), (true, true));
         state.options.ryw_disabled = true;
-        assert_eq!(shares(&state, Sees::All { snapshot: false }), (false, false));
+        assert_eq!(shares(&state, OwnWrites::All { snapshot: false }), (false, false));
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pending::Sees;
+use super::pending::OwnWrites;
 use super::{METADATA_VERSION, Transaction};
 use crate::client::merged::Merged;
-use crate::client::range::{Found, Limits, ROW_OVERHEAD, RangeRead};
+use crate::client::range::{Limits, ROW_OVERHEAD, RangeRead, RangeResult};
 use crate::client::selector::Selector;
 use crate::client::special_keys;
 use crate::error::{Code, Result};
@@ -15,7 +15,7 @@ use crate::future::{Future, Output};
 use crate::limits::exceeds_key_limit;
 use crate::rows::Direction;
 
-/// The arguments of a range read, as the C API gives them.
+/// The arguments of a range read in the C API.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are the C API's parameters")]
 pub struct RangeArguments {
@@ -35,7 +35,7 @@ impl Transaction {
         if special_keys::is_special(key) {
             return self.get_special(key);
         }
-        let sees = Sees::Key { key, snapshot };
+        let sees = OwnWrites::Key { key, snapshot };
         let key = key.to_vec();
         self.answer(sees, move |own, state| {
             let key = key.as_slice();
@@ -56,10 +56,10 @@ impl Transaction {
         })
     }
 
-    /// Key future: the key that a selector names.
+    /// Key future: the key that a selector selects.
     pub fn get_key(self: &Arc<Self>, selector: &Selector, snapshot: bool) -> Arc<Future> {
         let selector = selector.clone();
-        self.answer(Sees::All { snapshot }, move |own, state| {
+        self.answer(OwnWrites::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&selector, max)?;
             let resolve = |merged: &Merged<'_>| selector.resolve(merged, max);
@@ -76,7 +76,7 @@ impl Transaction {
 
     /// Rows future: the rows between two selectors.
     pub fn get_range(self: &Arc<Self>, arguments: &RangeArguments) -> Arc<Future> {
-        // What is wrong with the mode is said whatever state the transaction is in.
+        // An invalid mode is reported whatever state the transaction is in.
         let read = match range_read(arguments) {
             Ok(read) => read,
             Err(code) => return Future::ready(Err(code)),
@@ -85,7 +85,7 @@ impl Transaction {
             return self.get_special_range(arguments);
         }
         let (limits, snapshot) = (check_limits(arguments), arguments.snapshot);
-        self.answer(Sees::All { snapshot }, move |own, state| {
+        self.answer(OwnWrites::All { snapshot }, move |own, state| {
             let max = state.max_read_key();
             check_selector(&read.begin, max)?;
             check_selector(&read.end, max)?;
@@ -93,7 +93,7 @@ impl Transaction {
             if read.is_empty() {
                 return Ok(Output::Rows(crate::rows::RowSet::default()));
             }
-            let bytes = |found: &Found| Some(found.rows.byte_len() + found.rows.len() * ROW_OVERHEAD);
+            let bytes = |found: &RangeResult| Some(found.rows.byte_len() + found.rows.len() * ROW_OVERHEAD);
             let found = state.look(&own.database, snapshot, |merged| read.run(merged, max), bytes);
             let found = found.map_err(|code| state.spoil(code))?;
             if !snapshot {
@@ -109,12 +109,12 @@ impl Transaction {
     pub fn get_read_version(self: &Arc<Self>) -> Arc<Future> {
         let mut state = self.state.lock();
         let alive = state.check_deferred().and_then(|()| state.check_alive());
-        self.read(alive.map(|()| state), Sees::Nothing, |own, state| {
+        self.read(alive.map(|()| state), OwnWrites::Nothing, |own, state| {
             state.read_version(&own.database).map(Output::Int64)
         })
     }
 
-    /// Chooses the read version, before anything is read.
+    /// Sets the read version, before anything is read.
     pub fn set_read_version(&self, version: i64) {
         self.apply_always(|state| {
             if state.view.is_some() || state.chosen_version.is_some() {
@@ -128,24 +128,24 @@ impl Transaction {
         });
     }
 
-    /// Int64 future: about how many bytes the transaction has become.
+    /// Int64 future: the approximate size of the transaction in bytes.
     pub fn get_approximate_size(&self) -> Arc<Future> {
         let state = self.state.lock();
         Future::ready(state.check_deferred().map(|()| Output::Int64(state.size)))
     }
 }
 
-/// Bytes of one row that was read, or of the question for one that is not there.
+/// Bytes of a row that was read, or of the request for a missing one.
 pub(super) fn row_len(key: &[u8], value: Option<&Bytes>) -> usize {
     key.len() + value.map_or(0, Bytes::len)
 }
 
-/// A selector may start from `max` itself.
+/// A selector may start at `max` itself.
 pub(super) fn check_selector(selector: &Selector, max: &[u8]) -> Result<()> {
     if selector.given_key() <= max { Ok(()) } else { Err(Code::KEY_OUTSIDE_LEGAL_RANGE) }
 }
 
-/// Limits may be absent, but not negative otherwise.
+/// Limits may be absent, but otherwise not negative.
 pub(super) fn check_limits(arguments: &RangeArguments) -> Result<()> {
     let is_valid = arguments.limit >= -1 && arguments.target_bytes >= -1;
     if is_valid { Ok(()) } else { Err(Code::RANGE_LIMITS_INVALID) }

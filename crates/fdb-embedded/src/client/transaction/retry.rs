@@ -1,20 +1,20 @@
-//! Retrying, resetting, cancelling, and running out of time.
+//! Retries, resets, cancellation and timeouts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::{FIRST_BACKOFF, State, Transaction};
+use super::{FIRST_BACKOFF, Transaction, TransactionState};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::network::{self, TimerId};
 
-/// Errors of a proxy that is out of memory are retried more slowly: up to this.
+/// The longest retry delay after errors of a proxy that is out of memory.
 const RESOURCE_BACKOFF: Duration = Duration::from_secs(30);
 
 impl Transaction {
-    /// Void future: ready when the transaction may be tried again, after a backoff; the error itself if it is
-    /// not one to retry.
+    /// Void future: ready when the transaction may be retried, after a delay; the error itself if
+    /// it is not retryable.
     pub fn on_error(self: &Arc<Self>, code: Option<Code>) -> Arc<Future> {
         let mut state = self.state.lock();
         match self.prepare_retry(&mut state, code) {
@@ -22,7 +22,7 @@ impl Transaction {
                 let future = Future::pending();
                 let ended = self.restart(&mut state, Restart::Retry);
                 state.outstanding.push(Arc::clone(&future));
-                // The time of the timeout option goes on.
+                // The timeout continues to run.
                 self.start_timer(&mut state);
                 drop(state);
                 ended.fail();
@@ -48,7 +48,7 @@ impl Transaction {
         }
     }
 
-    fn prepare_retry(&self, state: &mut State, code: Option<Code>) -> Result<Duration> {
+    fn prepare_retry(&self, state: &mut TransactionState, code: Option<Code>) -> Result<Duration> {
         state.check_alive()?;
         let limit = state.options.retry_limit;
         let is_over = limit >= 0 && state.retries >= limit;
@@ -70,7 +70,7 @@ impl Transaction {
         Ok(delay)
     }
 
-    /// Makes the transaction as new, whatever state it is in.
+    /// Resets the transaction from any state.
     pub fn reset(&self) {
         let mut state = self.state.lock();
         let ended = self.restart(&mut state, Restart::Reset);
@@ -78,11 +78,12 @@ impl Transaction {
         ended.fail();
     }
 
-    /// Fails what is pending and every call to come, until a reset. FoundationDB ends the watches whose own reads are under
-    /// way, which those of a cluster are right after the call, and a binding's tests expect it: so all that are not armed.
+    /// Fails pending futures and all later calls until a reset. FoundationDB also ends watches
+    /// whose reads are in progress. On a cluster that is every watch right after the call, and a
+    /// binding's tests rely on it, so all watches that are not armed end here.
     pub fn cancel(&self) {
         let mut state = self.state.lock();
-        // One that has run out of time stays so.
+        // A transaction that has timed out stays so.
         if state.check_alive().is_err() {
             return;
         }
@@ -94,7 +95,7 @@ impl Transaction {
         ended.fail();
     }
 
-    /// Ends everything: nobody has the transaction any more.
+    /// Ends everything: the client has destroyed the transaction.
     pub fn close(&self) {
         let mut state = self.state.lock();
         state.dead.get_or_insert(Code::TRANSACTION_CANCELLED);
@@ -103,8 +104,8 @@ impl Transaction {
         ended.fail();
     }
 
-    /// Makes sure that what is pending fails when the timeout option's time has come.
-    pub(super) fn start_timer(self: &Arc<Self>, state: &mut State) {
+    /// Starts the timer that fails pending futures when the timeout expires.
+    pub(super) fn start_timer(self: &Arc<Self>, state: &mut TransactionState) {
         if state.timer.is_none()
             && let Some(deadline) = state.deadline()
         {
@@ -112,8 +113,8 @@ impl Transaction {
         }
     }
 
-    /// The timeout has changed.
-    pub(super) fn restart_timer(self: &Arc<Self>, state: &mut State) {
+    /// Starts the timer again after the timeout was changed.
+    pub(super) fn restart_timer(self: &Arc<Self>, state: &mut TransactionState) {
         state.timer.take().into_iter().for_each(network::cancel);
         if !(state.outstanding.is_empty() && state.reading.is_empty() && state.stamps.is_empty()) {
             self.start_timer(state);
@@ -134,19 +135,21 @@ impl Transaction {
         network::schedule(deadline, Box::new(fail))
     }
 
-    /// Takes what is pending, watches excepted, and makes an answer that is still to come find no one.
-    pub(super) fn end_pending(&self, state: &mut State, code: Code) -> Ended {
+    /// Takes pending futures, without watches, and makes the transaction ignore results that are on
+    /// their way.
+    pub(super) fn end_pending(&self, state: &mut TransactionState, code: Code) -> EndedFutures {
         self.generation.fetch_add(1, Ordering::AcqRel);
         state.timer.take().into_iter().for_each(network::cancel);
         state.waiting_commit = None;
         let futures =
             state.outstanding.drain(..).chain(state.reading.drain(..)).chain(state.stamps.drain(..));
         let futures = futures.chain(state.waiting_specials.drain(..).map(|(_, future)| future));
-        Ended(futures.map(|future| (future, code)).collect())
+        EndedFutures(futures.map(|future| (future, code)).collect())
     }
 
-    /// Takes everything that waits for the transaction. A versionstamp is then a promise that was broken.
-    fn end_all(&self, state: &mut State) -> Ended {
+    /// Takes everything that waits for the transaction. A versionstamp then fails with
+    /// `BROKEN_PROMISE`.
+    fn end_all(&self, state: &mut TransactionState) -> EndedFutures {
         let stamps = std::mem::take(&mut state.stamps).into_iter().map(|stamp| (stamp, Code::BROKEN_PROMISE));
         let watches = std::mem::take(&mut state.watches).into_iter();
         let watches = watches.map(|watch| (watch.future, Code::TRANSACTION_CANCELLED));
@@ -155,9 +158,9 @@ impl Transaction {
         ended
     }
 
-    fn restart(&self, state: &mut State, how: Restart) -> Ended {
+    fn restart(&self, state: &mut TransactionState, how: Restart) -> EndedFutures {
         let ended = self.end_all(state);
-        let old = std::mem::replace(state, State::new(self.database.defaults()));
+        let old = std::mem::replace(state, TransactionState::new(self.database.defaults()));
         // Shown until the next conflict.
         state.conflicting = old.conflicting;
         if how == Restart::Retry {
@@ -173,16 +176,16 @@ impl Transaction {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Restart {
-    /// By `on_error`: options that persist, the time of creation and the count of retries stay.
+    /// By `on_error`: persistent options, the time of creation and the number of retries stay.
     Retry,
-    /// By the client: everything is as new.
+    /// By the client: everything is reset.
     Reset,
 }
 
-/// Futures to fail once the transaction's lock is released.
-pub(super) struct Ended(Vec<(Arc<Future>, Code)>);
+/// Futures to fail after the transaction is unlocked.
+pub(super) struct EndedFutures(Vec<(Arc<Future>, Code)>);
 
-impl Ended {
+impl EndedFutures {
     pub(super) fn fail(self) {
         for (future, code) in self.0 {
             future.fail(code);

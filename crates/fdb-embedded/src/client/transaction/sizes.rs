@@ -1,29 +1,29 @@
-//! Where keys are stored, and how large ranges are.
+//! Locations of keys and sizes of ranges.
 
 use std::cell::Cell;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pending::Sees;
-use super::{SYSTEM_END, State, Transaction};
+use super::pending::OwnWrites;
+use super::{SYSTEM_END, Transaction, TransactionState};
 use crate::client::merged::Merged;
-use crate::client::sizes::{self, Step};
+use crate::client::sizes::{self, SizeStep};
 use crate::client::special_keys;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::rows::FetchHint;
 
 impl Transaction {
-    /// String array future: where a key is stored.
+    /// String array future: the servers that store a key.
     pub fn get_addresses_for_key(self: &Arc<Self>, _key: &[u8]) -> Arc<Future> {
-        self.answer(Sees::Nothing, |_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
+        self.answer(OwnWrites::Nothing, |_, _| Ok(Output::Strings(vec![special_keys::ADDRESS.to_owned()])))
     }
 
-    /// Int64 future: about how many bytes of keys and values are in a range, the transaction's writes apart.
+    /// Int64 future: the approximate bytes of keys and values in a range, without own writes.
     pub fn get_estimated_range_size(self: &Arc<Self>, begin: &[u8], end: &[u8]) -> Arc<Future> {
         let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(Sees::Nothing, move |own, state| {
+        self.answer(OwnWrites::Nothing, move |own, state| {
             let steps = own.steps(state, &begin, &end, SYSTEM_END)?;
             #[expect(clippy::cast_possible_truncation, reason = "no range has 2^63 bytes")]
             let total = steps.iter().map(|step| step.bytes).sum::<f64>().round() as i64;
@@ -31,15 +31,15 @@ impl Transaction {
         })
     }
 
-    /// Key array future: the range's bounds, and stored keys between them about `chunk` bytes apart; all that are
-    /// known, if that is 0.
+    /// Key array future: the range's bounds, and stored keys between them at distances of about
+    /// `chunk` bytes. If `chunk` is 0, all known ones.
     pub fn get_range_split_points(self: &Arc<Self>, begin: &[u8], end: &[u8], chunk: i64) -> Arc<Future> {
         let (begin, end) = (begin.to_vec(), end.to_vec());
-        self.answer(Sees::Nothing, move |own, state| {
+        self.answer(OwnWrites::Nothing, move |own, state| {
             if begin > end {
                 return Err(Code::INVERTED_RANGE);
             }
-            // FoundationDB's servers never answer this.
+            // FoundationDB's servers never answer a negative size.
             let chunk = u64::try_from(chunk).map_err(|_| Code::CLIENT_INVALID_OPERATION)?;
             let max = state.max_read_key();
             let steps = own.steps(state, &begin, &end, max)?;
@@ -47,14 +47,20 @@ impl Transaction {
         })
     }
 
-    fn steps(&self, state: &mut State, begin: &[u8], end: &[u8], max: &[u8]) -> Result<Vec<Step>> {
+    fn steps(
+        &self,
+        state: &mut TransactionState,
+        begin: &[u8],
+        end: &[u8],
+        max: &[u8],
+    ) -> Result<Vec<SizeStep>> {
         if begin > end {
             return Err(Code::INVERTED_RANGE);
         }
         if end > max {
             return Err(Code::KEY_OUTSIDE_LEGAL_RANGE);
         }
-        // Sizes are of the moment, whatever version the transaction reads at, and leave that open.
+        // Sizes are current ones, whatever the read version is, and do not set it.
         let view = match state.sizes_view.take() {
             Some(view) => view,
             None => self.database.link().view(None)?,
@@ -76,7 +82,7 @@ impl Transaction {
     }
 }
 
-fn split(steps: &[Step], begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
+fn split(steps: &[SizeStep], begin: &[u8], end: &[u8], chunk: u64) -> Vec<Bytes> {
     #[expect(clippy::cast_precision_loss, reason = "sizes are estimates")]
     let chunk = chunk as f64;
     let mut points = vec![Bytes::copy_from_slice(begin)];

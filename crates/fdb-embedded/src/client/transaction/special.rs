@@ -1,20 +1,20 @@
-//! Special keys, as a transaction reads and writes them.
+//! Reads and writes of special keys.
 
 use std::sync::Arc;
 
 use super::reads::{RangeArguments, check_limits, range_read};
-use super::{State, Transaction};
+use super::{Transaction, TransactionState};
 use crate::client::database::Database;
-use crate::client::special_keys::{self, Facts, Session};
+use crate::client::special_keys::{self, Facts, SpecialKeyWrites};
 use crate::client::write_map::{stamped_key, stamped_range};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::range_set::RangeSet;
 
-/// Reads special keys, given what there is to tell.
+/// A read of special keys, on the given facts.
 pub(super) type SpecialRead = Box<dyn FnOnce(&Facts<'_>) -> Result<Output> + Send>;
 
-/// Reads of special keys, and what there is to tell.
+/// Reads of special keys, and the facts for them.
 pub(super) struct WaitingSpecials<'d> {
     reads: Vec<(SpecialRead, Arc<Future>)>,
     facts: Facts<'d>,
@@ -46,8 +46,8 @@ impl Transaction {
         self.read_special(waits, Box::new(read))
     }
 
-    /// Special keys are read whatever became of the transaction; those that tell what has been read, once the reads
-    /// that wait for data have ended.
+    /// Reads special keys, which works in any state of the transaction. With `waits`, waits for
+    /// earlier reads, because the keys show their conflict ranges.
     fn read_special(&self, waits: bool, read: SpecialRead) -> Arc<Future> {
         let mut state = self.state.lock();
         if let Err(code) = state.check_deferred() {
@@ -70,8 +70,9 @@ impl Transaction {
         });
     }
 
-    /// Runs `clear`, unless the commit has begun; a key is set also then, as in FoundationDB.
-    pub(super) fn clear_special(&self, clear: impl FnOnce(&mut Session) -> Result<()>) {
+    /// Runs `clear`, unless the commit has begun. As in FoundationDB, setting a key is allowed even
+    /// then.
+    pub(super) fn clear_special(&self, clear: impl FnOnce(&mut SpecialKeyWrites) -> Result<()>) {
         self.apply(|state| clear(state.special_to_write()?));
     }
 }
@@ -80,8 +81,8 @@ fn owned<'r>(ranges: impl Iterator<Item = (&'r [u8], &'r [u8])>) -> RangeSet {
     ranges.map(|(begin, end)| (begin.to_vec(), end.to_vec())).collect()
 }
 
-impl State {
-    fn special_to_write(&mut self) -> Result<&mut Session> {
+impl TransactionState {
+    fn special_to_write(&mut self) -> Result<&mut SpecialKeyWrites> {
         let is_enabled = self.options.special_keys_writes;
         if is_enabled {
             Ok(self.special.get_or_insert_default())
@@ -90,7 +91,7 @@ impl State {
         }
     }
 
-    /// The reads of special keys that have waited for others, to be answered without the lock.
+    /// The reads of special keys that have waited, to be run without the lock.
     pub(super) fn take_waiting_specials<'d>(
         &mut self,
         database: &'d Database,
@@ -100,7 +101,7 @@ impl State {
     }
 
     fn special_facts<'d>(&mut self, database: &'d Database) -> Facts<'d> {
-        // These tell of reads, and fail where a read would, or has.
+        // Keys that show reads fail if a read would fail, or has failed.
         let alive = self.check_alive().and_then(|()| self.failed_read.map_or(Ok(()), Err));
         Facts {
             database,
@@ -112,7 +113,7 @@ impl State {
         }
     }
 
-    /// The write conflict ranges, those of stamped keys included: where they may come to lie, or do.
+    /// The write conflict ranges, including those of stamped keys.
     fn shown_writes(&self) -> RangeSet {
         let ranges = self.write_conflicts.iter().chain(self.early_conflicts.iter());
         let mut writes = owned(ranges.chain(self.sent.writes()));

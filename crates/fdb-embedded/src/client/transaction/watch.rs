@@ -1,18 +1,18 @@
-//! Watches: a future that fires when a key's value changes.
+//! Watches: a future that is ready when a key's value changes.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::pending::{Outcome, Sees};
+use super::pending::{Outcome, OwnWrites};
 use super::reads::row_len;
-use super::{METADATA_VERSION, State, Transaction};
+use super::{METADATA_VERSION, Transaction, TransactionState};
 use crate::client::merged::Merged;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 use crate::limits::key_limit;
 
-/// A watch whose transaction has not committed yet.
+/// A watch of a transaction that has not committed.
 #[derive(Debug)]
 pub(super) struct PendingWatch {
     pub(super) key: Vec<u8>,
@@ -20,10 +20,11 @@ pub(super) struct PendingWatch {
     pub(super) future: Arc<Future>,
 }
 
-/// What a watch knows of the value that the transaction saw.
+/// What is known about the value that the transaction saw.
 #[derive(Debug)]
 pub(super) enum Baseline {
-    /// It is on its way. Meanwhile the transaction may have written the key itself, last this value.
+    /// The value has not arrived. The last write of the transaction itself to the key meanwhile, if
+    /// any.
     Awaited {
         written: Option<Option<Vec<u8>>>,
     },
@@ -31,8 +32,8 @@ pub(super) enum Baseline {
 }
 
 impl PendingWatch {
-    /// Takes note that the transaction writes `value`. True if that is a change for certain; against a value that is on
-    /// its way it is held when it has arrived.
+    /// Records that the transaction writes `value`. True if that certainly changes the value. If
+    /// the value has not arrived, the comparison is made later.
     pub(super) fn is_changed_by(&mut self, value: Option<&[u8]>) -> bool {
         match &mut self.baseline {
             Baseline::Seen(seen) => seen.as_deref() != value,
@@ -44,7 +45,7 @@ impl PendingWatch {
         }
     }
 
-    /// The value that the transaction saw is there. True if it has written another since.
+    /// Sets the value that the transaction saw. True if it has written another one since.
     fn has_changed_from(&mut self, seen: Option<Bytes>) -> bool {
         let written = match &self.baseline {
             Baseline::Awaited { written } => written.as_ref(),
@@ -57,9 +58,9 @@ impl PendingWatch {
 }
 
 impl Transaction {
-    /// Void future: ready when the key has, or gets, another value than this transaction saw. Armed by a
-    /// successful commit; from then on independent of the transaction. Before that a failed commit, a reset or a cancel ends it, but
-    /// no timeout.
+    /// Void future: ready when the key's value is not the one that this transaction saw. A
+    /// successful commit arms it, and from then on it is independent of the transaction. Before, a
+    /// failed commit, a reset or a cancellation ends it, but not a timeout.
     pub fn watch(self: &Arc<Self>, key: &[u8]) -> Arc<Future> {
         let mut state = match self.open() {
             Ok(state) => state,
@@ -75,9 +76,10 @@ impl Transaction {
             Err(Code::MISSING) => {
                 state.watches.push(watch(Baseline::Awaited { written: None }, key.clone()));
                 let (waiting, watched) = (Arc::clone(&future), key.clone());
-                let read =
-                    move |own: &Arc<Self>, state: &mut State| own.resume_watch(state, &watched, &waiting);
-                let sees = Sees::Key { key: &key, snapshot: false };
+                let read = move |own: &Arc<Self>, state: &mut TransactionState| {
+                    own.resume_watch(state, &watched, &waiting)
+                };
+                let sees = OwnWrites::Key { key: &key, snapshot: false };
                 self.suspend(state, sees, Box::new(read), Arc::clone(&future));
                 future
             }
@@ -85,8 +87,13 @@ impl Transaction {
         }
     }
 
-    /// Looks again for the value of a watch that awaits it.
-    fn resume_watch(&self, state: &mut State, key: &[u8], future: &Arc<Future>) -> Result<Outcome> {
+    /// Reads again the value of a watch that waits for it.
+    fn resume_watch(
+        &self,
+        state: &mut TransactionState,
+        key: &[u8],
+        future: &Arc<Future>,
+    ) -> Result<Outcome> {
         let value = self.watched_value(state, key);
         if value == Err(Code::MISSING) {
             return Err(Code::MISSING);
@@ -95,7 +102,7 @@ impl Transaction {
         let watch = awaiting.next();
         drop(awaiting);
         let value = value?;
-        // A watch that has fired is not there any more.
+        // The watch has fired.
         let Some(mut watch) = watch else { return Ok(Outcome::Later) };
         if watch.has_changed_from(value) {
             return Ok(Outcome::Value(Output::Void));
@@ -103,8 +110,8 @@ impl Transaction {
         self.keep(state, watch).map(|()| Outcome::Later)
     }
 
-    /// The value of a key that is to be watched.
-    fn watched_value(&self, state: &mut State, key: &[u8]) -> Result<Option<Bytes>> {
+    /// The value of the watched key.
+    fn watched_value(&self, state: &mut TransactionState, key: &[u8]) -> Result<Option<Bytes>> {
         if state.options.ryw_disabled {
             return Err(Code::WATCHES_DISABLED);
         }
@@ -115,7 +122,7 @@ impl Transaction {
             return Err(Code::KEY_TOO_LARGE);
         }
         let bypass = state.options.bypass_unreadable;
-        // The engine will compare it with what is stored, and what is made up is not.
+        // The engine will compare with the stored value, so synthetic keys do not count.
         let get = |merged: &Merged<'_>| Merged { epoch: None, ..*merged }.get(key, bypass);
         let found = |value: &Option<Bytes>| Some(row_len(key, value.as_ref()));
         let value = state.look(&self.database, false, get, found)?;
@@ -123,16 +130,16 @@ impl Transaction {
         Ok(value)
     }
 
-    /// Keeps a watch whose value is known for the commit to arm.
-    fn keep(&self, state: &mut State, watch: PendingWatch) -> Result<()> {
+    /// Keeps a watch whose value is known, for the commit to arm.
+    fn keep(&self, state: &mut TransactionState, watch: PendingWatch) -> Result<()> {
         self.database.take_watch_slot(&watch.future)?;
         state.watches.push(watch);
         Ok(())
     }
 }
 
-impl State {
-    /// A transaction that changes what it watches fires the watch at once.
+impl TransactionState {
+    /// Fires watches of keys that the transaction itself changes.
     pub(super) fn fire_own_watches(&mut self, changed: impl FnMut(&mut PendingWatch) -> bool) {
         for watch in self.watches.extract_if(.., changed) {
             watch.future.succeed();

@@ -1,9 +1,9 @@
-//! Writing keys, adding conflict ranges, setting options.
+//! Writes, conflict ranges and options.
 
 use std::sync::Arc;
 
 use super::{
-    METADATA_VERSION, METADATA_VERSION_END, State, Transaction, conflict_size, key_conflict_size,
+    METADATA_VERSION, METADATA_VERSION_END, Transaction, TransactionState, conflict_size, key_conflict_size,
     mutation_size,
 };
 use crate::client::special_keys;
@@ -21,10 +21,10 @@ const SET_VERSIONSTAMPED_KEY: i32 = 14;
 const SET_VERSIONSTAMPED_VALUE: i32 = 15;
 /// The option that sets a timeout.
 const TIMEOUT: i32 = 500;
-/// The place of a versionstamp is given by this many little-endian bytes at the end.
+/// The offset of a versionstamp is in so many little-endian bytes at the end.
 const OFFSET_LEN: usize = 4;
 
-/// Which set of conflict ranges to add to.
+/// The kind of a conflict range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConflictKind {
     /// As if the range had been read.
@@ -52,7 +52,7 @@ impl Transaction {
         });
     }
 
-    /// Applies a mutation by its type code.
+    /// Applies a mutation, given by its type code.
     pub fn atomic_op(&self, key: &[u8], operand: &[u8], code: i32) {
         self.apply(|state| {
             let conflicts = state.takes_conflict();
@@ -124,7 +124,7 @@ impl Transaction {
         });
     }
 
-    /// Adds a conflict range by hand.
+    /// Adds a conflict range explicitly.
     pub fn add_conflict_range(&self, begin: &[u8], end: &[u8], kind: ConflictKind) -> Result<()> {
         if begin > end {
             return Err(Code::INVERTED_RANGE);
@@ -156,15 +156,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// Sets an option. Only an unknown code is an error here; a bad value is reported by the next call.
+    /// Sets an option. Only an unknown code fails here; the next call reports an invalid value.
     pub fn set_option(self: &Arc<Self>, code: i32, value: Option<&[u8]>) -> Result<()> {
         if !TransactionOptions::is_known(code) {
             return Err(Code::INVALID_OPTION);
         }
         self.apply_always(|state| {
-            // A timeout that is over stays so.
+            // A transaction that has timed out stays so.
             let was_over = state.check_alive().is_err();
-            let touched = state.is_touched();
+            let touched = state.has_been_used();
             let set = state.options.set(code, value, touched);
             if set.is_ok() && code == TIMEOUT && !was_over {
                 self.restart_timer(state);
@@ -175,13 +175,13 @@ impl Transaction {
     }
 }
 
-impl State {
-    /// The writes, to add to them; reads that wait for data keep what was written before them.
+impl TransactionState {
+    /// The writes, mutable. SuspendedRead reads keep a copy of the earlier ones.
     fn writes_mut(&mut self) -> &mut WriteMap {
         Arc::make_mut(&mut self.writes)
     }
 
-    /// Does the next write add a conflict range? One that an option exempted is exempt whatever becomes of it.
+    /// True if the next write adds a conflict range. Consumes a one-time exemption.
     fn takes_conflict(&mut self) -> bool {
         !std::mem::take(&mut self.options.next_write_no_conflict)
     }
@@ -197,7 +197,7 @@ impl State {
         if value.len() > MAX_VALUE { Err(Code::VALUE_TOO_LARGE) } else { Ok(()) }
     }
 
-    /// Accounts for a write to one key, and adds its conflict range.
+    /// Counts a write to a key, and adds its conflict range.
     fn count_write(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
         self.count(mutation_size(key, value));
         if conflicts {
@@ -206,7 +206,7 @@ impl State {
         }
     }
 
-    /// Sets a key that was looked at.
+    /// Sets a key that was validated.
     pub(super) fn put(&mut self, key: &[u8], value: &[u8], conflicts: bool) {
         self.count_write(key, value, conflicts);
         if self.options.ryw_disabled {
@@ -232,7 +232,7 @@ impl State {
 
     fn add_stamped_key(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (stripped, offset) = split_stamp_offset(key)?;
-        // The conflict range is that of the final key, which is known with its stamp.
+        // The conflict range is that of the final key, which is known on commit.
         self.count(mutation_size(key, value));
         if self.options.ryw_disabled {
             let (key, value) = (stripped.to_vec(), value.to_vec());
@@ -250,7 +250,7 @@ impl State {
         Ok(())
     }
 
-    /// The write conflicts of `[begin, end)` are on their way before the others.
+    /// Moves the write conflict ranges in `[begin, end)` to those that are sent early.
     fn send_conflicts_early(&mut self, begin: &[u8], end: &[u8]) {
         if !self.write_conflicts.intersects(begin, end) {
             return;
@@ -292,7 +292,7 @@ impl State {
     }
 }
 
-/// Splits the place of the versionstamp off a key or value and checks it.
+/// Splits the offset of the versionstamp off a key or value, and validates it.
 fn split_stamp_offset(bytes: &[u8]) -> Result<(&[u8], usize)> {
     let (rest, offset) = bytes.split_last_chunk::<OFFSET_LEN>().ok_or(Code::CLIENT_INVALID_OPERATION)?;
     let offset = usize::try_from(i32::from_le_bytes(*offset)).map_err(|_| Code::CLIENT_INVALID_OPERATION)?;

@@ -1,4 +1,4 @@
-//! What a transaction has written to one key.
+//! The writes of a transaction to one key.
 
 use smallvec::SmallVec;
 
@@ -7,20 +7,20 @@ use crate::engine::atomic::AtomicOp;
 use crate::engine::mutation::Mutation;
 use crate::error::{Code, Result};
 
-/// Where the value of a written key starts from, before the operations on top of it.
+/// The value on which the operations on a key build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Base {
+pub(super) enum BaseValue {
     /// The value in the database.
     Snapshot,
-    /// No value: a clear of this transaction came first.
+    /// No value: the transaction has cleared the key.
     Absent,
-    /// A value that this transaction set.
+    /// A value that the transaction has set.
     Value(Vec<u8>),
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Op {
-    /// On top of an operation whose value is not known before the commit.
+pub(super) enum KeyOp {
+    /// Set after an operation whose result is not known before the commit.
     Set(Vec<u8>),
     Atomic(AtomicOp, Vec<u8>),
     StampedValue {
@@ -29,20 +29,20 @@ pub(super) enum Op {
     },
 }
 
-impl Op {
+impl KeyOp {
     fn mutation(self, key: Vec<u8>) -> Mutation {
         match self {
-            Op::Set(value) => Mutation::Set { key, value },
-            Op::Atomic(op, operand) => Mutation::Atomic { op, key, operand },
-            Op::StampedValue { value, offset } => Mutation::StampedValue { key, value, offset },
+            KeyOp::Set(value) => Mutation::Set { key, value },
+            KeyOp::Atomic(op, operand) => Mutation::Atomic { op, key, operand },
+            KeyOp::StampedValue { value, offset } => Mutation::StampedValue { key, value, offset },
         }
     }
 
     fn shape(&self, key: usize) -> Shape {
         let (kind, value) = match self {
-            Op::Set(value) => (Kind::Set, value),
-            Op::Atomic(_, operand) => (Kind::Atomic, operand),
-            Op::StampedValue { value, .. } => (Kind::StampedValue, value),
+            KeyOp::Set(value) => (ShapeKind::Set, value),
+            KeyOp::Atomic(_, operand) => (ShapeKind::Atomic, operand),
+            KeyOp::StampedValue { value, .. } => (ShapeKind::StampedValue, value),
         };
         Shape { kind, key, value: value.len() }
     }
@@ -51,63 +51,66 @@ impl Op {
 /// All writes to one key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyWrites {
-    pub(super) base: Base,
-    /// Few keys have more than one.
-    pub(super) ops: SmallVec<[Op; 1]>,
+    pub(super) base: BaseValue,
+    /// Most keys have at most one.
+    pub(super) ops: SmallVec<[KeyOp; 1]>,
 }
 
 impl KeyWrites {
-    /// Does the value depend on what is in the database?
+    /// True if the value depends on the database.
     #[must_use]
     pub fn is_dependent(&self) -> bool {
-        self.base == Base::Snapshot
+        self.base == BaseValue::Snapshot
     }
 
-    /// The value over `stored`, the one in the database. A value that still lacks its versionstamp is as it was given,
-    /// place included; an operation on top of one fails, as it does in FoundationDB.
+    /// The value on top of `stored`, the one in the database. A value that lacks its versionstamp
+    /// is returned as given, with the offset. As in FoundationDB, an operation on such a value
+    /// fails.
     pub fn value(&self, stored: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
         let mut value = match &self.base {
-            Base::Snapshot => stored,
-            Base::Absent => None,
-            Base::Value(value) => Some(value.clone()),
+            BaseValue::Snapshot => stored,
+            BaseValue::Absent => None,
+            BaseValue::Value(value) => Some(value.clone()),
         };
         let mut lacks_stamp = false;
         for op in &self.ops {
             value = match op {
-                Op::Set(value) => Some(value.clone()),
-                Op::Atomic(..) if lacks_stamp => return Err(Code::OPERATION_FAILED),
-                Op::Atomic(op, operand) => op.apply(value.as_deref(), operand),
-                Op::StampedValue { value, offset } => Some(template(value.clone(), *offset)),
+                KeyOp::Set(value) => Some(value.clone()),
+                KeyOp::Atomic(..) if lacks_stamp => return Err(Code::OPERATION_FAILED),
+                KeyOp::Atomic(op, operand) => op.apply(value.as_deref(), operand),
+                KeyOp::StampedValue { value, offset } => Some(template(value.clone(), *offset)),
             };
-            lacks_stamp = matches!(op, Op::StampedValue { .. });
+            lacks_stamp = matches!(op, KeyOp::StampedValue { .. });
         }
         Ok(value)
     }
 
     pub(super) fn set(&mut self, value: &[u8]) {
-        *self = KeyWrites { base: Base::Value(value.to_vec()), ops: SmallVec::new() };
+        *self = KeyWrites { base: BaseValue::Value(value.to_vec()), ops: SmallVec::new() };
     }
 
-    /// Adds an operation, put together with what is there where that comes to the same.
+    /// Adds an operation. Combines it with the previous one if that gives the same result.
     pub(super) fn atomic(&mut self, op: AtomicOp, operand: &[u8]) {
         let known = match &self.base {
-            Base::Absent => Some(None),
-            Base::Value(value) => Some(Some(value.as_slice())),
-            Base::Snapshot => None,
+            BaseValue::Absent => Some(None),
+            BaseValue::Value(value) => Some(Some(value.as_slice())),
+            BaseValue::Snapshot => None,
         };
         match (known, self.ops.last_mut()) {
-            (Some(value), None) => self.base = op.apply(value, operand).map_or(Base::Absent, Base::Value),
-            (_, Some(Op::Atomic(last, first))) if *last == op && op.is_chain(first, operand) => {
+            (Some(value), None) => {
+                self.base = op.apply(value, operand).map_or(BaseValue::Absent, BaseValue::Value)
+            }
+            (_, Some(KeyOp::Atomic(last, first))) if *last == op && op.is_chain(first, operand) => {
                 *first = op.apply(Some(first), operand).unwrap_or_default();
             }
-            _ => self.ops.push(Op::Atomic(op, operand.to_vec())),
+            _ => self.ops.push(KeyOp::Atomic(op, operand.to_vec())),
         }
     }
 
-    /// Appends the changes that are sent for it, in order.
+    /// Appends the mutations to send for `key`, in order.
     pub(super) fn send(mut self, key: Vec<u8>, mutations: &mut Vec<Mutation>) {
         let last = self.ops.pop();
-        if let Base::Value(value) = self.base {
+        if let BaseValue::Value(value) = self.base {
             match last {
                 None => return mutations.push(Mutation::Set { key, value }),
                 Some(_) => mutations.push(Mutation::Set { key: key.clone(), value }),
@@ -119,17 +122,17 @@ impl KeyWrites {
 
     pub(super) fn shapes(&self, key: usize) -> impl Iterator<Item = Shape> {
         let base = match &self.base {
-            Base::Value(value) => Some(Shape { kind: Kind::Set, key, value: value.len() }),
-            Base::Absent | Base::Snapshot => None,
+            BaseValue::Value(value) => Some(Shape { kind: ShapeKind::Set, key, value: value.len() }),
+            BaseValue::Absent | BaseValue::Snapshot => None,
         };
         base.into_iter().chain(self.ops.iter().map(move |op| op.shape(key)))
     }
 }
 
-/// What a change of one key is like: all that its size and its cost depend on.
+/// The properties of a mutation of one key on which its size and cost depend.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape {
-    pub kind: Kind,
+    pub kind: ShapeKind,
     /// Bytes of the key.
     pub key: usize,
     /// Bytes of the value or operand.
@@ -137,22 +140,22 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// That of a mutation, unless it is a clear.
+    /// The shape of a mutation; `None` for a clear.
     pub fn of(mutation: &Mutation) -> Option<Shape> {
         let (kind, key, value) = match mutation {
-            Mutation::Set { key, value } => (Kind::Set, key, value),
-            Mutation::Atomic { key, operand, .. } => (Kind::Atomic, key, operand),
-            Mutation::StampedKey { key, value, .. } => (Kind::StampedKey, key, value),
-            Mutation::StampedValue { key, value, .. } => (Kind::StampedValue, key, value),
+            Mutation::Set { key, value } => (ShapeKind::Set, key, value),
+            Mutation::Atomic { key, operand, .. } => (ShapeKind::Atomic, key, operand),
+            Mutation::StampedKey { key, value, .. } => (ShapeKind::StampedKey, key, value),
+            Mutation::StampedValue { key, value, .. } => (ShapeKind::StampedValue, key, value),
             Mutation::ClearRange { .. } => return None,
         };
         Some(Shape { kind, key: key.len(), value: value.len() })
     }
 }
 
-/// What a change of one key does.
+/// The kind of a mutation of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ShapeKind {
     Set,
     Atomic,
     StampedKey,
