@@ -1,4 +1,5 @@
-//! The C arrays that futures hand out. They point into the future's value, which outlives them.
+//! The C arrays that the getters of futures return. They point into the future's value, which
+//! outlives them.
 
 use std::ffi::c_int;
 
@@ -9,7 +10,7 @@ use foundationdb_sys::{
 
 use crate::rows::{MappedRow, MappedRows, RowSet};
 
-/// A length as C has it.
+/// A length as a C integer.
 pub(super) fn c_len<T>(items: &[T]) -> c_int {
     c_int::try_from(items.len()).expect("what one future holds is far smaller than 2 GiB")
 }
@@ -40,7 +41,7 @@ pub(super) fn rows_of(rows: &RowSet) -> Vec<FDBKeyValue> {
     rows.iter().map(row).collect()
 }
 
-/// The rows of a mapped range read: the outer array, whose elements point at the inner ones.
+/// The rows of a mapped range read: an outer array whose elements point to the inner arrays.
 pub(super) struct MappedArray {
     rows: Vec<FDBMappedKeyValue>,
     _found: Vec<Vec<FDBKeyValue>>,

@@ -1,4 +1,4 @@
-//! What happens when the process forks: the child loses the descriptors of all open databases.
+//! The fork handlers, which take the descriptors of open databases out of a forked child.
 
 use std::mem::{ManuallyDrop, forget};
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -14,13 +14,13 @@ unsafe extern "C" {
     fn pthread_atfork(prepare: Option<Handler>, parent: Option<Handler>, child: Option<Handler>) -> i32;
 }
 
-/// Has the handlers called at each fork from now on.
+/// Installs the handlers.
 pub fn install() {
     // SAFETY: the handlers are functions that stay. It fails only without memory; then a child keeps its copies.
     let _ = unsafe { pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
-/// No descriptor is opened or closed while the process forks.
+/// Locks the registered descriptors during the fork.
 extern "C" fn before() {
     if !is_forked() {
         forget(REGISTERED.lock());
@@ -34,9 +34,10 @@ extern "C" fn in_parent() {
     }
 }
 
-/// Takes no lock and no memory: what other threads of the parent were changing stays as it was.
+/// Takes no lock and allocates no memory, because other threads of the parent may have been
+/// changing anything.
 extern "C" fn in_child() {
-    // A child's child finds all done.
+    // A child of a child has nothing left to do.
     if FORKED.swap(true, Ordering::Relaxed) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The safe way to start the network.
+//! A safe way to start the network.
 
 use std::thread::JoinHandle;
 
@@ -11,22 +11,22 @@ pub enum StartError {
     /// FoundationDB allows one network in the life of a process.
     #[error("cannot start the database network: {0}; it can be started once in a process")]
     Refused(#[from] Code),
-    /// No thread could be had.
+    /// The network's thread could not be started.
     #[error("cannot start the database network's thread: {0}")]
     Thread(#[from] std::io::Error),
 }
 
 /// The running network: the thread that runs the callbacks of database futures.
 ///
-/// Every database function needs it. Dropping it stops the network, of the real client library too if that was
-/// loaded, and waits for its thread; what is still pending then stays pending.
+/// All database functions need it. Dropping it stops the network, including the real client
+/// library's if that was loaded, and waits for its thread. Pending futures stay pending.
 #[derive(Debug)]
 pub struct Network {
     thread: Option<JoinHandle<()>>,
 }
 
 impl Network {
-    /// Selects the API version and starts the network; once in a process.
+    /// Selects the API version and starts the network. Only possible once in a process.
     pub fn start() -> Result<Network, StartError> {
         network::select_api_version(network::API_VERSION, network::API_VERSION)?;
         network::setup()?;
@@ -40,12 +40,12 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         if crate::fork::is_forked() {
-            // The thread is the parent's.
+            // The thread belongs to the parent process.
             return std::mem::forget(self.thread.take());
         }
         crate::network::stop().expect("the network was set up");
         if let Some(thread) = self.thread.take() {
-            // A callback's panic has been reported by the panic hook already.
+            // The panic hook has reported a callback that panicked.
             let _ = thread.join();
         }
     }

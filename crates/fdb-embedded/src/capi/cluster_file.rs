@@ -1,4 +1,5 @@
-//! Which database a path means: `embedded:DIR`, or a cluster file, which may itself hold `embedded:DIR`.
+//! Resolves a database path: `embedded:DIR`, or a cluster file, which may itself contain
+//! `embedded:DIR`.
 
 use std::ffi::{CStr, CString, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -6,48 +7,49 @@ use std::path::{Path, PathBuf};
 
 use crate::url;
 
-/// Names the cluster file where a program gives none; `embedded:DIR` works there too.
+/// Names the default cluster file. May be `embedded:DIR`.
 const CLUSTER_FILE_VARIABLE: &str = "FDB_CLUSTER_FILE";
-/// Looked at next, in the working directory.
+/// The second default, in the working directory.
 const LOCAL_CLUSTER_FILE: &str = "fdb.cluster";
-/// Looked at last.
+/// The last default.
 const SYSTEM_CLUSTER_FILE: &str = "/etc/foundationdb/fdb.cluster";
-/// Longer files are not looked into: a cluster file is one line, an `embedded:` one too.
+/// Longer files are not read: a cluster file is one line.
 const LONGEST_FILE: u64 = 64 << 10;
 
-/// A database, named by a program.
+/// A resolved database path.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// A directory, and the URL that names it.
+    /// A directory, and its URL.
     Embedded { url: String, directory: PathBuf },
-    /// Something for the real library.
+    /// A database of the real library.
     Cluster,
 }
 
-/// The directory of the database that is opened by a path: that of `embedded:DIR`, or of a cluster file that holds such a
-/// line. `None` if that is a cluster.
+/// The directory for a database path: of `embedded:DIR`, or of a cluster file that contains such a
+/// line. `None` for a cluster.
 #[must_use]
 pub fn embedded_directory(path: &str) -> Option<PathBuf> {
-    // A path that the C API cannot be given opens nothing.
+    // A path with a NUL byte cannot be opened.
     match named_by(Some(&CString::new(path).ok()?)) {
         Named::Embedded { directory, .. } => Some(directory),
         Named::Cluster => None,
     }
 }
 
-/// What a path given to `fdb_create_database` names. Null and the empty string are the default cluster file.
+/// Resolves the path for `fdb_create_database`. Null and the empty string stand for the default
+/// cluster file.
 pub(super) fn named_by(path: Option<&CStr>) -> Named {
     let path = path.map(CStr::to_bytes).filter(|path| !path.is_empty());
     let path = path.map(|path| OsString::from_vec(path.to_vec())).unwrap_or_else(default_cluster_file);
     embedded(&path).or_else(|| content(Path::new(&path))).unwrap_or(Named::Cluster)
 }
 
-/// What a connection string names.
+/// Resolves a connection string.
 pub(super) fn named_by_connection_string(string: &CStr) -> Named {
     embedded(&OsString::from_vec(string.to_bytes().to_vec())).unwrap_or(Named::Cluster)
 }
 
-/// FoundationDB's order: environment, working directory, system.
+/// The default cluster file, in FoundationDB's order: environment, working directory, system.
 fn default_cluster_file() -> OsString {
     if let Some(named) = std::env::var_os(CLUSTER_FILE_VARIABLE).filter(|named| !named.is_empty()) {
         return named;
@@ -62,7 +64,7 @@ fn embedded(path: &OsString) -> Option<Named> {
     Some(Named::Embedded { url: url.to_owned(), directory })
 }
 
-/// The `embedded:` line of a cluster file, if that is what it holds; its directory is relative to the file's.
+/// The `embedded:` line of a cluster file, if it has one. Its directory is relative to the file's.
 fn content(file: &Path) -> Option<Named> {
     let metadata = std::fs::metadata(file).ok()?;
     if !metadata.is_file() || metadata.len() > LONGEST_FILE {

@@ -1,4 +1,4 @@
-//! Databases: options, transactions, what they say of themselves, administration.
+//! Databases: options, transactions, status and administration.
 
 use std::ffi::{c_double, c_int, c_void};
 use std::sync::Arc;
@@ -27,15 +27,15 @@ pub unsafe extern "C" fn fdb_database_destroy(database: *mut FDBDatabase) {
     }
 }
 
-/// The protocol version of FoundationDB 7.3, whose behaviour this is.
+/// The protocol version of FoundationDB 7.3.
 pub(super) const PROTOCOL_VERSION: u64 = 0x0FDB_00B0_7300_0000;
-/// What FoundationDB adds to a protocol version to say how objects are encoded.
+/// FoundationDB sets this bit in a protocol version for the encoding of objects.
 const OBJECT_SERIALIZER: u64 = 1 << 60;
 
-/// FoundationDB wants a snapshot's id as so many hexadecimal digits.
+/// The length of a snapshot's id in hexadecimal digits.
 const SNAPSHOT_ID_DIGITS: usize = 32;
 
-/// Why no snapshot can be made: no command is allowed to make one, as in a cluster that has not been told otherwise.
+/// The error of creating a snapshot: no command is allowed, as on a cluster by default.
 fn snapshot_error(id: &[u8]) -> Code {
     if id.len() == SNAPSHOT_ID_DIGITS && id.iter().all(u8::is_ascii_hexdigit) {
         Code::SNAPSHOT_PATH_NOT_ALLOWED
@@ -48,7 +48,7 @@ forwarded! {
     table RealDatabases in databases; handle FDBDatabase; object Arc<Database>;
     also { fn fdb_database_destroy(); }
 
-    /// Sets an option of the database, for transactions made from now on.
+    /// Sets an option of the database, for later transactions.
     fn fdb_database_set_option(
         database, option: FDBDatabaseOption, value: *const u8, value_length: c_int,
     ) -> fdb_error_t
@@ -68,33 +68,34 @@ forwarded! {
         0
     }
 
-    /// A key future: what the client says of itself, as JSON.
+    /// A key future: the client's status, as JSON.
     [since 730] fn fdb_database_get_client_status(database) -> *mut FDBFuture {
         future::give(Future::ready(Ok(Output::Key(Bytes::from(database.client_status())))))
     }
 
-    /// How busy the network thread was in the last second, from 0 to 1.
+    /// The busy fraction of the network thread in the last second, from 0 to 1.
     [since 700] fn fdb_database_get_main_thread_busyness(_database) -> c_double {
         crate::network::busyness()
     }
 
-    /// A uint64 future: the servers' protocol version, once it is not the one expected.
+    /// A uint64 future: the servers' protocol version, when it is not the expected one.
     [since 700] fn fdb_database_get_server_protocol(_database, expected: u64) -> *mut FDBFuture {
         if expected & !OBJECT_SERIALIZER == PROTOCOL_VERSION {
-            // It does not change while the process lives.
+            // It never changes.
             return future::give(Future::pending());
         }
         future::give(Future::ready(Ok(Output::UInt64(PROTOCOL_VERSION | OBJECT_SERIALIZER))))
     }
 
-    /// A future of an error: an embedded database has no server process that could be restarted.
+    /// A future that fails: an embedded database has no server process to restart.
     [since 700] fn fdb_database_reboot_worker(
         _database, _address: *const u8, _address_length: c_int, _check: fdb_bool_t, _duration: c_int,
     ) -> *mut FDBFuture {
         future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
     }
 
-    /// A void future: another data centre takes over. There is no other, and as in a cluster of one nothing is done.
+    /// A void future: fails over to another data centre. There is only one, so nothing happens, as
+    /// on a cluster of one.
     [since 700] fn fdb_database_force_recovery_with_data_loss(
         _database, _dcid: *const u8, _dcid_length: c_int,
     ) -> *mut FDBFuture {
@@ -110,11 +111,12 @@ forwarded! {
         future::give(Future::ready(Err(snapshot_error(id))))
     }
 
-    /// A future of what clients of one cluster share, for FoundationDB's own use.
+    /// A future of the state shared by the clients of a cluster, for FoundationDB's internal use.
     [since 710] fn fdb_database_create_shared_state(_database) -> *mut FDBFuture {
         future::give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
     }
 
-    /// Takes up what clients of one cluster share, for FoundationDB's own use; nothing for an embedded database.
+    /// Sets the state shared by the clients of a cluster, for FoundationDB's internal use. Ignored
+    /// here.
     [since 710] fn fdb_database_set_shared_state(_database, _state: *mut c_void) {}
 }

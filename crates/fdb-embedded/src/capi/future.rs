@@ -15,23 +15,24 @@ use super::{real, slot, status};
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 
-/// What a future's handle points at: the future, and what its getters have handed out.
+/// The object of a future's handle: the future, and the memory that its getters have returned.
 pub(super) struct CFuture {
-    /// Before the future, to be dropped before it: it points into the future's value.
+    /// Declared before the future, to be dropped before it, because it points into the future's
+    /// value.
     memory: Mutex<Memory>,
     future: Arc<Future>,
 }
 
-/// What a future's getters have handed out.
+/// The memory that a future's getters have returned.
 #[derive(Default)]
 struct Memory {
-    /// Successful getters less releases. A release that brings it to 0 frees the value.
+    /// Successful getters minus releases. The release that makes it 0 frees the value.
     gets: i32,
-    /// The C array of the value, once a getter has asked for it.
+    /// The C array of the value, after a getter has created it.
     array: Array,
 }
 
-/// A slot for a C array that points into a future's value.
+/// Holds a C array that points into a future's value.
 #[derive(Default)]
 pub(super) struct Array(Option<Box<dyn Any>>);
 
@@ -39,29 +40,29 @@ pub(super) struct Array(Option<Box<dyn Any>>);
 unsafe impl Send for Array {}
 
 impl Array {
-    /// The array, made at first use; a future has but one kind.
+    /// The array, created at the first use. A future has only one kind of array.
     fn get<T: 'static>(&mut self, make: impl FnOnce() -> T) -> Result<&T> {
         let array = self.0.get_or_insert_with(|| Box::new(make()));
         array.downcast_ref().ok_or(MISMATCH)
     }
 
-    /// Where the array begins, and how many elements it has.
+    /// The pointer to the array, and its length.
     fn of<T: 'static>(&mut self, make: impl FnOnce() -> Vec<T>) -> Result<(*const T, c_int)> {
         let array = self.get(make)?;
         Ok((array.as_ptr(), c_len(array)))
     }
 }
 
-/// Gives a future to the C side.
+/// Returns a future to the caller.
 pub(super) fn give(future: Arc<Future>) -> *mut FDBFuture {
     handle::give(CFuture { future, memory: Mutex::default() })
 }
 
-/// The getter does not fit the future.
+/// The error of a getter that does not match the future.
 pub(super) const MISMATCH: Code = Code::CLIENT_INVALID_OPERATION;
 
 impl CFuture {
-    /// Runs `read` on the value. The value lives until it is released, so pointers into it do too.
+    /// Calls `read` with the value. Pointers into the value are valid until it is released.
     pub(super) fn read(&self, read: impl FnOnce(&Output, &mut Array) -> Result<()>) -> fdb_error_t {
         let mut memory = self.memory.lock();
         let outcome = self.future.result().and_then(|output| read(&output, &mut memory.array));
@@ -69,7 +70,7 @@ impl CFuture {
         status(outcome)
     }
 
-    /// Takes one getter back; with the last one the value goes.
+    /// Undoes one getter. The last one frees the value.
     fn release(&self) {
         let mut memory = self.memory.lock();
         memory.gets -= 1;
@@ -83,7 +84,8 @@ impl CFuture {
 struct CallbackTarget {
     future: *mut FDBFuture,
     parameter: *mut c_void,
-    /// A callback may ask a future for its error that has been destroyed since; it stays until the callback has run.
+    /// Keeps a future that was destroyed until its callback has run, because the callback may ask
+    /// for its error.
     _own: Arc<CFuture>,
 }
 
@@ -132,7 +134,8 @@ forwarded! {
         fn fdb_future_set_callback(FDBCallback, *mut c_void) -> fdb_error_t;
     }
 
-    /// Gives back what a getter has handed out; when everything is given back the value is freed.
+    /// Releases the memory that a getter has returned. The value is freed when all of it is
+    /// released.
     fn fdb_future_release_memory(own) {
         own.release();
     }
@@ -142,12 +145,12 @@ forwarded! {
         status(own.future.block_until_ready())
     }
 
-    /// Has the future a value or an error?
+    /// True if the future has a value or an error.
     fn fdb_future_is_ready(own) -> fdb_bool_t {
         fdb_bool_t::from(own.future.is_ready())
     }
 
-    /// The future's error; 0 if it has a value.
+    /// The error of the future; 0 if it has a value.
     fn fdb_future_get_error(own) -> fdb_error_t {
         status(own.future.result().map(drop))
     }
@@ -218,7 +221,8 @@ forwarded! {
         })
     }
 
-    /// A value result, which may be absent. As in FoundationDB, a key's future has its key for a value.
+    /// A value result, which may be absent. As in FoundationDB, it can be used for a key future
+    /// too.
     fn fdb_future_get_value(
         own, out_present: *mut fdb_bool_t, out_value: *mut *const u8, out_length: *mut c_int,
     ) -> fdb_error_t
@@ -242,7 +246,7 @@ forwarded! {
         })
     }
 
-    /// The rows of a range read, and whether a limit cut it short.
+    /// The rows of a range read, and whether a limit ended it.
     fn fdb_future_get_keyvalue_array(
         own, out_rows: *mut *const FDBKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
     ) -> fdb_error_t
@@ -260,7 +264,7 @@ forwarded! {
         })
     }
 
-    /// The rows of a mapped range read, and whether a limit cut it short.
+    /// The rows of a mapped range read, and whether a limit ended it.
     [since 710] fn fdb_future_get_mappedkeyvalue_array(
         own, out_rows: *mut *const FDBMappedKeyValue, out_count: *mut c_int, out_more: *mut fdb_bool_t,
     ) -> fdb_error_t
@@ -329,13 +333,14 @@ forwarded! {
         })
     }
 
-    /// What clients of one cluster share, for FoundationDB's own use; no future of an embedded database holds it.
+    /// The state shared by the clients of a cluster. No future of an embedded database has it.
     [since 710] fn fdb_future_get_shared_state(own, _out: *mut *mut c_void) -> fdb_error_t {
         own.read(|_, _| Err(MISMATCH))
     }
 }
 
-/// Calls `callback` once when the future is ready: at once and here, or later on the network thread.
+/// Calls `callback` once when the future is ready: at once on this thread, or later on the network
+/// thread.
 ///
 /// # Safety
 /// The handle must be live; `callback` must be callable with `parameter` on the network thread.

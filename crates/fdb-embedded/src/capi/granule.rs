@@ -1,7 +1,7 @@
-//! Blob granules: a database's changes kept as files. An embedded database keeps none.
+//! Blob granules: files with the history of a database, which an embedded database does not have.
 //!
-//! Questions are answered as by a cluster that keeps no granules: there are no ranges, nothing is readable from
-//! them, nothing can be flushed. What would have to keep or read some fails.
+//! Queries answer as on a cluster without granules: there are no ranges, no version is readable,
+//! nothing is flushed. Calls that would write or read granules fail.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::client::Database;
 use crate::error::{Code, Result};
 use crate::future::{Future, Output};
 
-/// "No version": up to it a range can be read from granules.
+/// "No version" up to which a range can be read from granules.
 const INVALID_VERSION: i64 = -1;
 
-/// A future of the error of what an embedded database cannot do.
+/// A future of the error for unsupported operations.
 fn unsupported() -> *mut FDBFuture {
     give(Future::ready(Err(Code::UNSUPPORTED_OPERATION)))
 }
 
-/// A future of `answer`, if the range is one.
+/// A future of `answer`, if the range is valid.
 fn about_range(begin: &[u8], end: &[u8], answer: Output) -> *mut FDBFuture {
     let answer: Result<Output> = if begin > end { Err(Code::INVERTED_RANGE) } else { Ok(answer) };
     give(Future::ready(answer))
@@ -51,21 +51,21 @@ forwarded! {
         unsupported()
     }
 
-    /// A bool future: begins to keep granules of a range.
+    /// A bool future: starts to keep granules of a range.
     [since 720] fn fdb_database_blobbify_range(
         _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
     ) -> *mut FDBFuture {
         unsupported()
     }
 
-    /// As `fdb_database_blobbify_range`, and waits until they can be read.
+    /// Like `fdb_database_blobbify_range`, and waits until they can be read.
     [since 730] fn fdb_database_blobbify_range_blocking(
         _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int,
     ) -> *mut FDBFuture {
         unsupported()
     }
 
-    /// A bool future: ceases to keep granules of a range.
+    /// A bool future: stops keeping granules of a range.
     [since 720] fn fdb_database_unblobbify_range(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
     ) -> *mut FDBFuture
@@ -74,7 +74,7 @@ forwarded! {
         about_range(begin, end, Output::Bool(true))
     }
 
-    /// A key range array future: the ranges that granules are kept of.
+    /// A key range array future: the ranges with granules.
     [since 720] fn fdb_database_list_blobbified_ranges(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _limit: c_int,
     ) -> *mut FDBFuture
@@ -92,7 +92,7 @@ forwarded! {
         about_range(begin, end, Output::Int64(INVALID_VERSION))
     }
 
-    /// A bool future: writes a range's granules out.
+    /// A bool future: flushes the granules of a range.
     [since 730] fn fdb_database_flush_blob_range(
         _own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int, _compact: fdb_bool_t, _version: i64,
     ) -> *mut FDBFuture
@@ -188,21 +188,21 @@ forwarded! {
         result::give(Code::UNSUPPORTED_OPERATION)
     }
 
-    /// A future of the files that make up a range's granules.
+    /// A future of the files of a range's granules.
     [since 730] fn fdb_transaction_read_blob_granules_description(
         _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64, _read_version_out: *mut i64,
     ) -> *mut FDBFuture {
         unsupported()
     }
 
-    /// The first half of `fdb_transaction_read_blob_granules`, for FoundationDB's own use.
+    /// The first half of `fdb_transaction_read_blob_granules`, for FoundationDB's internal use.
     [since 720] fn fdb_transaction_read_blob_granules_start(
         _own, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64, _read_version_out: *mut i64,
     ) -> *mut FDBFuture {
         unsupported()
     }
 
-    /// The second half of `fdb_transaction_read_blob_granules`, for FoundationDB's own use.
+    /// The second half of `fdb_transaction_read_blob_granules`, for FoundationDB's internal use.
     [since 720] fn fdb_transaction_read_blob_granules_finish(
         _own, _start: *mut FDBFuture, _begin: *const u8, _begin_length: c_int, _end: *const u8, _end_length: c_int, _begin_version: i64, _read_version: i64,
         _context: *mut FDBReadBlobGranuleContext,
@@ -214,14 +214,14 @@ forwarded! {
 forwarded! {
     table RealGranuleFutures in granule_futures; handle FDBFuture; object CFuture;
 
-    /// An array of granule summaries; no future of an embedded database holds one.
+    /// An array of granule summaries. No future of an embedded database has one.
     [since 720] fn fdb_future_get_granule_summary_array(
         own, _out_summaries: *mut *const FDBGranuleSummary, _out_count: *mut c_int,
     ) -> fdb_error_t {
         own.read(|_, _| Err(MISMATCH))
     }
 
-    /// The files that make up granules; no future of an embedded database holds them.
+    /// The files of granules. No future of an embedded database has them.
     [since 730] fn fdb_future_readbg_get_descriptions(
         own, _out: *mut *mut FDBBGFileDescription, _out_count: *mut c_int,
     ) -> fdb_error_t {
@@ -237,7 +237,7 @@ pub(super) type ParseFile = unsafe extern "C" fn(
     *const FDBBGEncryptionCtx,
 ) -> *mut FDBResult;
 
-/// Parses a granule's snapshot file; only the real library, once it is loaded, can.
+/// Parses a granule's snapshot file. Requires that the real library is loaded.
 ///
 /// # Safety
 /// The pointers must be what the C API's documentation says.
@@ -255,7 +255,7 @@ pub unsafe extern "C" fn fdb_readbg_parse_snapshot_file(
     }
 }
 
-/// Parses a granule's delta file; only the real library, once it is loaded, can.
+/// Parses a granule's delta file. Requires that the real library is loaded.
 ///
 /// # Safety
 /// The pointers must be what the C API's documentation says.

@@ -1,13 +1,14 @@
-//! Handles: pointers that say which engine they belong to.
+//! Handles: pointers that are tagged with the engine to which they belong.
 
 use std::sync::Arc;
 
 use crate::fork::is_forked;
 
-/// The lowest bit of a pointer to one of our objects; allocations are aligned, so it is otherwise 0.
+/// The lowest bit of a handle of the embedded engine. Allocations are aligned, so it is 0
+/// otherwise.
 const EMBEDDED: usize = 1;
 
-/// Gives an object to the C side, which may use it on any thread, for as long as it likes.
+/// Returns an object to the caller, who may use it on any thread for any time.
 pub(super) fn give<Object: Send + Sync + 'static, Opaque>(object: Object) -> *mut Opaque {
     const { assert!(align_of::<Object>() > EMBEDDED) };
     Arc::into_raw(Arc::new(object)).cast_mut().map_addr(|address| address | EMBEDDED).cast()
@@ -17,7 +18,7 @@ fn untagged<Object, Opaque>(handle: *mut Opaque) -> Option<*mut Object> {
     (handle.addr() & EMBEDDED != 0).then(|| handle.map_addr(|address| address & !EMBEDDED).cast())
 }
 
-/// The object behind a handle, if it is one of ours.
+/// The object of a handle; `None` for a handle of the real library.
 ///
 /// # Safety
 /// `handle` must come from [`give`] with the same `Object` and not have been taken back, or come from the real
@@ -27,7 +28,7 @@ pub(super) unsafe fn borrow<'a, Object, Opaque>(handle: *mut Opaque) -> Option<&
     untagged(handle).map(|object: *mut Object| unsafe { &*object })
 }
 
-/// Like [`borrow`], and keeps the object, and so the handle, alive after the C side has given it back.
+/// Like [`borrow`], but keeps the object and so the handle alive after the caller has destroyed it.
 ///
 /// # Safety
 /// As for [`borrow`].
@@ -41,7 +42,7 @@ pub(super) unsafe fn share<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Ob
     })
 }
 
-/// Takes an object back from the C side, if it is one of ours.
+/// Takes an object back from the caller; `None` for a handle of the real library.
 ///
 /// # Safety
 /// As for [`borrow`], and the handle must not be used afterwards, but by those who [`share`] it.
@@ -50,23 +51,23 @@ pub(super) unsafe fn take<Object, Opaque>(handle: *mut Opaque) -> Option<Arc<Obj
         // SAFETY: by the caller's promise a tagged handle is an `Arc` that `give` leaked, given back once.
         let object = unsafe { Arc::from_raw(object) };
         if is_forked() {
-            // Its end would wait for threads and locks that are the parent's.
+            // Dropping it would wait for threads and locks of the parent process.
             std::mem::forget(Arc::clone(&object));
         }
         object
     })
 }
 
-/// Exports functions that act on a handle, and declares the table of the real library's functions of the same
-/// names. The body runs for our own objects; any other handle goes to the real library with all arguments. What is
-/// under `also` is only declared: those functions are written out beside the macro.
+/// Exports functions that act on a handle, and declares the table of the real library's functions
+/// with the same names. The body runs for our own objects. Calls with other handles are forwarded
+/// to the real library. Functions under `also` are only declared; they are written out separately.
 ///
-/// A body is safe code. It gets the caller's memory as values, which `where` names: `where key = bytes(key, key_length)`
-/// passes two arguments to an unsafe function that has no requirement but the C API's contract.
+/// A body is safe code. It receives the caller's memory as values, which `where` names: `where key
+/// = bytes(key, key_length)` passes two arguments to an unsafe function that requires nothing but
+/// the C API's contract.
 ///
-/// A function newer than API version 620 says since when it is there: `[since 710] fn ...`. A real
-/// library without it is used all the same, and the function then answers as [`Missing`](super::missing::Missing)
-/// says.
+/// A function newer than API version 620 has a mark such as `[since 710] fn ...`. If the real
+/// library lacks it, the call answers as [`Missing`](super::missing::Missing) says.
 macro_rules! forwarded {
     (
         table $table:ident in $field:ident; handle $opaque:ty; object $object:ty;
@@ -77,14 +78,14 @@ macro_rules! forwarded {
             $(where $($value:ident = $read:ident($($from:ident),+)),+)? $body:block
         )*
     ) => {
-        /// The real library's functions of these names.
+        /// The real library's functions with these names.
         pub(super) struct $table {
             $($($also: unsafe extern "C" fn(*mut $opaque $(, $also_ty)*) $(-> $also_ret)?,)*)?
             $($name: unsafe extern "C" fn(*mut $opaque $(, $ty)*) $(-> $ret)?,)*
         }
 
         impl $table {
-            /// Finds the functions in the real library.
+            /// Looks the functions up in the real library.
             pub(super) fn load(library: &crate::capi::real::SharedObject) -> Result<$table, crate::capi::real::LoadError> {
                 // SAFETY: the types are those of the C header, which the real library implements.
                 unsafe {

@@ -1,7 +1,7 @@
-//! The C library's heap. It is here because only this folder may call into C.
+//! The C library's heap. It is in this folder because only this folder may call C functions.
 
-/// Gives memory that was freed back to the system. The C library keeps what lies between pieces still in use, however much it is, and
-/// for as long as the process lives. Takes some milliseconds, in which other threads may wait for memory.
+/// Returns freed memory to the system. The C library otherwise keeps free memory between pieces
+/// that are in use. Takes some milliseconds, in which other threads may wait for memory.
 #[cfg(target_env = "gnu")]
 pub fn give_back() {
     // SAFETY: it is declared as in malloc.h. It takes the locks that it needs, so any thread may call it at any time, and it touches
@@ -12,6 +12,6 @@ pub fn give_back() {
     malloc_trim(0);
 }
 
-/// Other C libraries do so by themselves, or cannot.
+/// Other C libraries return memory themselves, or cannot.
 #[cfg(not(target_env = "gnu"))]
 pub fn give_back() {}

@@ -1,7 +1,8 @@
-//! Functions that left the API, for programs whose header still has them.
+//! Functions that were removed from the API, for programs with older headers.
 //!
-//! As in FoundationDB, a program whose header does not have the function is ended with a message when it calls it.
-//! A cluster handle is nothing but the path of the cluster file, for both engines.
+//! As in FoundationDB, calling such a function ends the process with a message if the program's
+//! header does not have it. A cluster handle only holds the path of the cluster file, for both
+//! engines.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 
@@ -12,12 +13,12 @@ use super::{bytes, handle, network, open};
 use crate::error::Code;
 use crate::future::{Future, Output};
 
-/// What a cluster's handle points at.
+/// The object of a cluster handle.
 struct CCluster {
     path: Option<CString>,
 }
 
-/// Ends the process unless the header that the program was compiled with is older than `version`.
+/// Ends the process unless the program's header is older than `version`.
 fn only_before(version: c_int, function: &str) {
     if network::header_version().is_none_or(|header| header >= version) {
         crate::report(&format!("{function} is not part of API version {version} and later"));
@@ -25,7 +26,7 @@ fn only_before(version: c_int, function: &str) {
     }
 }
 
-/// The cluster file's path of a future made here.
+/// The path of the cluster file in a future made here.
 ///
 /// # Safety
 /// As for every function of the C API.
@@ -55,7 +56,7 @@ pub unsafe extern "C" fn fdb_create_cluster(path: *const c_char) -> *mut FDBFutu
     give(Future::ready(Ok(Output::ClusterFile(path))))
 }
 
-/// The cluster of a cluster future; to be destroyed by the caller.
+/// The cluster of a cluster future. The caller has to destroy it.
 ///
 /// # Safety
 /// As for every function of the C API.
@@ -76,7 +77,7 @@ pub unsafe extern "C" fn fdb_future_get_cluster(
     }
 }
 
-/// Sets an option of a cluster; there are none.
+/// Sets an option of a cluster. There are no such options.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_cluster_set_option(
     _cluster: *mut FDBCluster,
@@ -99,7 +100,7 @@ pub unsafe extern "C" fn fdb_cluster_destroy(cluster: *mut FDBCluster) {
     drop(unsafe { handle::take::<CCluster, _>(cluster) });
 }
 
-/// A database future; the name must be "DB".
+/// A database future. The name must be "DB".
 ///
 /// # Safety
 /// As for every function of the C API.
@@ -119,7 +120,7 @@ pub unsafe extern "C" fn fdb_cluster_create_database(
     }))
 }
 
-/// The database of a database future, opened now; to be destroyed by the caller.
+/// Opens the database of a database future. The caller has to destroy it.
 ///
 /// # Safety
 /// As for every function of the C API.
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn fdb_future_get_database(
     }
 }
 
-/// An int64 result, by its older name.
+/// An int64 result, under its older name.
 ///
 /// # Safety
 /// As for every function of the C API.
@@ -151,13 +152,13 @@ pub unsafe extern "C" fn fdb_future_get_version(future: *mut FDBFuture, out: *mu
     unsafe { fdb_future_get_int64(future, out) }
 }
 
-/// Not part of any API version that can be selected here.
+/// Not part of any API version that can be selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_future_is_error() {
     only_before(23, "fdb_future_is_error");
 }
 
-/// Not part of any API version that can be selected here.
+/// Not part of any API version that can be selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_transaction_get_range_selector() {
     only_before(14, "fdb_transaction_get_range_selector");

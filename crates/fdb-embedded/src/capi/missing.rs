@@ -1,8 +1,8 @@
-//! Functions that the real library at hand does not have.
+//! Functions that the loaded real library lacks.
 //!
-//! It may be older than this API version, or newer and have dropped a function. FoundationDB's multi-version client
-//! loads such a library too and answers a call of what it lacks with `unsupported_operation`; so does this one. What
-//! version 6.2 has must be there, or the library is not loaded.
+//! The library may be older than this API version, or newer without a function. As in
+//! FoundationDB's multi-version client, calls of missing functions answer `unsupported_operation`.
+//! The functions of version 6.2 must exist, or the library is not loaded.
 
 use std::ffi::{c_double, c_int};
 
@@ -12,7 +12,7 @@ use super::{future, result};
 use crate::error::Code;
 use crate::future::Future;
 
-/// What a function of this return type answers when the real library lacks it.
+/// The answer for a missing function with this return type.
 pub(super) trait Missing {
     /// The answer.
     fn missing() -> Self;
@@ -46,7 +46,7 @@ impl Missing for *mut FDBResult {
     }
 }
 
-/// A function of the real library: one that must be there, or one with a stand-in.
+/// A function of the real library, either required or with a stand-in.
 macro_rules! found {
     ($library:expr, $name:ident, [], ($($ty:ty),*) $(-> $ret:ty)?) => {
         $library.function(concat!(stringify!($name), "\0"))?

@@ -1,22 +1,9 @@
 //! The C ABI: every `fdb_*` function that FoundationDB's client library of version 7.3 exports.
 //!
-//! | file | what |
-//! |---|---|
-//! | `handle` | pointers that say which engine they belong to |
-//! | `open`, `cluster_file` | opening databases; what a path means |
-//! | `network`, `database`, `tenant`, `transaction`, `future`, `result` | the functions, by the object they act on |
-//! | `arrays`, `yielding` | what futures and transactions need beside them |
-//! | `granule` | the functions about blob granules, of all objects |
-//! | `legacy` | functions that left the API |
-//! | `real`, `missing` | the real `libfdb_c.so`, loaded at first use, the forwarding, and what it may lack |
-//! | `atfork` | what a forked child does not get |
-//! | `heap` | the C library's memory, given back |
-//! | `boot` | [`Network`], the safe way to start it all |
-//! | `testing` | the functions as safe calls, for tests |
-//!
-//! A handle of the embedded engine has its lowest bit set, one of the real library does not; so both kinds are in
-//! use at once, and every function asks the handle whom to call. A panic in an `extern "C"` function aborts the
-//! process, as an internal failure does in FoundationDB: nothing unwinds into a caller.
+//! A handle of the embedded engine has its lowest bit set, and a handle of the real library does
+//! not. So both kinds can be used at once, and each function calls the engine of its handle. A
+//! panic in an `extern "C"` function aborts the process, as an internal failure does in
+//! FoundationDB, and never unwinds into the caller.
 
 #![expect(unsafe_code, reason = "this is the C ABI")]
 
@@ -51,11 +38,11 @@ use std::ffi::c_int;
 
 use crate::error::{Code, Result};
 
-/// The bytes that a pointer and a length stand for.
+/// The bytes given by a pointer and a length.
 ///
 /// # Panics
-/// On a negative length, or a null pointer to something, which ends the process, as it does in FoundationDB: taken
-/// for an empty key it could clear a database.
+/// Aborts the process, as FoundationDB does, on a negative length, or a null pointer with a length.
+/// Taken for an empty key, it could clear a database.
 ///
 /// # Safety
 /// `pointer` must be null, with length 0, or point at `length` readable bytes that stay as they are for `'a`.
@@ -69,7 +56,8 @@ unsafe fn bytes<'a>(pointer: *const u8, length: c_int) -> &'a [u8] {
     unsafe { std::slice::from_raw_parts(pointer, length) }
 }
 
-/// Like [`bytes`], for an option's value, which may be absent. A negative length is an error, as in FoundationDB.
+/// Like [`bytes`], for the value of an option, which may be absent. A negative length is an error,
+/// as in FoundationDB.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -81,7 +69,7 @@ unsafe fn option_value<'a>(pointer: *const u8, length: c_int) -> Result<Option<&
     if length < 0 { Err(Code::INTERNAL_ERROR) } else { Ok(Some(unsafe { bytes(pointer, length) })) }
 }
 
-/// Where a caller of the C API wants a result.
+/// An out-parameter of a C function.
 #[derive(Clone, Copy)]
 struct Slot<T>(*mut T);
 
@@ -93,7 +81,7 @@ impl<T> Slot<T> {
     }
 }
 
-/// The place for a result.
+/// An out-parameter.
 ///
 /// # Safety
 /// `pointer` must be writable for one value for as long as the slot is used, which is during the call at most.
@@ -101,7 +89,7 @@ unsafe fn slot<T>(pointer: *mut T) -> Slot<T> {
     Slot(pointer)
 }
 
-/// The number that the C API returns for a result.
+/// The C API's return value for a result.
 fn status(result: Result<()>) -> c_int {
     result.err().map_or(0, Code::raw)
 }

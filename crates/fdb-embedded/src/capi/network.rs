@@ -1,4 +1,4 @@
-//! The process-wide functions: API version, network, error texts.
+//! Functions of the process: API version, network and error texts.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,11 +12,12 @@ use crate::{network, network_options};
 
 /// The API version that this library implements.
 pub(super) const API_VERSION: c_int = 730;
-/// The oldest behaviour that it can show.
+/// The oldest API version that can be selected.
 pub(super) const OLDEST_API_VERSION: c_int = 520;
 
-/// Release, source and protocol of the client, in the form that FoundationDB gives them: the release whose behaviour
-/// this is, 40 digits for a source that is not FoundationDB's, and its protocol version.
+/// Release, source and protocol version of the client, in FoundationDB's form: the release whose
+/// behaviour this library has, 40 digits in place of a source hash, and the release's protocol
+/// version.
 const CLIENT_VERSION: &CStr = c"7.3.79,0000000000000000000000000000000000000000,fdb00b073000000";
 
 struct Chosen {
@@ -28,7 +29,7 @@ struct Chosen {
 static CHOSEN: Mutex<Chosen> =
     Mutex::new(Chosen { api_version: None, options: Vec::new(), future_protocol: false });
 
-/// What the real library has to be told when it is loaded.
+/// The settings to repeat for the real library when it is loaded.
 pub(super) fn settings() -> Result<Settings> {
     let chosen = CHOSEN.lock();
     let api_version = chosen.api_version.ok_or(Code::API_VERSION_UNSET)?;
@@ -36,7 +37,7 @@ pub(super) fn settings() -> Result<Settings> {
     Ok(Settings { api_version, network_options, future_protocol: chosen.future_protocol })
 }
 
-/// The API version of the header that the program was compiled with, once it has been told.
+/// The API version of the header with which the program was compiled, after it was selected.
 pub(super) fn header_version() -> Option<c_int> {
     CHOSEN.lock().api_version.map(|(_, header)| header)
 }
@@ -60,7 +61,7 @@ pub(super) fn setup() -> Result<()> {
     if CHOSEN.lock().api_version.is_none() {
         return Err(Code::API_VERSION_UNSET);
     }
-    // The real library reads the environment itself, so what stands there is checked here and not kept.
+    // The real library reads the environment itself, so these options are only checked here.
     network_options::check_environment(|name| std::env::var_os(name))?;
     network::setup()
 }
@@ -74,13 +75,13 @@ pub(super) fn run() -> Result<()> {
     result
 }
 
-/// Chooses the API version: what the program was written for, and what its header declares.
+/// Selects the API version: the run-time version, and that of the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_select_api_version_impl(runtime: c_int, header: c_int) -> fdb_error_t {
     status(select_api_version(runtime, header))
 }
 
-/// The newest API version that can be chosen.
+/// The newest API version that can be selected.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_get_max_api_version() -> c_int {
     API_VERSION
@@ -92,16 +93,16 @@ pub extern "C" fn fdb_get_client_version() -> *const c_char {
     CLIENT_VERSION.as_ptr()
 }
 
-/// The real library, once it is loaded, is to speak the protocol of the version to come.
+/// Makes the real library, once it is loaded, use the protocol of the next version.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_use_future_protocol_version() {
     CHOSEN.lock().future_protocol = true;
 }
 
-/// What an error code means: static, NUL-terminated, UTF-8.
+/// The text of an error code: static, NUL-terminated, UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
-    // Without a code there is no error, and the text says so.
+    // Code 0 means success.
     let Some(code) = Code::from_raw(code) else { return c"Success".as_ptr() };
     match real::loaded() {
         // SAFETY: any code may be asked about.
@@ -110,7 +111,8 @@ pub extern "C" fn fdb_get_error(code: fdb_error_t) -> *const c_char {
     }
 }
 
-/// Does a code belong to a class: 50000 retryable, 50001 maybe committed, 50002 retryable and not committed?
+/// True if a code belongs to a class: 50000 retryable, 50001 maybe committed, 50002 retryable and
+/// not committed.
 #[unsafe(no_mangle)]
 pub extern "C" fn fdb_error_predicate(predicate: c_int, code: fdb_error_t) -> fdb_bool_t {
     if let Some(real) = real::loaded() {
@@ -146,7 +148,7 @@ fn set_option(option: FDBNetworkOption, value: Option<&[u8]>) -> Result<()> {
     let code = c_int::try_from(option).map_err(|_| Code::INVALID_OPTION)?;
     network_options::check(code, value)?;
     let mut chosen = CHOSEN.lock();
-    // One that is loaded later gets the option with the others.
+    // A library that is loaded later gets the option with the others.
     if let Some(real) = real::loaded() {
         return real.set_network_option(code, value);
     }

@@ -1,4 +1,4 @@
-//! Opening databases, of both engines.
+//! Opening databases of both engines.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_char};
@@ -18,7 +18,8 @@ thread_local! {
     static OPEN_ERROR: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Why the last attempt to open a database on this thread failed, in words; the C API has only a number for it.
+/// The reason for which the last opening of a database on this thread failed. The C API only has an
+/// error code for it.
 #[must_use]
 pub fn open_error() -> Option<String> {
     OPEN_ERROR.with_borrow(Clone::clone)
@@ -49,7 +50,7 @@ fn open_embedded(url: &str, directory: &Path) -> Result<*mut FDBDatabase> {
     Ok(handle::give(database))
 }
 
-/// The real library, loaded now if it has not been.
+/// The real library, which is loaded if needed.
 fn real_library() -> Result<&'static Real> {
     real::load(&network::settings()?).map_err(|error| {
         explain(&error);
@@ -57,7 +58,7 @@ fn real_library() -> Result<&'static Real> {
     })
 }
 
-/// Opens what is named; `in_real` opens it in the real library, if that is where it belongs.
+/// Opens a resolved path. Calls `in_real` to open it in the real library.
 fn open(
     named: Named,
     in_real: impl FnOnce(&Real, *mut *mut FDBDatabase) -> fdb_error_t,
@@ -76,7 +77,7 @@ fn open(
     }
 }
 
-/// Opens the database that a cluster file's path names.
+/// Opens the database for a path.
 ///
 /// # Safety
 /// `path` must be null or a NUL-terminated string.
@@ -87,7 +88,7 @@ pub(super) unsafe fn by_path(path: *const c_char) -> Result<*mut FDBDatabase> {
     open(cluster_file::named_by(named), |real, out| unsafe { (real.create_database)(path, out) })
 }
 
-/// Hands out what was opened.
+/// Returns an opened database to the caller.
 ///
 /// # Safety
 /// `out` must be a place for the handle.
@@ -96,8 +97,8 @@ pub(super) unsafe fn hand_out(opened: Result<*mut FDBDatabase>, out: *mut *mut F
     status(opened.map(|database| unsafe { out.write(database) }))
 }
 
-/// Opens a database: `embedded:DIR`, or a cluster file, which may hold `embedded:DIR`; null is the default cluster
-/// file.
+/// Opens a database: `embedded:DIR`, or a cluster file, which may contain `embedded:DIR`. Null
+/// stands for the default cluster file.
 ///
 /// # Safety
 /// `path` must be null or a NUL-terminated string, `out` a place for the handle.
@@ -107,7 +108,7 @@ pub unsafe extern "C" fn fdb_create_database(path: *const c_char, out: *mut *mut
     unsafe { hand_out(by_path(path), out) }
 }
 
-/// Opens a database by what would stand in its cluster file, `embedded:DIR` included.
+/// Opens a database by the contents of its cluster file, or by `embedded:DIR`.
 ///
 /// # Safety
 /// `string` must be a NUL-terminated string, `out` a place for the handle.

@@ -1,4 +1,4 @@
-//! The real `libfdb_c.so`: loaded at first use, driven by its own network thread.
+//! The real `libfdb_c.so`: loaded when it is first needed, with its own network thread.
 
 use std::ffi::{CStr, OsString, c_char, c_int};
 use std::sync::OnceLock;
@@ -21,10 +21,11 @@ use super::tenant::{RealTenantOpening, RealTenants};
 use super::transaction::RealTransactions;
 use crate::error::Code;
 
-/// Names the client library, where it is not `libfdb_c.so` on the loader's path.
+/// The environment variable with the path of the client library, if the loader does not find
+/// `libfdb_c.so`.
 const LIBRARY_VARIABLE: &str = "FDB_CLIENT_LIB";
 
-/// glibc's flag that makes the library find its own `fdb_*` functions before ours.
+/// glibc's flag that makes the library prefer its own `fdb_*` functions to ours.
 const RTLD_DEEPBIND: c_int = if cfg!(all(target_os = "linux", target_env = "gnu")) { 8 } else { 0 };
 
 /// Why the real library cannot be used.
@@ -49,7 +50,7 @@ pub(super) enum LoadError {
     Before(String),
 }
 
-/// The opened shared object, before its functions have been found.
+/// The shared object, before its functions were looked up.
 pub(super) struct SharedObject {
     name: String,
     library: Library,
@@ -65,7 +66,7 @@ impl SharedObject {
         Ok(SharedObject { name: shown, library })
     }
 
-    /// A function by its name, which ends in a NUL.
+    /// Looks up a function by its name, which must end in a NUL.
     ///
     /// # Safety
     /// `F` must be the function's type.
@@ -88,7 +89,7 @@ type ErrorPredicate = unsafe extern "C" fn(c_int, fdb_error_t) -> fdb_bool_t;
 type UseFutureProtocol = unsafe extern "C" fn();
 type CreateDatabase = unsafe extern "C" fn(*const c_char, *mut *mut FDBDatabase) -> fdb_error_t;
 
-/// The real library, its network running.
+/// The real library with its network running.
 pub(super) struct Real {
     pub(super) databases: RealDatabases,
     pub(super) transactions: RealTransactions,
@@ -115,21 +116,22 @@ pub(super) struct Real {
 }
 
 static REAL: OnceLock<Real> = OnceLock::new();
-/// How the library's start failed. It keeps what it was told then, unloaded or not, and would say only that of a second start.
+/// The error of the library's first start. Even if unloaded, it would report a second start as the
+/// error.
 static FAILED: OnceLock<String> = OnceLock::new();
 static LOADING: Mutex<()> = Mutex::new(());
 
-/// What was selected and set on our side before the real library was needed.
+/// Settings that were made before the real library was needed.
 pub(super) struct Settings {
-    /// API version: run time, header.
+    /// API version: run-time version, header version.
     pub(super) api_version: (c_int, c_int),
-    /// Network options in the order in which they were set.
+    /// Network options in the order of the calls.
     pub(super) network_options: Vec<(c_int, Option<Vec<u8>>)>,
-    /// Whether the program asked for the protocol of the version to come.
+    /// The program asked for the protocol of the next version.
     pub(super) future_protocol: bool,
 }
 
-/// Loads and starts the library, unless that has been done.
+/// Loads and starts the library, unless it is running.
 pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
     let _one_at_a_time = LOADING.lock();
     if let Some(real) = REAL.get() {
@@ -148,7 +150,8 @@ pub(super) fn load(settings: &Settings) -> Result<&'static Real, LoadError> {
 
 fn start(settings: &Settings) -> Result<Real, LoadError> {
     let object = SharedObject::open()?;
-    // Everything is found before anything is started: a library that lacks a function is let go again.
+    // Looks up all functions before starting anything, so that an incomplete library can be
+    // unloaded.
     let process = Process::load(&object)?;
     let real = Real {
         databases: RealDatabases::load(&object)?,
@@ -184,7 +187,7 @@ fn start(settings: &Settings) -> Result<Real, LoadError> {
     Ok(real)
 }
 
-/// The functions that act on the process as a whole.
+/// The functions for the process as a whole.
 struct Process {
     select_api_version: SelectApiVersion,
     set_option: SetOption,
@@ -238,7 +241,7 @@ impl Process {
         }
     }
 
-    /// Repeats what was chosen on our side, and sets the network up.
+    /// Repeats the settings in the library, and sets its network up.
     fn set_up(&self, settings: &Settings) -> Result<(), Code> {
         let (runtime, header) = settings.api_version;
         // SAFETY: the calls come in the order that the C API asks for, with pointers that are valid during each.
@@ -259,7 +262,7 @@ fn check(status: fdb_error_t) -> Result<(), Code> {
     Code::from_raw(status).map_or(Ok(()), Err)
 }
 
-/// Calls the library's function that sets a network option.
+/// Calls the library's function for a network option.
 ///
 /// # Safety
 /// `function` must be that function.
@@ -271,19 +274,19 @@ unsafe fn set_option(function: SetOption, code: c_int, value: Option<&[u8]>) -> 
 }
 
 impl Real {
-    /// Sets a network option of the running library, if it can still be set.
+    /// Sets a network option of the running library, if it still allows that.
     pub(super) fn set_network_option(&self, code: c_int, value: Option<&[u8]>) -> Result<(), Code> {
         // SAFETY: it is that function.
         unsafe { set_option(self.set_option, code, value) }
     }
 }
 
-/// The release of FoundationDB's client library, as in `7.3.79`, once a cluster has been opened with it.
+/// The release of FoundationDB's client library, as `7.3.79`, after a cluster was opened with it.
 pub fn client_version() -> Option<String> {
     let real = loaded()?;
     // SAFETY: the function takes nothing, and gives a text that stays for as long as the library does.
     let version = unsafe { CStr::from_ptr((real.get_client_version)()) };
-    // Source and protocol come after it.
+    // The source and the protocol version follow.
     version.to_string_lossy().split(',').next().map(str::to_owned)
 }
 
@@ -292,7 +295,7 @@ pub(super) fn loaded() -> Option<&'static Real> {
     REAL.get()
 }
 
-/// The library that a handle without our mark must have come from.
+/// The library of a handle that is not ours.
 pub(super) fn library() -> &'static Real {
     REAL.get().expect("a handle that is not ours was made by the real library, so it is loaded")
 }
@@ -303,6 +306,6 @@ pub(super) fn stop() {
     let Some(thread) = real.network.lock().take() else { return };
     // SAFETY: stopping is legal from any thread, once the network has been set up.
     unsafe { (real.stop_network)() };
-    // A network thread that panicked has nothing to say to us.
+    // The thread may have panicked, which does not matter here.
     let _ = thread.join();
 }

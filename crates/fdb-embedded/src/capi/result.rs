@@ -1,4 +1,5 @@
-//! Results: like futures, but there from the start. Only blob granule calls make them, so ours hold an error.
+//! Results: like futures, but complete from the start. Only blob granule calls return them, so ours
+//! hold an error.
 
 use std::ffi::c_int;
 
@@ -8,7 +9,7 @@ use super::handle::{self, forwarded};
 use super::real;
 use crate::error::Code;
 
-/// Gives an error to the C side as a result.
+/// Returns an error to the caller as a result.
 pub(super) fn give(code: Code) -> *mut FDBResult {
     handle::give(code)
 }

@@ -1,5 +1,5 @@
-//! Tenants. An embedded database has none, and answers as a cluster does for a tenant that does not exist: opening
-//! one succeeds, what needs to know it fails.
+//! Tenants. An embedded database has none, and answers as a cluster does for a missing tenant:
+//! opening one succeeds, and calls that need it fail.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use crate::client::{Database, Transaction};
 use crate::error::Code;
 use crate::future::Future;
 
-/// What a tenant's handle points at.
+/// The object of a tenant's handle.
 pub(super) struct CTenant {
     database: Arc<Database>,
 }
 
-/// A future of the error that everything about a tenant ends in.
+/// A future of the error for a missing tenant.
 pub(super) fn not_found() -> *mut FDBFuture {
     future::give(Future::ready(Err(Code::TENANT_NOT_FOUND)))
 }
 
-/// What a transaction in a tenant knows of it. A cluster looks the tenant up, and does not find it; but a transaction
-/// that has got a read version knows from there that the cluster takes no tenants.
+/// The state of a transaction in a missing tenant. A cluster does not find the tenant; but a
+/// transaction with a read version knows from it that tenants are disabled.
 #[derive(Default)]
 pub(super) struct UnknownTenant {
     has_read_version: AtomicBool,
 }
 
 impl UnknownTenant {
-    /// The transaction has asked for its read version.
+    /// Notes that the transaction has asked for its read version.
     pub(super) fn note_read_version(&self) {
         self.has_read_version.store(true, Ordering::Relaxed);
     }
 
-    /// Why nothing can be read.
+    /// The error of reads.
     pub(super) fn read_error(&self) -> Code {
         let disabled = self.has_read_version.load(Ordering::Relaxed);
         if disabled { Code::TENANTS_DISABLED } else { Code::TENANT_NOT_FOUND }
@@ -47,7 +47,7 @@ impl UnknownTenant {
 forwarded! {
     table RealTenantOpening in tenant_opening; handle FDBDatabase; object Arc<Database>;
 
-    /// Opens a tenant; whether it exists shows on first use.
+    /// Opens a tenant. The first use shows whether it exists.
     [since 710] fn fdb_database_open_tenant(
         database, _name: *const u8, _name_length: c_int, out: *mut *mut FDBTenant,
     ) -> fdb_error_t

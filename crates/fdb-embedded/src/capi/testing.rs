@@ -1,8 +1,8 @@
-//! The C ABI as safe calls, for the tests that hold an embedded database against a cluster: both are driven through
-//! the same exported functions, so the ABI itself is tested with what is behind it.
+//! Safe wrappers of the C functions for tests. The differential tests drive an embedded database
+//! and a cluster through the same exported functions, so they test the C ABI too.
 //!
-//! Not part of the crate's interface: the cargo feature `testing` turns it on for the crate's integration tests, which are crates of
-//! their own.
+//! Not part of the crate's interface. The cargo feature `testing` enables it for the crate's
+//! integration tests, which are separate crates.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr::{null, null_mut};
@@ -12,7 +12,7 @@ use foundationdb_sys::{FDBDatabase, FDBFuture, FDBKeyValue, FDBTransaction};
 
 use super::{bytes, database as d, future as f, open, transaction as t};
 
-/// What a future came to; an error is a code of FoundationDB.
+/// The result of a future; an error is a FoundationDB code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "one variant for each kind of result")]
 pub enum Reply {
@@ -24,7 +24,7 @@ pub enum Reply {
     Rows { rows: Vec<(Vec<u8>, Vec<u8>)>, more: bool },
 }
 
-/// Which result a future has.
+/// The type of a future's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Void,
@@ -65,7 +65,7 @@ fn result(code: c_int) -> Result<(), i32> {
     if code == 0 { Ok(()) } else { Err(code) }
 }
 
-/// An `FDBDatabase`.
+/// A database handle (`FDBDatabase`).
 #[derive(Debug)]
 pub struct Database(*mut FDBDatabase);
 
@@ -107,7 +107,7 @@ impl Drop for Database {
     }
 }
 
-/// An `FDBTransaction`.
+/// A transaction handle (`FDBTransaction`).
 #[derive(Debug)]
 pub struct Transaction(*mut FDBTransaction);
 
@@ -257,7 +257,7 @@ impl Drop for Transaction {
     }
 }
 
-/// An `FDBFuture`. Dropping it destroys it, which cancels it if it is pending.
+/// A future handle (`FDBFuture`). Dropping it destroys and so cancels it.
 #[derive(Debug)]
 pub struct Future {
     raw: *mut FDBFuture,
@@ -267,7 +267,7 @@ pub struct Future {
 // SAFETY: the C API's objects may be used from any thread.
 unsafe impl Send for Future {}
 
-/// How often a wait with a time limit looks.
+/// The interval of checks while waiting with a time limit.
 const LOOK: Duration = Duration::from_micros(200);
 
 impl Future {
@@ -275,14 +275,14 @@ impl Future {
         Future { raw, kind }
     }
 
-    /// Is there a result?
+    /// True if the result is there.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         // SAFETY: the handle is live.
         unsafe { f::fdb_future_is_ready(self.raw) != 0 }
     }
 
-    /// Cancels it if it is pending.
+    /// Cancels the future if it is pending.
     pub fn cancel(&self) {
         // SAFETY: the handle is live.
         unsafe { f::fdb_future_cancel(self.raw) }

@@ -16,10 +16,10 @@ use crate::client::{ConflictKind, RangeArguments, Selector, Transaction};
 use crate::error::Code;
 use crate::future::{Future, Output};
 
-/// What a transaction's handle points at.
+/// The object of a transaction's handle.
 pub(super) struct CTransaction {
     transaction: Arc<Transaction>,
-    /// For a transaction made in a tenant, of which there are none.
+    /// For a transaction made in a tenant, which never exists.
     tenant: Option<UnknownTenant>,
 }
 
@@ -28,12 +28,12 @@ impl CTransaction {
         CTransaction { transaction, tenant: None }
     }
 
-    /// A transaction that cannot touch data.
+    /// A transaction that cannot access data.
     pub(super) fn in_tenant(transaction: Arc<Transaction>) -> CTransaction {
         CTransaction { tenant: Some(UnknownTenant::default()), ..CTransaction::new(transaction) }
     }
 
-    /// Gives the future of a call that touches data to the C side.
+    /// Returns the future of a call that accesses data to the caller.
     fn read(&self, call: impl FnOnce(&Arc<Transaction>) -> Arc<Future>) -> *mut FDBFuture {
         if let Some(tenant) = &self.tenant {
             return give(Future::ready(Err(tenant.read_error())));
@@ -50,7 +50,7 @@ impl std::ops::Deref for CTransaction {
     }
 }
 
-/// Frees a transaction; what is pending in it fails.
+/// Frees a transaction. Its pending futures fail.
 ///
 /// # Safety
 /// The handle must be live and is not to be used again.
@@ -71,12 +71,12 @@ forwarded! {
     table RealTransactions in transactions; handle FDBTransaction; object CTransaction;
     also { fn fdb_transaction_destroy(); }
 
-    /// Fails everything that is pending and every later call, until a reset.
+    /// Fails all pending futures and all later calls, until a reset.
     fn fdb_transaction_cancel(own) {
         own.cancel();
     }
 
-    /// Makes the transaction as new.
+    /// Resets the transaction.
     fn fdb_transaction_reset(own) {
         own.reset();
     }
@@ -93,7 +93,7 @@ forwarded! {
         }
     }
 
-    /// Chooses the read version.
+    /// Sets the read version.
     fn fdb_transaction_set_read_version(own, version: i64) {
         own.set_read_version(version);
     }
@@ -115,7 +115,7 @@ forwarded! {
         own.read(|own| own.get(key, snapshot != 0))
     }
 
-    /// A key future: the key that a selector names.
+    /// A key future: the key that a selector selects.
     fn fdb_transaction_get_key(
         own, key: *const u8, key_length: c_int, or_equal: fdb_bool_t, offset: c_int, snapshot: fdb_bool_t,
     ) -> *mut FDBFuture
@@ -125,7 +125,7 @@ forwarded! {
         own.read(|own| own.get_key(&selector, snapshot != 0))
     }
 
-    /// A string array future: the addresses of the servers that hold a key.
+    /// A string array future: the addresses of the servers that store a key.
     fn fdb_transaction_get_addresses_for_key(own, key: *const u8, key_length: c_int) -> *mut FDBFuture
     where key = bytes(key, key_length)
     {
@@ -154,7 +154,8 @@ forwarded! {
         }))
     }
 
-    /// A mapped rows future: the rows between two selectors, and what a mapper makes of them.
+    /// A mapped rows future: the rows between two selectors, and the rows that a mapper selects for
+    /// each.
     [since 710] fn fdb_transaction_get_mapped_range(
         own,
         begin_key: *const u8, begin_length: c_int, begin_or_equal: fdb_bool_t, begin_offset: c_int,
@@ -238,12 +239,13 @@ forwarded! {
         0
     }
 
-    /// A double future: seconds that throttling by tag has held the transaction back. Nothing is throttled here.
+    /// A double future: the seconds for which throttling by tag has delayed the transaction. Always
+    /// 0 here.
     [since 730] fn fdb_transaction_get_tag_throttled_duration(_own) -> *mut FDBFuture {
         give(Future::ready(Ok(Output::Double(0.0))))
     }
 
-    /// An int64 future: what the transaction has cost so far, bytes in whole pages.
+    /// An int64 future: the cost of the transaction so far, in bytes of whole pages.
     [since 730] fn fdb_transaction_get_total_cost(own) -> *mut FDBFuture {
         give(own.get_total_cost())
     }
@@ -253,7 +255,7 @@ forwarded! {
         give(own.get_approximate_size())
     }
 
-    /// A key future: the versionstamp of the commit to come.
+    /// A key future: the versionstamp of the next commit.
     fn fdb_transaction_get_versionstamp(own) -> *mut FDBFuture {
         give(own.get_versionstamp())
     }
@@ -263,7 +265,7 @@ forwarded! {
         give(own.on_error(Code::from_raw(error)))
     }
 
-    /// Adds a conflict range: 0 as if it had been read, 1 as if it had been written.
+    /// Adds a conflict range: 0 for a read, 1 for a write.
     fn fdb_transaction_add_conflict_range(
         own, begin: *const u8, begin_length: c_int, end: *const u8, end_length: c_int,
         kind: FDBConflictRangeType,
@@ -271,7 +273,7 @@ forwarded! {
     where begin = bytes(begin, begin_length), end = bytes(end, end_length)
     {
         let kind = match kind {
-            // An inverted range is the first thing to be seen.
+            // An inverted range is reported first.
             _ if begin > end => return Code::INVERTED_RANGE.raw(),
             0 => ConflictKind::Read,
             1 => ConflictKind::Write,

@@ -98,7 +98,7 @@ impl KeyWrites {
         };
         match (known, self.ops.last_mut()) {
             (Some(value), None) => {
-                self.base = op.apply(value, operand).map_or(BaseValue::Absent, BaseValue::Value)
+                self.base = op.apply(value, operand).map_or(BaseValue::Absent, BaseValue::Value);
             }
             (_, Some(KeyOp::Atomic(last, first))) if *last == op && op.is_chain(first, operand) => {
                 *first = op.apply(Some(first), operand).unwrap_or_default();
