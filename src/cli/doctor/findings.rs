@@ -27,8 +27,8 @@ pub(super) struct Findings {
 
 impl From<Finding> for Found {
     fn from(finding: Finding) -> Self {
-        let Finding { about, verdict, text, advice } = finding;
-        Self { about, verdict, text, advice: advice.map(Into::into) }
+        let Finding { about, severity, text, advice } = finding;
+        Self { about, severity, text, advice: advice.map(Into::into) }
     }
 }
 
@@ -83,9 +83,9 @@ impl Found {
     }
 
     fn line(&self) -> String {
-        let Self { about, verdict, text, advice } = self;
+        let Self { about, severity, text, advice } = self;
         let advice = advice.as_ref().map(|advice| format!("; {advice}")).unwrap_or_default();
-        format!("{about:<10}{verdict:<9}{text}{advice}")
+        format!("{about:<10}{severity:<9}{text}{advice}")
     }
 
     fn object(&self) -> Value {
