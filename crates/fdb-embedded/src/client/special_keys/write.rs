@@ -249,9 +249,12 @@ mod tests {
         assert_eq!(advance("17", Some(17)).0, Ok(Some(17)));
         assert_eq!(SpecialKeyWrites::default().advance(Some(17)), Ok(None));
         let most = MAX_ADVANCE + 1;
-        for (text, why) in
-            [("16", "17, is larger"), ("", "no version"), ("x", "no version"), (&most.to_string(), "higher")]
-        {
+        for (text, why) in [
+            ("16", "17, is larger"),
+            ("", "not a version"),
+            ("x", "not a version"),
+            (&most.to_string(), "higher"),
+        ] {
             let (outcome, message) = advance(text, Some(17));
             assert_eq!(outcome, Err(Code::SPECIAL_KEYS_API_FAILURE));
             assert!(message.contains(why) && message.contains("advanceversion"), "{message}");
