@@ -73,7 +73,7 @@ fn findings_as_json() {
     let db = Database::embedded();
     make_readable(&db);
     insta::assert_snapshot!(directory(&run(&db, &["doctor", "--json"]).ok()), @r#"
-    {"about":"directory","advice":"chmod N the directory: whoever can write in it can change the database","text":"mode N: other users may look into it","verdict":"note"}
+    {"about":"directory","advice":"chmod N the directory: other users who can write in it can change the database","text":"mode N: other users may look into it","verdict":"note"}
     {"about":"lock","text":"nobody holds it","verdict":"fine"}
     {"about":"file","text":"there is no data.redb: nothing has been stored here yet","verdict":"note"}
     "#);
@@ -168,7 +168,7 @@ fn an_old_format_and_a_directory_that_is_not_there() {
     make_readable(&db);
     fs::write(db.directory.path().join("data/data.redb"), [b"redb".as_slice(), &[0; 9000]].concat()).unwrap();
     insta::assert_snapshot!(told(&db), @r#"
-    directory note     mode N: other users may look into it; chmod N the directory: whoever can write in it can change the database
+    directory note     mode N: other users may look into it; chmod N the directory: other users who can write in it can change the database
     lock      fine     nobody holds it
     file      PROBLEM  data.redb: it has format N, and this version reads N to N; open it with the version that wrote it, or move it away to begin an empty database
     "#);

@@ -110,7 +110,7 @@ pub struct Report {
 const RESTORE: &str = "restore the directory from a copy: what is damaged cannot be read";
 const SAVE: &str = "it has been removed, and the data ends with that process: first read through it what is to be kept, or copy \
                     the file from /proc/PID/fd";
-const CHMOD: &str = "chmod 700 the directory: whoever can write in it can change the database";
+const CHMOD: &str = "chmod 700 the directory: other users who can write in it can change the database";
 
 impl Report {
     /// True if no finding requires action.

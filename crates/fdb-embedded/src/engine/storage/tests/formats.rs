@@ -16,7 +16,7 @@ fn other_files_are_refused_with_what_to_do() {
     let plain = error(&std::fs::read(&old).unwrap());
     assert!(plain.contains("format 1") && plain.contains("version that wrote it"), "{plain}");
     assert!(error(b"").contains("0 bytes long"), "an emptied file is not a new database");
-    assert!(!dir.path().join("log").exists(), "nothing was made beside it");
+    assert!(!dir.path().join("log").exists(), "no log was created");
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn no_flipped_bit_of_the_log_is_served_and_none_that_was_followed_is_dropped() {
         apply(&storage, &[set(&key, &[7; 300])], None).unwrap();
         let end = storage.write_path.lock().log_end();
         if end <= *ends.last().unwrap() {
-            // It began anew.
+            // It was restarted.
             (history, ends) = (vec![], vec![0]);
         } else {
             ends.push(end);
