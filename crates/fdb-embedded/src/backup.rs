@@ -74,7 +74,7 @@ pub enum BackupError {
     Exists(PathBuf),
     /// The target is inside the database's directory.
     #[error(
-        "cannot make a copy in {path}: it is inside the database's own directory, and is lost with that; name a place outside of it, on \\
+        "cannot make a copy in {path}: it is inside the database's own directory, and is lost with that; name a place outside of it, on \
          another disk if there is one",
         path = .0.display()
     )]

@@ -100,7 +100,7 @@ pub enum StorageError {
     Foreign,
     /// The file was written by another version of this engine.
     #[error(
-        "it has format {found}, and this version reads {OLDEST_FORMAT} to {FORMAT}; open it with the version that wrote it, \\
+        "it has format {found}, and this version reads {OLDEST_FORMAT} to {FORMAT}; open it with the version that wrote it, \
          or move it away to begin an empty database"
     )]
     Format {

@@ -30,7 +30,7 @@ pub enum ScanError {
     Foreign,
     /// The log is newer than the data file.
     #[error(
-        "it continues after batch {checkpoint_lsn}, which its data file lacks; put the two files of one copy of the \\
+        "it continues after batch {checkpoint_lsn}, which its data file lacks; put the two files of one copy of the \
          directory back together"
     )]
     Newer {
