@@ -253,6 +253,11 @@ mod tests {
         assert_eq!(item(&json!({"payload": "", "delay_ms": 2.0, "priority": 3.0})).unwrap().priority, 3);
         assert_eq!(item(&json!({"payload": "", "priority": i64::MIN})).unwrap().priority, i64::MIN);
         assert!(item(&json!({"payload": "", "priority": 0.5})).is_err());
+        // Without serde_json's float_roundtrip this is read as 4058496967675878.5.
+        assert_eq!(
+            item(&json!({"payload": "", "priority": 4_058_496_967_675_878.0_f64})).unwrap().priority,
+            4_058_496_967_675_878
+        );
         assert_eq!(
             item(&json!({"payload": "", "at": "1970-01-01T00:00:02Z"})).unwrap().due,
             Some(from_millis(2_000))
