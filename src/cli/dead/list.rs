@@ -15,7 +15,7 @@ use crate::{
 const GROUP: usize = 250;
 
 /// The most characters of a reason in the table. `dead show` has all of it.
-const REASON: usize = 100;
+const REASON: usize = 200;
 
 /// Print the dead letters of a queue, without their payloads
 #[derive(Debug, clap::Args)]
