@@ -1,8 +1,10 @@
 //! One consumer: carries out what its state machine says.
 
 use std::{
-    collections::VecDeque,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -28,7 +30,7 @@ use crate::{
     causes::with_causes,
     config::Delivery,
     consumer::{
-        batch::InHand,
+        batch::{InHand, NotBegun},
         dispatch::Dispatcher,
         fetch::{Ask, FetchRequest, Reply},
         holder::Slice,
@@ -46,6 +48,9 @@ const BEFORE_A_TAKE: Duration = Duration::from_secs(10);
 /// After this long a batch is slow: what was taken ahead waits for it no longer.
 const SLOW: Duration = Duration::from_millis(50);
 
+/// The next consumer's [`Consumer::member`].
+static NEXT_MEMBER: AtomicU64 = AtomicU64::new(1);
+
 /// The actor. One batch is handled at a time. Beside it there may be what is left to be settled of the batch before, and a take of the
 /// next one.
 pub(super) struct Consumer {
@@ -54,10 +59,12 @@ pub(super) struct Consumer {
     shared: Arc<ConsumerContext>,
     state: State,
     fetcher: Addr<Fetcher>,
+    /// By which the fetcher knows it: a consumer that replaces this one has the same id and another number.
+    member: u64,
     /// It asks the fetcher for nothing more.
     has_left: bool,
     /// Batches to dispatch, now or after the one that is handled.
-    in_hand: VecDeque<InHand>,
+    in_hand: NotBegun,
     /// They resolve when what was dispatched last is settled.
     settling: Vec<oneshot::Receiver<()>>,
     /// The same for what was given back since the last take. The next one begins when that is ready again, for it comes first.
@@ -77,7 +84,8 @@ impl Consumer {
         fetcher: Addr<Fetcher>,
         exit_guard: ExitGuard,
     ) -> Self {
-        fetcher.do_send(Join(pulse.id));
+        let member = NEXT_MEMBER.fetch_add(1, Ordering::Relaxed);
+        fetcher.do_send(Join(member));
         let stop = shared.signals.draining.child_token();
         Self {
             pulse,
@@ -85,8 +93,9 @@ impl Consumer {
             shared,
             state: State::new(),
             fetcher,
+            member,
             has_left: false,
-            in_hand: VecDeque::new(),
+            in_hand: NotBegun::default(),
             settling: Vec::new(),
             given_back: Vec::new(),
             slow: None,
@@ -129,8 +138,8 @@ impl Consumer {
     fn take(&mut self, batches: usize, prefetch: bool, context: &mut Context<Self>) {
         let (reply, mut replied) = oneshot::channel();
         let request = FetchRequest::new(self.spec.k, batches);
-        let fetch = Fetch(Ask { request, prefetch, pulse: self.pulse.clone(), reply });
-        let (fetcher, consumer, stop) = (self.fetcher.clone(), self.pulse.id, self.stop.clone());
+        let fetch = Fetch(Ask { member: self.member, request, prefetch, pulse: self.pulse.clone(), reply });
+        let (fetcher, member, stop) = (self.fetcher.clone(), self.member, self.stop.clone());
         let before = std::mem::take(&mut self.given_back);
         let unsent = if before.is_empty() {
             fetcher.do_send(fetch);
@@ -147,7 +156,7 @@ impl Consumer {
             tokio::select! {
                 biased;
                 reply = &mut replied => return reply,
-                () = stop.cancelled() => fetcher.do_send(Withdraw(consumer)),
+                () = stop.cancelled() => fetcher.do_send(Withdraw(member)),
             }
             replied.await
         }
@@ -166,10 +175,10 @@ impl Consumer {
             Reply::Nothing => Event::Took(Found::Nothing),
             Reply::Exhausted => Event::Took(Found::Rest),
             Reply::Batches(batches) => {
-                let (queue, items) = (&self.spec.source.name, batches.iter().map(InHand::len).sum::<usize>());
+                let (queue, items) = (&self.spec.source.name, batches.items());
                 tracing::debug!(%queue, consumer = self.pulse.id, k = self.spec.k, items, "took items");
                 let found = Found::Batches(batches.len());
-                self.in_hand.extend(batches);
+                self.in_hand.append(batches);
                 Event::Took(found)
             }
         }
@@ -178,7 +187,7 @@ impl Consumer {
     /// Hands the batch to the pool; its lease has a holder already. A panic in either is not the handler's, for that one is contained: it is
     /// ours, and becomes this actor's. The other goes on, and so do both when this actor panics.
     fn dispatch(&mut self, context: &mut Context<Self>) {
-        let in_hand = self.in_hand.pop_front().expect("a dispatch follows a take");
+        let in_hand = self.in_hand.begin_next().expect("a dispatch follows a take");
         self.slow = Some(context.run_later(SLOW, |actor, context| actor.on(Event::Slow, context)));
         let before = std::mem::take(&mut self.settling);
         let begun = Instant::now();
@@ -216,13 +225,11 @@ impl Consumer {
 
     /// What waits for the handler goes back to the queue; what was taken at most once never waits.
     fn give_back(&mut self) {
-        for batch in self.in_hand.drain(..) {
-            if let InHand::Leased(slice) = batch {
-                let items = slice.items.len();
-                tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, items, "given back");
-                self.given_back.push(slice.give_back());
-            }
+        let items = self.in_hand.items();
+        if items > 0 {
+            tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, items, "items released");
         }
+        self.given_back.append(&mut self.in_hand.release());
     }
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
@@ -241,13 +248,13 @@ impl Consumer {
 
     fn close(&mut self, context: &mut Context<Self>) {
         self.has_left = true;
-        let (fetcher, consumer) = (self.fetcher.clone(), self.pulse.id);
+        let (fetcher, member) = (self.fetcher.clone(), self.member);
         let mut settling = std::mem::take(&mut self.settling);
         settling.append(&mut self.given_back);
         async move {
             settled(settling).await;
             let (reply, closed) = oneshot::channel();
-            fetcher.do_send(Leave { consumer, reply });
+            fetcher.do_send(Leave { consumer: member, reply });
             // A fetcher that panicked has lost its session.
             closed.await.unwrap_or(Ok(None))
         }
@@ -266,7 +273,7 @@ impl Consumer {
                 None
             });
             let found = if left.is_some() { Found::Batches(1) } else { Found::Nothing };
-            actor.in_hand.extend(left);
+            actor.in_hand.append(left.into_iter().collect());
             actor.on(Event::Closed(found), context);
         })
         .spawn(context);
@@ -310,10 +317,9 @@ impl Actor for Consumer {
 impl Drop for Consumer {
     fn drop(&mut self) {
         if !self.has_left {
-            self.fetcher.do_send(Gone(self.pulse.id));
+            self.fetcher.do_send(Gone(self.member));
         }
         self.spec.source.breaker.leave(self.pulse.id);
-        self.give_back();
     }
 }
 

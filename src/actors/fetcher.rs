@@ -48,7 +48,7 @@ const MOST_GATHER: Duration = Duration::from_micros(500);
 pub(super) struct Fetcher {
     source: Arc<Source>,
     state: State,
-    /// The requests in `state`, by consumer.
+    /// The requests in `state`, by member.
     asks: BTreeMap<u64, Ask>,
     /// How many of them wait; the future that gathers them reads it.
     waiting: Rc<Cell<usize>>,
@@ -62,9 +62,13 @@ pub(super) struct Fetcher {
     lost: u32,
     /// Resolves when items may be fetched again; and the consumer that waits for its trial.
     hold: Option<(SpawnHandle, Option<u64>)>,
+    /// The consumers. A consumer that replaces one that panicked has its id, but is another member:
+    /// a fetch for the first may still be under way.
     members: BTreeSet<u64>,
     /// The last consumer to leave waits until the session is closed.
     leaving: Option<oneshot::Sender<Closed>>,
+    /// The supervisor has no consumers for it any more.
+    stopping: bool,
     observer: Option<Observer>,
     exit_guard: ExitGuard,
 }
@@ -87,6 +91,7 @@ impl Fetcher {
             hold: None,
             members: BTreeSet::new(),
             leaving: None,
+            stopping: false,
             observer,
             exit_guard,
         }
@@ -118,7 +123,9 @@ impl Fetcher {
                 after(sleep(backoff::pause(failures)), Event::BackoffOver, context);
             }
             Effect::Reply(consumer, answer) => {
-                self.source.breaker.leave(consumer);
+                if let Some(ask) = self.asks.get(&consumer) {
+                    self.source.breaker.leave(ask.pulse.id);
+                }
                 self.reply(
                     consumer,
                     match answer {
@@ -134,14 +141,8 @@ impl Fetcher {
     /// Returns the batches of a consumer that is gone.
     fn reply(&mut self, consumer: u64, reply: Reply) {
         let Some(ask) = self.asks.remove(&consumer) else { return };
-        if let Err(Reply::Batches(batches)) = ask.reply.send(reply) {
-            for batch in batches {
-                // One of items that have left the queue logs their loss when it is dropped.
-                if let InHand::Leased(slice) = batch {
-                    drop(slice.give_back());
-                }
-            }
-        }
+        // The items of a reply that nobody receives are released.
+        let _ = ask.reply.send(reply);
     }
 
     /// Notes what the consumers wait for, where that has changed.
@@ -162,7 +163,7 @@ impl Fetcher {
             if let Some(ask) = self.asks.get(&request.consumer) {
                 ask.pulse.set(stage);
                 if stage == Stage::Idle {
-                    tracing::debug!(queue = %self.source.name, consumer = request.consumer, "waiting for push");
+                    tracing::debug!(queue = %self.source.name, consumer = ask.pulse.id, "waiting for push");
                 }
             }
         }
@@ -208,11 +209,11 @@ impl Fetcher {
         };
         let source = self.source.clone();
         let is_open = source.gate.is_open();
+        let consumer = self.asks.get(&trial).map(|ask| ask.pulse.id);
         let released = async move {
-            if is_open {
-                source.breaker.admit(trial).await;
-            } else {
-                source.gate.opened().await;
+            match consumer.filter(|_| is_open) {
+                Some(consumer) => source.breaker.admit(consumer).await,
+                None => source.gate.opened().await,
             }
         };
         let released = released.into_actor(self).map(move |(), actor, context| {
@@ -241,6 +242,7 @@ impl Fetcher {
             let event = actor.fetched(fetched);
             actor.on(event, context);
             actor.close_if_left(context);
+            actor.stop_if_idle(context);
         })
         .spawn(context);
     }
@@ -333,8 +335,15 @@ impl Fetcher {
             && let Some((hold, _)) = self.hold.take()
         {
             context.cancel_future(hold);
-            self.source.breaker.leave(consumer);
             self.on(Event::Released, context);
+        }
+    }
+
+    /// Ends a fetcher without consumers, but not before the fetch under way: its items are released.
+    fn stop_if_idle(&mut self, context: &mut Context<Self>) {
+        if self.stopping && self.fetching.is_some() {
+            self.exit_guard.stopped();
+            context.stop();
         }
     }
 
@@ -378,7 +387,7 @@ impl Handler<Fetch> for Fetcher {
     type Result = ();
 
     fn handle(&mut self, Fetch(ask): Fetch, context: &mut Context<Self>) {
-        let consumer = ask.pulse.id;
+        let consumer = ask.member;
         let request = Request { consumer, items: ask.request.items().get(), prefetch: ask.prefetch };
         self.asks.insert(consumer, ask);
         self.on(Event::Asked(request), context);
@@ -433,7 +442,7 @@ impl Handler<StopFetcher> for Fetcher {
     type Result = ();
 
     fn handle(&mut self, _: StopFetcher, context: &mut Context<Self>) {
-        self.exit_guard.stopped();
-        context.stop();
+        self.stopping = true;
+        self.stop_if_idle(context);
     }
 }

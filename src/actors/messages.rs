@@ -125,7 +125,7 @@ pub(super) struct Gone(pub(super) u64);
 #[rtype(result = "()")]
 pub(super) struct StopFetcher;
 
-/// From an exit_guard.
+/// From an actor's exit guard.
 #[derive(Debug, Message)]
 #[rtype(result = "()")]
 pub(super) struct ActorExited {

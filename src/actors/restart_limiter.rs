@@ -1,4 +1,4 @@
-//! How often consumers may fail: Erlang's restart restart_limiter.
+//! How often consumers may fail: Erlang's restart intensity.
 
 use std::{
     collections::VecDeque,

@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-/// Something that happens again and again: how often it has, and when last. ConsumerContext by whoever does it and whoever looks whether it goes
+/// Something that happens again and again: how often it has, and when last. It is shared by the task that does it and by those that look whether it goes
 /// on.
 #[derive(Debug)]
 pub(crate) struct Beat {

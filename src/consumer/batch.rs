@@ -1,8 +1,9 @@
 //! Items in hand.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use kvqueue_queue::Item;
+use tokio::sync::oneshot;
 
 use super::{holder::Slice, source::Source};
 use crate::metrics::QueueMeters;
@@ -23,6 +24,59 @@ impl InHand {
             Self::Leased(slice) => slice.items.len(),
             Self::Taken(batch) => batch.items().len(),
         }
+    }
+}
+
+/// Batches that no handler has begun. Leased items are released when this is dropped, so a consumer
+/// that panics loses none, not even those of a reply that it has not read.
+#[derive(Debug, Default)]
+pub(crate) struct NotBegun(VecDeque<InHand>);
+
+impl NotBegun {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// How many items there are.
+    pub(crate) fn items(&self) -> usize {
+        self.0.iter().map(InHand::len).sum()
+    }
+
+    /// Adds batches at the end.
+    pub(crate) fn append(&mut self, mut batches: Self) {
+        self.0.append(&mut batches.0);
+    }
+
+    /// The next batch, for a handler.
+    pub(crate) fn begin_next(&mut self) -> Option<InHand> {
+        self.0.pop_front()
+    }
+
+    /// Releases the leased items, and removes all batches. The receivers resolve when the queue has
+    /// the items again.
+    pub(crate) fn release(&mut self) -> Vec<oneshot::Receiver<()>> {
+        let leased = self.0.drain(..).filter_map(|batch| match batch {
+            InHand::Leased(slice) => Some(slice.give_back()),
+            // It logs the loss of its items when it is dropped.
+            InHand::Taken(_) => None,
+        });
+        leased.collect()
+    }
+}
+
+impl FromIterator<InHand> for NotBegun {
+    fn from_iter<I: IntoIterator<Item = InHand>>(batches: I) -> Self {
+        Self(batches.into_iter().collect())
+    }
+}
+
+impl Drop for NotBegun {
+    fn drop(&mut self) {
+        drop(self.release());
     }
 }
 

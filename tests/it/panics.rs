@@ -32,10 +32,19 @@ impl Handler for Touchy {
     }
 }
 
+/// How many consumers a helper has, one by default.
+const CONSUMERS: &str = "HELPER_CONSUMERS";
+
 /// A daemon on queue `q`, for a helper to run to its end.
 fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let config = "[queues.q]\nhandler = 'touchy'\nconsumers = [ { k = 1 } ]\nretry = { max-attempts = 1 }";
-    let Some(daemon) = daemon_of_helper(config) else { return };
+    let consumers = std::env::var(CONSUMERS).unwrap_or("1".to_owned());
+    let config = format!(
+        "[queues.q]
+         handler = 'touchy'
+         consumers = [ {{ k = 1, count = {consumers} }} ]
+         retry = {{ max-attempts = 1 }}"
+    );
+    let Some(daemon) = daemon_of_helper(&config) else { return };
     run_to_the_end(with(daemon.handler("touchy", Touchy::from_config).until_empty(true)));
 }
 
@@ -53,6 +62,20 @@ fn helper_consumer_panics_twice() {
         daemon.observe(move |_, event| {
             if matches!(event, Event::Dispatched { .. }) {
                 assert!(takes.fetch_add(1, Ordering::Relaxed) >= 2, "panic on purpose");
+            }
+        })
+    });
+}
+
+/// The fetch for the next batches is under way then, since commits are slow.
+#[test]
+#[ignore = "a helper, run by other tests"]
+fn helper_consumer_panics_during_a_fetch() {
+    let batches = AtomicU32::new(0);
+    run_daemon(|daemon| {
+        daemon.observe(move |_, event| {
+            if matches!(event, Event::Dispatched { .. }) {
+                assert!(batches.fetch_add(1, Ordering::Relaxed) != 1, "panic on purpose");
             }
         })
     });
@@ -106,6 +129,28 @@ fn a_consumer_that_panics_is_replaced() {
     assert_eq!(ran.stderr.matches("consumer replaced").count(), 2, "{ran:?}");
     assert_eq!(handled(&ran.stdout), ["one", "two", "three", "four"]);
     assert_eq!(ran.code, Some(0));
+}
+
+/// The reply to its request is not the next consumer's, and the items of that reply are released.
+#[test]
+fn a_consumer_that_panics_during_a_fetch_loses_no_items() {
+    panics_during_a_fetch("1");
+    panics_during_a_fetch("2");
+}
+
+fn panics_during_a_fetch(consumers: &str) {
+    // Slow commits are the embedded engine's.
+    let db = Database::embedded();
+    let items: Vec<String> = (0..12).map(|item| item.to_string()).collect();
+    run(&db, &[&["push", "q"], &items.iter().map(String::as_str).collect::<Vec<_>>()[..]].concat()).ok();
+    let mut command = helper(&db, "panics::helper_consumer_panics_during_a_fetch");
+    command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=200").env(CONSUMERS, consumers);
+    let ran = Background::start(command).end();
+    let mut done: Vec<String> = handled(&ran.stdout).into_iter().map(str::to_owned).collect();
+    done.sort_by_key(|item| item.parse::<u32>().unwrap());
+    assert_eq!(done, items, "{ran:?}");
+    assert_eq!(ran.stderr.matches("consumer replaced").count(), 1, "{ran:?}");
+    assert_eq!(ran.code, Some(0), "{ran:?}");
 }
 
 #[test]

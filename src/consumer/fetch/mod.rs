@@ -20,7 +20,7 @@ pub(crate) use self::{
     transaction::{Fetched, Fetching},
     words::LastWords,
 };
-use super::batch::InHand;
+use super::batch::NotBegun;
 use crate::{board::Pulse, config::Delivery};
 
 /// The most items that several consumers get together; one alone may ask for more. It bounds what
@@ -68,6 +68,8 @@ impl FetchRequest {
 
 /// A request, as a consumer sends it.
 pub(crate) struct Ask {
+    /// Which consumer asks, among all that the process ever had.
+    pub(crate) member: u64,
     pub(crate) request: FetchRequest,
     /// The consumer has items to handle meanwhile: it does not wait if there are none.
     pub(crate) prefetch: bool,
@@ -80,7 +82,7 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) enum Reply {
     /// Items, in batches of up to K.
-    Batches(Vec<InHand>),
+    Batches(NotBegun),
     /// There is nothing to prefetch.
     Nothing,
     /// Nothing is ready, scheduled or running.

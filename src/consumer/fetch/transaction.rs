@@ -9,7 +9,7 @@ use super::{FetchRequest, share};
 use crate::{
     config::Delivery,
     consumer::{
-        batch::{Batch, InHand},
+        batch::{Batch, InHand, NotBegun},
         holder::{Holder, Leased},
         identity,
         source::Source,
@@ -37,7 +37,7 @@ pub(crate) struct Fetching {
 pub(crate) enum Fetched {
     /// Batches for the first requests, in the order of the requests.
     Batches {
-        batches: Vec<Vec<InHand>>,
+        batches: Vec<NotBegun>,
         /// It lost against another process before.
         conflicts: bool,
     },
@@ -222,8 +222,8 @@ fn taken_batches(source: &Source, requests: &[FetchRequest], mut items: Vec<Item
 }
 
 /// The batches of each request, as far as there are any.
-fn by_request(requests: &[FetchRequest], batches: Vec<InHand>) -> Vec<Vec<InHand>> {
+fn by_request(requests: &[FetchRequest], batches: Vec<InHand>) -> Vec<NotBegun> {
     let mut batches = batches.into_iter();
     let each = requests.iter().map(|request| batches.by_ref().take(request.batches.get()).collect());
-    each.take_while(|batches: &Vec<InHand>| !batches.is_empty()).collect()
+    each.take_while(|batches: &NotBegun| !batches.is_empty()).collect()
 }
