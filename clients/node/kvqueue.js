@@ -12,7 +12,7 @@
 //       await kvqueue.push(tn, emails, Buffer.from('thank you'))   // both happen, or neither
 //     })
 //
-// Works with the package `foundationdb` of npm. Copy this file next to your program. docs/KEYSPACE.md of kvqueue says what
+// Works with the package `foundationdb` of npm. Copy this file next to your program. docs/KEYSPACE.md of kvqueue describes what
 // it writes. A database or transaction that is scoped to a subspace makes no difference: keys begin with `prefix`.
 //
 // Given a database, a push is retried as every FoundationDB transaction is. If the outcome of a commit is unknown, the
@@ -82,7 +82,7 @@ function checkUnfrozen(pause, queue) {
   if (pause === undefined) return
   // A record of a layout that is not known counts as frozen.
   if (pause.length < 10 || pause[0] !== 1 || pause[1] & 1) {
-    const reason = pause.subarray(10).toString() || 'nobody said why'
+    const reason = pause.subarray(10).toString() || 'no reason given'
     throw new Frozen(`cannot push to queue ${queue}: it is frozen: ${reason}; push to the database that it is moved to`)
   }
 }

@@ -14,7 +14,7 @@
         kvqueue.push_many(tr, b"parcels", [b"box", b"letter"])
 
 Works with the package `foundationdb` of FoundationDB. Copy this file next to your program. docs/KEYSPACE.md of kvqueue
-says what it writes.
+describes what it writes.
 
 Given a database, a push is retried as every FoundationDB transaction is. If the outcome of a commit is unknown, the retry may
 push the items a second time. `kvqueue push --op-id` and the HTTP API recognise such a repetition.
@@ -94,7 +94,7 @@ def _check_unfrozen(tr, queue, prefix):
     pause = bytes(pause)
     # A record of a layout that is not known counts as frozen.
     if len(pause) < 10 or pause[0] != 1 or pause[1] & 1:
-        reason = pause[10:].decode(errors="replace") or "nobody said why"
+        reason = pause[10:].decode(errors="replace") or "no reason given"
         raise Frozen(f"cannot push to queue {queue!r}: it is frozen: {reason}; push to the database that it is moved to")
 
 

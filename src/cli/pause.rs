@@ -92,5 +92,5 @@ pub(super) fn change(
 
 /// The reason of a pause, in a message.
 pub(super) fn why(reason: &str) -> &str {
-    if reason.is_empty() { "nobody said why" } else { reason }
+    if reason.is_empty() { "no reason given" } else { reason }
 }

@@ -110,8 +110,8 @@ fn they_differ_in_names_alone() {
     insta::assert_debug_snapshot!(named, @r#"
     [
         (
-            "Description=kvqueue, the daemon that works off durable queues",
-            "Description=kvqueue, the daemon that works off durable queues (%i)",
+            "Description=kvqueue, the daemon that processes durable queues",
+            "Description=kvqueue, the daemon that processes durable queues (%i)",
         ),
         (
             "ExecStart=/usr/bin/kvqueue run --config /etc/kvqueue/kvqueue.toml",
