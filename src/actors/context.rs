@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use super::messages::Observer;
 use crate::{
     board::Board,
-    consumer::{ambient::version_history, contention::Contention, signals::Signals, suspects::Suspects},
+    consumer::{ambient::version_history, signals::Signals, suspects::Suspects},
 };
 
 /// What all consumers of a process share.
@@ -26,7 +26,6 @@ pub(crate) struct ConsumerContext {
     /// Batches that are being handled or settled. They go on when their consumer panics.
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
-    pub(crate) contention: Arc<Contention>,
     pub(crate) suspects: Arc<Suspects>,
     pub(crate) board: Arc<Board>,
     /// What all sweepers of this process have seen of the database's versions.
@@ -36,18 +35,12 @@ pub(crate) struct ConsumerContext {
 }
 
 impl ConsumerContext {
-    pub(crate) fn new(
-        pool: Handle,
-        observer: Option<Observer>,
-        contention: Arc<Contention>,
-        board: Arc<Board>,
-    ) -> Arc<Self> {
+    pub(crate) fn new(pool: Handle, observer: Option<Observer>, board: Arc<Board>) -> Arc<Self> {
         Arc::new(Self {
             pool,
             signals: Arc::default(),
             work: TaskTracker::new(),
             observer,
-            contention,
             suspects: Arc::default(),
             board,
             history: version_history(),

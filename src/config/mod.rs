@@ -49,6 +49,6 @@ pub use load::load;
 pub(crate) use load::load_leniently;
 pub use min_free_space::MinFreeSpace;
 pub use model::{Config, Log, LogFormat};
-pub(crate) use paths::absolute_database;
+pub use paths::absolute_database;
 pub use queue::{ConsumerGroup, QueueConfig};
 pub(crate) use validate::is_loopback;

@@ -44,7 +44,7 @@ fn program(queue: &mut Value) -> Option<&mut Value> {
 }
 
 /// The name of a database on the command line, with its path made absolute.
-pub(crate) fn absolute_database(url: &str) -> String {
+pub fn absolute_database(url: &str) -> String {
     database(url, Path::new(WORKING_DIRECTORY))
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod ambient;
 pub(crate) mod backoff;
 pub(crate) mod batch;
 pub(crate) mod breaker;
-pub(crate) mod contention;
 pub(crate) mod dispatch;
 pub(crate) mod fetch;
 pub(crate) mod gate;

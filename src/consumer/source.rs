@@ -9,7 +9,6 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     breaker::{Breaker, Tried},
-    contention::Contention,
     fetch::{Clock, LastWords},
     gate::Gate,
     signals::Signals,
@@ -44,7 +43,6 @@ pub(crate) struct Source {
     pub(crate) fetches: Beat,
     /// What time it is at the database.
     pub(crate) clock: Arc<Clock>,
-    pub(crate) contention: Arc<Contention>,
     pub(crate) meters: Arc<QueueMeters>,
     /// Whether takes may begin.
     pub(crate) gate: Gate,

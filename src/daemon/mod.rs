@@ -42,7 +42,7 @@ use crate::{
     actors::{self, ConsumerContext, Observer},
     board::{Board, Phase},
     config::{Config, ConfigError, Delivery, Http, Listen},
-    consumer::{contention::Contention, state::Event},
+    consumer::state::Event,
     control::{Control, Door, Given, InForce},
     database::{Patience, Store, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
@@ -63,8 +63,8 @@ pub struct Daemon {
     fail_on_dead: bool,
     observer: Option<Observer>,
     patience: Option<Duration>,
-    contention: Arc<Contention>,
     first_answer: Patience,
+    on_ready: Option<Box<dyn FnOnce() + Send>>,
     loader: Option<Loader>,
 }
 
@@ -166,9 +166,11 @@ impl Daemon {
         self
     }
 
-    /// Counts takes, and those that lose against other processes, here.
-    pub(crate) fn count_in(mut self, contention: &Arc<Contention>) -> Self {
-        self.contention = contention.clone();
+    /// Calls `call` once, when the daemon is ready: the database has answered, and consumers run. It is
+    /// called on the thread that runs the daemon and must not block.
+    #[must_use]
+    pub fn on_ready(mut self, call: impl FnOnce() + Send + 'static) -> Self {
+        self.on_ready = Some(Box::new(call));
         self
     }
 
@@ -207,12 +209,12 @@ impl Daemon {
         }
     }
 
-    /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of a signal.
-    pub(crate) fn run_on(
-        self,
-        db: &Arc<Database>,
-        stop: impl Future<Output = ()>,
-    ) -> Result<(), DaemonError> {
+    /// As [`run`](Self::run), on a database that is open already, and until `stop` resolves instead of
+    /// a signal. It has no HTTP server and does not react to HUP and USR1.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_on(self, db: &Arc<Database>, stop: impl Future<Output = ()>) -> Result<(), DaemonError> {
         let board = Board::new(&self.config.database);
         self.run_showing(db, board, stop)
     }
@@ -258,8 +260,7 @@ impl Daemon {
     ) -> Result<(), DaemonError> {
         let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
         board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
-        let shared =
-            ConsumerContext::new(pool.handle(), self.observer.clone(), self.contention.clone(), board);
+        let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), board);
         let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
         // Without anyone who could give orders they would end.
@@ -273,7 +274,7 @@ impl Daemon {
     }
 
     async fn serve(
-        self,
+        mut self,
         Started { db, shared, in_force, orders }: Started<'_>,
         queues: Vec<Part>,
         stop: impl Future<Output = io::Result<()>>,
@@ -306,6 +307,9 @@ impl Daemon {
             consumers = shared.consumers(),
             "ready"
         );
+        if let Some(call) = self.on_ready.take() {
+            call();
+        }
         let survey = aside::restarted("survey", || {
             spawn_local(survey::forever(db.clone(), shared.board.clone(), config.clone()))
         });

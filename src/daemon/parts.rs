@@ -131,7 +131,6 @@ impl Part {
             look_again: Notify::default(),
             fetches: Beat::default(),
             clock: Arc::default(),
-            contention: shared.contention.clone(),
             meters,
             gate: shared.board.gate(&self.name),
             breaker,

@@ -50,6 +50,7 @@ pub(crate) use level::parse as parse_level;
 pub use level::set as set_level;
 pub(crate) use list::listed;
 pub(crate) use out::{dropped, flush, note};
+pub use span::TARGET as SPAN_TARGET;
 
 /// Something that hears of events and spans.
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;

@@ -9,7 +9,7 @@ use super::traceparent::TraceParent;
 
 /// The target of these spans. Every `log.level` that does not name it keeps it on, so that what is logged of an item at any level
 /// names the item.
-pub(crate) const TARGET: &str = module_path!();
+pub const TARGET: &str = module_path!();
 
 /// The span of a call of the handler. The trace that an item was pushed for goes on in it; several are linked to it.
 pub(crate) fn of(queue: &str, handler: &str, items: &[Item]) -> Span {

@@ -137,7 +137,7 @@ impl Systems {
     }
 }
 
-/// Builds `target/release/kvqueue` of this checkout.
+/// Builds `target/release/kvqueue` and `kvqueue-bench` of this checkout.
 fn build(scratch: &Path, processes: &Processes) -> Result<PathBuf> {
     let root = Path::new(HERE)
         .join("../..")
@@ -147,7 +147,7 @@ fn build(scratch: &Path, processes: &Processes) -> Result<PathBuf> {
     // cargo itself says what it built where.
     let cargo = Program::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), Signal::TERM, None);
     let cargo = cargo.with(|command| {
-        command.args(["build", "--release", "--locked", "--bin", "kvqueue", "--message-format", "json"]);
+        command.args(["build", "--release", "--locked", "--bins", "--message-format", "json"]);
         command.current_dir(&root);
     });
     let said = processes.run(cargo, &scratch.join("build"), BUILD_LIMIT).context("cannot build kvqueue")?;
@@ -155,11 +155,12 @@ fn build(scratch: &Path, processes: &Processes) -> Result<PathBuf> {
     fs::canonicalize(&built).with_context(|| format!("{built} is not there"))
 }
 
-/// The last executable that cargo names in its messages.
+/// The executable `kvqueue` that cargo names in its messages. `kvqueue-bench` is in the same directory.
 fn executable(messages: &str) -> Option<String> {
     let messages =
         messages.lines().rev().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    messages.filter_map(|message| message.get("executable")?.as_str().map(str::to_owned)).next()
+    let mut built = messages.filter_map(|message| message.get("executable")?.as_str().map(str::to_owned));
+    built.find(|file| file.ends_with("/kvqueue"))
 }
 
 #[cfg(test)]
@@ -169,7 +170,7 @@ mod tests {
     #[test]
     fn cargo_says_what_it_built() {
         let messages =
-            "{\"reason\":\"x\",\"executable\":null}\n{\"executable\":\"/t/kvqueue\"}\n{\"success\":true}\n";
+            "{\"executable\":null}\n{\"executable\":\"/t/kvqueue\"}\n{\"executable\":\"/t/kvqueue-bench\"}\n";
         assert_eq!(executable(messages).as_deref(), Some("/t/kvqueue"));
         assert_eq!(executable("{\"executable\":null}\n"), None);
     }

@@ -10,8 +10,6 @@ mod ledger;
 mod report;
 mod tutorial;
 
-use std::sync::Arc;
-
 use anyhow::Context;
 
 use super::globals::Globals;
@@ -40,7 +38,7 @@ impl Args {
         let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared = ConsumerContext::new(pool.handle().clone(), None, Arc::default(), Board::new(&url));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, Board::new(&url));
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

@@ -105,7 +105,6 @@ fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledge
         look_again: Notify::default(),
         fetches: Beat::default(),
         clock: Arc::default(),
-        contention: shared.contention.clone(),
         meters,
         gate: shared.board.gate(&QUEUE.into()),
         breaker,

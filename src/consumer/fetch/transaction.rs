@@ -93,7 +93,6 @@ impl Fetching {
                 };
             }
         };
-        source.contention.took(attempts.conflicts);
         Fetched::Batches { batches: by_request(requests, batches), conflicts }
     }
 

@@ -36,7 +36,7 @@ impl AtWork {
         let directory = tempfile::tempdir().unwrap();
         let db = Arc::new(Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap());
         let pool = handler_pool().unwrap();
-        let shared = ConsumerContext::new(pool.handle().clone(), None, Arc::default(), Board::new("test"));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, Board::new("test"));
         let next = Arc::new(Mutex::new(ONE.to_owned()));
         let text = next.clone();
         let loader = Loader::new(None, move || Ok(toml::from_str(&text.lock().unwrap()).unwrap()));

@@ -353,8 +353,6 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
     ("bench flood", &[Says("bench flood --limit never")]),
     ("bench pickup", &[Says("bench pickup --limit never")]),
     ("bench idle", &[Says("bench idle --limit never")]),
-    ("bench scale", &[Says("bench scale --limit never")]),
-    ("bench start", &[Says("bench start --limit never")]),
     ("completions", &[Says("completions"), Says("completions csh")]),
     ("man", &[Says("man"), Says("man --out DIR/good.toml/man")]),
 ];

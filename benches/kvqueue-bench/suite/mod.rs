@@ -14,6 +14,7 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use anyhow::Context;
 use indicatif::ProgressBar;
+use kvqueue::{Config, Exit};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tokio::{
@@ -22,12 +23,14 @@ use tokio::{
 };
 
 use self::{cells::CELLS, table::Row};
-use super::{BenchError, flush, machine, options::Common, progress, report::rounded};
-use crate::{
-    cli::{globals::Globals, output},
-    config::Config,
-    exit::Exit,
-    lifecycle::Signals,
+use super::{
+    BenchError, flush,
+    globals::Globals,
+    machine,
+    options::Common,
+    progress,
+    report::{print, rounded},
+    signals::Signals,
 };
 
 /// How long a cell measures, if nobody says.
@@ -54,15 +57,14 @@ struct Place {
 }
 
 pub(super) fn run(globals: &Globals, common: &Common, config: &Config) -> anyhow::Result<Exit> {
-    let signals = Signals::watch()?;
     let place = Place::new(globals, common, config);
     let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(all(globals, common, &signals, &place))
+    runtime.block_on(async { all(globals, common, &mut Signals::watch()?, &place).await })
 }
 
 impl Place {
     fn new(globals: &Globals, common: &Common, config: &Config) -> Self {
-        let database = globals.database().map(|_| config.database.clone());
+        let database = globals.database.as_ref().map(|_| config.database.clone());
         let (engine, directory) = match database.as_deref().map(fdb_embedded::embedded_directory) {
             None => ("embedded", Some(common.above())),
             Some(None) => ("cluster", None),
@@ -93,12 +95,17 @@ impl Place {
     }
 }
 
-async fn all(globals: &Globals, common: &Common, signals: &Signals, place: &Place) -> anyhow::Result<Exit> {
+async fn all(
+    globals: &Globals,
+    common: &Common,
+    signals: &mut Signals,
+    place: &Place,
+) -> anyhow::Result<Exit> {
     let (progress, about) = (progress(globals), place.json());
     let (mut rows, mut exit) = (Vec::new(), Exit::Done);
     let mut before = place.flushes()?;
     if globals.json {
-        output::line(true, b"", &about)?;
+        print(true, "", &about)?;
     }
     for (n, cell) in CELLS.iter().enumerate() {
         say(&progress, format!("{} of {}: {}", n + 1, CELLS.len(), cell.name));
@@ -114,7 +121,7 @@ async fn all(globals: &Globals, common: &Common, signals: &Signals, place: &Plac
         before = after;
         report["flushes_per_second"] = json!(flushes);
         if globals.json {
-            output::line(true, b"", &report)?;
+            print(true, "", &report)?;
         }
         if !clean {
             exit = Exit::Failed;
@@ -123,7 +130,7 @@ async fn all(globals: &Globals, common: &Common, signals: &Signals, place: &Plac
     }
     progress.finish_and_clear();
     if !globals.json {
-        output::line(false, table::text(&about, &rows).as_bytes(), &Value::Null)?;
+        print(false, &table::text(&about, &rows), &Value::Null)?;
     }
     Ok(exit)
 }
@@ -137,7 +144,7 @@ fn say(progress: &ProgressBar, what: String) {
 async fn measure(
     globals: &Globals,
     common: &Common,
-    signals: &Signals,
+    signals: &mut Signals,
     arguments: &[&str],
 ) -> anyhow::Result<Ended> {
     let child =
@@ -146,8 +153,7 @@ async fn measure(
     let mut output = std::pin::pin!(child.wait_with_output());
     let output = tokio::select! {
         output = &mut output => output?,
-        signal = signals.received() => {
-            signal?;
+        () = signals.received() => {
             if let Some(pid) = pid {
                 // It may have ended just now.
                 let _ = kill_process(pid, Signal::INT);
@@ -172,13 +178,13 @@ fn command(globals: &Globals, common: &Common, arguments: &[&str]) -> anyhow::Re
     let mut command = Command::new(std::env::current_exe().context("this program's file is not known")?);
     let seconds = common.seconds.unwrap_or(SECONDS).as_secs_f64().to_string();
     let limit = common.limit.as_secs_f64().to_string();
-    command.arg("bench").args(arguments).arg("--json");
+    command.args(arguments).arg("--json");
     command.args(["--seconds", &seconds, "--limit", &limit, "--payload", &common.payload.to_string()]);
-    match globals.database() {
+    match &globals.database {
         Some(database) => command.args(["--database", database]),
         None => command.arg("--dir").arg(common.above()),
     };
-    if let Some(config) = globals.config() {
+    if let Some(config) = &globals.config {
         command.arg("--config").arg(config);
     }
     if globals.quiet {

@@ -1,6 +1,9 @@
 //! What came of a cell: one line of JSON, or a table.
 
-use std::{io, time::Duration};
+use std::{
+    io::{self, Write},
+    time::Duration,
+};
 
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 use serde_json::{Map, Value, json};
@@ -11,7 +14,6 @@ use super::{
     options::{Common, Work},
     tally::Faults,
 };
-use crate::cli::output;
 
 /// What a cell has measured, by the names that JSON has for it.
 #[derive(Debug)]
@@ -71,7 +73,7 @@ impl Report {
 
     pub(super) fn print(&self, json: bool) -> io::Result<()> {
         let text = if json { String::new() } else { self.table().to_string() };
-        output::line(json, text.as_bytes(), &Value::Object(self.0.clone()))
+        print(json, &text, &self.0)
     }
 
     fn table(&self) -> Table {
@@ -105,6 +107,18 @@ fn text(value: &Value) -> String {
             _ => number.to_string(),
         },
     }
+}
+
+/// Prints `text` and a newline, or `object` as JSON.
+pub(super) fn print(json: bool, text: &str, object: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, object)?;
+        out.write_all(b"\n")?;
+    } else {
+        writeln!(out, "{text}")?;
+    }
+    out.flush()
 }
 
 /// Items a second.

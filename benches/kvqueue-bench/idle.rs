@@ -12,7 +12,7 @@ use super::{
     tally::Faults,
     usage,
 };
-use crate::config::{Config, ConsumerGroup, QueueConfig};
+use kvqueue::config::{Config, ConsumerGroup, QueueConfig};
 
 /// How long a daemon has, after it is ready, to become idle.
 const SETTLE: Duration = Duration::from_secs(1);

@@ -9,10 +9,9 @@ use std::{
 };
 
 use anyhow::Context;
+use kvqueue::config::{Config, Log};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-
-use crate::config::{Config, Log};
 
 /// How long it may take to be ready.
 const READY: Duration = Duration::from_secs(60);
@@ -83,9 +82,12 @@ fn run(config: &Path) -> anyhow::Result<Command> {
     Ok(command)
 }
 
-/// This program, without the settings that the environment has for it.
-pub(super) fn command() -> anyhow::Result<Command> {
-    let mut command = Command::new(std::env::current_exe().context("this program's file is not known")?);
+/// `kvqueue`, without the settings that the environment has for it. It is looked for in the directory
+/// of this program, and then on the PATH.
+fn command() -> anyhow::Result<Command> {
+    let this = std::env::current_exe().context("cannot find the file of this program")?;
+    let sibling = this.with_file_name("kvqueue");
+    let mut command = Command::new(if sibling.is_file() { sibling } else { "kvqueue".into() });
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"KVQUEUE_"))
     {
         command.env_remove(name);

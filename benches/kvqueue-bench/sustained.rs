@@ -6,7 +6,7 @@ use clap::value_parser;
 use tokio::time::{sleep, timeout};
 
 use super::{
-    Bench,
+    Bench, UsageError,
     consumers::Consumers,
     finished::{Watcher, times},
     keys::Keys,
@@ -16,7 +16,6 @@ use super::{
     report::Report,
     tally::{MAX_ITEMS, Tally},
 };
-use crate::cli::UsageError;
 
 /// How long consumers have from their start to the first push, to be idle by then.
 const SETTLE: Duration = Duration::from_millis(200);

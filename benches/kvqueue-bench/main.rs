@@ -1,31 +1,19 @@
-//! `kvqueue bench`: how fast it is here, on this machine and this database.
+//! `kvqueue bench`: how fast kvqueue is on this machine and this database.
 //!
-//! It measures the real thing: sessions push, and a daemon with a handler that takes notes works off.
-//!
-//! | file | role |
-//! |---|---|
-//! | `push`, `burn`, `sustained`, `flood`, `pickup`, `idle`, `scale`, `start` | a cell each: what is measured |
-//! | `suite` | some of all, and a table |
-//! | `options` | what cells share, and its bounds |
-//! | `ground` | the database a cell runs on, and that nothing is left of it |
-//! | `tally` | what was lost, and what came twice |
-//! | `latency`, `report` | figures for people and for programs |
-//! | `producers`, `consumers`, `walk` | who fills a queue, who works it off, and what is left in it |
-//! | `baseline`, `keys` | the Erlang program's consumers |
-//! | `pacer`, `finished` | pushes at fixed times; when items are durably finished |
-//! | `helper` | the other processes of `burn --processes` |
-//! | `child`, `usage` | `kvqueue run` as a process of its own; what a process uses |
-//! | `flush`, `machine` | what the disk can do; what this is measured on |
+//! A program of its own, which uses kvqueue as any Rust program does: sessions push, and an embedded
+//! daemon with a handler that takes notes processes the items. Each cell (a kind of measurement) is a
+//! file. [`suite`] runs some of all cells and prints a table.
 
 mod baseline;
 mod burn;
 mod child;
 mod consumers;
+mod contention;
 mod finished;
 mod flood;
 mod flush;
+mod globals;
 mod ground;
-mod helper;
 mod idle;
 mod keys;
 mod latency;
@@ -36,32 +24,33 @@ mod pickup;
 mod producers;
 mod push;
 mod report;
-mod scale;
-mod start;
+mod signals;
 mod suite;
 mod sustained;
 mod tally;
 mod usage;
 mod walk;
 
-use std::{sync::Arc, time::Duration};
+use std::{io::ErrorKind, process::ExitCode, sync::Arc, time::Duration};
 
+use clap::Parser;
 use indicatif::ProgressBar;
+use kvqueue::{Config, ConfigError, DaemonError, Exit, database::OpenError, telemetry};
 use tokio::{runtime, time::sleep};
 
 use self::{
-    consumers::Place, ground::Ground, keys::Keys, options::Common, producers::Target, report::Report,
-    tally::Tally,
+    consumers::Place, globals::Globals, ground::Ground, keys::Keys, options::Common, producers::Target,
+    report::Report, signals::Signals, tally::Tally,
 };
-use super::globals::Globals;
-use crate::{config::Config, exit::Exit, lifecycle::Signals, telemetry};
 
 /// How long tasks of a cell that was interrupted may take to end.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
 /// Measure how fast pushes and handlers' items are, on this machine and database
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Parser)]
 #[command(
+    name = "kvqueue bench",
+    bin_name = "kvqueue bench",
     long_about = "Measure how fast pushes and handlers' items are, on this machine and database.\n\n\
     Without CELL it takes about half a minute and prints a table. Without --database it runs on a throw-away directory, which should be \
     on the disk that matters (--dir); with one, on queues of its own there, which it deletes at the end, also when it is interrupted. \
@@ -70,11 +59,13 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
     subcommand_value_name = "CELL",
     subcommand_help_heading = "Cells"
 )]
-pub(super) struct Args {
+struct Args {
     #[command(subcommand)]
     cell: Option<Cell>,
     #[command(flatten)]
     common: Common,
+    #[command(flatten)]
+    globals: Globals,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -85,10 +76,6 @@ enum Cell {
     Flood(flood::Args),
     Pickup(pickup::Args),
     Idle(idle::Args),
-    Scale(scale::Args),
-    Start(start::Args),
-    #[command(hide = true)]
-    Helper(helper::Args),
 }
 
 /// Why a cell has no figures.
@@ -100,6 +87,43 @@ enum BenchError {
     TooLong(Duration),
 }
 
+/// A command line that clap cannot know to be wrong.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct UsageError(String);
+
+fn main() -> ExitCode {
+    let exit = match Args::try_parse() {
+        Ok(args) => args.run().unwrap_or_else(|error| report(&error)),
+        Err(error) => {
+            // Without a stderr to print to, the code has to do.
+            let _ = error.print();
+            if error.use_stderr() { Exit::Usage } else { Exit::Done }
+        }
+    };
+    telemetry::finish();
+    exit.into()
+}
+
+/// Prints an error and returns the exit code that it stands for.
+fn report(error: &anyhow::Error) -> Exit {
+    // Nobody reads our output any more.
+    if error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) {
+        return Exit::Done;
+    }
+    telemetry::finish();
+    eprintln!("kvqueue: {error:#}");
+    if error.is::<ConfigError>() {
+        Exit::Config
+    } else if error.is::<OpenError>() {
+        Exit::Unavailable
+    } else if error.is::<UsageError>() {
+        Exit::Usage
+    } else {
+        error.downcast_ref::<DaemonError>().map_or(Exit::Failed, DaemonError::exit)
+    }
+}
+
 /// What a cell runs with.
 struct Bench {
     ground: Ground,
@@ -108,18 +132,12 @@ struct Bench {
 }
 
 impl Args {
-    pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        let mut config = globals.load()?;
-        config.validate()?;
-        if globals.verbose == 0 {
-            // What a daemon logs about itself is not wanted here; and the span of an item costs a microsecond or two.
-            let level = if globals.quiet { "error" } else { "warn" };
-            config.log.level = format!("{level},{}=off", telemetry::span::TARGET);
-        }
-        telemetry::init_command(&config.log)?;
+    fn run(&self) -> anyhow::Result<Exit> {
+        let globals = &self.globals;
+        let config = globals.load()?;
+        telemetry::init(&config.log)?;
         match &self.cell {
             None => suite::run(globals, &self.common, &config),
-            Some(Cell::Helper(helper)) => helper.run(),
             Some(cell) => {
                 cell.check(&self.common)?;
                 self.measure(cell, globals, &config)
@@ -128,19 +146,19 @@ impl Args {
     }
 
     fn measure(&self, cell: &Cell, globals: &Globals, config: &Config) -> anyhow::Result<Exit> {
+        let runtime =
+            runtime::Builder::new_multi_thread().thread_name("kvqueue-bench").enable_all().build()?;
         // Before there is anything that an interruption could leave behind.
-        let signals = Signals::watch()?;
+        let mut signals = runtime.block_on(async { Signals::watch() })?;
         let bench = Bench {
             ground: Ground::new(globals, &self.common, config)?,
             common: self.common.clone(),
             progress: progress(globals),
         };
-        let runtime =
-            runtime::Builder::new_multi_thread().thread_name("kvqueue-bench").enable_all().build()?;
         let report = runtime.block_on(async {
             tokio::select! {
                 report = cell.measure(&bench) => report,
-                signal = signals.received() => Err(signal.map_or_else(Into::into, |()| BenchError::Interrupted.into())),
+                () = signals.received() => Err(BenchError::Interrupted.into()),
                 () = sleep(self.common.limit) => Err(BenchError::TooLong(self.common.limit).into()),
             }
         });
@@ -159,9 +177,7 @@ impl Cell {
         common.check()?;
         match self {
             Self::Push(args) => args.check(common)?,
-            Self::Burn(args) => args.check()?,
             Self::Flood(args) => args.check(common)?,
-            Self::Scale(args) => args.check()?,
             Self::Sustained(args) => args.check(common)?,
             _ => {}
         }
@@ -176,9 +192,6 @@ impl Cell {
             Self::Flood(args) => args.measure(bench).await,
             Self::Pickup(args) => args.measure(bench).await,
             Self::Idle(args) => args.measure(bench).await,
-            Self::Scale(args) => args.measure(bench).await,
-            Self::Start(args) => args.measure(bench).await,
-            Self::Helper(_) => anyhow::bail!("a helper measures nothing"),
         }
     }
 }

@@ -5,13 +5,12 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bench,
+    Bench, UsageError,
     options::Common,
     producers::{produce, produce_shared},
     report::Report,
     tally::Tally,
 };
-use crate::cli::UsageError;
 
 /// Clients that push one transaction after the other
 #[derive(Debug, clap::Args)]

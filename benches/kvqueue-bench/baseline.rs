@@ -15,8 +15,7 @@ use futures::future::BoxFuture;
 use tokio::task::JoinSet;
 use tokio_util::{future::FutureExt, sync::CancellationToken};
 
-use super::{keys::Keys, tally::Tally};
-use crate::consumer::contention::Contention;
+use super::{contention::Contention, keys::Keys, tally::Tally};
 
 /// The database's error for a transaction that lost against another.
 const NOT_COMMITTED: i32 = 1020;

@@ -3,12 +3,10 @@
 use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, value_parser};
+use jiff::SignedDuration;
+use kvqueue::config::{ConsumerGroup, Delivery, QueueConfig, TakeStrategy};
 
-use super::tally::MAX_ITEMS;
-use crate::{
-    cli::UsageError,
-    config::{self, ConsumerGroup, Delivery, QueueConfig, TakeStrategy},
-};
+use super::{UsageError, tally::MAX_ITEMS};
 
 /// The most bytes of the payloads of one transaction; FoundationDB allows 10 MB, keys and counters included.
 const MAX_BYTES: usize = 8_000_000;
@@ -106,23 +104,6 @@ pub(super) enum HandlerKind {
 }
 
 impl Work {
-    /// A daemon's with this, and everything else by default.
-    pub(super) fn daemon(workers: u16, k: u16) -> Self {
-        Self { workers, k, delivery: None, take: None, handler: None, baseline: false }
-    }
-
-    /// What another process was told.
-    pub(super) fn of(
-        workers: u16,
-        k: u16,
-        delivery: Delivery,
-        take: TakeStrategy,
-        handler: HandlerKind,
-    ) -> Self {
-        let (delivery, take, handler) = (Some(delivery), Some(take), Some(handler));
-        Self { workers, k, delivery, take, handler, baseline: false }
-    }
-
     pub(super) fn k(&self) -> NonZeroUsize {
         NonZeroUsize::new(usize::from(self.k)).unwrap_or(NonZeroUsize::MIN)
     }
@@ -167,7 +148,8 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Reads a pause, as in `200ms`.
 pub(super) fn pause(text: &str) -> Result<Duration, String> {
-    let pause = config::duration::parse(text)?;
+    let pause: SignedDuration = text.parse().map_err(|_| "not a time such as 200ms".to_owned())?;
+    let pause = Duration::try_from(pause).map_err(|_| "a time is not negative".to_owned())?;
     if (Duration::from_millis(1)..=Duration::from_mins(1)).contains(&pause) {
         Ok(pause)
     } else {
@@ -197,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_baseline_takes_from_the_front_and_once() {
-        let work = Work { baseline: true, ..Work::daemon(1, 1) };
+        let work = Work { workers: 1, k: 1, delivery: None, take: None, handler: None, baseline: true };
         assert_eq!((work.delivery(), work.take()), (Delivery::AtMostOnce, TakeStrategy::Front));
         assert!(!work.acknowledges());
     }

@@ -22,7 +22,7 @@ flushes: items for each time that this disk flushed an append of 512 bytes, just
 const FAST: [&str; 3] = ["push", "burn", "flood"];
 
 /// Cells whose figures are not those of the columns.
-const NOTED: [&str; 2] = ["idle", "start"];
+const NOTED: [&str; 1] = ["idle"];
 
 /// What it was measured on, the table, and what its columns mean.
 pub(super) fn text(place: &Value, rows: &[Row]) -> String {
@@ -86,7 +86,6 @@ fn note(report: &Value) -> Option<String> {
             let memory = report["resident_kb"].as_f64()? / 1_024.0;
             Some(format!("{cpu:.2} % of a processor, {memory:.1} MiB"))
         }
-        "start" => Some(format!("ready after {:.0} ms", report["start_ms"]["p50"].as_f64()?)),
         "flood" => {
             Some(format!("pushed meanwhile: {} a second", grouped(report["pushes_per_second"].as_f64()?)))
         }

@@ -142,20 +142,6 @@ impl Tally {
         self.see(payload);
     }
 
-    /// Another process has handled the item, and noted that once.
-    pub(super) fn handled_elsewhere(&self, number: u64) {
-        if self.seen.at(number).is_some_and(|seen| seen.swap(true, Relaxed)) {
-            self.repeated.fetch_add(1, Relaxed);
-        }
-        self.handled.fetch_add(1, Relaxed);
-    }
-
-    /// Another process has seen so many items again, or that nobody has pushed.
-    pub(super) fn faults_elsewhere(&self, faults: Faults) {
-        self.repeated.fetch_add(faults.repeated, Relaxed);
-        self.invented.fetch_add(faults.invented, Relaxed);
-    }
-
     /// Notes that an item was seen; its number if that was the first time.
     fn see(&self, payload: &[u8]) -> Option<u64> {
         let known = number(payload).filter(|number| *number < self.next.load(Relaxed));
@@ -198,11 +184,6 @@ impl Tally {
     pub(super) fn handled_at(&self, number: u64) -> Option<u64> {
         let at = self.handled_at.as_ref()?.at(number)?.load(Relaxed);
         (at > 0).then_some(at)
-    }
-
-    /// The numbers of the items that were seen, for another process's tally.
-    pub(super) fn seen_numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        (0..self.numbers()).filter(|number| self.seen.at(*number).is_some_and(|seen| seen.load(Relaxed)))
     }
 
     /// What should not be, when everything has been handled or found.
@@ -258,9 +239,7 @@ mod tests {
         handle(&tally, &[0, 1, 1, 2]);
         handle(&tally, &[2]);
         tally.found(&payload(2, 8));
-        tally.handled_elsewhere(0);
-        tally.faults_elsewhere(Faults { repeated: 1, ..Faults::default() });
-        assert_eq!(tally.faults(), Faults { lost: 0, repeated: 5, invented: 0 });
+        assert_eq!(tally.faults(), Faults { lost: 0, repeated: 3, invented: 0 });
     }
 
     #[test]

@@ -1,24 +1,19 @@
 //! The database a cell runs on: a throw-away directory, or one that was named. It leaves neither directory nor queue behind.
 
 use std::{
-    path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 
 use anyhow::Context;
 use foundationdb::Database;
+use kvqueue::{config::Config, database::Store};
 use kvqueue_queue::{Queue, RetryPolicy, Session, retry};
 use tempfile::TempDir;
 use tokio::time::sleep;
 use uuid::Uuid;
 
-use super::options::Common;
-use crate::{
-    cli::{UsageError, globals::Globals},
-    config::Config,
-    database::Store,
-};
+use super::{UsageError, globals::Globals, options::Common};
 
 /// How often the queues are deleted, until they stay deleted: a commit may have been under way when the cell was interrupted.
 const ROUNDS: usize = 5;
@@ -58,7 +53,7 @@ impl Ground {
             store: OnceLock::new(),
             throw_away,
         };
-        if globals.database().is_some() {
+        if globals.database.is_some() {
             if common.dir.is_some() {
                 let problem = "--dir is where a throw-away database is made, and --database names another; leave one out";
                 return Err(UsageError(problem.to_owned()).into());
@@ -85,17 +80,6 @@ impl Ground {
     /// `embedded` or `cluster`.
     pub(super) fn engine(&self) -> &'static str {
         if fdb_embedded::embedded_directory(&self.url).is_some() { "embedded" } else { "cluster" }
-    }
-
-    /// The throw-away directory, for files beside the database.
-    pub(super) fn directory(&self) -> Option<&Path> {
-        self.throw_away.as_ref().map(TempDir::path)
-    }
-
-    /// The URL of another throw-away database beside the first; `None` where the database was named.
-    pub(super) fn another(&self, name: &str) -> Option<String> {
-        let path: PathBuf = self.directory()?.join(name);
-        Some(format!("{}{}", fdb_embedded::SCHEME, path.display()))
     }
 
     /// The name of a queue that is deleted at the end.

@@ -1,10 +1,7 @@
 //! Whoever works a cell's queue off: the daemon, or the Erlang program's consumers.
 
 use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -12,23 +9,19 @@ use std::{
 use anyhow::Context as _;
 use async_trait::async_trait;
 use foundationdb::Database;
+use kvqueue::{BatchHandler, Config, Context, Daemon, DaemonError, Handler, Outcome, SettingsError};
 use kvqueue_queue::{Item, Queue};
 use tokio::{sync::oneshot, task::JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     baseline::{self, Baseline},
+    contention::Contention,
     keys::Keys,
     options::{HandlerKind, Work},
     producers::all,
     report::rounded,
     tally::Tally,
-};
-use crate::{
-    config::Config,
-    consumer::contention::Contention,
-    daemon::{Daemon, DaemonError},
-    handlers::{BatchHandler, Context, Handler, Outcome, SettingsError},
 };
 
 /// The name under which the daemon knows the handler.
@@ -81,7 +74,7 @@ impl Consumers {
         Ok(Self::Baseline { tasks: baseline::start(baseline, work.workers), stop, contention, begun })
     }
 
-    /// When the first take began; `None`: it has not.
+    /// When they were ready to take; `None`: they are not yet.
     pub(super) fn begun(&self) -> Option<Instant> {
         match self {
             Self::Daemon(daemon) => daemon.begun.get().copied(),
@@ -106,22 +99,20 @@ impl Consumers {
         self.ended().await
     }
 
-    /// Takes that lost against others, for each hundred that did not.
-    pub(super) fn conflicts_per_100_takes(&self) -> f64 {
-        let contention = match self {
-            Self::Daemon(daemon) => &daemon.contention,
-            Self::Baseline { contention, .. } => contention,
-        };
-        rounded(contention.per_100_takes(), 1)
+    /// Conflicts for each hundred takes of the baseline, whose consumers take against each other.
+    pub(super) fn conflicts_per_100_takes(&self) -> Option<f64> {
+        match self {
+            Self::Daemon(_) => None,
+            Self::Baseline { contention, .. } => Some(rounded(contention.per_100_takes(), 1)),
+        }
     }
 }
 
 /// The daemon on a thread of its own.
 pub(super) struct DaemonThread {
     stop: CancellationToken,
-    /// Noted by its first consumer.
+    /// When it was ready.
     begun: Arc<OnceLock<Instant>>,
-    contention: Arc<Contention>,
     result: oneshot::Receiver<Result<(), DaemonError>>,
     has_ended: bool,
     thread: Option<JoinHandle<()>>,
@@ -133,14 +124,12 @@ impl DaemonThread {
         let (tell, result) = oneshot::channel();
         let (place, work, tally) = (place.clone(), work.clone(), tally.clone());
         let (stopped, first) = (stop.clone(), begun.clone());
-        let contention = Arc::<Contention>::default();
-        let counting = contention.clone();
         let thread = std::thread::Builder::new().name("kvqueue-daemon".to_owned()).spawn(move || {
-            let daemon = daemon(&place, &work, &tally, first).until_empty(until_empty).count_in(&counting);
+            let daemon = daemon(&place, &work, &tally, first).until_empty(until_empty);
             // Whoever does not wait for it has been interrupted.
             let _ = tell.send(daemon.run_on(&place.db, stopped.cancelled_owned()));
         })?;
-        Ok(Self { stop, begun, contention, result, has_ended: false, thread: Some(thread) })
+        Ok(Self { stop, begun, result, has_ended: false, thread: Some(thread) })
     }
 
     async fn ended(&mut self) -> anyhow::Result<()> {
@@ -183,11 +172,8 @@ fn daemon(place: &Place, work: &Work, tally: &Arc<Tally>, begun: Arc<OnceLock<In
             Daemon::new(config).handler(HANDLER, move |_| Ok::<_, SettingsError>(noting.clone()))
         }
     };
-    let seen = AtomicBool::new(false);
-    registered.observe(move |_, _| {
-        if !seen.swap(true, Ordering::Relaxed) {
-            begun.get_or_init(Instant::now);
-        }
+    registered.on_ready(move || {
+        begun.get_or_init(Instant::now);
     })
 }
 

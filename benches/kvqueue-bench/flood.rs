@@ -7,14 +7,13 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Bench,
+    Bench, UsageError,
     consumers::Consumers,
     options::{Common, Work},
     producers::{produce, produce_shared},
     report::{Report, rate},
     tally::Tally,
 };
-use crate::cli::UsageError;
 
 /// How long consumers have from their start to the first push, to be idle by then.
 const SETTLE: Duration = Duration::from_millis(200);
