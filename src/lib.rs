@@ -90,7 +90,7 @@ pub mod testing;
 
 pub use async_trait::async_trait;
 pub use config::{Config, ConfigError};
-#[doc(hidden)]
+#[cfg(feature = "testing")]
 pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;

@@ -8,6 +8,7 @@
 //! | `loader` | where another configuration comes from |
 //! | `attend` | orders and signals while it runs |
 //! | `report` | the whole state in the log |
+//! | `testing` (feature) | what tests of the daemon itself can do to it |
 //! | `aside` | tasks that are not consumers; a panic does not end them |
 
 pub(crate) mod aside;
@@ -18,6 +19,8 @@ mod loader;
 mod parts;
 mod reload;
 mod report;
+#[cfg(feature = "testing")]
+mod testing;
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +45,6 @@ use crate::{
     actors::{self, ConsumerContext, Observer},
     board::{Board, Phase},
     config::{Config, ConfigError, Delivery, Http, Listen},
-    consumer::state::Event,
     control::{Control, Door, Given, InForce},
     database::{Patience, Store, missing},
     handlers::{BatchHandler, Handler, Registry, Settings},
@@ -136,33 +138,6 @@ impl Daemon {
         load: impl Fn() -> Result<Config, ConfigError> + Send + Sync + 'static,
     ) -> Self {
         self.loader = Some(Loader::new(path, load));
-        self
-    }
-
-    /// Lets `observer` see every consumer's events before the consumer acts on them. It runs on the actors' thread,
-    /// and a panic in it is the consumer's own: this is how tests make a consumer fail.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn observe(self, observer: impl Fn(u64, Event) + Send + Sync + 'static) -> Self {
-        self.swallow(move |consumer, event| {
-            observer(consumer, event);
-            false
-        })
-    }
-
-    /// As [`observe`](Self::observe), and what `swallow` says yes to, the consumer never hears of: this is how tests make it hang.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn swallow(mut self, swallow: impl Fn(u64, Event) -> bool + Send + Sync + 'static) -> Self {
-        self.observer = Some(Arc::new(move |consumer, event| !swallow(consumer, event)));
-        self
-    }
-
-    /// How much longer something may take than it should before it counts as stuck.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = Some(patience);
         self
     }
 

@@ -17,7 +17,7 @@ const CONFIG: &str = "log.format = 'json'\nhttp.listen = '127.0.0.1:0'\n[queues.
 /// A daemon whose consumer never hears of events that are `lost`.
 fn run_wedged(lost: impl Fn(Event) -> bool + Send + Sync + 'static) {
     let Some(daemon) = daemon_of_helper(CONFIG) else { return };
-    run_to_the_end(daemon.patience(PATIENCE).swallow(move |_, event| lost(event)));
+    run_to_the_end(daemon.patience(PATIENCE).withhold(move |_, event| lost(event)));
 }
 
 #[test]
