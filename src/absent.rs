@@ -72,7 +72,7 @@ pub(crate) async fn log(db: &Database, config: &Config) {
     let Ok(Ok(told)) = timeout(PATIENCE, told).await else { return };
     if !told.value.is_empty() {
         let queues = listed(&told.value);
-        tracing::info!(event = "queues_absent", queues, "nothing was pushed to these queues yet");
+        tracing::info!(event = "queues_absent", queues, "nothing has been pushed to these queues yet");
     }
 }
 

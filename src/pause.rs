@@ -52,7 +52,12 @@ impl Followed {
             answer => {
                 let error = answer.ok().and_then(Result::err);
                 let error = error.map(|error| with_causes(&error));
-                tracing::warn!(queue = %self.name, error, "the database does not say whether the queue is paused; it rests until it does");
+                tracing::warn!(
+                    event = "pause_state_unknown",
+                    queue = %self.name,
+                    error,
+                    "cannot read the queue's pause state; not fetching until it is known"
+                );
                 self.gate.doubt();
                 None
             }
@@ -85,7 +90,12 @@ impl Followed {
             match self.look().await {
                 Ok(armed) => watch = Some(armed),
                 Err(error) => {
-                    tracing::debug!(queue = %self.name, error = with_causes(&error), "cannot read whether the queue is paused, trying again");
+                    tracing::debug!(
+                        event = "pause_not_read",
+                        queue = %self.name,
+                        error = with_causes(&error),
+                        "cannot read the queue's pause state; retrying"
+                    );
                 }
             }
         }
@@ -113,14 +123,15 @@ impl Followed {
         match (before, pause) {
             (_, Some(Pause { reason, frozen, .. })) if self.until_empty => {
                 tracing::warn!(
+                    event = "queue_paused",
                     %queue, reason, frozen,
-                    "the queue is paused; --until-empty waits until it is resumed, as by kvqueue resume"
+                    "queue paused; --until-empty waits until it is resumed, for example by kvqueue resume"
                 );
             }
             (_, Some(Pause { reason, frozen, .. })) => {
-                tracing::info!(%queue, reason, frozen, "the queue is paused; it goes on when it is resumed");
+                tracing::info!(event = "queue_paused", %queue, reason, frozen, "queue paused");
             }
-            (Some(_), None) => tracing::info!(%queue, "the queue is resumed"),
+            (Some(_), None) => tracing::info!(event = "queue_resumed", %queue, "queue resumed"),
             (None, None) => {}
         }
         self.board.touch();

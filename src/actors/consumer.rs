@@ -176,7 +176,14 @@ impl Consumer {
             Reply::Exhausted => Event::Took(Found::Rest),
             Reply::Batches(batches) => {
                 let (queue, items) = (&self.spec.source.name, batches.items());
-                tracing::debug!(%queue, consumer = self.pulse.id, k = self.spec.k, items, "took items");
+                tracing::debug!(
+                    event = "items_fetched",
+                    %queue,
+                    consumer = self.pulse.id,
+                    k = self.spec.k,
+                    items,
+                    "items fetched"
+                );
                 let found = Found::Batches(batches.len());
                 self.in_hand.append(batches);
                 Event::Took(found)
@@ -227,7 +234,13 @@ impl Consumer {
     fn give_back(&mut self) {
         let items = self.in_hand.items();
         if items > 0 {
-            tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, items, "items released");
+            tracing::debug!(
+                event = "items_released",
+                queue = %self.spec.source.name,
+                consumer = self.pulse.id,
+                items,
+                "items released"
+            );
         }
         self.given_back.append(&mut self.in_hand.release());
     }
@@ -265,10 +278,11 @@ impl Consumer {
                     actor.shared.signals.storage_failed();
                 }
                 tracing::warn!(
+                    event = "session_not_closed",
                     queue = %actor.spec.source.name,
                     consumer = actor.pulse.id,
                     error = with_causes(&error),
-                    "session not closed, a later sweep removes what it leaves"
+                    "cannot close the session; a later sweep removes its records"
                 );
                 None
             });
@@ -308,7 +322,13 @@ impl Actor for Consumer {
     type Context = Context<Self>;
 
     fn started(&mut self, context: &mut Context<Self>) {
-        tracing::debug!(queue = %self.spec.source.name, consumer = self.pulse.id, k = self.spec.k, "consumer started");
+        tracing::debug!(
+            event = "consumer_started",
+            queue = %self.spec.source.name,
+            consumer = self.pulse.id,
+            k = self.spec.k,
+            "consumer started"
+        );
         self.on(Event::Started, context);
     }
 }

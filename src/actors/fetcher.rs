@@ -163,7 +163,12 @@ impl Fetcher {
             if let Some(ask) = self.asks.get(&request.consumer) {
                 ask.pulse.set(stage);
                 if stage == Stage::Idle {
-                    tracing::debug!(queue = %self.source.name, consumer = ask.pulse.id, "waiting for push");
+                    tracing::debug!(
+                        event = "consumer_idle",
+                        queue = %self.source.name,
+                        consumer = ask.pulse.id,
+                        "waiting for a push"
+                    );
                 }
             }
         }
@@ -267,10 +272,11 @@ impl Fetcher {
                     self.source.signals.storage_failed();
                 }
                 tracing::warn!(
+                    event = "fetch_failed",
                     queue = %self.source.name,
                     consumers = self.state.fetching().len(),
                     error = with_causes(&error),
-                    "take failed, trying again"
+                    "fetch failed; retrying"
                 );
                 for request in self.state.fetching() {
                     if let Some(ask) = self.asks.get(&request.consumer) {
@@ -288,7 +294,7 @@ impl Fetcher {
         if let Some(observer) = &self.observer {
             observer(0, consumer::state::Event::Idle);
         }
-        tracing::debug!(queue = %self.source.name, "watching for pushes");
+        tracing::debug!(event = "watch_armed", queue = %self.source.name, "watching for pushes");
         let look_at = tokio::time::Instant::now() + self.source.slow_look;
         async move {
             tokio::select! {
@@ -309,7 +315,12 @@ impl Fetcher {
             // asked without end.
             Err(error) => {
                 actor.lost = actor.lost.saturating_add(1);
-                tracing::debug!(queue = %actor.source.name, %error, "watch lost");
+                tracing::debug!(
+                    event = "watch_lost",
+                    queue = %actor.source.name,
+                    %error,
+                    "watch lost"
+                );
                 let pause = tokio::time::Instant::now() + backoff::pause(actor.lost);
                 after(sleep_until(look_at.min(pause)), Event::PollDue, context);
             }

@@ -143,13 +143,25 @@ impl Supervisor {
     fn restart(&mut self, id: u64, member: Member, context: &Context<Self>) {
         let queue = member.spec.source.name.clone();
         if self.restart_limiter.allows(Instant::now()) {
-            tracing::warn!(%queue, consumer = id, "consumer replaced");
+            tracing::warn!(
+                event = "consumer_restarted",
+                %queue,
+                consumer = id,
+                "consumer restarted"
+            );
             member.spec.source.meters.restarts.inc();
             self.start_consumer(id, member.spec, member.restarts + 1, context);
             return;
         }
         let (restarts, within) = self.restart_limiter.limit();
-        tracing::error!(%queue, consumer = id, restarts, ?within, "too many consumers failed");
+        tracing::error!(
+            event = "restart_limit_exceeded",
+            %queue,
+            consumer = id,
+            restarts,
+            ?within,
+            "too many consumer failures; the daemon stops"
+        );
         self.finish(SupervisorExit::TooManyFailures { queue, restarts, within });
     }
 
@@ -311,10 +323,16 @@ impl Supervisor {
         let leaving = member.leaving;
         self.left(&queue, id, leaving);
         if reason == ExitReason::Stopped {
-            tracing::debug!(%queue, consumer = id, "consumer stopped");
+            tracing::debug!(event = "consumer_stopped", %queue, consumer = id, "consumer stopped");
             self.ran_dry |= !leaving;
         } else {
-            tracing::error!(%queue, consumer = id, ?reason, "consumer failed");
+            tracing::error!(
+                event = "consumer_failed",
+                %queue,
+                consumer = id,
+                ?reason,
+                "consumer failed"
+            );
             if !leaving {
                 self.restart(id, member, context);
             }
@@ -332,7 +350,7 @@ impl Supervisor {
     /// Its consumers get no answers any more: they end, and others, with another fetcher, replace them.
     fn fetcher_failed(&mut self, source: &Arc<Source>, reason: ExitReason, context: &Context<Self>) {
         let queue = &source.name;
-        tracing::error!(%queue, ?reason, "fetcher failed");
+        tracing::error!(event = "fetcher_failed", %queue, ?reason, "fetcher failed");
         self.fetchers.remove(&Arc::as_ptr(source));
         let of_source = |member: &&Member| Arc::ptr_eq(&member.spec.source, source) && !member.leaving;
         let specs: Vec<_> =
@@ -344,7 +362,13 @@ impl Supervisor {
         }
         if !self.restart_limiter.allows(Instant::now()) {
             let (restarts, within) = self.restart_limiter.limit();
-            tracing::error!(%queue, restarts, ?within, "too many consumers failed");
+            tracing::error!(
+                event = "restart_limit_exceeded",
+                %queue,
+                restarts,
+                ?within,
+                "too many consumer failures; the daemon stops"
+            );
             return self.finish(SupervisorExit::TooManyFailures { queue: queue.clone(), restarts, within });
         }
         source.meters.restarts.inc();

@@ -133,7 +133,7 @@ fn warn_of_faults(faults: &[Fault]) {
             Place::Http => "commands that need no daemon go on without it".to_owned(),
             Place::Queue(name) => format!("commands about queue {name:?} do not go on, others do"),
         };
-        tracing::warn!(event = "configuration_fault", "{error}; no daemon starts with it; {others}");
+        tracing::warn!(event = "configuration_invalid", "{error}; no daemon starts with it; {others}");
     }
 }
 

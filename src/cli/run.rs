@@ -68,7 +68,11 @@ impl Args {
         let ended = daemon.run().inspect_err(|error| {
             // People read the message on stderr; whoever collects JSON wants it there.
             if let (LogFormat::Json, DaemonError::Run(error)) = (format, error) {
-                tracing::error!(%error, "stopped with an error");
+                tracing::error!(
+                    event = "daemon_failed",
+                    %error,
+                    "the daemon stopped with an error"
+                );
             }
         });
         #[cfg(target_os = "linux")]

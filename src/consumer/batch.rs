@@ -116,11 +116,12 @@ impl Drop for Batch {
         if let [first, .., last] | [first @ last] = &self.items[self.begun..] {
             self.meters.lost.add(self.not_begun() as u64);
             tracing::error!(
+                event = "items_lost",
                 queue = %self.queue,
                 items = self.not_begun(),
                 first = %first.id,
                 last = %last.id,
-                "items lost: taken and never handled"
+                "items lost; they were fetched and never handled"
             );
         }
     }

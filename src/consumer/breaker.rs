@@ -147,10 +147,10 @@ impl Breaker {
                 state.open = Some(Open { outage, since, next, trial: None });
                 self.is_open.store(true, Ordering::Release);
                 tracing::error!(
-                    event = "handler-unavailable",
+                    event = "handler_unavailable",
                     queue = %self.queue,
                     reason,
-                    "the handler cannot work; items go back without an attempt, and one at a time is tried until it can"
+                    "the handler cannot work; items are released unspent, and one at a time is tried until it works"
                 );
                 1
             }
@@ -208,7 +208,7 @@ impl Breaker {
         self.is_open.store(false, Ordering::Release);
         self.changed.notify_waiters();
         let (lasted_ms, tries) = (since.elapsed().as_millis(), outage.tries);
-        tracing::info!(event = "handler-available", queue = %self.queue, lasted_ms, tries, "{why}");
+        tracing::info!(event = "handler_available", queue = %self.queue, lasted_ms, tries, "{why}");
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -25,11 +25,11 @@ pub(crate) async fn restarted<T>(task: &'static str, start: impl Fn() -> JoinHan
         failures = if began.elapsed() < RECOVERED { failures + 1 } else { 1 };
         let pause = backoff::pause(failures);
         tracing::error!(
-            event = "task-failed",
+            event = "task_failed",
             task,
             failures,
             pause_ms = pause.as_millis(),
-            "a task of the daemon panicked; it is started again"
+            "a background task panicked; restarting it"
         );
         sleep(pause).await;
     }

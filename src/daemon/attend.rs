@@ -88,13 +88,18 @@ impl Attendant {
         match self.take_up().await {
             Ok((changed, left)) => {
                 let (keys, listed) = (changed.len(), telemetry::listed(&changed));
-                tracing::info!(changed = listed, keys, "the configuration is taken up");
+                tracing::info!(
+                    event = "configuration_reloaded",
+                    changed = listed,
+                    keys,
+                    "configuration reloaded"
+                );
                 if !left.is_empty() {
                     let told: Vec<_> = left.iter().map(|it| format!("{} ({})", it.queue, it.items)).collect();
                     tracing::warn!(
-                        event = "queues_left",
+                        event = "removed_queues_not_empty",
                         queues = telemetry::listed(&told),
-                        "these queues are removed and have items, which this daemon does not process any more"
+                        "these removed queues still have items; this daemon no longer processes them"
                     );
                 }
                 let finishing = self.live.shared.still_finishing();
@@ -104,7 +109,11 @@ impl Attendant {
             Err(refused) => {
                 self.board().refused(refused.0.clone());
                 self.board().phase(Phase::Ready);
-                tracing::warn!(reason = refused.0, "the configuration is refused, and nothing has changed");
+                tracing::warn!(
+                    event = "configuration_refused",
+                    reason = refused.0,
+                    "configuration refused; nothing has changed"
+                );
                 let _ = reply.send(Err(refused));
             }
         }
@@ -135,7 +144,11 @@ impl Attendant {
         let finishing: Vec<_> = finishing.borrow().iter().cloned().collect();
         if !finishing.is_empty() {
             let queues = telemetry::listed(&finishing);
-            tracing::info!(queues, "consumers still finish what they have in hand under earlier settings");
+            tracing::info!(
+                event = "consumers_finishing",
+                queues,
+                "consumers of these queues are still finishing batches under earlier settings"
+            );
         }
         let _ = reply.send(Ok(Reloaded { changed, finishing, left }));
         self.board().phase(Phase::Ready);

@@ -97,7 +97,7 @@ impl Live {
         if *level != self.config().log.level
             && let Err(error) = telemetry::set_level(level)
         {
-            tracing::warn!(%error, "the log's level stays as it was");
+            tracing::warn!(event = "log_level_unchanged", %error, "cannot change the log level");
         }
         self.shared.board.configure(path, &config);
         // Whoever drains from here on does so by its grace.
@@ -162,12 +162,11 @@ impl Live {
             return Err(Refused(text));
         };
         if running.source.gate.hold_here(paused) {
-            let what = if paused {
-                "the queue is paused in this daemon"
+            if paused {
+                tracing::info!(event = "queue_paused_locally", queue, "queue paused in this daemon");
             } else {
-                "the queue is resumed in this daemon"
-            };
-            tracing::info!(queue, "{what}");
+                tracing::info!(event = "queue_resumed_locally", queue, "queue resumed in this daemon");
+            }
             self.shared.board.touch();
         }
         Ok(())

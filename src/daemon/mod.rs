@@ -277,6 +277,7 @@ impl Daemon {
         // Before it is said: whoever reads it may ask at once.
         shared.board.phase(Phase::Ready);
         tracing::info!(
+            event = "ready",
             database = self.config.database,
             queues = self.config.queues.len(),
             consumers = shared.consumers(),
@@ -364,7 +365,7 @@ fn failed(board: &Board, config: &Config) -> u64 {
 /// Logs what is valid and likely not meant.
 fn warn(parts: &Parts) {
     for warning in parts.warnings() {
-        tracing::warn!(event = "configuration-doubtful", "{warning}");
+        tracing::warn!(event = "configuration_warning", "{warning}");
     }
 }
 

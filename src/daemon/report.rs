@@ -12,6 +12,7 @@ const CONSUMERS: usize = 1_000;
 pub(super) fn report(board: &Board) {
     let state = board.snapshot();
     tracing::info!(
+        event = "daemon_status",
         version = state.version,
         phase = name(&state.phase),
         database = state.database.url,
@@ -21,19 +22,24 @@ pub(super) fn report(board: &Board) {
         finishing = telemetry::listed(&state.config.finishing.into_iter().collect::<Vec<_>>()),
         queues = state.queues.len(),
         consumers = state.consumers.len(),
-        "state"
+        "daemon status"
     );
     state.queues.iter().for_each(queue);
     state.consumers.iter().take(CONSUMERS).for_each(consumer);
     let untold = state.consumers.len().saturating_sub(CONSUMERS);
     if untold > 0 {
-        tracing::info!(consumers = untold, "state of others not told");
+        tracing::info!(
+            event = "consumers_omitted",
+            consumers = untold,
+            "status of further consumers omitted"
+        );
     }
 }
 
 fn queue(view: &QueueView) {
     let survey = view.survey.as_ref();
     tracing::info!(
+        event = "queue_status",
         queue = view.queue,
         kind = view.kind,
         delivery = view.delivery,
@@ -49,19 +55,20 @@ fn queue(view: &QueueView) {
         in_flight = view.in_flight,
         finished = view.finished,
         consumers = view.consumers,
-        "state of queue"
+        "queue status"
     );
 }
 
 fn consumer(view: &ConsumerView) {
     tracing::info!(
+        event = "consumer_status",
         consumer = view.id,
         queue = view.queue,
         k = view.k,
         stage = name(&view.stage),
         for_seconds = view.for_seconds,
         restarts = view.restarts,
-        "state of consumer"
+        "consumer status"
     );
 }
 

@@ -211,10 +211,13 @@ impl NoAnswer {
 /// Logs that the database does not answer.
 pub(crate) fn still_waiting(url: &str) {
     match read_only(url) {
-        Some(why) => tracing::warn!(
-            event = "database_silent",
-            "no change to the database succeeds; still waiting: {why}"
-        ),
+        Some(why) => {
+            tracing::warn!(
+                event = "database_silent",
+                reason = why,
+                "cannot write to the database; still waiting"
+            );
+        }
         None => tracing::warn!(event = "database_silent", "the database does not answer; still waiting"),
     }
 }

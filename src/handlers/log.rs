@@ -24,7 +24,12 @@ impl Log {
 #[async_trait]
 impl Handler for Log {
     async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-        tracing::info!(bytes = item.payload.len(), payload = &*beginning(&item.payload), "item");
+        tracing::info!(
+            event = "item_logged",
+            bytes = item.payload.len(),
+            payload = &*beginning(&item.payload),
+            "item"
+        );
         Outcome::Done
     }
 }

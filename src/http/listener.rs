@@ -58,9 +58,10 @@ impl Listener {
                 Ok(listener) => Ok(Some(listener)),
                 Err(error) => {
                     tracing::warn!(
+                        event = "http_not_started",
                         address = %DEFAULT_ADDRESS,
                         %error,
-                        "no HTTP: the default address is not free; set http.listen to another, or to \"off\""
+                        "the default HTTP address is in use; set http.listen to another address, or to \"off\""
                     );
                     Ok(None)
                 }

@@ -47,6 +47,7 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Sit
     site.door.board.metrics.requests.count(pattern, status);
     // The pattern, never the path, its query or a body: they have names, secrets, payloads.
     tracing::debug!(
+        event = "request",
         method = method.as_str(),
         route = pattern,
         status,

@@ -81,7 +81,7 @@ pub(crate) fn start(http: &Http, door: Door) -> Result<Option<Server>, HttpError
     // A thread that ends without a word has panicked, and that was logged.
     let started = started.recv().unwrap_or_else(|_| Err(io::Error::other("it ended at once")));
     started.map_err(HttpError::Thread)?;
-    tracing::info!(address, "listening");
+    tracing::info!(event = "listening", address, "listening for HTTP");
     Ok(Some(Server { stop: Some(stop), thread: Some(thread) }))
 }
 
@@ -119,7 +119,11 @@ fn run(
                     match opened.add(stream) {
                         Ok(watched) => drop(kept.insert(watched)),
                         Err(error) => {
-                            tracing::debug!(%error, "a connection without a limit for slow readers");
+                            tracing::debug!(
+                                event = "slow_reader_unlimited",
+                                %error,
+                                "cannot limit how slowly this connection is read"
+                            );
                         }
                     }
                 }
@@ -151,7 +155,11 @@ fn run(
 fn give_up_on_slow_readers(stream: &TcpStream) {
     let millis = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
     if let Err(error) = sockopt::set_tcp_user_timeout(stream, millis) {
-        tracing::debug!(%error, "a connection without a limit for slow readers");
+        tracing::debug!(
+            event = "slow_reader_unlimited",
+            %error,
+            "cannot limit how slowly this connection is read"
+        );
     }
 }
 

@@ -89,7 +89,7 @@ impl Site {
         if self.door.token.send_replace(Some(found.clone())) != Some(found) {
             tracing::info!(
                 event = "secret_changed",
-                "the contents of http.token-file have changed; the new secret is in force"
+                "http.token-file has changed; requests now need the new secret"
             );
         }
         true

@@ -90,7 +90,12 @@ pub(crate) async fn serve(
         },
     };
     let grace = config.borrow().grace;
-    tracing::info!(grace_ms = grace.as_millis(), consumers = shared.consumers(), "draining");
+    tracing::info!(
+        event = "draining",
+        grace_ms = grace.as_millis(),
+        consumers = shared.consumers(),
+        "draining"
+    );
     shared.board.draining(grace);
     let drained = drain(supervisor, exits, shared, grace).await;
     // Why it stopped says more than how.
@@ -109,7 +114,11 @@ async fn drain(
     let mut finished = pin!(finished(exits, shared));
     if timeout(grace, &mut finished).await.is_err() {
         let consumers = shared.consumers();
-        tracing::warn!(consumers, "the grace is over, handlers are cancelled");
+        tracing::warn!(
+            event = "shutdown_timed_out",
+            consumers,
+            "the shutdown timeout has passed; cancelling handlers"
+        );
         shared.signals.grace_over.cancel();
         let ended = timeout(AFTER_GRACE, &mut finished).await.is_ok();
         if !ended || shared.signals.left_behind() > 0 {
@@ -118,7 +127,7 @@ async fn drain(
     }
     match shared.signals.left_behind() {
         0 => {
-            tracing::info!("drained");
+            tracing::info!(event = "drained", "drained");
             Ok(())
         }
         items => Err(RunError::LeftBehind { items }),

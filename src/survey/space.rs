@@ -75,16 +75,22 @@ impl Watch {
                 // It is tried again with each look.
                 if self.failed.replace(wanted) != Some(wanted) {
                     tracing::warn!(
-                        event = "limit_not_written",
+                        event = "min_free_space_not_written",
                         %error,
-                        "cannot write min-free-space into the database's directory; the limit there stays as it was"
+                        "cannot write min-free-space to the database's directory; the previous limit stays"
                     );
                 }
             }
         }
         match found {
             Ok((space, refused)) => self.found(space, refused),
-            Err(error) => tracing::debug!(%error, "cannot look at the free space of the database's disk"),
+            Err(error) => {
+                tracing::debug!(
+                    event = "free_space_unknown",
+                    %error,
+                    "cannot read the free space of the database's disk"
+                );
+            }
         }
     }
 
@@ -99,7 +105,7 @@ impl Watch {
                     reusable = own,
                     min_free,
                     reason,
-                    "pushes are refused"
+                    "the disk is nearly full; pushes are refused"
                 );
             }
             None if was_refused => {

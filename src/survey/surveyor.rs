@@ -280,7 +280,12 @@ fn differ(one: &Survey, other: &Survey) -> bool {
 
 /// Says that a look failed. That need not be the database's fault, but where its storage failed, it is down.
 fn failed(queue: &str, error: &QueueError, broken: &mut Option<String>) {
-    tracing::debug!(queue, error = with_causes(error), "a look at the queue failed");
+    tracing::debug!(
+        event = "stats_failed",
+        queue,
+        error = with_causes(error),
+        "cannot read the queue's statistics"
+    );
     if error.database().map(FdbError::code) == Some(STORAGE_FAILED) {
         *broken = Some(format!("its storage failed: {}", storage_failure()));
     }

@@ -84,16 +84,38 @@ async fn wait(
 fn report(signals: &Signals, queue: &Queue, swept: &Found) {
     let (name, moved) = (queue.name().escape_ascii(), &swept.moved);
     if moved.dead > 0 {
-        tracing::warn!(queue = %name, items = moved.dead, "items are dead letters after their last lease ran out");
+        tracing::warn!(
+            event = "expired_items_dead",
+            queue = %name,
+            items = moved.dead,
+            "items became dead letters because the lease of their last attempt expired"
+        );
     }
     if moved.leases > 0 {
-        tracing::warn!(queue = %name, leases = moved.leases, items = moved.returned, "leases expired; their items will be retried");
+        tracing::warn!(
+            event = "leases_expired",
+            queue = %name,
+            leases = moved.leases,
+            items = moved.returned,
+            "leases expired; their items will be retried"
+        );
     }
     if moved.orphans > 0 {
-        tracing::info!(queue = %name, items = moved.orphans, "cleared what is left of items that another program took");
+        tracing::info!(
+            event = "orphans_removed",
+            queue = %name,
+            items = moved.orphans,
+            "removed the records of items that another program fetched"
+        );
     }
     if moved.promoted + moved.operations > 0 {
-        tracing::debug!(queue = %name, promoted = moved.promoted, operations = moved.operations, "swept");
+        tracing::debug!(
+            event = "swept",
+            queue = %name,
+            promoted = moved.promoted,
+            operations = moved.operations,
+            "queue swept"
+        );
     }
     if let Some(error) = &swept.trouble {
         warn(signals, queue, error);
@@ -104,5 +126,10 @@ pub(super) fn warn(signals: &Signals, queue: &Queue, error: &RetryError) {
     if error.code() == Some(STORAGE_FAILED) {
         signals.storage_failed();
     }
-    tracing::warn!(queue = %queue.name().escape_ascii(), error = with_causes(error), "sweep failed, trying again later");
+    tracing::warn!(
+        event = "sweep_failed",
+        queue = %queue.name().escape_ascii(),
+        error = with_causes(error),
+        "sweep failed; retrying later"
+    );
 }

@@ -26,7 +26,12 @@ pub(super) async fn sweep(swept: &Swept, stop: &CancellationToken) {
             Ok(swept) if swept.cleared == 0 => {}
             Ok(swept) => {
                 let name = queue.name().escape_ascii();
-                tracing::info!(queue = %name, sessions = swept.cleared, "cleared what dead sessions left");
+                tracing::info!(
+                    event = "sessions_removed",
+                    queue = %name,
+                    sessions = swept.cleared,
+                    "removed the records of dead sessions"
+                );
             }
             Err(error) => warn(signals, queue, &error),
         }

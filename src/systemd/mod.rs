@@ -107,12 +107,16 @@ fn report(reported: &mut Option<u64>, stuck: Option<&rules::Stuck>) {
     let now = stuck.map(|stuck| stuck.consumer);
     match stuck {
         Some(stuck) if *reported != now => tracing::error!(
+            event = "watchdog_stopped",
             consumer = stuck.consumer,
             queue = %stuck.queue,
             seconds = stuck.lasted.as_secs(),
-            "{stuck}; the watchdog is not fed"
+            reason = %stuck,
+            "a consumer is stuck; watchdog pings stopped"
         ),
-        None if reported.is_some() => tracing::warn!("what was stuck moves again; the watchdog is fed"),
+        None if reported.is_some() => {
+            tracing::warn!(event = "watchdog_resumed", "the consumer has recovered; watchdog pings resumed");
+        }
         _ => {}
     }
     *reported = now;

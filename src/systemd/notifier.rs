@@ -61,7 +61,12 @@ impl Notifier {
             return Self(None);
         };
         Self::to(&address).unwrap_or_else(|error| {
-            tracing::warn!(?address, %error, "NOTIFY_SOCKET cannot be used: systemd is not told anything");
+            tracing::warn!(
+                event = "notify_socket_invalid",
+                ?address,
+                %error,
+                "cannot use NOTIFY_SOCKET; systemd gets no notifications"
+            );
             Self(None)
         })
     }
@@ -105,7 +110,7 @@ impl Line {
 impl Pending {
     fn failed(&mut self, error: &io::Error) {
         if !self.failing {
-            tracing::warn!(%error, "systemd not told");
+            tracing::warn!(event = "notify_failed", %error, "cannot notify systemd; retrying");
         }
         self.failing = true;
         self.messages.retain(|message| message.keep);

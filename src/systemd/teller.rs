@@ -148,7 +148,11 @@ impl Teller {
 /// systemd takes the reload for the one that it asked for by the time.
 fn reloading() -> Vec<NotifyState<'static>> {
     let time = NotifyState::monotonic_usec_now().inspect_err(|error| {
-        tracing::warn!(%error, "the monotonic clock cannot be read: systemd may not follow the reload");
+        tracing::warn!(
+            event = "clock_unreadable",
+            %error,
+            "cannot read the monotonic clock; systemd may not follow the reload"
+        );
     });
     [NotifyState::Reloading].into_iter().chain(time).collect()
 }

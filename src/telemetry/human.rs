@@ -31,12 +31,15 @@ pub(super) fn layer(out: Out) -> Boxed {
     fmt::layer().with_writer(out).with_ansi(colours).with_target(false).fmt_fields(fields).boxed()
 }
 
-/// `name=value`, the message by itself. However a value was recorded, it is quoted if it has more than one word, and only then.
+/// Writes `name=value`, the message by itself, and the event's code in brackets. A value is quoted if it
+/// has more than one word, in whatever way it was recorded.
 fn field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Result {
     let value = format!("{value:?}");
     match field.name() {
         "message" if value.contains(char::is_control) => out.write_str(&escaped(&value)),
         "message" => out.write_str(&value),
+        "event" if out.has_ansi_escapes() => write!(out, "\x1b[2m[{}]\x1b[0m", quoted(&value)),
+        "event" => write!(out, "[{}]", quoted(&value)),
         name if out.has_ansi_escapes() => {
             write!(out, "\x1b[3m{name}\x1b[0m\x1b[2m=\x1b[0m{}", quoted(&value))
         }

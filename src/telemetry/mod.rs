@@ -8,11 +8,14 @@
 //! | `journal` | the journal's native protocol |
 //! | `out`, `writer` | where messages go; the thread that writes them |
 //! | `level` | what is logged; it can change while the process runs |
+//! | `events` | tests: the codes of events are those of docs/EVENTS.md |
 //! | `list` | lists of names of a bounded length |
 //! | `span` | what is logged, or traced, of an item's call belongs to it |
 //! | `traceparent` | the trace that an item was pushed for |
 //! | `otel` (feature) | spans to a collector, by OTLP over HTTP |
 
+#[cfg(test)]
+mod events;
 mod human;
 mod journal;
 mod json;
@@ -147,16 +150,17 @@ fn here() -> Option<TraceParent> {
 
 /// What the embedded engine cannot tell any caller.
 fn log_engine(message: &str) {
-    tracing::warn!(target: "fdb_embedded", "{message}");
+    tracing::warn!(target: "fdb_embedded", event = "engine_warning", "{message}");
 }
 
 fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let thread = std::thread::current();
     tracing::error!(
+        event = "panicked",
         reason = panic_text(panic.payload()),
         location = panic.location().map(tracing::field::display),
         thread = thread.name().unwrap_or("unnamed"),
-        "panic"
+        "a thread panicked"
     );
 }
 

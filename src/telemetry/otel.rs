@@ -63,7 +63,7 @@ fn resource() -> Resource {
 /// Sends what there is, and ends.
 pub(super) fn finish() {
     if let Some(Err(error)) = PROVIDER.get().map(|provider| provider.shutdown_with_timeout(LAST_SPANS)) {
-        tracing::warn!(%error, "the last spans were not sent");
+        tracing::warn!(event = "spans_not_sent", %error, "cannot send the last spans");
     }
 }
 

@@ -186,9 +186,9 @@ impl Inner {
 
 fn report(messages: u64) {
     tracing::error!(
-        event = "log-dropped",
+        event = "log_dropped",
         messages,
-        "log messages were dropped: the log's reader was too slow, or writing failed"
+        "log messages were dropped, because the log's reader was too slow or writing failed"
     );
 }
 

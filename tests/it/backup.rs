@@ -28,7 +28,7 @@ fn a_copy_of_a_directory_that_a_daemon_works_on_has_what_was_pushed_before() {
     let lines: String = (0..5_000).map(|n| format!("item {n}\n")).collect();
     run_with_input(&db, &["push", "kept", "--lines", "-"], lines.clone()).ok();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    daemon.wait_for("ready");
+    daemon.wait_for_event("ready");
     run(&db, &["push", "late", "--delay", "1h", "one"]).ok();
     let to = db.file("copy");
     let made = run(&db, &["backup", "--to", text(&to)]);

@@ -86,7 +86,7 @@ fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
     let db = Database::new();
     run(&db, &["push", "q", "slow", "other"]).ok();
     let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
-    daemon.wait_for("handler-overdue");
+    daemon.wait_for_event("handler_overdue");
     // The consumer goes on with others.
     daemon.wait_for("end other 1");
     daemon.wait_for("begin slow 2");
@@ -94,7 +94,7 @@ fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
     daemon.wait_for("end slow 2");
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
-    assert_eq!((ran.code, ran.stderr.contains("lease lost")), (Some(0), false), "{ran:?}");
+    assert_eq!((ran.code, ran.events("lease_lost")), (Some(0), 0), "{ran:?}");
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn a_stop_does_not_wait_for_ever_for_a_handler_whose_time_is_up() {
     let db = Database::new();
     run(&db, &["push", "q", "stuck"]).ok();
     let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
-    daemon.wait_for("handler-overdue");
+    daemon.wait_for_event("handler_overdue");
     let told = Instant::now();
     daemon.signal(Signal::TERM);
     let ran = daemon.end();

@@ -30,7 +30,7 @@ fn the_log_of_a_daemon_whose_storage_failed_names_the_file_and_the_cause() {
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\n").unwrap();
     let command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
     let mut daemon = Background::start(without_xfsz(&command));
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     // From here on no file of the daemon can be written beyond its first block: EFBIG.
     let pid = Pid::from_raw(i32::try_from(daemon.pid()).unwrap());
     let limit = Rlimit { current: Some(4096), ..getrlimit(Resource::Fsize) };
@@ -43,7 +43,7 @@ fn the_log_of_a_daemon_whose_storage_failed_names_the_file_and_the_cause() {
                 let _ = run(&db, &["push", "q", "item", "--timeout", "2s"]);
             }
         });
-        let line = daemon.wait_for("\"event\":\"storage_failed\"");
+        let line = daemon.wait_for_event("storage_failed");
         is_over.store(true, Ordering::Relaxed);
         line
     });

@@ -5,7 +5,7 @@ use crate::support::{Database, run};
 #[test]
 fn it_consumes_each_item_exactly_once() {
     let ran = run(&Database::embedded(), &["demo", "--json", "-v"]);
-    let waits = ran.stderr.matches("waiting for push").count();
+    let waits = ran.events("consumer_idle");
     assert!(waits >= 5, "two consumers wait, then all three: {}", ran.stderr);
     let report: serde_json::Value = serde_json::from_str(&ran.ok()).unwrap();
     assert_eq!((&report["duplicates"], &report["losses"]), (&0.into(), &0.into()));

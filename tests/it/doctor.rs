@@ -83,7 +83,7 @@ fn findings_as_json() {
 fn a_directory_that_is_held_and_one_that_was_left_by_a_kill() {
     let db = pushed();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    daemon.wait_for("ready");
+    daemon.wait_for_event("ready");
     let held = run(&db, &["doctor"]).ok();
     assert!(held.contains(&daemon.pid().to_string()), "{held}");
     insta::assert_snapshot!(directory(&held), @r#"
@@ -297,7 +297,7 @@ fn the_daemon_that_runs_is_asked() {
 fn a_stopped_host_is_a_problem_that_says_how_to_continue_it() {
     let db = pushed();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    host.wait_for("\"ready\"");
+    host.wait_for_event("ready");
     host.suspend();
     let began = Instant::now();
     let ran = run(&db, &["doctor", "--json", "--timeout", "1s"]);

@@ -38,7 +38,7 @@ fn it_uses_no_cpu() {
     let db = Database::new();
     let args = ["run", "--queue", "q", "--handler", "log", "--consumers", "4", "-v"];
     let mut daemon = Background::start(kvqueue(&db, &args));
-    (0..4).for_each(|_| drop(daemon.wait_for("waiting for push")));
+    (0..4).for_each(|_| drop(daemon.wait_for_event("consumer_idle")));
     let before = cpu_time(daemon.pid());
     // Not to wait for something: the span that is measured.
     thread::sleep(LOOK);
@@ -61,7 +61,7 @@ pub(crate) fn memory(pid: u32, name: &str) -> u64 {
 fn memory_of_a_busy_time_is_given_back() {
     let db = Database::embedded();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "q", "--handler", "log"]));
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     let before = memory(daemon.pid(), "VmRSS");
     let lines = format!("{}\n", "x".repeat(2_000)).repeat(20_000);
     run_with_input(&db, &["push", "other", "--lines", "-"], lines).ok();
@@ -94,8 +94,8 @@ fn one_watch_serves_all_and_misses_no_push() {
     // A push that no watch tells of is not found in the time that a test has.
     command.env("KVQUEUE_QUEUES__Q__SLOW_LOOK", "1h").env("KVQUEUE_QUEUES__Q__HANDLER", "log");
     let mut daemon = Background::start(command);
-    (0..CONSUMERS).for_each(|_| drop(daemon.wait_for("waiting for push")));
-    assert_eq!(daemon.said("watching for pushes"), 1);
+    (0..CONSUMERS).for_each(|_| drop(daemon.wait_for_event("consumer_idle")));
+    assert_eq!(daemon.events("watch_armed"), 1);
     for number in 0..20 {
         run(&db, &["push", "q", &format!("item-{number}-")]).ok();
         daemon.wait_for(&format!("item-{number}-"));
@@ -133,15 +133,20 @@ fn as_many_wake_as_there_are_items() {
     let db = Database::new();
     let mut daemon = Background::start(helper(&db, "idle::helper_together"));
     // Some are idle again before others have said that they are done.
-    let until = |daemon: &mut Background, text, times| {
-        while daemon.said(text) < times {
-            daemon.wait_for(text);
+    let until_idle = |daemon: &mut Background, times| {
+        while daemon.events("consumer_idle") < times {
+            daemon.wait_for_event("consumer_idle");
+        }
+    };
+    let until_handled = |daemon: &mut Background, times| {
+        while daemon.said("handled together") < times {
+            daemon.wait_for("handled together");
         }
     };
     for round in 1..=3 {
-        until(&mut daemon, "waiting for push", round * CONSUMERS);
+        until_idle(&mut daemon, round * CONSUMERS);
         run(&db, &[&["push", "q"], &["item"; CONSUMERS][..]].concat()).ok();
-        until(&mut daemon, "handled together", round * CONSUMERS);
+        until_handled(&mut daemon, round * CONSUMERS);
     }
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));

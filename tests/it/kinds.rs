@@ -87,7 +87,7 @@ fn a_daemon_whose_queue_has_items_of_another_kind_says_so_everywhere() {
         let config = configure(&db, kind);
         let mut served = serve_with(kvqueue(&db, &["run", "--config", &config]), false);
         let why = format!("it has items of kind {items}");
-        let line = served.daemon.wait_for("take failed, trying again");
+        let line = served.daemon.wait_for_event("fetch_failed");
         assert!(line.contains(&why), "{line}");
         wait_until("it warns of it", || {
             let warnings = warnings(&served);

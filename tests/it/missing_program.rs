@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Database, Ran, Served, kvqueue, run, run_with_input, serve_with, wait_until};
+use crate::support::{Database, Ran, Served, events, kvqueue, run, run_with_input, serve_with, wait_until};
 
 /// The queue of a deployment whose program is not there yet.
 struct Deployment {
@@ -116,13 +116,13 @@ fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
 
     served.daemon.signal(Signal::KILL);
     let said = served.daemon.end().stderr;
-    assert_eq!(said.matches("handler-unavailable").count(), 1, "{said}");
+    assert_eq!(events(&said, "handler_unavailable"), 1, "{said}");
 
     let mut served = deployment.serve();
     wait_until("the command has been tried again", || tries(&served) >= 2);
     deployment.install("echo $KVQUEUE_ATTEMPT >> noted");
     wait_until("all items are done", || deployment.count("done") == 200);
-    served.daemon.wait_for("handler-available");
+    served.daemon.wait_for_event("handler_available");
     assert!(shown(&served)["unavailable"].is_null());
     assert_eq!(served.at.get("/readyz").is(200)["warnings"], Value::Array(Vec::new()));
     assert_eq!(deployment.count("dead"), 0);
@@ -133,8 +133,8 @@ fn a_missing_program_costs_no_attempt_and_the_queue_goes_on_when_it_is_there() {
     assert!(later.len() <= 2 && later.iter().all(|attempt| *attempt == "2"), "{later:?}");
     served.daemon.signal(Signal::TERM);
     let said = served.daemon.end().stderr;
-    assert_eq!(said.matches("handler-unavailable").count(), 1, "{said}");
-    assert_eq!(said.matches("handler-available").count(), 1, "{said}");
+    assert_eq!(events(&said, "handler_unavailable"), 1, "{said}");
+    assert_eq!(events(&said, "handler_available"), 1, "{said}");
 }
 
 #[test]

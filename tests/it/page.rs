@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run};
+use crate::support::{Background, Database, PATIENCE, Ran, event_field, kvqueue, run};
 
 /// A daemon that listens somewhere.
 struct Daemon {
@@ -22,9 +22,9 @@ impl Daemon {
         let mut command = kvqueue(db, &[&["run", "--queue", "q"], args].concat());
         command.env("KVQUEUE_HTTP__LISTEN", "127.0.0.1:0");
         let mut running = Background::start(command);
-        let line: Value = serde_json::from_str(&running.wait_for("\"listening\"")).unwrap();
+        let line: Value = serde_json::from_str(&running.wait_for_event("listening")).unwrap();
         let address = line["fields"]["address"].as_str().or(line["address"].as_str()).unwrap().to_owned();
-        running.wait_for_all(&["\"ready\""]);
+        running.wait_for_all(&[&event_field("ready")]);
         Self { running, address }
     }
 

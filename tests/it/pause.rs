@@ -10,10 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::{
-    Background, Database, PATIENCE, Ran, freeze, kvqueue, run, run_with_input, serve, wait_until,
+    Background, Database, PATIENCE, Ran, event_field, freeze, kvqueue, run, run_with_input, serve, wait_until,
 };
-
-const PAUSED: &str = "the queue is paused";
 
 /// Longer than a daemon that may take needs to.
 const A_WHILE: Duration = Duration::from_millis(500);
@@ -22,7 +20,7 @@ const A_WHILE: Duration = Duration::from_millis(500);
 fn daemon(db: &Database, options: &[&str]) -> Background {
     let command = kvqueue(db, &[&["run", "--queue", "q", "--handler", "stdout", "-v"], options].concat());
     let mut daemon = Background::start(command);
-    daemon.wait_for_all(&["\"ready\""]);
+    daemon.wait_for_all(&[&event_field("ready")]);
     daemon
 }
 
@@ -56,7 +54,7 @@ fn pause_holds_all_daemons_and_resume_wakes_them_within_a_second() {
     for round in 0..3 {
         run(&db, &["pause", "q", "--reason", "the mail server is down"]).ok();
         for daemon in &mut daemons {
-            let said = daemon.wait_for(PAUSED);
+            let said = daemon.wait_for_event("queue_paused");
             assert!(said.contains("the mail server is down"), "{said}");
         }
         run(&db, &["push", "q", "one", "two"]).ok();
@@ -67,7 +65,7 @@ fn pause_holds_all_daemons_and_resume_wakes_them_within_a_second() {
         wait_until_empty(&db);
         assert!(resumed.elapsed() < Duration::from_secs(1), "{:?}", resumed.elapsed());
         for daemon in &mut daemons {
-            daemon.wait_for("the queue is resumed");
+            daemon.wait_for_event("queue_resumed");
         }
     }
     // And it goes on as ever.
@@ -84,7 +82,7 @@ fn a_pause_outlives_a_restart_and_holds_no_stop_up() {
     run(&db, &["push", "q", "one"]).ok();
     for _ in 0..2 {
         let mut daemon = daemon(&db, &[]);
-        daemon.wait_for_all(&[PAUSED]);
+        daemon.wait_for_all(&[&event_field("queue_paused")]);
         thread::sleep(A_WHILE);
         let told = Instant::now();
         assert_eq!(stop(daemon), "");
@@ -108,9 +106,9 @@ fn pauses_under_load_lose_nothing() {
         let mut rounds = 0;
         while rounds < 10 || !push.is_finished() {
             run(&db, &["pause", "q"]).ok();
-            daemon.wait_for(PAUSED);
+            daemon.wait_for_event("queue_paused");
             run(&db, &["resume", "q"]).ok();
-            daemon.wait_for("the queue is resumed");
+            daemon.wait_for_event("queue_resumed");
             rounds += 1;
         }
     });
@@ -128,9 +126,9 @@ fn what_is_in_hand_is_finished() {
     let script = "read item; sleep 0.3; echo $item >> done";
     let command = crate::support::run_script(&db, script, "consumers = [ { k = 2 } ]", &["-v"]);
     let mut daemon = Background::start(command);
-    daemon.wait_for("took items");
+    daemon.wait_for_event("items_fetched");
     run(&db, &["pause", "q"]).ok();
-    daemon.wait_for(PAUSED);
+    daemon.wait_for_event("queue_paused");
     wait_for(&db, &[r#""done":2"#]);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));
@@ -141,9 +139,9 @@ fn a_deleted_queue_is_not_paused() {
     let db = Database::new();
     let mut daemon = daemon(&db, &[]);
     run(&db, &["pause", "q"]).ok();
-    daemon.wait_for(PAUSED);
+    daemon.wait_for_event("queue_paused");
     run(&db, &["delete", "q", "--yes"]).ok();
-    daemon.wait_for("the queue is resumed");
+    daemon.wait_for_event("queue_resumed");
     run(&db, &["push", "q", "one"]).ok();
     wait_until_empty(&db);
     assert_eq!(stop(daemon), "one\n");
@@ -155,7 +153,7 @@ fn until_empty_waits_for_a_paused_queue() {
     run(&db, &["push", "q", "one"]).ok();
     run(&db, &["pause", "q"]).ok();
     let mut daemon = daemon(&db, &["--until-empty"]);
-    daemon.wait_for_all(&[PAUSED]);
+    daemon.wait_for_all(&[&event_field("queue_paused")]);
     run(&db, &["resume", "q"]).ok();
     assert_eq!(daemon.end().ok(), "one\n");
 }
@@ -166,7 +164,7 @@ fn a_frozen_queue_is_not_swept_and_not_resumed_by_mistake() {
     run(&db, &["push", "q", "later", "--delay", "1s"]).ok();
     freeze(&db);
     let mut daemon = daemon(&db, &[]);
-    daemon.wait_for_all(&[PAUSED]);
+    daemon.wait_for_all(&[&event_field("queue_paused")]);
     thread::sleep(Duration::from_secs(2));
     let counts = run(&db, &["len", "q", "--json"]).ok();
     assert!(counts.contains(r#""waiting":1"#), "{counts}");
@@ -226,7 +224,7 @@ fn a_pause_is_shown_without_a_daemon() {
     assert!(doctor.stdout.contains(NOTE), "{doctor:?}");
     // It looks in another way at a database that is used.
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    host.wait_for("\"ready\"");
+    host.wait_for_event("ready");
     let doctor = run(&db, &["doctor"]);
     assert!(doctor.stdout.contains(NOTE), "{doctor:?}");
     run(&db, &["resume", "q"]).ok();

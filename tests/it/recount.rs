@@ -68,7 +68,7 @@ fn doctor_finds_what_recount_corrects() {
     is_found();
     // And while it is used.
     let mut daemon = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     is_found();
 
     assert_eq!(run(&db, &["len", "q"]).ok(), "3\n");

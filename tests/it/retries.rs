@@ -23,7 +23,7 @@ fn an_item_that_fails_is_tried_again_until_it_is_done() {
     run(&db, &["push", "q", "one", "two"]).ok();
     let script = "echo $KVQUEUE_ATTEMPT >> tried; [ $KVQUEUE_ATTEMPT = 3 ] && cat >> done";
     let ran = worked_off(&db, script, "max-attempts = 5");
-    assert_eq!(ran.stderr.matches("item failed, it is tried again").count(), 4, "{ran:?}");
+    assert_eq!(ran.events("item_failed"), 4, "{ran:?}");
     ran.ok();
     assert_eq!(read(&db, "done").len(), "onetwo".len());
     let tried = read(&db, "tried");
@@ -42,7 +42,7 @@ fn after_the_last_attempt_an_item_is_a_dead_letter() {
         ran.stderr.contains("sh failed with exit status: 1") && !ran.stderr.contains("3 of 3"),
         "{ran:?}"
     );
-    assert_eq!(ran.stderr.matches("it is a dead letter").count(), 1, "{ran:?}");
+    assert_eq!(ran.events("item_dead"), 1, "{ran:?}");
     ran.ok();
     assert_eq!(read(&db, "tried").matches("bad").count(), 3);
     assert_eq!(read(&db, "tried").matches("good").count(), 1);

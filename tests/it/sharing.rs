@@ -84,7 +84,7 @@ fn consumers_that_panic_cost_the_others_no_item() {
     run(&db, &args.collect::<Vec<_>>()).ok();
     let ran = Background::start(helper(&db, "sharing::helper_panics")).end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stderr.matches("consumer replaced").count(), 4, "{ran:?}");
+    assert_eq!(ran.events("consumer_restarted"), 4, "{ran:?}");
     for item in items {
         assert_eq!(ran.stdout.matches(&item).count(), 1, "{item} of {ran:?}");
     }

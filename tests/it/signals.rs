@@ -9,7 +9,9 @@ use std::{
 
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, Ran, kvqueue, pipe, run, run_script, run_with_input};
+use crate::support::{
+    Background, Database, Ran, event_field, kvqueue, pipe, run, run_script, run_with_input,
+};
 
 /// A daemon with an item in hand: its command has begun, and ends when [`InHand::let_go`] is called.
 struct InHand {
@@ -66,7 +68,7 @@ fn drains_on(signal: Signal) {
     let mut test = InHand::start("30s", "consumers = [ { k = 2 } ]");
     test.begun();
     test.daemon.signal(signal);
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.let_go();
     let done = test.db.file("done");
     let ran = test.daemon.end();
@@ -91,7 +93,7 @@ fn a_second_signal_ends_it_at_once() {
     let mut test = InHand::start("30s", "");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.daemon.signal(Signal::TERM);
     assert_eq!(test.done(), "");
     assert_eq!(test.daemon.end().code, Some(128 + 15));
@@ -130,7 +132,7 @@ fn items_are_given_back_though_the_database_is_slow() {
     let mut command = run_script(&db, "sleep 1000", "", &["-v"]);
     command.env("KVQUEUE_GRACE", "100ms").env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1.0,slow-ms=1200");
     let mut daemon = Background::start(command);
-    daemon.wait_for("took items");
+    daemon.wait_for_event("items_fetched");
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -144,7 +146,7 @@ fn items_that_cannot_be_given_back_are_lost_with_the_grace_and_the_exit_code_say
     test.daemon.signal(Signal::TERM);
     let ran = test.daemon.end();
     assert!(ran.stderr.contains("consumers still at work after the grace of 100 ms: 1"), "{ran:?}");
-    assert!(ran.stderr.contains("items lost: taken and never handled"), "{ran:?}");
+    assert!(ran.events("items_lost") > 0, "{ran:?}");
     assert_eq!(ran.code, Some(1));
     is_killed(command);
     assert_eq!(run(&test.db, &["len", "q"]).ok(), "1\n");
@@ -155,7 +157,7 @@ fn with_at_most_once_delivery_all_items_in_hand_are_handled() {
     let mut test = InHand::start("30s", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
     test.begun();
     test.daemon.signal(Signal::TERM);
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.let_go();
     test.begun();
     test.let_go();
@@ -174,7 +176,7 @@ fn many_items_are_given_back_quickly() {
                 command = ['sh', '-c', 'echo begun >&2; sleep 0.1; exit 1']";
     fs::write(&config, text).unwrap();
     let mut daemon = Background::start(kvqueue(&db, &["run", "--config", config.to_str().unwrap()]));
-    daemon.wait_for("item failed");
+    daemon.wait_for_event("item_failed");
     daemon.signal(Signal::TERM);
     let signalled = Instant::now();
     assert_eq!(daemon.end().code, Some(0));
@@ -190,10 +192,10 @@ fn an_idle_daemon_stops() {
     let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log", "-v"]);
     command.env("KVQUEUE_GRACE", "1h");
     let mut daemon = Background::start(command);
-    daemon.wait_for("waiting for push");
+    daemon.wait_for_event("consumer_idle");
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
-    assert!(ran.stderr.contains("drained"), "{ran:?}");
+    assert!(ran.events("drained") > 0, "{ran:?}");
     assert_eq!(ran.code, Some(0));
 }
 
@@ -210,14 +212,17 @@ fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
     command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=1500");
     let mut daemon = Background::start(command);
     // Its commit takes a second and a half.
-    let fetching = daemon.wait_for("\"fetching\"");
+    let fetching = daemon.wait_for_event("fetch_started");
     assert!(fetching.contains("\"consumers\":8"), "all consumers wait for the same take: {fetching}");
     let told = Instant::now();
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert!(told.elapsed() < Duration::from_secs(20), "{:?}: {ran:?}", told.elapsed());
-    assert_eq!(ran.stderr.matches("consumer stopped").count(), 8, "{ran:?}");
+    assert_eq!(ran.events("consumer_stopped"), 8, "{ran:?}");
     let at = |text: &str| ran.stderr.find(text).unwrap_or_else(|| panic!("never {text}: {ran:?}"));
-    assert!(at("\"draining\"") < at("took items"), "the take was under way: {ran:?}");
+    assert!(
+        at(&event_field("draining")) < at(&event_field("items_fetched")),
+        "the fetch was under way: {ran:?}"
+    );
 }

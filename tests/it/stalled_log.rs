@@ -120,8 +120,8 @@ fn dropped_messages_are_counted_and_reported_when_the_log_is_read_again() {
     let (mut logged, mut reported) = (0, 0);
     for line in lines {
         let event: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
-        logged += u64::from(event["message"] == "item");
-        if event["event"] == "log-dropped" {
+        logged += u64::from(event["event"] == "item_logged");
+        if event["event"] == "log_dropped" {
             reported += event["messages"].as_u64().unwrap();
             break;
         }

@@ -65,7 +65,7 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
     let db = Database::new();
     run(&db, &["push", "q", "--delay", "10h", "much later"]).ok();
     let mut daemon = daemon(&db, "");
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     let delay = Duration::from_millis(300);
     let before = Instant::now();
     run(&db, &["push", "q", "--delay", "300ms", "soon"]).ok();
@@ -108,7 +108,7 @@ fn an_item_that_kills_its_workers_becomes_a_dead_letter() {
     run(&db, &["push", "q", "poison"]).ok();
     Background::start(helper(&db, "sweeping::helper_die_with_items")).end();
     let mut daemon = daemon(&db, "retry = { max-attempts = 1 }");
-    daemon.wait_for("items are dead letters after their last lease ran out");
+    daemon.wait_for_event("expired_items_dead");
     stop(daemon);
     let letter: serde_json::Value =
         serde_json::from_str(&run(&db, &["dead", "list", "q", "--json"]).ok()).unwrap();

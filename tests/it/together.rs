@@ -25,7 +25,7 @@ fn command(db: &Database, options: &[&str]) -> Command {
 
 fn daemon(db: &Database) -> Background {
     let mut daemon = Background::start(command(db, &[]));
-    daemon.wait_for("ready");
+    daemon.wait_for_event("ready");
     daemon
 }
 

@@ -16,7 +16,7 @@ use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run};
 /// A push that reads lines and has pushed a first one, through a daemon that hosts the database.
 fn push_under_way(db: &Database, more: &[&str]) -> (Background, Child, ChildStdin) {
     let mut host = Background::start(kvqueue(db, &["run", "--queue", "other", "--handler", "log"]));
-    host.wait_for("\"ready\"");
+    host.wait_for_event("ready");
     let mut command = kvqueue(db, &[&["push", "q", "--lines", "-"], more].concat());
     let mut push =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -131,7 +131,7 @@ fn stopped() -> (Database, Background) {
     let db = Database::embedded();
     run(&db, &["push", "q", "kept"]).ok();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    host.wait_for("\"ready\"");
+    host.wait_for_event("ready");
     host.suspend();
     (db, host)
 }
@@ -180,7 +180,7 @@ fn a_backup_that_waits_for_a_stopped_host_ends_at_the_first_signal() {
     for signal in [Signal::TERM, Signal::INT] {
         let copy = db.file("copy").display().to_string();
         let mut backup = Background::start(kvqueue(&db, &["backup", "--to", &copy]));
-        backup.wait_for("still waiting");
+        backup.wait_for_event("database_silent");
         backup.signal(signal);
         let ran = backup.end();
         assert_eq!(ran.code, Some(1), "{ran:?}");

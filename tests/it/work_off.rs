@@ -74,7 +74,7 @@ fn what_is_for_later_is_waited_for_and_the_log_says_until_when() {
     run(&db, &["push", "q", "bill", "--at", "2100-01-01T08:00:00Z"]).ok();
     let args = ["run", "--queue", "q", "--handler", "stdout", "--until-empty"];
     let mut daemon = Background::start(kvqueue(&db, &args));
-    let line = daemon.wait_for("--until-empty waits: what is left is for later");
+    let line = daemon.wait_for_event("scheduled_items_awaited");
     assert!(line.contains("2100-01-01T08:00:00.000Z"), "{line}");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().stdout, "");

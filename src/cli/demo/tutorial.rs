@@ -60,13 +60,17 @@ pub(super) async fn run(
         .await
         .map_err(|_| anyhow!("the consumers are not idle after {} s", PATIENCE.as_secs()))?;
 
-    tracing::info!(items = ITEMS, "pushing, each item in a transaction of its own, all at once");
+    tracing::info!(
+        event = "demo_pushing",
+        items = ITEMS,
+        "pushing items concurrently, each in its own transaction"
+    );
     let started = Instant::now();
     let pushing = shared.pool.spawn(push_all(store.db.clone(), queue.clone()));
     consumers.push((start(&supervisor, &source, LATE).await?, LATE));
     pushing.await??;
     let push_time = started.elapsed();
-    tracing::info!(items = ITEMS, "pushed");
+    tracing::info!(event = "demo_pushed", items = ITEMS, "items pushed");
 
     // Items that are lost show in the report, when patience has run out.
     let all = consumers.len();
@@ -152,6 +156,6 @@ async fn delete(db: &Database, queue: &Queue) -> anyhow::Result<i64> {
         (tr, left)
     });
     let left = delete.await.context("cannot delete the queue")?.value;
-    tracing::info!(queue = QUEUE, "queue deleted");
+    tracing::info!(event = "demo_queue_deleted", queue = QUEUE, "queue deleted");
     Ok(left)
 }

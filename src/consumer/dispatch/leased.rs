@@ -55,7 +55,12 @@ impl Dispatcher {
             }
             if self.stop.is_cancelled() || self.source.breaker.holds_back(self.pulse.id) {
                 (range.start..items.len()).for_each(|index| holding.settle(index, Settlement::Release));
-                tracing::debug!(queue = %self.source.name, items = items.len() - range.start, "given back");
+                tracing::debug!(
+                    event = "items_released",
+                    queue = %self.source.name,
+                    items = items.len() - range.start,
+                    "items released"
+                );
                 return;
             }
             self.begin(&items[range.clone()]);
@@ -108,7 +113,11 @@ impl Dispatcher {
                 Run::Settle(settlements) => return settlements,
                 Run::Over => return Vec::new(),
                 Run::Again(next, cause) => {
-                    tracing::debug!(%cause, "the transaction did not commit, the handler runs again");
+                    tracing::debug!(
+                        event = "transaction_retried",
+                        %cause,
+                        "the transaction did not commit; the handler runs again"
+                    );
                     (transaction, refused) = (next, Some(cause));
                 }
             }
@@ -170,7 +179,10 @@ impl Dispatcher {
                 Vec::new()
             }
             (Some(_), _) => {
-                tracing::error!("the handler does not stop");
+                tracing::error!(
+                    event = "handler_not_stopped",
+                    "the handler did not stop when it was cancelled"
+                );
                 Vec::new()
             }
         }
@@ -193,7 +205,7 @@ impl Dispatcher {
         holding: &Arc<Holding>,
     ) {
         tracing::error!(
-            event = "handler-overdue",
+            event = "handler_overdue",
             "the handler blocks its thread after its time limit; its lease is extended until it returns"
         );
         holding.leave(range.clone());
@@ -202,10 +214,17 @@ impl Dispatcher {
             let began = Instant::now();
             let _in_flight = this.source.meters.in_flight.hold(range.len());
             let Some(said) = holding.cancelled.run_until_cancelled(running.returned()).await else {
-                tracing::error!("the handler does not stop");
+                tracing::error!(
+                    event = "handler_not_stopped",
+                    "the handler did not stop when it was cancelled"
+                );
                 return;
             };
-            tracing::warn!(overdue_ms = began.elapsed().as_millis(), "the handler has returned");
+            tracing::warn!(
+                event = "handler_returned",
+                overdue_ms = began.elapsed().as_millis(),
+                "the overdue handler has returned"
+            );
             for (index, settlement) in this.said(&items, range, Ended { said, ..ended }) {
                 log(&items[index], &settlement);
                 holding.settle(index, settlement);
@@ -233,23 +252,25 @@ fn log(item: &Item, settlement: &Settlement) {
     let item = (!is_named).then_some(tracing::field::display(&item.id));
     match settlement {
         Settlement::Done => {}
-        Settlement::Release => tracing::debug!(item, attempt, "item given back"),
+        Settlement::Release => tracing::debug!(event = "item_released", item, attempt, "item released"),
         Settlement::Retry { due, failure } => {
             let pause_ms = due.map_or(0, |due| millis(due).saturating_sub(failure.at));
             tracing::warn!(
+                event = "item_failed",
                 item,
                 attempt,
                 pause_ms,
                 reason = failure.reason,
-                "item failed, it is tried again"
+                "item failed; it will be retried"
             );
         }
         Settlement::Dead(failure) => {
             tracing::error!(
+                event = "item_dead",
                 item,
                 attempt,
                 reason = failure.reason,
-                "item failed for good, it is a dead letter"
+                "item failed for good; it is now a dead letter"
             );
         }
     }

@@ -39,7 +39,10 @@ impl Dispatcher {
             let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
             let ended = self.call(&tried, &called, &self.source.signals.grace_over, None).await;
             if ended.running.is_some() {
-                tracing::error!(event = "handler-overdue", "the handler does not stop");
+                tracing::error!(
+                    event = "handler_not_stopped",
+                    "the handler did not stop when it was cancelled"
+                );
             }
             let cancelled = Outcome::retry("the grace of a stop was over");
             let outcomes = ended.outcomes(called.len(), &cancelled);
@@ -85,6 +88,11 @@ impl Dispatcher {
             self.source.signals.leave_behind(1);
         }
         let item = (!span::names_item()).then_some(tracing::field::display(&item.id));
-        tracing::warn!(item, reason, "item failed, and is gone: its delivery is at-most-once");
+        tracing::warn!(
+            event = "item_lost",
+            item,
+            reason,
+            "item failed and is lost, because its delivery is at-most-once"
+        );
     }
 }

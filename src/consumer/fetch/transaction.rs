@@ -106,7 +106,12 @@ impl Fetching {
         let k = items.reduce(|k, more| k.saturating_add(more.get())).unwrap_or(NonZeroUsize::MIN);
         let session = self.session.get_or_insert_with(|| session(source));
         let mut options = FetchOptions::new(k, source.lease, &mut self.approach).with_watch(watch);
-        tracing::trace!(queue = %source.name, consumers = requests.len(), "fetching");
+        tracing::trace!(
+            event = "fetch_started",
+            queue = %source.name,
+            consumers = requests.len(),
+            "fetching"
+        );
         match source.delivery {
             Delivery::AtMostOnce => remove(source, session, &mut options).await,
             Delivery::AtLeastOnce | Delivery::ExactlyOnce => lease(source, session, &mut options).await,

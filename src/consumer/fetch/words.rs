@@ -32,9 +32,19 @@ impl LastWords {
         let due = rest.waiting.map(time);
         match (rest.running, due) {
             (false, Some(due)) => {
-                tracing::info!(queue, due, "--until-empty waits: what is left is for later");
+                tracing::info!(
+                    event = "scheduled_items_awaited",
+                    queue,
+                    due,
+                    "--until-empty waits for scheduled items"
+                );
             }
-            (_, due) => tracing::info!(queue, due, "--until-empty waits for items that are running"),
+            (_, due) => tracing::info!(
+                event = "running_items_awaited",
+                queue,
+                due,
+                "--until-empty waits for running items"
+            ),
         }
     }
 }

@@ -218,11 +218,13 @@ impl Holder {
         self.source.meters.leases_lost.inc();
         self.source.meters.lost.add(open as u64);
         tracing::warn!(
+            event = "lease_lost",
             queue = %self.source.name,
             items = open,
             settled = self.lease.items().len() - open,
+            expired_in_database = matches!(gone, Gone::Lease(error) if error.is_lost()),
             reason = gone as &dyn std::error::Error,
-            "lease lost, its items come again: what was handled and not settled is handled twice"
+            "lease lost; its unacknowledged items will be redelivered"
         );
     }
 
@@ -233,9 +235,10 @@ impl Holder {
             self.source.signals.leave_behind(items);
             self.source.meters.lost.add(items as u64);
             tracing::warn!(
+                event = "lease_abandoned",
                 queue = %self.source.name,
                 items,
-                "lease left to run out: nobody handles its items any more"
+                "lease left to expire, because nothing handles its items any more"
             );
         }
     }

@@ -108,7 +108,11 @@ pub(super) fn run() -> Option<Run> {
 }
 
 fn cannot_start(error: &io::Error) {
-    tracing::warn!(%error, "cannot start the reaper; commands may outlive a daemon that is killed");
+    tracing::warn!(
+        event = "reaper_not_started",
+        %error,
+        "cannot start the reaper; commands may outlive a daemon that is killed"
+    );
 }
 
 /// Ends the reaper of a daemon that has ended its commands itself.

@@ -37,8 +37,13 @@ impl Rotation {
         let at = Instant::now();
         let read = spawn_blocking(move || Token::read(&path)).await;
         // An operator who reloads with such a file is told.
-        let found =
-            read.ok()?.inspect_err(|error| tracing::debug!(%error, "the secret's file cannot be used"));
+        let found = read.ok()?.inspect_err(|error| {
+            tracing::debug!(
+                event = "secret_unreadable",
+                %error,
+                "cannot read http.token-file; the previous secret stays"
+            );
+        });
         *last = Some((at, found.ok()));
         last.as_ref()?.1.clone()
     }

@@ -132,7 +132,11 @@ async fn several(
         // What is left of a session that could not be closed is swept away later.
         let closed = session.close(&db).await;
         if let Err(error) = closed {
-            tracing::debug!(%error, "session of a push not closed");
+            tracing::debug!(
+                event = "session_not_closed",
+                %error,
+                "cannot close the session of a push"
+            );
         }
         drop(held);
         pushed.map(|pushed| pushed.each().collect::<Vec<_>>())

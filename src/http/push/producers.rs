@@ -41,7 +41,11 @@ impl Producers {
         drop(site.spawn(async move {
             if let Err(error) = driver.run().await {
                 // What is left of it is swept away later.
-                tracing::debug!(%error, "session of pushes not closed");
+                tracing::debug!(
+                    event = "session_not_closed",
+                    %error,
+                    "cannot close the session of a producer"
+                );
             }
         }));
         producers.insert(name, Entry { producer: producer.clone(), kind, max_payload });

@@ -22,7 +22,11 @@ impl Message {
             let value = cut(value);
             let special = |it: char| it == ' ' || it == '"' || it.is_control();
             let quoted = value.is_empty() || value.contains(special);
-            text += &if quoted { format!(" {name}={value:?}") } else { format!(" {name}={value}") };
+            text += &match name {
+                "event" if !quoted => format!(" [{value}]"),
+                _ if quoted => format!(" {name}={value:?}"),
+                _ => format!(" {name}={value}"),
+            };
         }
         let ours = [
             ("MESSAGE", text.trim_start().to_owned()),
@@ -71,8 +75,11 @@ fn priority(level: &Level) -> &'static str {
     }
 }
 
-/// Capitals, digits and underscores, and none of the latter first.
+/// The journal's name for a field: capitals, digits and underscores, and no underscore first.
 fn name_of(field: &str) -> String {
+    if field == "event" {
+        return "KVQUEUE_EVENT".to_owned();
+    }
     let allowed = |char: char| if char.is_ascii_alphanumeric() { char.to_ascii_uppercase() } else { '_' };
     let name: String = field.chars().map(allowed).collect();
     name.trim_start_matches(|char: char| !char.is_ascii_alphabetic()).to_owned()
@@ -92,6 +99,7 @@ mod tests {
 
     #[test]
     fn names_are_those_that_the_journal_takes() {
+        assert_eq!(name_of("event"), "KVQUEUE_EVENT");
         assert_eq!(name_of("otel.status_code"), "OTEL_STATUS_CODE");
         assert_eq!((name_of("_pid").as_str(), name_of("0").as_str()), ("PID", ""));
     }

@@ -10,7 +10,7 @@ const LONG: [&str; 6] = ["sustained", "--seconds", "100", "--rate", "100", "-v"]
 
 #[track_caller]
 fn interrupted(mut bench: Background, signal: Signal) {
-    bench.wait_for("took items");
+    bench.wait_for_event("items_fetched");
     bench.signal(signal);
     let said = bench.end().failed(1);
     assert!(said.contains("interrupted"), "{said}");

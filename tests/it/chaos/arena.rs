@@ -113,7 +113,9 @@ impl Arena {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if name.starts_with(&start) && name.ends_with(".log") {
                 let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-                let lines = text.lines().filter(|line| line.contains("its items went to others"));
+                let lines = text.lines().filter(|line| {
+                    line.contains("[lease_lost]") && line.contains("expired_in_database=true")
+                });
                 lost.extend(lines.map(|line| format!("{name}: {line}")));
             }
         }

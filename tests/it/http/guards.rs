@@ -50,7 +50,7 @@ fn beyond_loopback_a_token_is_needed() {
     let mut command = kvqueue(&db, &["run", "--config", &path]);
     command.env("KVQUEUE_HTTP__LISTEN", "0.0.0.0:0");
     let mut daemon = Background::start(command);
-    daemon.wait_for("\"listening\"");
+    daemon.wait_for_event("listening");
 }
 
 #[test]
@@ -113,12 +113,12 @@ fn the_default_address_never_keeps_a_daemon_from_its_work() {
     let mut command = kvqueue(&db, &["run", "--config", &config(&db, LOG)]);
     command.env_remove("KVQUEUE_HTTP__LISTEN");
     let mut daemon = Background::start(command);
-    daemon.wait_for("no HTTP: the default address is not free");
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("http_not_started");
+    daemon.wait_for_event("ready");
     // Without this `kvqueue status` would ask another daemon, and nothing would have said why.
     let mut command = kvqueue(&db, &["run", "--quiet", "--config", &config(&db, LOG)]);
     command.env_remove("KVQUEUE_HTTP__LISTEN");
-    Background::start(command).wait_for("no HTTP: the default address is not free");
+    Background::start(command).wait_for_event("http_not_started");
     // One that is to end by itself does not even try.
     let mut command = kvqueue(&db, &["run", "--until-empty", "--config", &config(&db, LOG)]);
     let ended = command.env_remove("KVQUEUE_HTTP__LISTEN").output().unwrap();

@@ -240,7 +240,7 @@ fn hostile_clients_leave_the_rate_alone() {
     served.at.get("/livez").is(200);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     served.daemon.signal(rustix::process::Signal::TERM);
-    served.daemon.wait_for("drained");
+    served.daemon.wait_for_event("drained");
 }
 
 #[test]

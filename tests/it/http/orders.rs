@@ -75,11 +75,11 @@ fn a_pause_here_is_one_daemon_s() {
     push("ä/b");
     // What comes to the other queue afterwards is handled.
     push("q");
-    served.daemon.wait_for("\"item\"");
+    served.daemon.wait_for_event("item_logged");
     assert_eq!(run(&db, &["len", "ä/b"]).ok().trim(), "1");
     let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
     pause("resume", "ä/b").ok();
-    served.daemon.wait_for("\"item\"");
+    served.daemon.wait_for_event("item_logged");
     let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
     assert!(pause("pause", "none").failed(1).contains("does not work off a queue \"none\""));
     assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--here"));
@@ -197,9 +197,9 @@ fn another_secret_takes_effect_when_a_client_sends_it() {
     ask("the-second-of-secrets").is(200);
     ask("the-third-of-secrets").is(200);
     assert_eq!(ask("the-second-of-secrets").error(401), "unauthorized");
-    served.daemon.wait_for("\"secret_changed\"");
+    served.daemon.wait_for_event("secret_changed");
     served.daemon.wait_for("\"changed\":\"http.token-file (contents)\"");
-    served.daemon.wait_for("\"secret_changed\"");
+    served.daemon.wait_for_event("secret_changed");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn daemons_that_go_on_at_both_ends_handle_each_item_once() {
     let daemons = ends.each_ref().map(|end| {
         let script = "read item; echo $item >> handled";
         let mut daemon = Background::start(run_script(end, script, consumers, &[]));
-        daemon.wait_for("\"ready\"");
+        daemon.wait_for_event("ready");
         daemon
     });
 

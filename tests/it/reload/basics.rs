@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::{IN_HAND, Reloading, TAKEN_UP, queues, wait_until_done};
-use crate::support::{Database, run};
+use super::{IN_HAND, RELOADED, Reloading, queues, wait_until_done};
+use crate::support::{Database, events, run};
 
 #[test]
 fn queues_come_and_go() {
@@ -42,12 +42,12 @@ fn an_invalid_file_changes_nothing_and_says_why() {
     }
     std::fs::remove_file(&test.config).unwrap();
     test.daemon.signal(Signal::HUP);
-    let said = test.daemon.wait_for(super::REFUSED);
+    let said = test.daemon.wait_for_event(super::REFUSED);
     assert!(said.contains("kvqueue.toml") && said.contains("No such file"), "{said}");
     run(&test.db, &["push", "q", "still here"]).ok();
     wait_until_done(&test.db, "q", 1);
     assert!(test.reload(&good).contains(r#""changed":"""#));
-    assert_eq!(test.daemon.said("consumer started"), 1, "the consumer has stayed the same");
+    assert_eq!(test.daemon.events("consumer_started"), 1, "the consumer has stayed the same");
     test.daemon.signal(Signal::TERM);
     assert_eq!(test.daemon.end().ok(), "still here\n");
 }
@@ -98,7 +98,7 @@ fn level_and_grace_change_at_once() {
     let said = test.stop();
     assert!(told.elapsed() < Duration::from_secs(60), "{:?}", told.elapsed());
     assert!(said.contains(r#""level":"DEBUG""#), "{said}");
-    assert!(said.contains("the grace is over"), "{said}");
+    assert_eq!(events(&said, "shutdown_timed_out"), 1, "{said}");
 }
 
 #[test]
@@ -126,16 +126,16 @@ fn usr1_tells_the_whole_state() {
         &queues(&[("q", "handler = 'log'\nconsumers = [ { k = 7, count = 2 } ]")]),
         &["-v"],
     );
-    test.daemon.wait_for("waiting for push");
+    test.daemon.wait_for_event("consumer_idle");
     test.daemon.signal(Signal::USR1);
-    let state = test.daemon.wait_for(r#""message":"state""#);
+    let state = test.daemon.wait_for_event("daemon_status");
     for part in [r#""phase":"ready""#, r#""queues":1"#, r#""consumers":2"#, "kvqueue.toml"] {
         assert!(state.contains(part), "{part} is not in {state}");
     }
-    let queue = test.daemon.wait_for("state of queue");
+    let queue = test.daemon.wait_for_event("queue_status");
     assert!(queue.contains(r#""queue":"q""#) && queue.contains(r#""paused":false"#), "{queue}");
     for _ in 0..2 {
-        let consumer = test.daemon.wait_for("state of consumer");
+        let consumer = test.daemon.wait_for_event("consumer_status");
         assert!(consumer.contains(r#""k":7"#), "{consumer}");
     }
     test.stop();
@@ -148,9 +148,9 @@ fn a_daemon_without_a_file_reads_its_options_again() {
         &db,
         &["run", "--queue", "q", "--handler", "log"],
     ));
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     daemon.signal(Signal::HUP);
-    let said = daemon.wait_for(TAKEN_UP);
+    let said = daemon.wait_for_event(RELOADED);
     assert!(said.contains(r#""changed":"""#), "{said}");
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));

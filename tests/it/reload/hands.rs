@@ -3,7 +3,7 @@
 use rustix::process::Signal;
 
 use super::{IN_HAND, Reloading, queues};
-use crate::support::{Database, run};
+use crate::support::{Database, events, run};
 
 /// One consumer with an item in hand, and another item behind it.
 fn busy(options: &[&str]) -> Reloading {
@@ -25,7 +25,7 @@ fn finish(test: Reloading) -> String {
     assert_eq!(test.begun(), "two");
     test.daemon.signal(Signal::TERM);
     let mut test = test;
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.let_go("two");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
@@ -39,9 +39,9 @@ fn finish(test: Reloading) -> String {
 fn one_consumer_stays_one_through_a_reload() {
     let mut test = busy(&["-v"]);
     test.reload(&leased("7s"));
-    assert_eq!(test.daemon.said("consumer started"), 1, "the next waits for it to end");
+    assert_eq!(test.daemon.events("consumer_started"), 1, "the next waits for it to end");
     let said = finish(test);
-    assert_eq!(said.matches("consumer started").count(), 2, "{said}");
+    assert_eq!(events(&said, "consumer_started"), 2, "{said}");
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn of_two_reloads_while_one_item_is_handled_the_last_counts() {
     }
     let said = finish(test);
     // The second reload answers for the first at once, and says what it waited for.
-    assert!(said.contains("consumers still finish what they have in hand"), "{said}");
-    assert_eq!(said.matches("consumer started").count(), 2, "{said}");
+    assert!(events(&said, "consumers_finishing") > 0, "{said}");
+    assert_eq!(events(&said, "consumer_started"), 2, "{said}");
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_queue_that_goes_and_comes_again_waits_for_its_old_consumer() {
     test.reload(&format!("{other}{}", leased("9s")));
     let said = finish(test);
     // Of `q` two, of the other one.
-    assert_eq!(said.matches("consumer started").count(), 3, "{said}");
+    assert_eq!(events(&said, "consumer_started"), 3, "{said}");
 }
 
 #[test]
@@ -82,12 +82,12 @@ fn term_while_a_consumer_waits_to_begin() {
     let mut test = busy(&["-v"]);
     test.reload(&leased("7s"));
     test.daemon.signal(Signal::TERM);
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.let_go("one");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    assert_eq!(ran.stderr.matches("consumer started").count(), 1, "{ran:?}");
+    assert_eq!(ran.events("consumer_started"), 1, "{ran:?}");
     assert_eq!(Reloading::did(&db), "begin one\nend one\n");
     assert_eq!(run(&db, &["len", "q"]).ok(), "1\n");
 }
@@ -96,11 +96,11 @@ fn term_while_a_consumer_waits_to_begin() {
 fn hup_in_a_drain_changes_nothing() {
     let mut test = busy(&["-v"]);
     test.daemon.signal(Signal::TERM);
-    test.daemon.wait_for("draining");
+    test.daemon.wait_for_event("draining");
     test.hang_up(&leased("7s"));
     test.let_go("one");
     let Reloading { daemon, db, .. } = test;
     let ran = daemon.end();
-    assert_eq!((ran.code, ran.stderr.contains(super::TAKEN_UP)), (Some(0), false), "{ran:?}");
+    assert_eq!((ran.code, ran.events(super::RELOADED)), (Some(0), 0), "{ran:?}");
     assert_eq!(Reloading::did(&db), "begin one\nend one\n");
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, thread};
 use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
-use super::TAKEN_UP;
+use super::RELOADED;
 use crate::support::{
     Background, Database, Random, daemon_of_helper, helper, reloadable, run, run_to_the_end, run_with_input,
 };
@@ -80,11 +80,11 @@ fn settings_change_under_load_and_no_item_is_lost_or_repeated() {
     let mut command = helper(&db, "reload::load::helper_print");
     command.env(CONFIG, &path);
     let mut daemon = Background::start(command);
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     let mut reload = |has_third| {
         fs::write(&path, config(&mut random, has_third)).unwrap();
         daemon.signal(Signal::HUP);
-        daemon.wait_for(TAKEN_UP);
+        daemon.wait_for_event(RELOADED);
     };
     thread::scope(|scope| {
         let pushes = [("a", ITEMS), ("b", ITEMS), ("c", ITEMS / 10)].map(|(queue, items)| {

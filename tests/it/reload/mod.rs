@@ -23,8 +23,8 @@ use rustix::process::Signal;
 
 use crate::support::{Background, Database, PATIENCE, kvqueue, pipe, run};
 
-const TAKEN_UP: &str = "the configuration is taken up";
-const REFUSED: &str = "the configuration is refused";
+const RELOADED: &str = "configuration_reloaded";
+const REFUSED: &str = "configuration_refused";
 
 /// A queue whose handler tells when it begins, and waits to be told to end: with pipes, and a file of what it did. Its items are `one` and
 /// `two`, each with a pipe of its own to wait on: of one pipe that two wait on, both are let go.
@@ -50,7 +50,7 @@ impl Reloading {
         let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
         command.args(options).current_dir(db.directory.path());
         let mut daemon = Background::start(command);
-        daemon.wait_for("\"ready\"");
+        daemon.wait_for_event("ready");
         Self { daemon, config, db }
     }
 
@@ -62,13 +62,13 @@ impl Reloading {
     /// Waits until it is in force, and returns what the daemon says then.
     fn reload(&mut self, text: &str) -> String {
         self.hang_up(text);
-        self.daemon.wait_for(TAKEN_UP)
+        self.daemon.wait_for_event(RELOADED)
     }
 
     /// The same for one that is refused.
     fn refused(&mut self, text: &str) -> String {
         self.hang_up(text);
-        self.daemon.wait_for(REFUSED)
+        self.daemon.wait_for_event(REFUSED)
     }
 
     /// Waits until a handler has begun, and returns with what.

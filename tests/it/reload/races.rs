@@ -9,10 +9,10 @@ use std::{
 use kvqueue::Event;
 use rustix::process::Signal;
 
-use super::{Reloading, TAKEN_UP, queues, wait_until_done};
+use super::{RELOADED, Reloading, queues, wait_until_done};
 use crate::support::{
-    Background, Database, PATIENCE, daemon_of_helper, hears_hup, helper, kvqueue, pipe, reloadable, run,
-    run_to_the_end,
+    Background, Database, PATIENCE, daemon_of_helper, event_field, hears_hup, helper, kvqueue, pipe,
+    reloadable, run, run_to_the_end,
 };
 
 /// Where a helper finds its queue's configuration.
@@ -42,16 +42,16 @@ fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
         command.env(CONFIG, &config);
         command
     });
-    daemon.wait_for("waiting for push");
+    daemon.wait_for_event("consumer_idle");
     fs::write(&config, text("8s")).unwrap();
     daemon.signal(Signal::HUP);
-    daemon.wait_for("consumer failed");
-    daemon.wait_for_all(&[TAKEN_UP, r#""consumer":2,"#]);
+    daemon.wait_for_event("consumer_failed");
+    daemon.wait_for_all(&[&event_field(RELOADED), r#""consumer":2,"#]);
     run(&db, &["push", "q", "one"]).ok();
     wait_until_done(&db, "q", 1);
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
-    assert_eq!((ran.code, ran.stderr.contains("consumer replaced")), (Some(0), false), "{ran:?}");
+    assert_eq!((ran.code, ran.events("consumer_restarted")), (Some(0), 0), "{ran:?}");
     assert!(ran.stdout.contains("one\n"), "{ran:?}");
 }
 
@@ -68,8 +68,8 @@ fn hup_before_it_is_ready_is_remembered() {
         std::thread::yield_now();
     }
     daemon.signal(Signal::HUP);
-    daemon.wait_for(TAKEN_UP);
-    assert_eq!(daemon.said("\"ready\""), 1);
+    daemon.wait_for_event(RELOADED);
+    assert_eq!(daemon.events("ready"), 1);
     daemon.signal(Signal::TERM);
     assert_eq!(daemon.end().code, Some(0));
 }
@@ -105,25 +105,25 @@ fn many_hups_are_one_more() {
     }
     first.write_all(text.as_bytes()).unwrap();
     drop(first);
-    test.daemon.wait_for(TAKEN_UP);
+    test.daemon.wait_for_event(RELOADED);
     // The one more.
     fs::write(&test.config, &text).unwrap();
-    test.daemon.wait_for(TAKEN_UP);
+    test.daemon.wait_for_event(RELOADED);
     // A third would read this now, and say that something has changed.
     fs::remove_file(&test.config).unwrap();
     fs::write(&test.config, queues(&[("q", "handler = 'stdout'\nlease = '9s'")])).unwrap();
     for _ in 0..2 {
         test.daemon.signal(Signal::USR1);
-        test.daemon.wait_for("\"state\"");
+        test.daemon.wait_for_event("daemon_status");
     }
     test.daemon.signal(Signal::HUP);
-    assert!(test.daemon.wait_for(TAKEN_UP).contains("queues.q.lease"));
+    assert!(test.daemon.wait_for_event(RELOADED).contains("queues.q.lease"));
     run(&test.db, &["push", "q", "one"]).ok();
     wait_until_done(&test.db, "q", 1);
     test.daemon.signal(Signal::TERM);
     let ran = test.daemon.end();
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), "one\n"), "{ran:?}");
-    assert_eq!(ran.stderr.matches(TAKEN_UP).count(), 3, "{ran:?}");
+    assert_eq!(ran.events(RELOADED), 3, "{ran:?}");
 }
 
 /// A queue is not worked on before it is known whether it is paused.
@@ -131,13 +131,13 @@ fn many_hups_are_one_more() {
 fn a_queue_that_comes_while_the_database_is_away_rests_until_it_answers() {
     let db = Database::embedded();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "host", "--handler", "log"]));
-    host.wait_for("\"ready\"");
+    host.wait_for_event("ready");
     run(&db, &["push", "n", "one"]).ok();
     let mut test = Reloading::start(db, &queues(&[("q", "handler = 'stdout'")]), &["-v"]);
     host.suspend();
     test.hang_up(&queues(&[("q", "handler = 'stdout'"), ("n", "handler = 'stdout'")]));
-    test.daemon.wait_for("does not say whether the queue is paused");
-    test.daemon.wait_for(TAKEN_UP);
+    test.daemon.wait_for_event("pause_state_unknown");
+    test.daemon.wait_for_event(RELOADED);
     host.signal(Signal::CONT);
     wait_until_done(&test.db, "n", 1);
     test.daemon.signal(Signal::TERM);

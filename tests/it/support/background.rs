@@ -11,7 +11,12 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PATIENCE, Ran};
+use super::{PATIENCE, Ran, events};
+
+/// What the JSON line of an event with this code has.
+pub(crate) fn event_field(code: &str) -> String {
+    format!("\"event\":\"{code}\"")
+}
 
 /// A running program and what it has said on stderr. Killed when dropped.
 pub(crate) struct Background {
@@ -22,7 +27,7 @@ pub(crate) struct Background {
 }
 
 impl Background {
-    /// Starts it, with JSON for a log: events can be waited for by their message.
+    /// Starts it, with JSON for a log.
     pub(crate) fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null());
         Self::spawn(command)
@@ -58,17 +63,28 @@ impl Background {
     /// Waits for a line on stderr that contains `text`, and returns it. One that goes on saying other things is not waited for for ever.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, text: &str) -> String {
+        self.wait_for_line(text, |line| line.contains(text))
+    }
+
+    /// Waits for an event with this code, in either format, and returns its line.
+    #[track_caller]
+    pub(crate) fn wait_for_event(&mut self, code: &str) -> String {
+        self.wait_for_line(code, |line| events(line, code) > 0)
+    }
+
+    #[track_caller]
+    fn wait_for_line(&mut self, what: &str, is_it: impl Fn(&str) -> bool) -> String {
         let last = Instant::now() + 3 * PATIENCE;
         loop {
             match self.lines.recv_timeout(PATIENCE) {
                 Ok(line) if Instant::now() < last => {
                     self.said.push_str(&line);
                     self.said.push('\n');
-                    if line.contains(text) {
+                    if is_it(&line) {
                         return line;
                     }
                 }
-                _ => panic!("never said {text:?}, but:\n{}", self.said),
+                _ => panic!("never said {what:?}, but:\n{}", self.said),
             }
         }
     }
@@ -86,6 +102,11 @@ impl Background {
     /// How many lines of what has been waited for contain `text`.
     pub(crate) fn said(&self, text: &str) -> usize {
         self.said.lines().filter(|line| line.contains(text)).count()
+    }
+
+    /// How many events with this code have been waited for.
+    pub(crate) fn events(&self, code: &str) -> usize {
+        events(&self.said, code)
     }
 
     pub(crate) fn signal(&self, signal: Signal) {

@@ -53,12 +53,23 @@ impl Ran {
         self.stdout
     }
 
+    /// How many events with this code it logged, in either format.
+    pub(crate) fn events(&self, code: &str) -> usize {
+        events(&self.stderr, code)
+    }
+
     /// stderr of a command that has to fail with this code.
     #[track_caller]
     pub(crate) fn failed(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
     }
+}
+
+/// How many lines of a log, in either format, are of an event with this code.
+pub(crate) fn events(log: &str, code: &str) -> usize {
+    let (json, human) = (super::event_field(code), format!("[{code}]"));
+    log.lines().filter(|line| line.contains(&json) || line.contains(&human)).count()
 }
 
 impl From<Output> for Ran {

@@ -178,14 +178,14 @@ pub(crate) fn serve_with(mut command: Command, listens: bool) -> Served {
     }
     let mut daemon = Background::start(command);
     let at = listening(&mut daemon);
-    daemon.wait_for("\"ready\"");
+    daemon.wait_for_event("ready");
     Served { daemon, at }
 }
 
 /// Waits until a daemon listens, and returns where.
 #[track_caller]
 pub(crate) fn listening(daemon: &mut Background) -> Address {
-    let line: Value = serde_json::from_str(&daemon.wait_for("\"listening\"")).unwrap();
+    let line: Value = serde_json::from_str(&daemon.wait_for_event("listening")).unwrap();
     let address = line["address"].as_str().unwrap();
     match address.strip_prefix("unix:") {
         Some(path) => Address::Unix(path.into()),

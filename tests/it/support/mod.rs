@@ -12,8 +12,8 @@ mod random;
 mod script;
 mod until;
 
-pub(crate) use background::Background;
-pub(crate) use command::{Ran, clean, first_id, kvqueue, run, run_with_input};
+pub(crate) use background::{Background, event_field};
+pub(crate) use command::{Ran, clean, events, first_id, kvqueue, run, run_with_input};
 pub(crate) use commands::commands;
 pub(crate) use database::Database;
 pub(crate) use frozen::freeze;

@@ -65,7 +65,7 @@ fn gets_stuck(name: &str, words: &str) {
     systemd.until("READY=1");
     let (_, before) = systemd.until("STATUS=consumer 1 of \"q\" is stuck in ");
     assert!(pings(&before) > 0, "{before:?}");
-    let line = daemon.wait_for("the watchdog is not fed");
+    let line = daemon.wait_for_event("watchdog_stopped");
     assert!(line.contains(words), "{line}");
     let said = systemd.all_within(WATCHDOG * 3);
     assert_eq!(pings(&said), 0, "{said:?}");

@@ -82,7 +82,7 @@ fn neither_an_idle_daemon_nor_a_slow_handler_stops_the_pings() {
 fn a_database_that_is_away_does_not_stop_the_pings() {
     let db = Database::embedded();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
-    host.wait_for("ready");
+    host.wait_for_event("ready");
     let systemd = NotifySocket::new(&db);
     let mut command = helper(&db, "systemd::well::helper_takes_one_after_the_other");
     systemd.watch(&mut command, Some(WATCHDOG));
@@ -92,7 +92,7 @@ fn a_database_that_is_away_does_not_stop_the_pings() {
     // The takes fail one after the other, each after ten seconds: the second has waited for longer than is put up with.
     let away = Instant::now();
     is_fed_for(&systemd, Duration::from_secs(5));
-    daemon.wait_for("take failed, trying again");
+    daemon.wait_for_event("fetch_failed");
     is_fed_for(&systemd, Duration::from_secs(25).saturating_sub(away.elapsed()));
     let (status, _) = systemd.until("waiting for the database");
     assert!(status.contains("STATUS=1 queue, 4 consumers, "), "{status}");
