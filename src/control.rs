@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use foundationdb::Database;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{board::Board, config::Config, http::Token};
+use crate::{config::Config, http::Token, status::DaemonStatus};
 
 /// So many orders may wait; the next one is refused.
 const WAITING: usize = 16;
@@ -166,7 +166,7 @@ impl InForce {
 #[derive(Clone)]
 pub(crate) struct Door {
     pub(crate) control: Control,
-    pub(crate) board: Arc<Board>,
+    pub(crate) status: Arc<DaemonStatus>,
     pub(crate) db: Arc<Database>,
     /// The configuration in force.
     pub(crate) config: watch::Receiver<Arc<Config>>,

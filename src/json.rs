@@ -7,8 +7,8 @@ use kvqueue_queue::{Counts, DeadLetter, Failure, Item, ItemState, ItemView, Leas
 use serde_json::{Map, Value, json};
 
 use crate::{
-    board::PauseView,
     consumer::{ambient, identity},
+    status::PauseJson,
 };
 
 /// An item: `id`, `payload`, and what else there is: `attempt` from the second on, and what goes beside the payload.
@@ -248,7 +248,7 @@ pub(crate) fn counts(queue: &[u8], key: &str, counts: Counts, pause: Option<Paus
     object["running"] = running.into();
     object["done"] = done.into();
     object["pushed"] = pushed.into();
-    object["paused"] = json!(pause.map(PauseView::from));
+    object["paused"] = json!(pause.map(PauseJson::from));
     object
 }
 

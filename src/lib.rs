@@ -16,8 +16,8 @@
 //! | `pause` | queues that are paused for all daemons |
 //! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
 //! | [`testing`] | calling a handler in a unit test |
-//! | `board`, `metrics` | what the daemon knows of itself |
-//! | `survey` | what the board says of the queues, read from the database |
+//! | `status`, `metrics` | what the daemon reports of itself, and what it counts |
+//! | `stats` | how many items the queues have, read from the database |
 //! | `control` | orders to a running daemon |
 //! | `deadlines` | how long each waits for the next |
 //! | `http` | who asks and tells it from outside |
@@ -66,7 +66,6 @@
 
 mod absent;
 mod actors;
-mod board;
 mod causes;
 pub mod cli;
 pub mod config;
@@ -82,7 +81,8 @@ mod json;
 pub mod lifecycle;
 mod metrics;
 mod pause;
-mod survey;
+mod stats;
+mod status;
 mod sweep;
 mod systemd;
 pub mod telemetry;

@@ -14,11 +14,11 @@ use tokio::{
 };
 
 use crate::{
-    board::Board,
     causes::with_causes,
     consumer::{backoff, gate::Gate},
     daemon::aside,
     deadlines::FIRST_LOOK,
+    status::DaemonStatus,
 };
 
 /// The database is asked again after this time though nothing was heard of it.
@@ -39,7 +39,7 @@ pub(crate) struct Followed {
     pub(crate) name: Arc<str>,
     pub(crate) gate: Gate,
     /// Told when the gate has changed.
-    pub(crate) board: Arc<Board>,
+    pub(crate) status: Arc<DaemonStatus>,
     /// The daemon is to end with its queues.
     pub(crate) until_empty: bool,
 }
@@ -134,7 +134,7 @@ impl Followed {
             (Some(_), None) => tracing::info!(event = "queue_resumed", %queue, "queue resumed"),
             (None, None) => {}
         }
-        self.board.touch();
+        self.status.touch();
     }
 }
 

@@ -26,7 +26,6 @@ use super::{
     messages::{ConsumerSpec, Drain, Fetch, Gone, Join, Leave, Ping, Withdraw},
 };
 use crate::{
-    board::{Pulse, Stage},
     causes::with_causes,
     config::Delivery,
     consumer::{
@@ -37,6 +36,7 @@ use crate::{
         state::{Effect, Event, Found, State},
     },
     database::STORAGE_FAILED,
+    status::{ConsumerState, ConsumerStatus},
 };
 
 /// What is taken ahead should be handled within this time: where a handler takes longer, a take is a small part of the whole.
@@ -54,7 +54,7 @@ static NEXT_MEMBER: AtomicU64 = AtomicU64::new(1);
 /// The actor. One batch is handled at a time. Beside it there may be what is left to be settled of the batch before, and a take of the
 /// next one.
 pub(super) struct Consumer {
-    pulse: Arc<Pulse>,
+    status: Arc<ConsumerStatus>,
     spec: ConsumerSpec,
     shared: Arc<ConsumerContext>,
     state: State,
@@ -80,7 +80,7 @@ impl Consumer {
     pub(super) fn new(
         spec: ConsumerSpec,
         shared: Arc<ConsumerContext>,
-        pulse: Arc<Pulse>,
+        status: Arc<ConsumerStatus>,
         fetcher: Addr<Fetcher>,
         exit_guard: ExitGuard,
     ) -> Self {
@@ -88,7 +88,7 @@ impl Consumer {
         fetcher.do_send(Join(member));
         let stop = shared.signals.draining.child_token();
         Self {
-            pulse,
+            status,
             spec,
             shared,
             state: State::new(),
@@ -106,12 +106,12 @@ impl Consumer {
 
     fn on(&mut self, event: Event, context: &mut Context<Self>) {
         if let Some(observer) = &self.shared.observer
-            && !observer(self.pulse.id, event)
+            && !observer(self.status.id, event)
         {
             return;
         }
         if let Event::Dispatched { .. } = event {
-            self.pulse.set(Stage::Taking);
+            self.status.set(ConsumerState::Taking);
         }
         for effect in self.state.on(event) {
             self.carry_out(effect, context);
@@ -120,7 +120,7 @@ impl Consumer {
 
     fn carry_out(&mut self, effect: Effect, context: &mut Context<Self>) {
         if let Some(stage) = stage(effect) {
-            self.pulse.set(stage);
+            self.status.set(stage);
         }
         match effect {
             Effect::Take => self.take(1, false, context),
@@ -138,7 +138,7 @@ impl Consumer {
     fn take(&mut self, batches: usize, prefetch: bool, context: &mut Context<Self>) {
         let (reply, mut replied) = oneshot::channel();
         let request = FetchRequest::new(self.spec.k, batches);
-        let fetch = Fetch(Ask { member: self.member, request, prefetch, pulse: self.pulse.clone(), reply });
+        let fetch = Fetch(Ask { member: self.member, request, prefetch, status: self.status.clone(), reply });
         let (fetcher, member, stop) = (self.fetcher.clone(), self.member, self.stop.clone());
         let before = std::mem::take(&mut self.given_back);
         let unsent = if before.is_empty() {
@@ -179,7 +179,7 @@ impl Consumer {
                 tracing::debug!(
                     event = "items_fetched",
                     %queue,
-                    consumer = self.pulse.id,
+                    consumer = self.status.id,
                     k = self.spec.k,
                     items,
                     "items fetched"
@@ -199,11 +199,11 @@ impl Consumer {
         let before = std::mem::take(&mut self.settling);
         let begun = Instant::now();
         let handled = self.start(in_hand);
-        let pulse = self.pulse.clone();
+        let status = self.status.clone();
         async move {
             let handled = handled.await;
             let took = begun.elapsed();
-            pulse.handled();
+            status.handled();
             settled(before).await;
             handled.map(|()| took)
         }
@@ -237,7 +237,7 @@ impl Consumer {
             tracing::debug!(
                 event = "items_released",
                 queue = %self.spec.source.name,
-                consumer = self.pulse.id,
+                consumer = self.status.id,
                 items,
                 "items released"
             );
@@ -247,12 +247,12 @@ impl Consumer {
 
     fn start(&mut self, in_hand: InHand) -> JoinHandle<()> {
         let ConsumerContext { pool, work, .. } = &*self.shared;
-        let (source, pulse) = (self.spec.source.clone(), self.pulse.clone());
-        let dispatcher = Dispatcher { source, pulse, stop: self.stop.clone() };
+        let (source, status) = (self.spec.source.clone(), self.status.clone());
+        let dispatcher = Dispatcher { source, status, stop: self.stop.clone() };
         match in_hand {
             InHand::Taken(batch) => work.spawn_on(dispatcher.taken(batch), pool),
             InHand::Leased(Slice { items, holding, holder, settled }) => {
-                self.pulse.held_by(holder);
+                self.status.held_by(holder);
                 self.settling.push(settled);
                 work.spawn_on(dispatcher.leased(items, holding), pool)
             }
@@ -280,7 +280,7 @@ impl Consumer {
                 tracing::warn!(
                     event = "session_not_closed",
                     queue = %actor.spec.source.name,
-                    consumer = actor.pulse.id,
+                    consumer = actor.status.id,
                     error = with_causes(&error),
                     "cannot close the session; a later sweep removes its records"
                 );
@@ -295,11 +295,11 @@ impl Consumer {
 }
 
 /// The stage that begins with an effect.
-fn stage(effect: Effect) -> Option<Stage> {
+fn stage(effect: Effect) -> Option<ConsumerState> {
     match effect {
-        Effect::Take => Some(Stage::Taking),
-        Effect::Dispatch => Some(Stage::Handling),
-        Effect::Close => Some(Stage::Closing),
+        Effect::Take => Some(ConsumerState::Taking),
+        Effect::Dispatch => Some(ConsumerState::Handling),
+        Effect::Close => Some(ConsumerState::Closing),
         Effect::TakeAhead(_) | Effect::GiveBack | Effect::Stop => None,
     }
 }
@@ -325,7 +325,7 @@ impl Actor for Consumer {
         tracing::debug!(
             event = "consumer_started",
             queue = %self.spec.source.name,
-            consumer = self.pulse.id,
+            consumer = self.status.id,
             k = self.spec.k,
             "consumer started"
         );
@@ -339,7 +339,7 @@ impl Drop for Consumer {
         if !self.has_left {
             self.fetcher.do_send(Gone(self.member));
         }
-        self.spec.source.breaker.leave(self.pulse.id);
+        self.spec.source.breaker.leave(self.status.id);
     }
 }
 
@@ -347,7 +347,7 @@ impl Handler<Ping> for Consumer {
     type Result = ();
 
     fn handle(&mut self, _: Ping, _: &mut Context<Self>) {
-        self.pulse.answer();
+        self.status.answer();
     }
 }
 

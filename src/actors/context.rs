@@ -14,8 +14,8 @@ use tokio_util::task::TaskTracker;
 
 use super::messages::Observer;
 use crate::{
-    board::Board,
     consumer::{ambient::version_history, signals::Signals, suspects::Suspects},
+    status::DaemonStatus,
 };
 
 /// What all consumers of a process share.
@@ -27,7 +27,7 @@ pub(crate) struct ConsumerContext {
     pub(crate) work: TaskTracker,
     pub(crate) observer: Option<Observer>,
     pub(crate) suspects: Arc<Suspects>,
-    pub(crate) board: Arc<Board>,
+    pub(crate) status: Arc<DaemonStatus>,
     /// What all sweepers of this process have seen of the database's versions.
     pub(crate) history: VersionHistory,
     consumers: AtomicUsize,
@@ -35,14 +35,14 @@ pub(crate) struct ConsumerContext {
 }
 
 impl ConsumerContext {
-    pub(crate) fn new(pool: Handle, observer: Option<Observer>, board: Arc<Board>) -> Arc<Self> {
+    pub(crate) fn new(pool: Handle, observer: Option<Observer>, status: Arc<DaemonStatus>) -> Arc<Self> {
         Arc::new(Self {
             pool,
             signals: Arc::default(),
             work: TaskTracker::new(),
             observer,
             suspects: Arc::default(),
-            board,
+            status,
             history: version_history(),
             consumers: AtomicUsize::new(0),
             finishing: watch::Sender::default(),
@@ -64,7 +64,7 @@ impl ConsumerContext {
             if is_finishing { finishing.insert(queue.to_owned()) } else { finishing.remove(queue) }
         });
         if changed {
-            self.board.finishing(queue, is_finishing);
+            self.status.finishing(queue, is_finishing);
         }
     }
 

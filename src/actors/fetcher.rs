@@ -24,7 +24,6 @@ use super::{
     messages::{Fetch, Gone, Join, Leave, Observer, StopFetcher, Withdraw},
 };
 use crate::{
-    board::Stage,
     causes::{root_cause, with_causes},
     consumer::{
         self, ambient, backoff,
@@ -36,6 +35,7 @@ use crate::{
         source::Source,
     },
     database::STORAGE_FAILED,
+    status::ConsumerState,
 };
 
 /// A fetch waits for up to this fraction of the previous fetch's duration, so that consumers which
@@ -53,7 +53,7 @@ pub(super) struct Fetcher {
     /// How many of them wait; the future that gathers them reads it.
     waiting: Rc<Cell<usize>>,
     /// What the requests that wait are shown to wait for.
-    stage: Stage,
+    stage: ConsumerState,
     /// Absent while a fetch or the session's end is under way.
     fetching: Option<Fetching>,
     /// What the last fetch armed.
@@ -84,7 +84,7 @@ impl Fetcher {
             state: State::default(),
             asks: BTreeMap::new(),
             waiting: Rc::default(),
-            stage: Stage::Idle,
+            stage: ConsumerState::Idle,
             fetching: Some(fetching),
             watch: None,
             lost: 0,
@@ -124,7 +124,7 @@ impl Fetcher {
             }
             Effect::Reply(consumer, answer) => {
                 if let Some(ask) = self.asks.get(&consumer) {
-                    self.source.breaker.leave(ask.pulse.id);
+                    self.source.breaker.leave(ask.status.id);
                 }
                 self.reply(
                     consumer,
@@ -148,11 +148,11 @@ impl Fetcher {
     /// Notes what the consumers wait for, where that has changed.
     fn show(&mut self) {
         let stage = match self.state.phase() {
-            Phase::Resting | Phase::Delayed => Stage::Idle,
-            Phase::Gathering | Phase::Fetching => Stage::Taking,
-            Phase::BackingOff => Stage::Backoff,
-            Phase::Held if !self.source.gate.is_open() => Stage::Paused,
-            Phase::Held => Stage::Unavailable,
+            Phase::Resting | Phase::Delayed => ConsumerState::Idle,
+            Phase::Gathering | Phase::Fetching => ConsumerState::Taking,
+            Phase::BackingOff => ConsumerState::Backoff,
+            Phase::Held if !self.source.gate.is_open() => ConsumerState::Paused,
+            Phase::Held => ConsumerState::Unavailable,
         };
         if stage == self.stage {
             return;
@@ -161,12 +161,12 @@ impl Fetcher {
         let requests = self.state.waiting().iter().chain(self.state.fetching());
         for request in requests.filter(|request| !request.prefetch) {
             if let Some(ask) = self.asks.get(&request.consumer) {
-                ask.pulse.set(stage);
-                if stage == Stage::Idle {
+                ask.status.set(stage);
+                if stage == ConsumerState::Idle {
                     tracing::debug!(
                         event = "consumer_idle",
                         queue = %self.source.name,
-                        consumer = ask.pulse.id,
+                        consumer = ask.status.id,
                         "waiting for a push"
                     );
                 }
@@ -214,7 +214,7 @@ impl Fetcher {
         };
         let source = self.source.clone();
         let is_open = source.gate.is_open();
-        let consumer = self.asks.get(&trial).map(|ask| ask.pulse.id);
+        let consumer = self.asks.get(&trial).map(|ask| ask.status.id);
         let released = async move {
             match consumer.filter(|_| is_open) {
                 Some(consumer) => source.breaker.admit(consumer).await,
@@ -280,7 +280,7 @@ impl Fetcher {
                 );
                 for request in self.state.fetching() {
                     if let Some(ask) = self.asks.get(&request.consumer) {
-                        ask.pulse.take_failed(root_cause(&error));
+                        ask.status.take_failed(root_cause(&error));
                     }
                 }
                 Event::Failed
@@ -403,9 +403,10 @@ impl Handler<Fetch> for Fetcher {
         self.asks.insert(consumer, ask);
         self.on(Event::Asked(request), context);
         // Consumers show that they fetch, which is not so while nothing is fetched.
-        if let Some(ask) = self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != Stage::Taking)
+        if let Some(ask) =
+            self.asks.get(&consumer).filter(|ask| !ask.prefetch && self.stage != ConsumerState::Taking)
         {
-            ask.pulse.set(self.stage);
+            ask.status.set(self.stage);
         }
     }
 }

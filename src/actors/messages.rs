@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use super::fetcher::Closed;
 use crate::{
-    board::Pulse,
     consumer::{fetch::Ask, source::Source, state::Event},
+    status::ConsumerStatus,
 };
 
 /// Sees each consumer's events on the actors' thread, before they are acted on, and says whether they are to be. A panic in it is the
@@ -82,7 +82,7 @@ pub(super) struct ListConsumers;
 /// A consumer that there is.
 #[derive(Clone, Debug)]
 pub(crate) struct ConsumerRef {
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) status: Arc<ConsumerStatus>,
     pub(crate) source: Arc<Source>,
 }
 

@@ -21,7 +21,7 @@ use super::{
     reconciler::{Changes, Reconciler, RunningConsumer},
     restart_limiter::RestartLimiter,
 };
-use crate::{board::Pulse, consumer::source::Source};
+use crate::{consumer::source::Source, status::ConsumerStatus};
 
 /// So many failed consumers are replaced...
 const RESTARTS: usize = 5;
@@ -48,7 +48,7 @@ pub(super) struct Supervisor {
 
 struct Member {
     spec: ConsumerSpec,
-    pulse: Arc<Pulse>,
+    status: Arc<ConsumerStatus>,
     address: Addr<Consumer>,
     fetcher: Addr<Fetcher>,
     /// How many failed before it under its number.
@@ -105,14 +105,14 @@ impl Supervisor {
     }
 
     fn start_consumer(&mut self, id: u64, spec: ConsumerSpec, restarts: u64, context: &Context<Self>) {
-        let pulse = self.shared.board.join(id, &spec.source.name, spec.k, restarts);
+        let status = self.shared.status.join(id, &spec.source.name, spec.k, restarts);
         let fetcher = self.fetcher(&spec.source, context);
         let exit_guard = ExitGuard::new(context.address(), Who::Consumer(id));
         let address =
-            Consumer::new(spec.clone(), self.shared.clone(), pulse.clone(), fetcher.clone(), exit_guard)
+            Consumer::new(spec.clone(), self.shared.clone(), status.clone(), fetcher.clone(), exit_guard)
                 .start();
         self.queues.entry(spec.source.name.clone()).or_default().members.insert(id);
-        self.consumers.insert(id, Member { spec, pulse, address, fetcher, restarts, leaving: false });
+        self.consumers.insert(id, Member { spec, status, address, fetcher, restarts, leaving: false });
     }
 
     /// The fetcher for another consumer of the source.
@@ -283,10 +283,10 @@ impl Handler<ListConsumers> for Supervisor {
     type Result = Vec<ConsumerRef>;
 
     fn handle(&mut self, _: ListConsumers, _: &mut Context<Self>) -> Self::Result {
-        let present = self.consumers.values().map(|Member { spec, pulse, address, .. }| {
+        let present = self.consumers.values().map(|Member { spec, status, address, .. }| {
             // One whose mailbox is full does not read it, which is what is to be found out.
             let _ = address.try_send(Ping);
-            ConsumerRef { pulse: pulse.clone(), source: spec.source.clone() }
+            ConsumerRef { status: status.clone(), source: spec.source.clone() }
         });
         present.collect()
     }
@@ -318,7 +318,7 @@ impl Supervisor {
     fn consumer_ended(&mut self, id: u64, reason: ExitReason, context: &Context<Self>) {
         let Some(member) = self.consumers.remove(&id) else { return };
         self.leave_fetcher(&member);
-        self.shared.board.leave(id);
+        self.shared.status.leave(id);
         let queue = member.spec.source.name.clone();
         let leaving = member.leaving;
         self.left(&queue, id, leaving);

@@ -14,7 +14,7 @@ use super::{
     signals::Signals,
     suspects::Suspects,
 };
-use crate::{board::Beat, config::Delivery, metrics::QueueMeters};
+use crate::{config::Delivery, metrics::QueueMeters, status::Heartbeat};
 
 /// One queue in this process: where its items come from and what is done with them.
 pub(crate) struct Source {
@@ -40,7 +40,7 @@ pub(crate) struct Source {
     /// Tells the fetcher that there may be items for another reason than a push.
     pub(crate) look_again: Notify,
     /// Beats when a fetch ends, however it does.
-    pub(crate) fetches: Beat,
+    pub(crate) fetches: Heartbeat,
     /// What time it is at the database.
     pub(crate) clock: Arc<Clock>,
     pub(crate) meters: Arc<QueueMeters>,

@@ -10,11 +10,11 @@ use tokio::{
 
 use super::{live::Live, loader::Loader, report::report};
 use crate::{
-    board::{Board, Phase},
     control::{Given, Left, Order, Refused, Reloaded, Reply},
     deadlines::{FINISHED, PREPARED, TURN},
     handlers::Registry,
     lifecycle::Told,
+    status::{DaemonStatus, Phase},
     telemetry,
 };
 
@@ -72,19 +72,19 @@ impl Attendant {
                     // The caller may have stopped waiting.
                     let _ = reply.send(self.live.pause_here(&queue, paused));
                 }
-                Order::Report => report(self.board()),
+                Order::Report => report(self.status()),
             }
         }
     }
 
-    fn board(&self) -> &Board {
-        &self.live.shared.board
+    fn status(&self) -> &DaemonStatus {
+        &self.live.shared.status
     }
 
     async fn reload(&mut self, reply: Reply<Result<Reloaded, Refused>>) {
         // Whoever waits for the one before need not wait for this.
         self.close();
-        self.board().phase(Phase::Reloading);
+        self.status().phase(Phase::Reloading);
         match self.take_up().await {
             Ok((changed, left)) => {
                 let (keys, listed) = (changed.len(), telemetry::listed(&changed));
@@ -107,8 +107,8 @@ impl Attendant {
                 self.taken_up = Some(TakenUp { reply, changed, left, finishing, until });
             }
             Err(refused) => {
-                self.board().refused(refused.0.clone());
-                self.board().phase(Phase::Ready);
+                self.status().refused(refused.0.clone());
+                self.status().phase(Phase::Ready);
                 tracing::warn!(
                     event = "configuration_refused",
                     reason = refused.0,
@@ -134,7 +134,7 @@ impl Attendant {
             prepared.map_err(|_| refused("a handler panics when it is made; the log says how"))??;
         let changed = self.live.changes(&prepared);
         self.live.reload(prepared, path).await.map_err(|_| refused("the supervisor died"))?;
-        self.board().metrics.reloads_applied.inc();
+        self.status().metrics.reloads_applied.inc();
         Ok((changed, self.live.left(&old).await))
     }
 
@@ -151,7 +151,7 @@ impl Attendant {
             );
         }
         let _ = reply.send(Ok(Reloaded { changed, finishing, left }));
-        self.board().phase(Phase::Ready);
+        self.status().phase(Phase::Ready);
     }
 }
 

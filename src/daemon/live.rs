@@ -99,7 +99,7 @@ impl Live {
         {
             tracing::warn!(event = "log_level_unchanged", %error, "cannot change the log level");
         }
-        self.shared.board.configure(path, &config);
+        self.shared.status.configure(path, &config);
         // Whoever drains from here on does so by its grace.
         self.in_force.take_up(config, token);
         self.run(&queues, followers, Some(&plan)).await
@@ -167,7 +167,7 @@ impl Live {
             } else {
                 tracing::info!(event = "queue_resumed_locally", queue, "queue resumed in this daemon");
             }
-            self.shared.board.touch();
+            self.shared.status.touch();
         }
         Ok(())
     }

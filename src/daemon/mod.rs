@@ -43,7 +43,6 @@ use self::{
 use crate::{
     absent,
     actors::{self, ConsumerContext, Observer},
-    board::{Board, Phase},
     config::{Config, ConfigError, Delivery, Http, Listen},
     control::{Control, Door, Given, InForce},
     database::{Patience, Store, missing},
@@ -51,7 +50,9 @@ use crate::{
     http,
     lifecycle::{self, RunError, Signals, Told},
     metrics::QueueMeters,
-    survey, systemd, telemetry,
+    stats,
+    status::{DaemonStatus, Phase},
+    systemd, telemetry,
 };
 
 pub use error::DaemonError;
@@ -172,11 +173,11 @@ impl Daemon {
             tracing::info!(event = "database_created", %directory, "created the database");
         }
         self.first_answer = self.first_answer.after(began.elapsed());
-        let board = Board::new(&self.config.database);
+        let status = DaemonStatus::new(&self.config.database);
         let listen = self.listen();
         let (fail_on_dead, config) = (self.fail_on_dead, self.config.clone());
-        let (stop, shown) = (signals.received(), board.clone());
-        let ended = self.run_parts(parts, &store.db, board, stop, || signals.told(), listen);
+        let (stop, shown) = (signals.received(), status.clone());
+        let ended = self.run_parts(parts, &store.db, status, stop, || signals.told(), listen);
         telemetry::flush();
         match failed(&shown, &config) {
             items if fail_on_dead && items > 0 => ended.and(Err(DaemonError::Dead { items })),
@@ -190,15 +191,15 @@ impl Daemon {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn run_on(self, db: &Arc<Database>, stop: impl Future<Output = ()>) -> Result<(), DaemonError> {
-        let board = Board::new(&self.config.database);
-        self.run_showing(db, board, stop)
+        let status = DaemonStatus::new(&self.config.database);
+        self.run_showing(db, status, stop)
     }
 
-    /// The same, with a board that others see.
+    /// The same, with a status that others see.
     pub(crate) fn run_showing(
         self,
         db: &Arc<Database>,
-        board: Arc<Board>,
+        status: Arc<DaemonStatus>,
         stop: impl Future<Output = ()>,
     ) -> Result<(), DaemonError> {
         let parts = self.parts()?;
@@ -207,7 +208,7 @@ impl Daemon {
             Ok(())
         };
         // Whoever runs it within something else shows it himself.
-        self.run_parts(parts, db, board, stop, || Ok(Told::default()), Listen::Off)
+        self.run_parts(parts, db, status, stop, || Ok(Told::default()), Listen::Off)
     }
 
     /// Where it listens for HTTP. One that ends by itself listens only where it was told to.
@@ -228,14 +229,14 @@ impl Daemon {
         self,
         Parts { queues, token }: Parts,
         db: &Arc<Database>,
-        board: Arc<Board>,
+        status: Arc<DaemonStatus>,
         stop: impl Future<Output = io::Result<()>>,
         told: impl FnOnce() -> io::Result<Told>,
         listen: Listen,
     ) -> Result<(), DaemonError> {
         let pool = HandlerPool(Some(handler_pool().map_err(DaemonError::Pool)?));
-        board.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
-        let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), board);
+        status.configure(self.loader.as_ref().and_then(Loader::path), &self.config);
+        let shared = ConsumerContext::new(pool.handle(), self.observer.clone(), status);
         let in_force = InForce::new(self.config.clone(), token);
         let (control, orders) = Control::new();
         // Without anyone who could give orders they would end.
@@ -258,14 +259,14 @@ impl Daemon {
         let told = told().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
         let (supervisor, mut exits) = actors::supervise(shared.clone());
-        let _watched = systemd::watch(shared.board.clone(), supervisor.clone(), self.patience);
+        let _watched = systemd::watch(shared.status.clone(), supervisor.clone(), self.patience);
         let config = in_force.follow();
-        let space = || survey::space::Watch::new(shared.board.clone(), config.clone());
+        let space = || stats::space::Watch::new(shared.status.clone(), config.clone());
         let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);
         let followers = tokio::select! {
             read = first_look(db, &live, &queues, self.first_answer) => {
                 let (took, followers) = read?;
-                shared.board.database(Ok(took));
+                shared.status.database(Ok(took));
                 followers
             }
             // Nothing has begun, so there is nothing to drain.
@@ -275,7 +276,7 @@ impl Daemon {
         absent::log(db, &self.config).await;
         live.run(&queues, followers, None).await.map_err(RunError::from)?;
         // Before it is said: whoever reads it may ask at once.
-        shared.board.phase(Phase::Ready);
+        shared.status.phase(Phase::Ready);
         tracing::info!(
             event = "ready",
             database = self.config.database,
@@ -286,8 +287,8 @@ impl Daemon {
         if let Some(call) = self.on_ready.take() {
             call();
         }
-        let survey = aside::restarted("survey", || {
-            spawn_local(survey::forever(db.clone(), shared.board.clone(), config.clone()))
+        let poller = aside::restarted("stats poller", || {
+            spawn_local(stats::forever(db.clone(), shared.status.clone(), config.clone()))
         });
         let space = aside::restarted("space", || spawn_local(space().forever()));
         let attendant = Attendant::new(live, self.loader, self.registry);
@@ -305,7 +306,7 @@ impl Daemon {
         };
         tokio::select! {
             ended = lifecycle::serve(&supervisor, &mut exits, shared, stop, &config) => Ok(ended?),
-            never = survey => match never {},
+            never = poller => match never {},
             never = space => match never {},
         }
     }
@@ -338,7 +339,7 @@ impl Drop for HandlerPool {
 /// database has answered, which it can say.
 fn door(control: Control, shared: &ConsumerContext, db: &Arc<Database>, in_force: &InForce) -> Door {
     let (config, token) = (in_force.follow(), in_force.token());
-    Door { control, board: shared.board.clone(), db: db.clone(), config, token }
+    Door { control, status: shared.status.clone(), db: db.clone(), config, token }
 }
 
 /// All that is read before the first consumer begins.
@@ -353,13 +354,13 @@ async fn first_look(
 }
 
 /// How many items failed for good in this daemon.
-fn failed(board: &Board, config: &Config) -> u64 {
+fn failed(status: &DaemonStatus, config: &Config) -> u64 {
     let of_queue = |(name, meters): (Arc<str>, Arc<QueueMeters>)| {
         let queue = config.queues.get(&*name);
         let is_lossy = queue.is_some_and(|queue| queue.delivery == Delivery::AtMostOnce);
         meters.dead.get() + meters.swept_dead.get() + if is_lossy { meters.lost.get() } else { 0 }
     };
-    board.metrics.queues().into_iter().map(of_queue).sum()
+    status.metrics.queues().into_iter().map(of_queue).sum()
 }
 
 /// Logs what is valid and likely not meant.

@@ -8,12 +8,12 @@ use tokio::sync::Notify;
 
 use crate::{
     actors::ConsumerContext,
-    board::Beat,
     config::{Config, ConfigError, Delivery, QueueConfig, TakeStrategy},
     consumer::{fetch::LastWords, source::Source},
     handlers::{Handling, Registry},
     http::Token,
     pause::{Followed, Follower},
+    status::Heartbeat,
     sweep::{self, Sweeping, Swept},
 };
 
@@ -112,8 +112,8 @@ impl Part {
     ) -> Arc<Source> {
         let config = &self.config;
         let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
-        let meters = shared.board.metrics.queue(&self.name);
-        let breaker = shared.board.breaker(&self.name);
+        let meters = shared.status.metrics.queue(&self.name);
+        let breaker = shared.status.breaker(&self.name);
         let tried = breaker.reset(self.handling.clone());
         Arc::new(Source {
             name: self.name.clone(),
@@ -129,10 +129,10 @@ impl Part {
             approach: approach(config.take),
             slow_look,
             look_again: Notify::default(),
-            fetches: Beat::default(),
+            fetches: Heartbeat::default(),
             clock: Arc::default(),
             meters,
-            gate: shared.board.gate(&self.name),
+            gate: shared.status.gate(&self.name),
             breaker,
             suspects: shared.suspects.clone(),
             history: shared.history.clone(),
@@ -143,8 +143,8 @@ impl Part {
 
     /// Has it swept.
     pub(super) fn sweep(&self, db: &Arc<Database>, shared: &ConsumerContext) -> Sweeping {
-        let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.board.gate(&self.name));
-        let meters = shared.board.metrics.queue(&self.name);
+        let (db, signals, gate) = (db.clone(), shared.signals.clone(), shared.status.gate(&self.name));
+        let meters = shared.status.metrics.queue(&self.name);
         let (queue, history) = (self.queue.clone(), shared.history.clone());
         let swept = Swept { db, queue, history, gate, signals, meters };
         Sweeping::start(swept, self.sweep_rules())
@@ -163,8 +163,8 @@ impl Part {
         until_empty: bool,
     ) -> Follower {
         let (name, queue) = (self.name.clone(), self.queue.clone());
-        let (gate, board) = (shared.board.gate(&name), shared.board.clone());
-        Followed { db: db.clone(), queue, name, gate, board, until_empty }.follow().await
+        let (gate, status) = (shared.status.gate(&name), shared.status.clone());
+        Followed { db: db.clone(), queue, name, gate, status, until_empty }.follow().await
     }
 
     /// The K of each of its consumers.

@@ -1,16 +1,16 @@
 //! The whole state in the log.
 
 use crate::{
-    board::{Board, ConsumerView, QueueView},
+    status::{ConsumerJson, DaemonStatus, QueueJson},
     telemetry,
 };
 
 /// So many consumers are told of; of the others, how many there are.
 const CONSUMERS: usize = 1_000;
 
-/// Logs what the board has.
-pub(super) fn report(board: &Board) {
-    let state = board.snapshot();
+/// Logs what the status has.
+pub(super) fn report(status: &DaemonStatus) {
+    let state = status.snapshot();
     tracing::info!(
         event = "daemon_status",
         version = state.version,
@@ -36,8 +36,8 @@ pub(super) fn report(board: &Board) {
     }
 }
 
-fn queue(view: &QueueView) {
-    let survey = view.survey.as_ref();
+fn queue(view: &QueueJson) {
+    let stats = view.stats.as_ref();
     tracing::info!(
         event = "queue_status",
         queue = view.queue,
@@ -48,10 +48,10 @@ fn queue(view: &QueueView) {
         reason = view.paused.as_ref().map(|pause| pause.reason.as_str()),
         paused_here = view.paused_here,
         unavailable = view.unavailable.as_ref().map(|outage| outage.reason.as_str()),
-        ready = survey.map(|survey| survey.ready),
-        running = survey.map(|survey| survey.running),
-        waiting = survey.map(|survey| survey.waiting),
-        dead = survey.map(|survey| survey.dead),
+        ready = stats.map(|stats| stats.ready),
+        running = stats.map(|stats| stats.running),
+        waiting = stats.map(|stats| stats.waiting),
+        dead = stats.map(|stats| stats.dead),
         in_flight = view.in_flight,
         finished = view.finished,
         consumers = view.consumers,
@@ -59,7 +59,7 @@ fn queue(view: &QueueView) {
     );
 }
 
-fn consumer(view: &ConsumerView) {
+fn consumer(view: &ConsumerJson) {
     tracing::info!(
         event = "consumer_status",
         consumer = view.id,

@@ -1,4 +1,4 @@
-//! `GET /api/v1/events`: the board as it changes, for the page and whoever else wants to follow it.
+//! `GET /api/v1/events`: the status as it changes, for the page and whoever else wants to follow it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ pub(super) const FOLLOWERS: usize = 32;
 /// Who takes no event for so long is not waited for any more.
 const SLOW: Duration = Duration::from_secs(30);
 
-/// So long the first event waits for the survey.
+/// So long the first event waits for the stats poller.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Events without end: `server` and `snapshot` at once, then a `snapshot` whenever something has changed, and `gone` when the daemon stops.
@@ -42,7 +42,7 @@ pub(super) async fn follow(call: Call) -> Answer {
     let place = place.map_err(|_| Failure::Busy("too many follow this daemon"))?;
     let (sender, receiver) = mpsc::channel(1);
     rt::spawn(async move {
-        let _listener = site.door.board.audience.listen();
+        let _listener = site.door.status.viewers.listen();
         // It ends when the client has gone, or takes nothing.
         let _ended = feed(&site, &sender).await;
         drop(place);
@@ -57,8 +57,8 @@ struct Gone;
 async fn feed(site: &Arc<Site>, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let mut events = site.ticker.events();
     send(client, event("server", &json!({ "read_only": site.config().http.read_only }))).await?;
-    site.door.board.audience.fresh(PATIENCE).await;
-    send(client, snapshot(&site.door.board)).await?;
+    site.door.status.viewers.fresh(PATIENCE).await;
+    send(client, snapshot(&site.door.status)).await?;
     let mut config = site.door.config.clone();
     config.mark_unchanged();
     loop {

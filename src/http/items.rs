@@ -12,7 +12,7 @@ use super::{
     dead::unique_taken,
     error::Failure,
 };
-use crate::{board::Handled, consumer::ambient::now, json};
+use crate::{consumer::ambient::now, json, status::Handled};
 
 /// The most items of a page.
 pub(super) const PAGE: [usize; 2] = [1, 100];
@@ -59,7 +59,7 @@ impl Shown {
         let name = call.value(0);
         let max_attempts = call.site.config().queues.get(name).map(|queue| queue.retry.max_attempts);
         let handled = match state {
-            ItemState::Running => call.site.door.board.handled(name),
+            ItemState::Running => call.site.door.status.handled(name),
             _ => HashMap::new(),
         };
         Self { max_attempts, handled }

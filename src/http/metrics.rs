@@ -12,6 +12,6 @@ use crate::metrics::{CONTENT_TYPE, render};
 pub(super) async fn scrape(call: Call) -> Answer {
     let snapshot = status::snapshot(&call).await;
     let mut text = String::new();
-    render(&call.site.door.board.metrics, &snapshot, &mut text);
+    render(&call.site.door.status.metrics, &snapshot, &mut text);
     Ok(HttpResponse::Ok().insert_header((header::CONTENT_TYPE, CONTENT_TYPE)).body(text))
 }

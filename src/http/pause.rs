@@ -10,7 +10,7 @@ use super::{
     frozen,
     status::no_queue,
 };
-use crate::{board::Phase, consumer::ambient, control::Refused};
+use crate::{consumer::ambient, control::Refused, status::Phase};
 
 /// How a queue is to be paused.
 #[derive(Debug, Default, Deserialize)]
@@ -82,7 +82,7 @@ async fn pause_here(call: &Call, paused: bool) -> Answer {
 
 /// An order was refused, or the daemon obeys no orders any more.
 pub(super) fn refuse(call: &Call, Refused(reason): Refused) -> Failure {
-    match call.site.door.board.current_phase() {
+    match call.site.door.status.current_phase() {
         Phase::Draining => Failure::Unavailable(reason),
         Phase::Starting | Phase::Ready | Phase::Reloading => Failure::Refused(reason),
     }

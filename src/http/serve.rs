@@ -44,7 +44,7 @@ pub(super) async fn serve(request: HttpRequest, payload: Payload, site: Data<Sit
     headers::add(response.headers_mut());
     let pattern = route.map_or(NO_ROUTE, |route| route.path);
     let status = response.status().as_u16();
-    site.door.board.metrics.requests.count(pattern, status);
+    site.door.status.metrics.requests.count(pattern, status);
     // The pattern, never the path, its query or a body: they have names, secrets, payloads.
     tracing::debug!(
         event = "request",

@@ -145,7 +145,7 @@ fn run(
             // It does not end by itself.
             ended = server => drop(ended),
             () = end(stopped, handle, &site) => {}
-            never = site.ticker.run(&site.door.board) => match never {},
+            never = site.ticker.run(&site.door.status) => match never {},
             never = unix.end_slow_readers(UNREAD) => match never {},
         }
     });

@@ -1,4 +1,4 @@
-//! What the board shows. Only who wants to know of all queues asks the database; but for each the survey looks, if it has not looked a
+//! What the status shows. Only who wants to know of all queues asks the database; but for each the stats poller looks, if it has not looked a
 //! moment ago.
 
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::{
     error::Failure,
 };
 use crate::{
-    board::{QueueView, Snapshot},
     json,
+    status::{QueueJson, Snapshot},
 };
 
-/// So long an answer waits for the survey. Then what is known has to do: it says how old it is.
+/// So long an answer waits for the stats poller. Then what is known has to do: it says how old it is.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The most queues that are told of though they are not in the configuration.
@@ -42,7 +42,7 @@ pub(super) async fn list(call: Call) -> Answer {
 }
 
 /// The queues that are in the database alone, and how many items they have.
-async fn others(call: &Call, configured: &[QueueView]) -> Result<Vec<Value>, Failure> {
+async fn others(call: &Call, configured: &[QueueJson]) -> Result<Vec<Value>, Failure> {
     let prefix = call.site.config().prefix.clone();
     call.site
         .transact(|tr| async {
@@ -55,7 +55,7 @@ async fn others(call: &Call, configured: &[QueueView]) -> Result<Vec<Value>, Fai
 async fn counted(
     tr: &Transaction,
     prefix: &[u8],
-    configured: &[QueueView],
+    configured: &[QueueJson],
 ) -> Result<Vec<Value>, QueueError> {
     let is_other = |name: &Vec<u8>| configured.iter().all(|it| it.queue.as_bytes() != *name);
     let (mut names, mut from) = (Vec::new(), None);
@@ -87,7 +87,7 @@ pub(super) async fn queue(call: Call) -> Answer {
 /// `GET /api/v1/queues/{queue}/history`
 pub(super) async fn history(call: Call) -> Answer {
     let name = call.value(0);
-    let samples = call.site.door.board.history(name).ok_or_else(|| no_queue(name))?;
+    let samples = call.site.door.status.history(name).ok_or_else(|| no_queue(name))?;
     Ok(HttpResponse::Ok().json(json!({ "samples": samples })))
 }
 
@@ -101,9 +101,9 @@ pub(super) fn no_queue(name: &str) -> Failure {
     Failure::NotFound(format!("this daemon does not work off a queue {name:?}"))
 }
 
-/// The board, after the survey has looked.
+/// The status, after the stats poller has looked.
 pub(super) async fn snapshot(call: &Call) -> Snapshot {
-    let board = &call.site.door.board;
-    board.audience.fresh(PATIENCE).await;
-    board.snapshot()
+    let status = &call.site.door.status;
+    status.viewers.fresh(PATIENCE).await;
+    status.snapshot()
 }

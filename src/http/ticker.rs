@@ -1,4 +1,4 @@
-//! The board for those who follow it: written once, however many they are, and no more often than a person can follow.
+//! The status for those who follow it: written once, however many they are, and no more often than a person can follow.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -9,7 +9,7 @@ use tokio::{
     time::{Instant, sleep_until, timeout_at},
 };
 
-use crate::board::Board;
+use crate::status::DaemonStatus;
 
 /// So far apart are two events at least...
 const LEAST: Duration = Duration::from_millis(500);
@@ -35,24 +35,24 @@ impl Ticker {
         self.newest.subscribe()
     }
 
-    /// Writes events while somebody looks at the board.
-    pub(super) async fn run(&self, board: &Board) -> Infallible {
-        let (mut changes, mut listeners) = (board.changed(), board.audience.changed());
+    /// Writes events while somebody looks at the status.
+    pub(super) async fn run(&self, status: &DaemonStatus) -> Infallible {
+        let (mut changes, mut listeners) = (status.changed(), status.viewers.changed());
         loop {
-            // Both senders are the board's.
+            // Both senders are the status's.
             let _ = listeners.wait_for(|listeners| *listeners > 0).await;
             let began = Instant::now();
             changes.mark_unchanged();
-            self.newest.send_replace(snapshot(board));
+            self.newest.send_replace(snapshot(status));
             sleep_until(began + LEAST).await;
             let _ = timeout_at(began + MOST, changes.changed()).await;
         }
     }
 }
 
-/// The board as an event.
-pub(super) fn snapshot(board: &Board) -> Bytes {
-    event("snapshot", &board.snapshot())
+/// The status as an event.
+pub(super) fn snapshot(status: &DaemonStatus) -> Bytes {
+    event("snapshot", &status.snapshot())
 }
 
 /// An event of the kind that `EventSource` reads.
@@ -70,11 +70,11 @@ mod tests {
 
     #[tokio::test]
     async fn events_come_while_somebody_looks_and_not_too_often() {
-        let (board, ticker) = (Board::new("embedded:test"), Arc::new(Ticker::default()));
+        let (status, ticker) = (DaemonStatus::new("embedded:test"), Arc::new(Ticker::default()));
         let mut events = ticker.events();
         let running = {
-            let (board, ticker) = (board.clone(), ticker.clone());
-            tokio::spawn(async move { ticker.run(&board).await })
+            let (status, ticker) = (status.clone(), ticker.clone());
+            tokio::spawn(async move { ticker.run(&status).await })
         };
         let next = async |events: &mut watch::Receiver<Bytes>| {
             let began = Instant::now();
@@ -82,11 +82,11 @@ mod tests {
             events.borrow_and_update();
             began.elapsed()
         };
-        board.touch();
+        status.touch();
         assert!(tokio::time::timeout(LEAST * 2, next(&mut events)).await.is_err(), "nobody looks");
-        let listener = board.audience.listen();
+        let listener = status.viewers.listen();
         assert!(next(&mut events).await < LEAST);
-        board.touch();
+        status.touch();
         let after = next(&mut events).await;
         assert!((LEAST..MOST).contains(&after), "{after:?}");
         assert!(next(&mut events).await >= MOST, "nothing changed");

@@ -96,7 +96,7 @@ pub(crate) async fn serve(
         consumers = shared.consumers(),
         "draining"
     );
-    shared.board.draining(grace);
+    shared.status.draining(grace);
     let drained = drain(supervisor, exits, shared, grace).await;
     // Why it stopped says more than how.
     reason.and(drained)

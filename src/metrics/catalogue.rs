@@ -51,7 +51,7 @@ pub(crate) const CATALOGUE: &[Metric] = &[
         kind: Gauge,
         labels: &["queue"],
         help: "How long ago the database was asked for the figures of kvqueue_queue_items",
-        figures: Other(other::surveyed),
+        figures: Other(other::stats_age),
     },
     Metric {
         name: "kvqueue_queue_paused",

@@ -9,7 +9,7 @@
 //! | `requests` | answers to HTTP requests |
 //! | `catalogue` | all metrics: names, meaning, where their figures come from |
 //! | `family` | what a metric is |
-//! | `other` | figures of the board and of the process |
+//! | `other` | figures of the status and of the process |
 //! | `process` | what the process uses |
 //! | `scrape` | [`render`]: all metrics at one moment |
 //! | `text` | the text format |

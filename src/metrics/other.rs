@@ -1,9 +1,9 @@
-//! Figures that no meter of a queue has: those of the board, and of the process.
+//! Figures that no meter of a queue has: those of the status, and of the process.
 
 use std::collections::HashMap;
 
 use super::{scrape::Scrape, text::Samples};
-use crate::{board::Stage, telemetry};
+use crate::{status::ConsumerState, telemetry};
 
 /// What the program was built from: `KVQUEUE_REVISION` of the build, or what `build.rs` found.
 const REVISION: &str = match option_env!("KVQUEUE_REVISION") {
@@ -21,14 +21,10 @@ pub(super) fn ready(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 
 pub(super) fn items(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
-        let Some(survey) = &queue.survey else { continue };
-        let running = i64::try_from(survey.running).unwrap_or(i64::MAX);
-        let states = [
-            ("ready", survey.ready),
-            ("running", running),
-            ("waiting", survey.waiting),
-            ("dead", survey.dead),
-        ];
+        let Some(stats) = &queue.stats else { continue };
+        let running = i64::try_from(stats.running).unwrap_or(i64::MAX);
+        let states =
+            [("ready", stats.ready), ("running", running), ("waiting", stats.waiting), ("dead", stats.dead)];
         // A counter that another program neglects may be behind; a number of items is not negative.
         states.iter().for_each(|(state, items)| samples.add(&[&queue.queue, state], (*items).max(0)));
     }
@@ -36,22 +32,22 @@ pub(super) fn items(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 
 pub(super) fn pushed(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
-        let Some(pushed) = queue.survey.as_ref().and_then(|survey| survey.pushed) else { continue };
+        let Some(pushed) = queue.stats.as_ref().and_then(|stats| stats.pushed) else { continue };
         samples.add(&[&queue.queue], pushed);
     }
 }
 
 pub(super) fn oldest(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
-        let Some(survey) = &queue.survey else { continue };
-        samples.add(&[&queue.queue], survey.oldest_age.unwrap_or(0.0));
+        let Some(stats) = &queue.stats else { continue };
+        samples.add(&[&queue.queue], stats.oldest_age.unwrap_or(0.0));
     }
 }
 
-pub(super) fn surveyed(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
+pub(super) fn stats_age(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
-        let Some(survey) = &queue.survey else { continue };
-        samples.add(&[&queue.queue], survey.looked);
+        let Some(stats) = &queue.stats else { continue };
+        samples.add(&[&queue.queue], stats.looked);
     }
 }
 
@@ -75,14 +71,14 @@ pub(super) fn in_flight(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 }
 
 pub(super) fn consumers(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
-    let mut counts = HashMap::<&str, [usize; Stage::ALL.len()]>::new();
+    let mut counts = HashMap::<&str, [usize; ConsumerState::ALL.len()]>::new();
     for consumer in &scrape.snapshot.consumers {
         counts.entry(&consumer.queue).or_default()[consumer.stage as usize] += 1;
     }
-    let names = Stage::ALL.map(name);
+    let names = ConsumerState::ALL.map(name);
     for queue in scrape.configured() {
         let counts = counts.get(queue.queue.as_str()).copied().unwrap_or_default();
-        for (stage, name) in Stage::ALL.iter().zip(&names) {
+        for (stage, name) in ConsumerState::ALL.iter().zip(&names) {
             samples.add(&[&queue.queue, name], counts[*stage as usize]);
         }
     }
@@ -160,7 +156,7 @@ fn seconds(millis: u64) -> f64 {
 }
 
 /// As JSON has it.
-fn name(stage: Stage) -> String {
+fn name(stage: ConsumerState) -> String {
     let value = serde_json::to_value(stage).ok();
     value.and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{CATALOGUE, Metrics, QueueMeters, family::Figures, process::Process, text::Samples};
-use crate::board::{QueueView, Snapshot};
+use crate::status::{QueueJson, Snapshot};
 
 /// What is written, in its `Content-Type`.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -45,7 +45,7 @@ impl Scrape<'_> {
     }
 
     /// The queues of the configuration in force.
-    pub(super) fn configured(&self) -> impl Iterator<Item = &QueueView> {
+    pub(super) fn configured(&self) -> impl Iterator<Item = &QueueJson> {
         self.snapshot.queues.iter()
     }
 }

@@ -1,5 +1,5 @@
 //! What systemd is told: when the daemon is ready, reloads, and stops; how it is; and, for the watchdog, that it moves. Without systemd (no
-//! `NOTIFY_SOCKET`) nothing is told, but whether the daemon moves is judged all the same, for the board.
+//! `NOTIFY_SOCKET`) nothing is told, but whether the daemon moves is judged all the same, for the status.
 //!
 //! | file | role |
 //! |---|---|
@@ -34,7 +34,7 @@ use tokio_util::task::AbortOnDropHandle;
 use self::{notifier::Notifier, teller::Teller, watch::Watch};
 use crate::{
     actors::SupervisorHandle,
-    board::{Board, Phase},
+    status::{DaemonStatus, Phase},
 };
 
 /// The longest time between two looks at the consumers.
@@ -53,17 +53,21 @@ const PATIENCE: Duration = Duration::from_secs(45);
 /// Keeps telling systemd, and judging whether the daemon moves, until it is dropped.
 pub(crate) struct Watched {
     _task: AbortOnDropHandle<()>,
-    /// What the board's listener uses.
+    /// What the status's listener uses.
     _teller: Arc<Teller>,
 }
 
-/// Begins to tell systemd of the board's phases, how the daemon is, and that it moves; and the board, whether it does. To be called on the
+/// Begins to tell systemd of the status's phases, how the daemon is, and that it moves; and the status, whether it does. To be called on the
 /// actors' thread.
-pub(crate) fn watch(board: Arc<Board>, supervisor: SupervisorHandle, patience: Option<Duration>) -> Watched {
+pub(crate) fn watch(
+    status: Arc<DaemonStatus>,
+    supervisor: SupervisorHandle,
+    patience: Option<Duration>,
+) -> Watched {
     let fed_every = sd_notify::watchdog_enabled().filter(|every| !every.is_zero());
-    let teller = Arc::new(Teller::new(Notifier::from_environment(), fed_every.is_some(), board.clone()));
+    let teller = Arc::new(Teller::new(Notifier::from_environment(), fed_every.is_some(), status.clone()));
     let hears = Arc::downgrade(&teller);
-    board.listen(move |phase| {
+    status.listen(move |phase| {
         if let Some(teller) = hears.upgrade() {
             teller.phase(phase);
         }
@@ -72,12 +76,12 @@ pub(crate) fn watch(board: Arc<Board>, supervisor: SupervisorHandle, patience: O
     let round = fed_every.map_or(ROUND, |every| (every / 3).clamp(SHORTEST, ROUND));
     let watch = Watch::new(patience.unwrap_or(PATIENCE));
     let task: JoinHandle<()> =
-        tokio::task::spawn_local(rounds(board, supervisor, teller.clone(), watch, round));
+        tokio::task::spawn_local(rounds(status, supervisor, teller.clone(), watch, round));
     Watched { _task: AbortOnDropHandle::new(task), _teller: teller }
 }
 
 async fn rounds(
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     supervisor: SupervisorHandle,
     teller: Arc<Teller>,
     mut watch: Watch,
@@ -86,7 +90,7 @@ async fn rounds(
     let mut reported = None;
     loop {
         let present = timeout(round, supervisor.consumers()).await.ok().and_then(Result::ok);
-        let phase = board.current_phase();
+        let phase = status.current_phase();
         let stuck = match phase {
             // Handlers may be at work for as long as the grace says; and that it ends then is not left to consumers.
             Phase::Draining => None,
@@ -96,7 +100,7 @@ async fn rounds(
         };
         report(&mut reported, stuck.as_ref());
         let stuck = stuck.map(|stuck| stuck.to_string());
-        board.judge(stuck.clone());
+        status.judge(stuck.clone());
         teller.round(stuck.as_deref());
         sleep(if phase == Phase::Draining { round.min(DRAIN_ROUND) } else { round }).await;
     }

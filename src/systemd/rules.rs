@@ -14,7 +14,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use crate::{board::Stage, consumer::backoff, handlers::LAST_MOMENT};
+use crate::{consumer::backoff, handlers::LAST_MOMENT, status::ConsumerState};
 
 /// In each stage a consumer has to answer as well: its actor reads its mailbox.
 const SILENT: &str = "it does not answer";
@@ -24,7 +24,7 @@ const SILENT: &str = "it does not answer";
 pub(super) struct Signs {
     /// It answered one of the last two pings.
     pub(super) answers: bool,
-    pub(super) stage: Stage,
+    pub(super) stage: ConsumerState,
     /// Of the stage.
     pub(super) lasted: Duration,
     /// Since when its queue's takes may begin; none while they may not.
@@ -53,7 +53,7 @@ pub(super) struct Stuck {
     /// 0 is the supervisor.
     pub(super) consumer: u64,
     pub(super) queue: Arc<str>,
-    pub(super) stage: Stage,
+    pub(super) stage: ConsumerState,
     pub(super) lasted: Duration,
     pub(super) why: &'static str,
 }
@@ -76,12 +76,14 @@ pub(super) fn stuck(signs: &Signs, patience: Duration) -> Option<&'static str> {
         return Some(SILENT);
     }
     match signs.stage {
-        Stage::Paused | Stage::Unavailable => None,
-        Stage::Taking => taking(signs, patience),
-        Stage::Idle => idle(signs, patience),
-        Stage::Handling => handling(signs, patience),
-        Stage::Backoff => (signs.lasted > backoff::LONGEST + patience).then_some("its pause does not end"),
-        Stage::Closing => (signs.lasted > signs.lease.saturating_add(patience * 2))
+        ConsumerState::Paused | ConsumerState::Unavailable => None,
+        ConsumerState::Taking => taking(signs, patience),
+        ConsumerState::Idle => idle(signs, patience),
+        ConsumerState::Handling => handling(signs, patience),
+        ConsumerState::Backoff => {
+            (signs.lasted > backoff::LONGEST + patience).then_some("its pause does not end")
+        }
+        ConsumerState::Closing => (signs.lasted > signs.lease.saturating_add(patience * 2))
             .then_some("what it leaves is not settled"),
     }
 }

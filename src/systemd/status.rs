@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::board::{Phase, Snapshot, Stage};
+use crate::status::{ConsumerState, Phase, Snapshot};
 
 /// A line has at most so many characters: systemd cuts messages at 4 KiB.
 const LONGEST: usize = 400;
@@ -55,7 +55,8 @@ pub(super) fn line(
 
 fn ready(snapshot: &Snapshot, in_flight: i64, rate: f64) -> String {
     let paused = snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_here).count();
-    let waiting = snapshot.consumers.iter().filter(|consumer| consumer.stage == Stage::Backoff).count();
+    let waiting =
+        snapshot.consumers.iter().filter(|consumer| consumer.stage == ConsumerState::Backoff).count();
     let mut line = count(snapshot.queues.len(), "queue");
     if paused > 0 {
         line.push_str(&format!(" ({paused} paused)"));

@@ -12,8 +12,8 @@ use super::{
     status::{self, Rate},
 };
 use crate::{
-    board::{Board, Phase},
     lifecycle::AFTER_GRACE,
+    status::{DaemonStatus, Phase},
 };
 
 /// The status line changes at most so often, but for a new phase.
@@ -28,13 +28,13 @@ const EXTEND_BY: Duration = Duration::from_secs(15);
 /// A drain may take so much longer than it should before no more time is asked for.
 const SLACK: Duration = Duration::from_secs(5);
 
-/// Tells systemd. The board's listener and the watchdog's task each have it say their part.
+/// Tells systemd. The status's listener and the watchdog's task each have it say their part.
 #[derive(Debug)]
 pub(super) struct Teller {
     notifier: Notifier,
     /// Whether systemd waits for the watchdog's word.
     fed: bool,
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     said: Mutex<Said>,
 }
 
@@ -69,7 +69,7 @@ fn turn(before: Phase, now: Phase) -> Option<Turn> {
 }
 
 impl Teller {
-    pub(super) fn new(notifier: Notifier, fed: bool, board: Arc<Board>) -> Self {
+    pub(super) fn new(notifier: Notifier, fed: bool, status: Arc<DaemonStatus>) -> Self {
         let said = Said {
             phase: Phase::Starting,
             status: String::new(),
@@ -77,7 +77,7 @@ impl Teller {
             extended_at: None,
             rate: Rate::default(),
         };
-        Self { notifier, fed, board, said: Mutex::new(said) }
+        Self { notifier, fed, status, said: Mutex::new(said) }
     }
 
     /// A phase begins.
@@ -123,15 +123,15 @@ impl Teller {
     }
 
     fn status(&self, said: &mut Said, now: Instant, stuck: Option<&str>) -> String {
-        let snapshot = self.board.snapshot();
+        let snapshot = self.status.snapshot();
         let rate = said.rate.at(now, snapshot.queues.iter().map(|queue| queue.finished).sum());
-        let grace_left = self.board.grace_ends().map(|ends| ends.saturating_duration_since(now));
+        let grace_left = self.status.grace_ends().map(|ends| ends.saturating_duration_since(now));
         status::line(&snapshot, rate, grace_left, stuck)
     }
 
     /// In a drain, from time to time: that it may take longer than systemd waits for a stop.
     fn extension(&self, said: &mut Said, now: Instant) -> Option<NotifyState<'static>> {
-        let ends = self.board.grace_ends()?.checked_add(AFTER_GRACE + SLACK)?;
+        let ends = self.status.grace_ends()?.checked_add(AFTER_GRACE + SLACK)?;
         if said.extended_at.is_some_and(|at| now - at < EXTEND_EVERY) {
             return None;
         }

@@ -9,7 +9,7 @@ use std::{
 use super::rules::{self, Signs, Stuck};
 use crate::{
     actors::ConsumerRef,
-    board::{Doing, Stage},
+    status::{Activity, ConsumerState},
 };
 
 /// What one has to remember from round to round to judge.
@@ -43,14 +43,14 @@ impl Watch {
             return Some(Stuck {
                 consumer: 0,
                 queue: "".into(),
-                stage: Stage::Taking,
+                stage: ConsumerState::Taking,
                 lasted: Duration::ZERO,
                 why,
             });
         };
         let mut consumers: BTreeMap<&Arc<str>, u64> = BTreeMap::new();
         present.iter().for_each(|one| *consumers.entry(&one.source.name).or_default() += 1);
-        let ids: HashSet<_> = present.iter().map(|one| one.pulse.id).collect();
+        let ids: HashSet<_> = present.iter().map(|one| one.status.id).collect();
         self.stages.retain(|id, _| ids.contains(id));
         self.paused.retain(|queue, _| consumers.contains_key(queue));
         for one in present.iter().filter(|one| !one.source.gate.is_open() || one.source.breaker.is_open()) {
@@ -60,17 +60,17 @@ impl Watch {
             let signs = self.signs(one, consumers[&one.source.name], now);
             let why = rules::stuck(&signs, self.patience)?;
             let Signs { stage, lasted, .. } = signs;
-            Some(Stuck { consumer: one.pulse.id, queue: one.source.name.clone(), stage, lasted, why })
+            Some(Stuck { consumer: one.status.id, queue: one.source.name.clone(), stage, lasted, why })
         });
         self.rounds = [Some(now), self.rounds[0]];
         stuck
     }
 
-    fn signs(&mut self, ConsumerRef { pulse, source }: &ConsumerRef, consumers: u64, now: Instant) -> Signs {
-        let Doing { stage, since, called, handled, holder, items: _, take_error: _ } = pulse.doing();
+    fn signs(&mut self, ConsumerRef { status, source }: &ConsumerRef, consumers: u64, now: Instant) -> Signs {
+        let Activity { stage, since, called, handled, holder, items: _, take_error: _ } = status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
         let turns = source.fetches.count();
-        let seen = self.stages.entry(pulse.id).or_insert(Seen { since, turns });
+        let seen = self.stages.entry(status.id).or_insert(Seen { since, turns });
         // Until then it may have waited for other things than its turn.
         if seen.since != since || age(since) <= self.patience {
             *seen = Seen { since, turns };
@@ -81,7 +81,7 @@ impl Watch {
             None => Some(Duration::MAX),
         };
         Signs {
-            answers: self.rounds[1].is_none_or(|pinged| pulse.answered() >= pinged),
+            answers: self.rounds[1].is_none_or(|pinged| status.answered() >= pinged),
             stage,
             lasted: age(since),
             open_for,

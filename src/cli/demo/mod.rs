@@ -15,10 +15,10 @@ use anyhow::Context;
 use super::globals::Globals;
 use crate::{
     actors::{self, ConsumerContext},
-    board::Board,
     daemon,
     database::Store,
     exit::Exit,
+    status::DaemonStatus,
     telemetry,
 };
 use ledger::Ledger;
@@ -38,7 +38,7 @@ impl Args {
         let store = Store::open(&url)?;
         let pool = daemon::handler_pool().context("cannot start the handlers' threads")?;
         let ledger = Ledger::new();
-        let shared = ConsumerContext::new(pool.handle().clone(), None, Board::new(&url));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, DaemonStatus::new(&url));
         let report = actors::run(tutorial::run(&store, &shared, &ledger))?;
         pool.shutdown_background();
         report.print(globals.json)?;

@@ -18,12 +18,12 @@ use tokio::{
 use super::{ledger::Ledger, report::Report};
 use crate::{
     actors::{self, ConsumerContext, ConsumerSpec, SupervisorHandle},
-    board::{Beat, Pulse, Stage},
     cli::client::Client,
     config::Delivery,
     consumer::source::Source,
     database::Store,
     handlers::Handling,
+    status::{ConsumerState, ConsumerStatus, Heartbeat},
 };
 
 /// The tutorial's queue.
@@ -91,8 +91,8 @@ pub(super) async fn run(
 }
 
 fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledger) -> Source {
-    let meters = shared.board.metrics.queue(&QUEUE.into());
-    let breaker = shared.board.breaker(&QUEUE.into());
+    let meters = shared.status.metrics.queue(&QUEUE.into());
+    let breaker = shared.status.breaker(&QUEUE.into());
     Source {
         name: QUEUE.into(),
         queue: queue.clone(),
@@ -107,10 +107,10 @@ fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledge
         approach: Approach::default(),
         slow_look: PATIENCE,
         look_again: Notify::default(),
-        fetches: Beat::default(),
+        fetches: Heartbeat::default(),
         clock: Arc::default(),
         meters,
-        gate: shared.board.gate(&QUEUE.into()),
+        gate: shared.status.gate(&QUEUE.into()),
         breaker,
         suspects: Arc::default(),
         history: shared.history.clone(),
@@ -128,8 +128,8 @@ async fn start(supervisor: &SupervisorHandle, source: &Arc<Source>, k: NonZeroUs
 
 /// Waits until this many consumers wait for pushes.
 async fn idle(shared: &ConsumerContext, consumers: usize) {
-    let is_idle = |pulse: &Arc<Pulse>| pulse.stage().0 == Stage::Idle;
-    while shared.board.pulses().iter().filter(|pulse| is_idle(pulse)).count() < consumers {
+    let is_idle = |status: &Arc<ConsumerStatus>| status.state().0 == ConsumerState::Idle;
+    while shared.status.consumers().iter().filter(|status| is_idle(status)).count() < consumers {
         sleep(LOOK).await;
     }
 }

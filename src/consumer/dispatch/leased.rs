@@ -53,7 +53,7 @@ impl Dispatcher {
             if holding.is_lost() {
                 return;
             }
-            if self.stop.is_cancelled() || self.source.breaker.holds_back(self.pulse.id) {
+            if self.stop.is_cancelled() || self.source.breaker.holds_back(self.status.id) {
                 (range.start..items.len()).for_each(|index| holding.settle(index, Settlement::Release));
                 tracing::debug!(
                     event = "items_released",

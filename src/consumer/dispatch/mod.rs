@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{breaker::Tried, source::Source};
 use crate::{
-    board::Pulse,
     config::Delivery,
     handlers::{Context, Cut, Ended, Outcome, call},
+    status::ConsumerStatus,
     telemetry::span,
 };
 
@@ -37,7 +37,7 @@ const MOST_TRIES: u32 = 7;
 pub(crate) struct Dispatcher {
     pub(crate) source: Arc<Source>,
     /// The consumer's.
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) status: Arc<ConsumerStatus>,
     /// Fires when the consumer is to stop: items on a lease that are not begun are given back.
     pub(crate) stop: CancellationToken,
 }
@@ -63,10 +63,10 @@ impl Dispatcher {
         transaction: Option<Arc<Transaction>>,
     ) -> Ended {
         let items: Arc<[Item]> = items.into();
-        self.pulse.called(items.clone());
+        self.status.called(items.clone());
         let context = Context {
             queue: self.source.name.clone(),
-            consumer: self.pulse.id,
+            consumer: self.status.id,
             deadline: None,
             cancelled: cancelled.child_token(),
             transaction,
@@ -85,7 +85,7 @@ impl Dispatcher {
 
     /// Whether the handler can work, from how a call ended.
     fn judge(&self, tried: &Tried, ended: &Ended) {
-        let (breaker, consumer) = (&self.source.breaker, self.pulse.id);
+        let (breaker, consumer) = (&self.source.breaker, self.status.id);
         match (&ended.cut, ended.said.iter().find_map(unavailable)) {
             (None, Some(reason)) => {
                 let tries = breaker.fails(consumer, tried, reason);
@@ -129,7 +129,7 @@ struct Trial<'a>(&'a Dispatcher);
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.0.source.breaker.leave(self.0.pulse.id);
+        self.0.source.breaker.leave(self.0.status.id);
     }
 }
 

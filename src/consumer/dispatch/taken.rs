@@ -5,7 +5,7 @@ use tokio_util::future::FutureExt;
 use tracing::{Instrument, Span};
 
 use super::Dispatcher;
-use crate::{board::Stage, consumer::batch::Batch, handlers::Outcome, telemetry::span};
+use crate::{consumer::batch::Batch, handlers::Outcome, status::ConsumerState, telemetry::span};
 
 impl Dispatcher {
     /// Handles the items. After the grace of a stop the rest is given up.
@@ -70,13 +70,13 @@ impl Dispatcher {
 
     /// Waits until this consumer may call the handler; none if the grace of a stop is over before that.
     async fn admitted(&self) -> Option<()> {
-        let (breaker, pulse) = (&self.source.breaker, &self.pulse);
-        if !breaker.holds_back(pulse.id) {
+        let (breaker, status) = (&self.source.breaker, &self.status);
+        if !breaker.holds_back(status.id) {
             return Some(());
         }
-        pulse.set(Stage::Unavailable);
-        breaker.admit(pulse.id).with_cancellation_token(&self.source.signals.grace_over).await?;
-        pulse.set(Stage::Handling);
+        status.set(ConsumerState::Unavailable);
+        breaker.admit(status.id).with_cancellation_token(&self.source.signals.grace_over).await?;
+        status.set(ConsumerState::Handling);
         Some(())
     }
 

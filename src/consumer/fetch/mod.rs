@@ -21,7 +21,7 @@ pub(crate) use self::{
     words::LastWords,
 };
 use super::batch::NotBegun;
-use crate::{board::Pulse, config::Delivery};
+use crate::{config::Delivery, status::ConsumerStatus};
 
 /// The most items that several consumers get together; one alone may ask for more. It bounds what
 /// one transaction holds up, and what is lost with one lease.
@@ -74,7 +74,7 @@ pub(crate) struct Ask {
     /// The consumer has items to handle meanwhile: it does not wait if there are none.
     pub(crate) prefetch: bool,
     /// The status of the consumer: the fetcher notes there why the consumer waits.
-    pub(crate) pulse: Arc<Pulse>,
+    pub(crate) status: Arc<ConsumerStatus>,
     pub(crate) reply: oneshot::Sender<Reply>,
 }
 

@@ -31,7 +31,7 @@ use self::{
     slice::{Line, Slices},
 };
 use super::source::Source;
-use crate::{board::Beat, database::STORAGE_FAILED};
+use crate::{database::STORAGE_FAILED, status::Heartbeat};
 
 pub(crate) use self::{
     holding::{Holding, Verdict},
@@ -64,7 +64,7 @@ pub(crate) struct Holder {
     /// An attempt to commit what the handler now does again had an unknown outcome.
     unsure: bool,
     /// Beats whenever something has been done, or waited for. Dropped with this, it tells that nobody holds the lease any more.
-    beat: Arc<Beat>,
+    beat: Arc<Heartbeat>,
 }
 
 /// Why a lease is held no longer.

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::holding::{Asked, Holding, Outbox};
-use crate::board::Beat;
+use crate::status::Heartbeat;
 
 /// A consumer's part of a lease.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct Slice {
     /// By which a dispatcher says what becomes of them.
     pub(crate) holding: Holding,
     /// Beats while the lease is held, and goes with its holder.
-    pub(crate) holder: Weak<Beat>,
+    pub(crate) holder: Weak<Heartbeat>,
     /// Resolves when all of them are settled, or the lease is held no longer; to an error if its holder panicked.
     pub(crate) settled: oneshot::Receiver<()>,
 }
@@ -55,7 +55,7 @@ pub(super) struct Line {
     pub(super) outbox: Arc<Outbox>,
     pub(super) ask: mpsc::UnboundedSender<Asked>,
     pub(super) cancelled: CancellationToken,
-    pub(super) holder: Weak<Beat>,
+    pub(super) holder: Weak<Heartbeat>,
 }
 
 /// Cuts a lease into slices: `shares` are in order, and together they are all of its items.

@@ -10,10 +10,10 @@ use kvqueue_queue::{Queue, Session};
 use super::{super::parts::parts_to_run, *};
 use crate::{
     actors::{self, ConsumerContext},
-    board::Stage,
     config::Config,
     control::{Control, InForce},
     daemon::handler_pool,
+    status::ConsumerState,
     testing::TestDatabase,
 };
 
@@ -36,7 +36,7 @@ impl AtWork {
         let directory = tempfile::tempdir().unwrap();
         let db = Arc::new(Database::from_path(&format!("embedded:{}", directory.path().display())).unwrap());
         let pool = handler_pool().unwrap();
-        let shared = ConsumerContext::new(pool.handle().clone(), None, Board::new("test"));
+        let shared = ConsumerContext::new(pool.handle().clone(), None, DaemonStatus::new("test"));
         let next = Arc::new(Mutex::new(ONE.to_owned()));
         let text = next.clone();
         let loader = Loader::new(None, move || Ok(toml::from_str(&text.lock().unwrap()).unwrap()));
@@ -59,14 +59,14 @@ impl AtWork {
     }
 
     /// Waits until all consumers are at this.
-    async fn all(&self, stage: Stage, consumers: usize) {
-        let mut changed = self.shared.board.changed();
+    async fn all(&self, stage: ConsumerState, consumers: usize) {
+        let mut changed = self.shared.status.changed();
         loop {
-            let pulses = self.shared.board.pulses();
-            if pulses.len() == consumers && pulses.iter().all(|pulse| pulse.stage().0 == stage) {
+            let found = self.shared.status.consumers();
+            if found.len() == consumers && found.iter().all(|status| status.state().0 == stage) {
                 return;
             }
-            // A pulse is not on the board itself.
+            // The status does not report changes of its consumers.
             let _ = timeout(Duration::from_millis(5), changed.changed()).await;
         }
     }
@@ -75,14 +75,14 @@ impl AtWork {
 #[test]
 fn a_queue_can_be_paused_here() {
     AtWork::run(async |daemon| {
-        daemon.all(Stage::Idle, 1).await;
+        daemon.all(ConsumerState::Idle, 1).await;
         daemon.control.pause_here("q", true).await.unwrap();
         let queue = Queue::new(b"", b"q").unwrap();
         Session::new(queue).push(&daemon.db, &["one"]).await.unwrap();
-        daemon.all(Stage::Paused, 1).await;
-        assert!(daemon.shared.board.snapshot().queues.iter().all(|queue| queue.paused_here));
+        daemon.all(ConsumerState::Paused, 1).await;
+        assert!(daemon.shared.status.snapshot().queues.iter().all(|queue| queue.paused_here));
         daemon.control.pause_here("q", false).await.unwrap();
-        daemon.all(Stage::Idle, 1).await;
+        daemon.all(ConsumerState::Idle, 1).await;
         let error = daemon.control.pause_here("r", true).await.unwrap_err();
         assert_eq!(error.to_string(), r#"this daemon has no queue "r"; it has q"#);
     });
@@ -100,9 +100,9 @@ fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
         put("[queues.q]\nhandler = 'none'");
         let refused = daemon.control.reload().await.unwrap_err();
         assert!(refused.to_string().contains("there is no such handler"), "{refused}");
-        let board = &daemon.shared.board;
-        assert_eq!(board.snapshot().config.refused, Some(refused.0));
-        assert_eq!((board.metrics.reloads_applied.get(), board.metrics.reloads_refused.get()), (1, 1));
+        let status = &daemon.shared.status;
+        assert_eq!(status.snapshot().config.refused, Some(refused.0));
+        assert_eq!((status.metrics.reloads_applied.get(), status.metrics.reloads_refused.get()), (1, 1));
     });
 }
 

@@ -13,9 +13,9 @@ use kvqueue_queue::{Item, Queue, RetryPolicy, Session, retry};
 
 use crate::{
     BatchHandler, Config, Context, Daemon, Handler, Outcome, SettingsError,
-    board::Board,
     config::{ConsumerGroup, Delivery, QueueConfig},
     metrics::QueueMeters,
+    status::DaemonStatus,
     testing::TestDatabase,
 };
 
@@ -87,9 +87,9 @@ fn push(db: &Database, payloads: impl IntoIterator<Item = &'static str>) {
 
 /// Works the queue off, and returns what was counted.
 fn work_off(db: &Arc<Database>, daemon: Daemon) -> Arc<QueueMeters> {
-    let board = Board::new("");
-    daemon.until_empty(true).run_showing(db, board.clone(), std::future::pending()).unwrap();
-    board.metrics.queue(&QUEUE.into())
+    let status = DaemonStatus::new("");
+    daemon.until_empty(true).run_showing(db, status.clone(), std::future::pending()).unwrap();
+    status.metrics.queue(&QUEUE.into())
 }
 
 /// Done, retried, dead, released, lost.

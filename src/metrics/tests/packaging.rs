@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 
-use super::sample::{board, text};
+use super::sample::{status, text};
 use crate::metrics::{
     CATALOGUE,
     family::{Kind, Metric},
@@ -75,7 +75,7 @@ fn check(what: &str, expressions: &str) {
     for name in names {
         assert!(exists(name), "{what}: there is no metric {name}");
     }
-    let text = text(&board());
+    let text = text(&status());
     let known = labels(&text);
     for (label, value) in labels(expressions).into_iter().filter(|(label, _)| !FREE.contains(label)) {
         assert!(known.contains(&(label, value)), "{what}: no metric has {label}=\"{value}\"");

@@ -3,27 +3,34 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    board::{Board, SpaceView, Survey},
     config::{Config, QueueConfig},
     metrics::{QueueMeters, render},
+    status::{DaemonStatus, QueueStats, SpaceJson},
 };
 
 /// A name that the format has to escape; and one without consumers or figures.
 pub(super) const QUEUES: [&str; 2] = ["a \"b\" \\c\nd", "quiet"];
 
-/// A daemon's board.
-pub(super) fn board() -> Arc<Board> {
+/// A daemon's status.
+pub(super) fn status() -> Arc<DaemonStatus> {
     let mut config = Config::default();
     config.queues.extend(QUEUES.map(|name| (name.to_owned(), QueueConfig::new("log"))));
-    let board = Board::new("embedded:/var/lib/kvqueue");
-    board.configure(None, &config);
+    let status = DaemonStatus::new("embedded:/var/lib/kvqueue");
+    status.configure(None, &config);
     let [name, _] = QUEUES;
-    let survey =
-        Survey { ready: 3, running: 2, waiting: 1, dead: 4, done: 9, pushed: Some(17), ..Survey::default() };
-    board.surveyed(name, Survey { oldest: Some(Duration::from_millis(2_500)), ..survey });
-    board.database(Ok(Duration::from_micros(350)));
+    let stats = QueueStats {
+        ready: 3,
+        running: 2,
+        waiting: 1,
+        dead: 4,
+        done: 9,
+        pushed: Some(17),
+        ..QueueStats::default()
+    };
+    status.set_queue_stats(name, QueueStats { oldest: Some(Duration::from_millis(2_500)), ..stats });
+    status.database(Ok(Duration::from_micros(350)));
     let refused = Some("the disk is full".to_owned());
-    board.space(SpaceView {
+    status.space(SpaceJson {
         free: 1 << 20,
         total: 1 << 30,
         min_free: 2 << 20,
@@ -31,12 +38,12 @@ pub(super) fn board() -> Arc<Board> {
         reusable: 0,
         pushes_refused: refused,
     });
-    board.gate(&name.into()).hold_here(true);
-    board.join(1, &name.into(), std::num::NonZeroUsize::MIN, 0);
-    board.refused("bad".to_owned());
-    board.metrics.requests.count("/metrics", 200);
-    count(&board.metrics.queue(&name.into()));
-    board
+    status.gate(&name.into()).hold_here(true);
+    status.join(1, &name.into(), std::num::NonZeroUsize::MIN, 0);
+    status.refused("bad".to_owned());
+    status.metrics.requests.count("/metrics", 200);
+    count(&status.metrics.queue(&name.into()));
+    status
 }
 
 fn count(meters: &QueueMeters) {
@@ -49,8 +56,8 @@ fn count(meters: &QueueMeters) {
 }
 
 /// What Prometheus gets to read of it.
-pub(super) fn text(board: &Board) -> String {
+pub(super) fn text(status: &DaemonStatus) -> String {
     let mut out = String::new();
-    render(&board.metrics, &board.snapshot(), &mut out);
+    render(&status.metrics, &status.snapshot(), &mut out);
     out
 }

@@ -9,15 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::sample::{board, text};
+use super::sample::{status, text};
 use crate::{
-    board::Board,
     config::{Config, QueueConfig},
     metrics::{
         CATALOGUE,
         family::{Kind, Metric},
         render,
     },
+    status::DaemonStatus,
 };
 
 /// Without the tool the test passes, unless the environment says that it is to be there.
@@ -36,7 +36,7 @@ fn promtool_accepts_the_metrics() {
         }
         tool => tool.unwrap(),
     };
-    tool.stdin.take().unwrap().write_all(text(&board()).as_bytes()).unwrap();
+    tool.stdin.take().unwrap().write_all(text(&status()).as_bytes()).unwrap();
     let output = tool.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && said.trim().is_empty(), "{said}");
@@ -44,7 +44,7 @@ fn promtool_accepts_the_metrics() {
 
 #[test]
 fn figures_stand_beside_their_labels() {
-    let text = text(&board());
+    let text = text(&status());
     for line in [
         "# TYPE kvqueue_items_taken_total counter",
         r#"kvqueue_items_taken_total{queue="a \"b\" \\c\nd"} 10"#,
@@ -74,14 +74,14 @@ fn figures_stand_beside_their_labels() {
 /// What is not known is not said to be 0.
 #[test]
 fn a_queue_that_nobody_has_looked_at_has_no_items() {
-    let text = text(&board());
+    let text = text(&status());
     assert!(!text.contains(r#"kvqueue_queue_items{queue="quiet""#));
     assert!(!text.contains(r#"kvqueue_queue_oldest_ready_age_seconds{queue="quiet""#));
 }
 
 #[test]
 fn each_metric_of_the_catalogue_is_written_once() {
-    let text = text(&board());
+    let text = text(&status());
     for Metric { name, kind, .. } in CATALOGUE {
         let types = text.lines().filter(|line| line.starts_with(&format!("# TYPE {name} ")));
         assert_eq!(types.count(), 1, "{name}");
@@ -126,9 +126,9 @@ fn any_name_comes_back() {
     let names: Vec<_> = (1..=4).flat_map(texts).collect();
     let mut config = Config::default();
     config.queues.extend(names.iter().map(|name| (name.clone(), QueueConfig::new("log"))));
-    let board = Board::new("");
-    board.configure(None, &config);
-    let text = text(&board);
+    let status = DaemonStatus::new("");
+    status.configure(None, &config);
+    let text = text(&status);
     let lines = text.lines().filter_map(|line| line.strip_prefix("kvqueue_items_in_flight{queue=\""));
     let found: BTreeSet<_> = lines.map(|line| unescaped(line.strip_suffix("\"} 0").unwrap())).collect();
     assert_eq!(found, names.into_iter().collect());
@@ -139,15 +139,15 @@ fn scraped(queues: usize, consumers: u64) -> Duration {
     let names: Vec<Arc<str>> = (0..queues).map(|queue| format!("queue {queue}").into()).collect();
     let mut config = Config::default();
     config.queues.extend(names.iter().map(|name| ((**name).to_owned(), QueueConfig::new("log"))));
-    let board = Board::new("embedded:test");
-    board.configure(None, &config);
+    let status = DaemonStatus::new("embedded:test");
+    status.configure(None, &config);
     for id in 0..consumers {
-        board.join(id, &names[usize::try_from(id).unwrap() % queues], NonZeroUsize::MIN, 0);
+        status.join(id, &names[usize::try_from(id).unwrap() % queues], NonZeroUsize::MIN, 0);
     }
-    let snapshot = board.snapshot();
+    let snapshot = status.snapshot();
     let times = (0..5).map(|_| {
         let (began, mut out) = (Instant::now(), String::new());
-        render(&board.metrics, &snapshot, &mut out);
+        render(&status.metrics, &snapshot, &mut out);
         began.elapsed()
     });
     times.min().unwrap()

@@ -1,56 +1,56 @@
 use super::*;
-use crate::{board::Board, config::Config};
+use crate::{config::Config, status::DaemonStatus};
 
 fn config() -> Config {
     toml::from_str("[queues.a]\nhandler = 'log'\n[queues.b]\nhandler = 'log'").unwrap()
 }
 
 /// Two queues and a consumer.
-fn board() -> std::sync::Arc<Board> {
-    let board = Board::new("embedded:data");
-    board.configure(None, &config());
-    board.join(1, &"a".into(), std::num::NonZeroUsize::MIN, 0);
-    board
+fn status() -> std::sync::Arc<DaemonStatus> {
+    let status = DaemonStatus::new("embedded:data");
+    status.configure(None, &config());
+    status.join(1, &"a".into(), std::num::NonZeroUsize::MIN, 0);
+    status
 }
 
-fn told(board: &Board, rate: f64) -> String {
-    line(&board.snapshot(), rate, None, None)
+fn told(status: &DaemonStatus, rate: f64) -> String {
+    line(&status.snapshot(), rate, None, None)
 }
 
 #[test]
 fn it_says_what_it_does() {
-    let board = board();
-    assert_eq!(told(&board, 0.0), "waiting for the database");
-    board.phase(Phase::Ready);
-    let meters = board.metrics.queue(&"a".into());
+    let status = status();
+    assert_eq!(told(&status, 0.0), "waiting for the database");
+    status.phase(Phase::Ready);
+    let meters = status.metrics.queue(&"a".into());
     let _held = meters.in_flight.hold(7);
-    assert_eq!(told(&board, 1_234.0), "2 queues, 1 consumer, 7 in flight, 1.2k items/s");
-    board.phase(Phase::Reloading);
-    assert_eq!(told(&board, 0.0), "reloading the configuration");
-    board.phase(Phase::Draining);
-    let draining = |left| line(&board.snapshot(), 0.0, Some(left), None);
+    assert_eq!(told(&status, 1_234.0), "2 queues, 1 consumer, 7 in flight, 1.2k items/s");
+    status.phase(Phase::Reloading);
+    assert_eq!(told(&status, 0.0), "reloading the configuration");
+    status.phase(Phase::Draining);
+    let draining = |left| line(&status.snapshot(), 0.0, Some(left), None);
     assert_eq!(draining(Duration::from_millis(11_001)), "draining: 7 in flight, 12 s left");
     assert_eq!(draining(Duration::ZERO), "draining: 7 in flight, the grace is over");
 }
 
 #[test]
 fn it_says_what_is_wrong() {
-    let board = board();
-    board.phase(Phase::Ready);
-    board.gate(&"b".into()).hold_here(true);
-    board.pulses()[0].set(Stage::Backoff);
-    board.database(Err("timed out".to_owned()));
-    board.refused("database:\nneeds a restart".to_owned());
-    insta::assert_snapshot!(told(&board, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
-    assert_eq!(line(&board.snapshot(), 0.0, None, Some("this is stuck")), "this is stuck");
+    let status = status();
+    status.phase(Phase::Ready);
+    status.gate(&"b".into()).hold_here(true);
+    status.consumers()[0].set(ConsumerState::Backoff);
+    status.database(Err("timed out".to_owned()));
+    status.refused("database:\nneeds a restart".to_owned());
+    insta::assert_snapshot!(told(&status, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
+    assert_eq!(line(&status.snapshot(), 0.0, None, Some("this is stuck")), "this is stuck");
 }
 
 #[test]
 fn it_is_one_line_and_not_too_long() {
-    let board = board();
-    board.phase(Phase::Ready);
-    board.refused("ü\n".repeat(1_000));
-    let line = told(&board, 0.0);
+    let status = status();
+    status.phase(Phase::Ready);
+    status.refused("ü\n".repeat(1_000));
+    let line = told(&status, 0.0);
     assert!(!line.contains('\n'));
     assert_eq!(line.chars().count(), LONGEST + 1);
 }

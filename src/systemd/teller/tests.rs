@@ -4,10 +4,10 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// systemd, a board, and who tells one of the other.
+/// systemd, a status, and who tells one of the other.
 struct Scene {
     systemd: UnixDatagram,
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     teller: Arc<Teller>,
     _directory: TempDir,
 }
@@ -18,12 +18,12 @@ impl Scene {
         let path = directory.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();
         systemd.set_nonblocking(true).unwrap();
-        let board = Board::new("embedded:data");
+        let status = DaemonStatus::new("embedded:data");
         let notifier = Notifier::to(path.as_os_str()).unwrap();
-        let teller = Arc::new(Teller::new(notifier, fed, board.clone()));
+        let teller = Arc::new(Teller::new(notifier, fed, status.clone()));
         let hears: Weak<Teller> = Arc::downgrade(&teller);
-        assert!(board.listen(move |phase| hears.upgrade().unwrap().phase(phase)));
-        Self { systemd, board, teller, _directory: directory }
+        assert!(status.listen(move |phase| hears.upgrade().unwrap().phase(phase)));
+        Self { systemd, status, teller, _directory: directory }
     }
 
     /// What was said since, line by line; of the clock and of time only that it was told.
@@ -52,15 +52,15 @@ const RELOADING: &str = "RELOADING=1 MONOTONIC_USEC=.. STATUS=reloading the conf
 #[test]
 fn each_phase_is_told_in_one_message() {
     let scene = Scene::new(false);
-    let Scene { board, teller, .. } = &scene;
+    let Scene { status, teller, .. } = &scene;
     teller.round(None);
     assert_eq!(scene.heard(), ["STATUS=waiting for the database"]);
-    board.phase(Phase::Ready);
-    board.phase(Phase::Reloading);
-    board.phase(Phase::Ready);
-    board.phase(Phase::Reloading);
-    board.refused("no".to_owned());
-    board.phase(Phase::Ready);
+    status.phase(Phase::Ready);
+    status.phase(Phase::Reloading);
+    status.phase(Phase::Ready);
+    status.phase(Phase::Reloading);
+    status.refused("no".to_owned());
+    status.phase(Phase::Ready);
     let refused = format!("{READY}; reload refused: no");
     assert_eq!(scene.heard(), [READY, RELOADING, READY, RELOADING, &refused]);
 }
@@ -68,10 +68,10 @@ fn each_phase_is_told_in_one_message() {
 #[test]
 fn nothing_but_more_time_follows_a_stop() {
     let scene = Scene::new(false);
-    scene.board.phase(Phase::Ready);
-    scene.board.phase(Phase::Reloading);
-    scene.board.draining(Duration::from_secs(30));
-    scene.board.phase(Phase::Ready);
+    scene.status.phase(Phase::Ready);
+    scene.status.phase(Phase::Reloading);
+    scene.status.draining(Duration::from_secs(30));
+    scene.status.phase(Phase::Ready);
     let stopping = "STOPPING=1 EXTEND_TIMEOUT_USEC=.. STATUS=draining: 0 in flight, 30 s left";
     assert_eq!(scene.heard(), [READY, RELOADING, stopping]);
     scene.teller.round(None);
@@ -81,7 +81,7 @@ fn nothing_but_more_time_follows_a_stop() {
 #[test]
 fn time_is_asked_for_again_and_again_and_not_without_end() {
     let scene = Scene::new(false);
-    scene.board.draining(Duration::from_secs(10));
+    scene.status.draining(Duration::from_secs(10));
     let start = Instant::now();
     let asked = |seconds| {
         let mut said = scene.teller.said.lock().unwrap();
@@ -108,8 +108,8 @@ fn the_watchdog_is_fed_while_nothing_is_stuck() {
 #[test]
 fn a_reload_before_the_start_is_part_of_the_start() {
     let scene = Scene::new(false);
-    scene.board.phase(Phase::Reloading);
-    scene.board.phase(Phase::Ready);
-    scene.board.phase(Phase::Ready);
+    scene.status.phase(Phase::Reloading);
+    scene.status.phase(Phase::Ready);
+    scene.status.phase(Phase::Ready);
     assert_eq!(scene.heard(), [READY]);
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use kvqueue_queue::Pause;
 use serde::Serialize;
 
-use super::Stage;
+use super::ConsumerState;
 
 /// Where the daemon is between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -30,15 +30,15 @@ pub(crate) struct Snapshot {
     pub(crate) started_at: u64,
     /// Why it is not ready; empty if it is.
     pub(crate) not_ready: Vec<String>,
-    pub(crate) database: DatabaseView,
-    pub(crate) config: ConfigView,
-    pub(crate) queues: Vec<QueueView>,
-    pub(crate) consumers: Vec<ConsumerView>,
+    pub(crate) database: DatabaseJson,
+    pub(crate) config: ConfigJson,
+    pub(crate) queues: Vec<QueueJson>,
+    pub(crate) consumers: Vec<ConsumerJson>,
 }
 
 /// The database as last seen.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct DatabaseView {
+pub(crate) struct DatabaseJson {
     pub(crate) url: String,
     /// The same for all names of the database.
     pub(crate) identity: String,
@@ -48,12 +48,12 @@ pub(crate) struct DatabaseView {
     /// How long its last answer took, in seconds.
     pub(crate) answered_in: Option<f64>,
     /// Of an embedded database; none before the first look.
-    pub(crate) space: Option<SpaceView>,
+    pub(crate) space: Option<SpaceJson>,
 }
 
 /// Free space on the disk of an embedded database, in bytes.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct SpaceView {
+pub(crate) struct SpaceJson {
     pub(crate) free: u64,
     /// The size of the file system.
     pub(crate) total: u64,
@@ -69,7 +69,7 @@ pub(crate) struct SpaceView {
 
 /// The configuration in force.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct ConfigView {
+pub(crate) struct ConfigJson {
     /// The file, if there is one.
     pub(crate) path: Option<String>,
     pub(crate) loaded_at: u64,
@@ -81,22 +81,22 @@ pub(crate) struct ConfigView {
 
 /// One configured queue.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct QueueView {
+pub(crate) struct QueueJson {
     pub(crate) queue: String,
     pub(crate) kind: String,
     pub(crate) delivery: String,
     pub(crate) handler: String,
     /// For all daemons, by a key in the database.
-    pub(crate) paused: Option<PauseView>,
+    pub(crate) paused: Option<PauseJson>,
     /// For this daemon alone.
     pub(crate) paused_here: bool,
     /// The handler cannot work in this daemon.
-    pub(crate) unavailable: Option<OutageView>,
+    pub(crate) unavailable: Option<OutageJson>,
     /// Why takes of this daemon fail, while they do.
     pub(crate) take_error: Option<String>,
     /// What the database has of it; none before the first look.
     #[serde(flatten)]
-    pub(crate) survey: Option<SurveyView>,
+    pub(crate) stats: Option<QueueStatsJson>,
     /// Items that handlers of this daemon have now.
     pub(crate) in_flight: i64,
     /// Items that this daemon finished, done or dead, since it started.
@@ -106,14 +106,14 @@ pub(crate) struct QueueView {
 
 /// Who paused a queue tells why.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct PauseView {
+pub(crate) struct PauseJson {
     pub(crate) since: u64,
     pub(crate) reason: String,
     /// Sweepers leave the queue alone too.
     pub(crate) frozen: bool,
 }
 
-impl From<Pause> for PauseView {
+impl From<Pause> for PauseJson {
     fn from(Pause { at: since, reason, frozen }: Pause) -> Self {
         Self { since, reason, frozen }
     }
@@ -121,7 +121,7 @@ impl From<Pause> for PauseView {
 
 /// Since when and why a handler cannot work.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct OutageView {
+pub(crate) struct OutageJson {
     pub(crate) since: u64,
     pub(crate) reason: String,
     /// Tries in a row in which it could not.
@@ -130,7 +130,7 @@ pub(crate) struct OutageView {
 
 /// What the database has of a queue.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct SurveyView {
+pub(crate) struct QueueStatsJson {
     pub(crate) ready: i64,
     pub(crate) running: u64,
     pub(crate) waiting: i64,
@@ -150,11 +150,11 @@ pub(crate) struct SurveyView {
 
 /// One consumer.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct ConsumerView {
+pub(crate) struct ConsumerJson {
     pub(crate) id: u64,
     pub(crate) queue: String,
     pub(crate) k: usize,
-    pub(crate) stage: Stage,
+    pub(crate) stage: ConsumerState,
     /// How long it has been there.
     pub(crate) for_seconds: f64,
     pub(crate) restarts: u64,

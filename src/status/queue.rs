@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     history::History,
-    view::{OutageView, PauseView, QueueView, SurveyView},
+    json::{OutageJson, PauseJson, QueueJson, QueueStatsJson},
 };
 use crate::{
     config::QueueConfig,
@@ -21,7 +21,7 @@ use crate::{
 
 /// What a look into the database found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Survey {
+pub(crate) struct QueueStats {
     pub(crate) ready: i64,
     pub(crate) running: u64,
     pub(crate) waiting: i64,
@@ -36,7 +36,7 @@ pub(crate) struct Survey {
     pub(crate) versions_went_back: bool,
 }
 
-/// One queue on the board.
+/// What the status has of one queue.
 #[derive(Debug)]
 pub(super) struct Entry {
     kind: String,
@@ -45,7 +45,7 @@ pub(super) struct Entry {
     gate: Gate,
     breaker: Arc<Breaker>,
     meters: Arc<QueueMeters>,
-    survey: Option<(Survey, Instant)>,
+    stats: Option<(QueueStats, Instant)>,
     pub(super) history: History,
 }
 
@@ -63,7 +63,7 @@ impl Entry {
             gate,
             breaker,
             meters,
-            survey: None,
+            stats: None,
             history: History::default(),
         }
     }
@@ -75,11 +75,11 @@ impl Entry {
         self.handler.clone_from(&config.handler);
     }
 
-    pub(super) fn surveyed(&mut self, survey: Survey) {
+    pub(super) fn set_queue_stats(&mut self, stats: QueueStats) {
         let now = Instant::now();
-        self.survey = Some((survey, now));
+        self.stats = Some((stats, now));
         let finished = self.meters.done.get();
-        self.history.add(now, ambient::now(), &survey, finished);
+        self.history.add(now, ambient::now(), &stats, finished);
     }
 
     /// Since when and why the handler cannot work, if it cannot.
@@ -87,38 +87,38 @@ impl Entry {
         self.breaker.outage()
     }
 
-    pub(super) fn view(&self, name: &str, consumers: usize, take_error: Option<String>) -> QueueView {
-        QueueView {
+    pub(super) fn view(&self, name: &str, consumers: usize, take_error: Option<String>) -> QueueJson {
+        QueueJson {
             queue: name.to_owned(),
             kind: self.kind.clone(),
             delivery: self.delivery.clone(),
             handler: self.handler.clone(),
-            paused: self.gate.hold().map(PauseView::from),
+            paused: self.gate.hold().map(PauseJson::from),
             paused_here: self.gate.is_held_here(),
-            unavailable: self.outage().map(|Outage { since, reason, tries }| OutageView {
+            unavailable: self.outage().map(|Outage { since, reason, tries }| OutageJson {
                 since,
                 reason,
                 tries,
             }),
             take_error,
-            survey: self.survey.map(|(survey, at)| self.survey_view(&survey, at)),
+            stats: self.stats.map(|(stats, at)| self.stats_json(&stats, at)),
             in_flight: self.meters.in_flight.get(),
             finished: self.meters.finished(),
             consumers,
         }
     }
 
-    fn survey_view(&self, survey: &Survey, at: Instant) -> SurveyView {
+    fn stats_json(&self, stats: &QueueStats, at: Instant) -> QueueStatsJson {
         let rates = self.history.rates();
-        SurveyView {
-            ready: survey.ready,
-            running: survey.running,
-            waiting: survey.waiting,
-            dead: survey.dead,
-            done: survey.done,
-            pushed: survey.pushed,
-            versions_went_back: survey.versions_went_back,
-            oldest_age: survey.oldest.map(|age| age.as_secs_f64()),
+        QueueStatsJson {
+            ready: stats.ready,
+            running: stats.running,
+            waiting: stats.waiting,
+            dead: stats.dead,
+            done: stats.done,
+            pushed: stats.pushed,
+            versions_went_back: stats.versions_went_back,
+            oldest_age: stats.oldest.map(|age| age.as_secs_f64()),
             in_rate: rates.inward,
             out_rate: rates.outward,
             looked: at.elapsed().as_secs_f64(),

@@ -1,4 +1,4 @@
-//! The survey on a database.
+//! The stats poller on a database.
 
 use std::{
     sync::Arc,
@@ -10,42 +10,42 @@ use tokio::{sync::watch, time::timeout};
 
 use super::forever;
 use crate::{
-    board::{Board, SurveyView},
     config::{Config, QueueConfig},
+    status::{DaemonStatus, QueueStatsJson},
     testing::TestDatabase,
 };
 
 /// Far longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-struct Surveyed {
+struct Polled {
     db: Arc<foundationdb::Database>,
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     config: watch::Sender<Arc<Config>>,
 }
 
-/// Has these queues surveyed while the test runs.
-async fn surveyed(queues: &[&str], test: impl AsyncFnOnce(&Surveyed)) {
+/// Has these queues polled while the test runs.
+async fn polled(queues: &[&str], test: impl AsyncFnOnce(&Polled)) {
     let database = TestDatabase::new().unwrap();
     let config = Arc::new(config(queues));
-    let board = Board::new("embedded:test");
-    board.configure(None, &config);
-    let surveyed = Surveyed { db: database.shared(), board, config: watch::Sender::new(config) };
-    let survey = forever(surveyed.db.clone(), surveyed.board.clone(), surveyed.config.subscribe());
+    let status = DaemonStatus::new("embedded:test");
+    status.configure(None, &config);
+    let polled = Polled { db: database.shared(), status, config: watch::Sender::new(config) };
+    let stats = forever(polled.db.clone(), polled.status.clone(), polled.config.subscribe());
     tokio::select! {
-        never = survey => match never {},
-        () = test(&surveyed) => {}
+        never = stats => match never {},
+        () = test(&polled) => {}
     }
 }
 
-impl Surveyed {
-    fn view(&self, queue: &str) -> Option<SurveyView> {
-        self.board.snapshot().queues.into_iter().find(|it| it.queue == queue)?.survey
+impl Polled {
+    fn view(&self, queue: &str) -> Option<QueueStatsJson> {
+        self.status.snapshot().queues.into_iter().find(|it| it.queue == queue)?.stats
     }
 
     /// Waits for a view that is as wanted, and says how long that took.
-    async fn until(&self, queue: &str, wanted: impl Fn(&SurveyView) -> bool) -> Duration {
-        let (began, mut changes) = (Instant::now(), self.board.changed());
+    async fn until(&self, queue: &str, wanted: impl Fn(&QueueStatsJson) -> bool) -> Duration {
+        let (began, mut changes) = (Instant::now(), self.status.changed());
         let seen = async {
             while !self.view(queue).is_some_and(|view| wanted(&view)) {
                 changes.changed().await.unwrap();
@@ -68,18 +68,18 @@ fn config(queues: &[&str]) -> Config {
 
 #[tokio::test]
 async fn a_push_is_seen_at_once_while_somebody_looks() {
-    surveyed(&["a", "b"], async |surveyed| {
-        surveyed.until("b", |_| true).await;
-        let listener = surveyed.board.audience.listen();
+    polled(&["a", "b"], async |polled| {
+        polled.until("b", |_| true).await;
+        let listener = polled.status.viewers.listen();
         // Quiet for a while: looks are two seconds apart.
         tokio::time::sleep(Duration::from_secs(4)).await;
         for pushed in 1..=5 {
-            surveyed.push("b", 1).await;
-            let took = surveyed.until("b", |view| view.ready == pushed).await;
+            polled.push("b", 1).await;
+            let took = polled.until("b", |view| view.ready == pushed).await;
             assert!(took < Duration::from_millis(700), "push {pushed} was seen after {took:?}");
         }
-        assert!(surveyed.view("b").unwrap().oldest_age.is_some_and(|age| age > 0.0 && age < 60.0));
-        assert_eq!(surveyed.view("a").unwrap().oldest_age, None);
+        assert!(polled.view("b").unwrap().oldest_age.is_some_and(|age| age > 0.0 && age < 60.0));
+        assert_eq!(polled.view("a").unwrap().oldest_age, None);
         drop(listener);
     })
     .await;
@@ -87,13 +87,13 @@ async fn a_push_is_seen_at_once_while_somebody_looks() {
 
 #[tokio::test]
 async fn who_asks_gets_fresh_figures() {
-    surveyed(&["a"], async |surveyed| {
-        surveyed.until("a", |_| true).await;
+    polled(&["a"], async |polled| {
+        polled.until("a", |_| true).await;
         // Each answer has what was done before the question, however short a time ago the last one was.
         for pushed in 1..=20 {
-            surveyed.push("a", 1).await;
-            surveyed.board.audience.fresh(PATIENCE).await;
-            assert_eq!(surveyed.view("a").unwrap().ready, pushed);
+            polled.push("a", 1).await;
+            polled.status.viewers.fresh(PATIENCE).await;
+            assert_eq!(polled.view("a").unwrap().ready, pushed);
         }
     })
     .await;
@@ -101,15 +101,15 @@ async fn who_asks_gets_fresh_figures() {
 
 #[tokio::test]
 async fn queues_come_and_go() {
-    surveyed(&["a"], async |surveyed| {
-        surveyed.push("later", 2).await;
-        surveyed.until("a", |_| true).await;
+    polled(&["a"], async |polled| {
+        polled.push("later", 2).await;
+        polled.until("a", |_| true).await;
         let new = Arc::new(config(&["later"]));
-        surveyed.board.configure(None, &new);
-        surveyed.config.send_replace(new);
-        surveyed.until("later", |view| view.ready == 2).await;
-        assert!(surveyed.view("a").is_none());
-        assert!(surveyed.board.snapshot().database.up);
+        polled.status.configure(None, &new);
+        polled.config.send_replace(new);
+        polled.until("later", |view| view.ready == 2).await;
+        assert!(polled.view("a").is_none());
+        assert!(polled.status.snapshot().database.up);
     })
     .await;
 }

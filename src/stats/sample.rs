@@ -6,7 +6,7 @@ use foundationdb::{Database, FdbError};
 use futures::future::join3;
 use kvqueue_queue::{Counts, ItemId, Queue, QueueError, Watch};
 
-use crate::board::Survey;
+use crate::status::QueueStats;
 
 /// Database versions in a second.
 const VERSIONS: u64 = 1_000_000;
@@ -17,12 +17,12 @@ pub(super) async fn version(db: &Database) -> Result<i64, FdbError> {
 }
 
 /// What there is in a queue at this version; and, if one is wanted, a watch for what is pushed from then on.
-pub(super) async fn look(
+pub(super) async fn sample(
     db: &Database,
     queue: &Queue,
     version: i64,
     watch: bool,
-) -> Result<(Survey, Option<Watch>), QueueError> {
+) -> Result<(QueueStats, Option<Watch>), QueueError> {
     let tr = db.create_trx()?;
     tr.set_read_version(version);
     let (counts, oldest, versions) =
@@ -39,7 +39,7 @@ pub(super) async fn look(
     }
     let Counts { ready, running, waiting, dead, done, pushed } = counts;
     let oldest = oldest.and_then(|id| age(&id, version));
-    Ok((Survey { ready, running, waiting, dead, done, pushed, oldest, versions_went_back }, watch))
+    Ok((QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back }, watch))
 }
 
 /// How long ago an item was pushed, where its id tells: a stamp is a version, and versions are microseconds.

@@ -7,12 +7,12 @@ const STALE: Duration = Duration::from_secs(45);
 
 /// What was said last of whether the daemon moves.
 #[derive(Debug)]
-pub(super) struct Verdict {
+pub(super) struct Liveness {
     at: Instant,
     stuck: Option<String>,
 }
 
-impl Verdict {
+impl Liveness {
     /// It moves, or this is stuck.
     pub(super) fn new(stuck: Option<String>) -> Self {
         Self { at: Instant::now(), stuck }
@@ -36,10 +36,10 @@ mod tests {
 
     #[test]
     fn what_is_stuck_is_told_and_silence_is_no_good_sign() {
-        assert_eq!(Verdict::new(None).now(), Ok(()));
-        assert_eq!(Verdict::new(Some("this is stuck".to_owned())).now(), Err("this is stuck".to_owned()));
+        assert_eq!(Liveness::new(None).now(), Ok(()));
+        assert_eq!(Liveness::new(Some("this is stuck".to_owned())).now(), Err("this is stuck".to_owned()));
         let Some(at) = Instant::now().checked_sub(STALE) else { return };
-        let told = Verdict { at, stuck: None }.now().unwrap_err();
+        let told = Liveness { at, stuck: None }.now().unwrap_err();
         assert!(told.contains("stood still for 45 s"), "{told}");
     }
 }

@@ -17,15 +17,15 @@ use kvqueue_queue::{Queue, QueueError, Watch};
 use tokio::time::timeout;
 
 use super::{
-    look,
     pace::{Pace, Questions},
+    sample,
 };
 use crate::{
-    board::{Board, Survey},
     causes::with_causes,
     config::Config,
     database::{STORAGE_FAILED, storage_failure},
     metrics::QueueMeters,
+    status::{DaemonStatus, QueueStats},
 };
 
 /// A database that has not said its version for so long does not answer.
@@ -43,21 +43,21 @@ const TICK: Duration = Duration::from_millis(250);
 /// So many queues are looked at at a time.
 const AT_ONCE: usize = 4;
 
-/// A queue as it is surveyed.
+/// A queue as the poller knows it.
 struct Place {
     queue: Queue,
     meters: Arc<QueueMeters>,
     pace: Pace,
-    last: Option<Survey>,
+    last: Option<QueueStats>,
     /// What this daemon had done at the last look.
     deeds: u64,
     watched: bool,
 }
 
 /// What is known of all of them.
-pub(super) struct Surveyor {
+pub(super) struct StatsPoller {
     db: Arc<Database>,
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     places: BTreeMap<Arc<str>, Place>,
     /// One for each place that is `watched`; it tells which, and whether the watch was lost.
     watches: FuturesUnordered<BoxFuture<'static, Pushed>>,
@@ -79,11 +79,11 @@ pub(super) struct Pushed {
     lost: bool,
 }
 
-impl Surveyor {
-    pub(super) fn new(db: Arc<Database>, board: Arc<Board>) -> Self {
+impl StatsPoller {
+    pub(super) fn new(db: Arc<Database>, status: Arc<DaemonStatus>) -> Self {
         Self {
             db,
-            board,
+            status,
             places: BTreeMap::new(),
             watches: FuturesUnordered::new(),
             asked: 0,
@@ -104,14 +104,14 @@ impl Surveyor {
             let Ok(queue) = queue else { continue };
             let name: Arc<str> = name.as_str().into();
             let place = before.remove(&name).filter(|place| place.queue == queue);
-            let place = place.unwrap_or_else(|| Place::new(queue, self.board.metrics.queue(&name)));
+            let place = place.unwrap_or_else(|| Place::new(queue, self.status.metrics.queue(&name)));
             self.places.insert(name, place);
         }
     }
 
     /// Looks at all queues whose time has come, and, if somebody asks, at those that have waited longest.
     pub(super) async fn round(&mut self, asked: u64) {
-        let (now, listened) = (Instant::now(), self.board.audience.listeners() > 0);
+        let (now, listened) = (Instant::now(), self.status.viewers.listeners() > 0);
         if !listened {
             self.watches.clear();
             self.places.values_mut().for_each(|place| place.watched = false);
@@ -150,7 +150,7 @@ impl Surveyor {
         if self.next_for_question().is_none() {
             self.question = None;
             self.answered = asked;
-            self.board.audience.answer(asked);
+            self.status.viewers.answer(asked);
         }
     }
 
@@ -169,7 +169,7 @@ impl Surveyor {
     async fn look(&mut self, due: &BTreeSet<Arc<str>>, listened: bool) {
         let began = Instant::now();
         self.checked = Some(began);
-        let version = match timeout(PATIENCE, look::version(&self.db)).await {
+        let version = match timeout(PATIENCE, sample::version(&self.db)).await {
             Ok(Ok(version)) => version,
             Ok(Err(error)) => return self.down(due, began, Some(error.to_string())),
             Err(_) => return self.down(due, began, None),
@@ -178,7 +178,7 @@ impl Surveyor {
         let (db, places) = (&self.db, &self.places);
         let looks = due.iter().map(|name| async move {
             let (place, began) = (&places[name], Instant::now());
-            let look = look::look(db, &place.queue, version, listened && !place.watched);
+            let look = sample::sample(db, &place.queue, version, listened && !place.watched);
             (name, timeout(LONGEST_LOOK, look).await, began.elapsed())
         });
         let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
@@ -193,17 +193,17 @@ impl Surveyor {
             return self.down(&BTreeSet::new(), began, broken);
         }
         self.silent = None;
-        self.board.database(Ok(took));
+        self.status.database(Ok(took));
     }
 
-    fn found(&mut self, name: &Arc<str>, found: Option<(Survey, Option<Watch>)>, took: Duration) {
+    fn found(&mut self, name: &Arc<str>, found: Option<(QueueStats, Option<Watch>)>, took: Duration) {
         let Some(place) = self.places.get_mut(name) else { return };
-        let survey = found.as_ref().map(|(survey, _)| *survey);
-        let changed = survey.is_some_and(|survey| place.last.is_none_or(|last| differ(&last, &survey)));
+        let stats = found.as_ref().map(|(stats, _)| *stats);
+        let changed = stats.is_some_and(|stats| place.last.is_none_or(|last| differ(&last, &stats)));
         place.pace.looked(Instant::now(), took, changed);
-        let Some((survey, watch)) = found else { return };
-        place.last = Some(survey);
-        self.board.surveyed(name, survey);
+        let Some((stats, watch)) = found else { return };
+        place.last = Some(stats);
+        self.status.set_queue_stats(name, stats);
         if let Some(watch) = watch {
             place.watched = true;
             let queue = name.clone();
@@ -215,7 +215,7 @@ impl Surveyor {
     fn down(&mut self, due: &BTreeSet<Arc<str>>, began: Instant, error: Option<String>) {
         let silent = *self.silent.get_or_insert(began);
         let error = error.unwrap_or_else(|| format!("no answer for {} s", silent.elapsed().as_secs()));
-        self.board.database(Err(error));
+        self.status.database(Err(error));
         for name in due {
             self.found(name, None, Duration::ZERO);
         }
@@ -240,7 +240,7 @@ impl Surveyor {
     }
 
     pub(super) fn next(&self) -> Instant {
-        let (now, listened) = (Instant::now(), self.board.audience.listeners() > 0);
+        let (now, listened) = (Instant::now(), self.status.viewers.listeners() > 0);
         let queues = self.queues();
         let due = self.places.values().filter_map(|place| place.pace.due(listened, queues)).min();
         let tick = listened.then(|| now + TICK);
@@ -274,8 +274,8 @@ impl Place {
 }
 
 /// Whether anything differs but the age.
-fn differ(one: &Survey, other: &Survey) -> bool {
-    Survey { oldest: None, ..*one } != Survey { oldest: None, ..*other }
+fn differ(one: &QueueStats, other: &QueueStats) -> bool {
+    QueueStats { oldest: None, ..*one } != QueueStats { oldest: None, ..*other }
 }
 
 /// Says that a look failed. That need not be the database's fault, but where its storage failed, it is down.

@@ -10,9 +10,9 @@ use tokio::{
 };
 
 use crate::{
-    board::{Board, SpaceView},
     config::{Config, MinFreeSpace},
     database::{origin, refusal},
+    status::{DaemonStatus, SpaceJson},
 };
 
 /// How often it is looked at.
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Looks at the disk of one database directory.
 pub(crate) struct Watch {
-    board: Arc<Board>,
+    status: Arc<DaemonStatus>,
     config: watch::Receiver<Arc<Config>>,
     /// None on a cluster.
     directory: Option<PathBuf>,
@@ -32,9 +32,9 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn new(board: Arc<Board>, config: watch::Receiver<Arc<Config>>) -> Self {
+    pub(crate) fn new(status: Arc<DaemonStatus>, config: watch::Receiver<Arc<Config>>) -> Self {
         let directory = fdb_embedded::embedded_directory(&config.borrow().database);
-        Self { board, config, directory, failed: None }
+        Self { status, config, directory, failed: None }
     }
 
     /// Looks once: from here on the limit of the configuration is in force.
@@ -96,7 +96,7 @@ impl Watch {
 
     fn found(&self, space: Space, pushes_refused: Option<String>) {
         let Space { free, total, min_free, own, .. } = space;
-        let was_refused = self.board.refuses_pushes().is_some();
+        let was_refused = self.status.refuses_pushes().is_some();
         match &pushes_refused {
             Some(reason) if !was_refused => {
                 tracing::warn!(
@@ -120,7 +120,7 @@ impl Watch {
             _ => {}
         }
         let limit_from = origin(&space, &self.config.borrow());
-        self.board.space(SpaceView { free, total, min_free, limit_from, reusable: own, pushes_refused });
+        self.status.space(SpaceJson { free, total, min_free, limit_from, reusable: own, pushes_refused });
     }
 }
 
@@ -137,10 +137,10 @@ mod tests {
         };
         let file = directory.path().join(space::FILE);
         let (sender, receiver) = watch::channel(config(MinFreeSpace::Auto));
-        let board = Board::new(&database);
+        let status = DaemonStatus::new(&database);
         let look = || async {
-            Watch::new(board.clone(), receiver.clone()).begin().await;
-            board.snapshot().database.space.unwrap()
+            Watch::new(status.clone(), receiver.clone()).begin().await;
+            status.snapshot().database.space.unwrap()
         };
         look().await;
         assert!(!file.exists(), "a limit was written that nobody set");
@@ -159,8 +159,8 @@ mod tests {
         let database = "/etc/foundationdb/fdb.cluster".to_owned();
         let min_free_space = MinFreeSpace::Bytes(1);
         let config = Config { database, min_free_space, ..Config::default() };
-        let board = Board::new(&config.database);
-        Watch::new(board.clone(), watch::Sender::new(Arc::new(config)).subscribe()).begin().await;
-        assert!(board.snapshot().database.space.is_none());
+        let status = DaemonStatus::new(&config.database);
+        Watch::new(status.clone(), watch::Sender::new(Arc::new(config)).subscribe()).begin().await;
+        assert!(status.snapshot().database.space.is_none());
     }
 }

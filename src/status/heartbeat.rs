@@ -11,12 +11,12 @@ use std::{
 /// Something that happens again and again: how often it has, and when last. It is shared by the task that does it and by those that look whether it goes
 /// on.
 #[derive(Debug)]
-pub(crate) struct Beat {
+pub(crate) struct Heartbeat {
     count: AtomicU64,
     last: Mutex<Instant>,
 }
 
-impl Beat {
+impl Heartbeat {
     /// It happens once more.
     pub(crate) fn beat(&self) {
         *self.last.lock().expect("nothing panics while it holds the lock") = Instant::now();
@@ -34,7 +34,7 @@ impl Beat {
     }
 }
 
-impl Default for Beat {
+impl Default for Heartbeat {
     fn default() -> Self {
         Self { count: AtomicU64::new(0), last: Mutex::new(Instant::now()) }
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How often, while nobody looks at the board.
+/// How often, while nobody looks at the status.
 const ALONE: Duration = Duration::from_secs(5);
 
 /// How often while somebody does, if something goes on in the queue. The page follows pushes within a second, of which half is the feed's.
@@ -24,7 +24,7 @@ const FOR_A_QUESTION: Duration = Duration::from_millis(10);
 /// question is for some of them.
 const WAIT: Duration = Duration::from_millis(500);
 
-/// Where there are many queues they share so many looks: one in so long while nobody looks at the board...
+/// Where there are many queues they share so many looks: one in so long while nobody looks at the status...
 const EACH_ALONE: Duration = Duration::from_millis(100);
 
 /// ...and while somebody does, for queues in which nothing goes on.

@@ -7,7 +7,7 @@ use std::{
 
 use serde::Serialize;
 
-use super::Survey;
+use super::QueueStats;
 
 /// One sample for so long, at most.
 const EVERY: Duration = Duration::from_secs(10);
@@ -45,7 +45,7 @@ pub(super) struct Rates {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at: Instant,
-    survey: Survey,
+    stats: QueueStats,
     /// Items that this daemon had finished.
     finished: u64,
 }
@@ -68,14 +68,14 @@ pub(super) struct History {
 
 impl History {
     /// What was found now, by the clocks `at` and `time` (milliseconds since 1970), and how many items this daemon has finished.
-    pub(super) fn add(&mut self, at: Instant, time: u64, survey: &Survey, finished: u64) {
-        let point = Point { at, survey: *survey, finished };
+    pub(super) fn add(&mut self, at: Instant, time: u64, stats: &QueueStats, finished: u64) {
+        let point = Point { at, stats: *stats, finished };
         // By marks on the clock: looks that come a little late do not make the samples fewer.
         let first = *self.first.get_or_insert(at);
         let mark = |at: Instant| (at - first).as_secs() / EVERY.as_secs();
         if self.sampled.is_none_or(|sampled| mark(sampled.at) < mark(at)) {
             let rates = self.sampled.map_or_else(Rates::default, |sampled| rates(&sampled, &point));
-            self.keep(sample(time, survey, rates));
+            self.keep(sample(time, stats, rates));
             self.sampled = Some(point);
         }
         // The last that is older stays: rates are over the whole time at least.
@@ -113,8 +113,8 @@ impl History {
     }
 }
 
-fn sample(at: u64, survey: &Survey, rates: Rates) -> Sample {
-    let Survey { ready, running, waiting, dead, done, .. } = *survey;
+fn sample(at: u64, stats: &QueueStats, rates: Rates) -> Sample {
+    let QueueStats { ready, running, waiting, dead, done, .. } = *stats;
     Sample { at, ready, running, waiting, dead, done, in_rate: rates.inward, out_rate: rates.outward }
 }
 
@@ -126,15 +126,15 @@ fn rates(before: &Point, now: &Point) -> Rates {
         return Rates::default();
     }
     // The counters are whatever other programs have written.
-    let held = |it: &Survey| {
+    let held = |it: &QueueStats| {
         it.ready.saturating_add_unsigned(it.running).saturating_add(it.waiting).saturating_add(it.dead)
     };
-    let done = now.survey.done.saturating_sub(before.survey.done);
+    let done = now.stats.done.saturating_sub(before.stats.done);
     let out = done.max(now.finished.saturating_sub(before.finished));
-    let inward = match (before.survey.pushed, now.survey.pushed) {
+    let inward = match (before.stats.pushed, now.stats.pushed) {
         (Some(before), Some(now)) => now.saturating_sub(before),
         _ => {
-            let more = held(&now.survey).saturating_sub(held(&before.survey));
+            let more = held(&now.stats).saturating_sub(held(&before.stats));
             more.saturating_add_unsigned(out).max(0).cast_unsigned()
         }
     };
@@ -145,20 +145,20 @@ fn rates(before: &Point, now: &Point) -> Rates {
 mod tests {
     use super::*;
 
-    fn survey(ready: i64, done: u64) -> Survey {
-        Survey { ready, done, ..Survey::default() }
+    fn stats(ready: i64, done: u64) -> QueueStats {
+        QueueStats { ready, done, ..QueueStats::default() }
     }
 
     #[test]
     fn rates_are_over_the_last_seconds() {
         let (mut history, start) = (History::default(), Instant::now());
         let at = |ms| start + Duration::from_millis(ms);
-        history.add(at(0), 0, &survey(100, 0), 0);
+        history.add(at(0), 0, &stats(100, 0), 0);
         assert_eq!(history.rates(), Rates::default());
         // Ten a second come, twenty go.
         for second in 1..=20_u64 {
-            let survey = survey(100 - 10 * second.cast_signed() % 100, 20 * second);
-            history.add(at(1_000 * second), 0, &survey, 0);
+            let stats = stats(100 - 10 * second.cast_signed() % 100, 20 * second);
+            history.add(at(1_000 * second), 0, &stats, 0);
         }
         let Rates { outward, .. } = history.rates();
         assert!((outward - 20.0).abs() < 1e-9, "{outward}");
@@ -169,31 +169,37 @@ mod tests {
     fn what_comes_is_what_there_is_more_of_and_what_went() {
         let at = Instant::now();
         let point =
-            |seconds, survey, finished| Point { at: at + Duration::from_secs(seconds), survey, finished };
-        let before = point(0, survey(5, 10), 0);
-        assert_eq!(rates(&before, &point(2, survey(9, 16), 0)), Rates { inward: 5.0, outward: 3.0 });
+            |seconds, stats, finished| Point { at: at + Duration::from_secs(seconds), stats, finished };
+        let before = point(0, stats(5, 10), 0);
+        assert_eq!(rates(&before, &point(2, stats(9, 16), 0)), Rates { inward: 5.0, outward: 3.0 });
         // Taken at most once: nothing in the database says that they are done.
-        assert_eq!(rates(&before, &point(2, survey(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
+        assert_eq!(rates(&before, &point(2, stats(1, 10), 4)), Rates { inward: 0.0, outward: 2.0 });
         // Where producers count, that is what came, whatever else went on.
-        let pushed = |survey, pushed| Survey { pushed: Some(pushed), ..survey };
-        let counted = point(0, pushed(survey(5, 10), 100), 0);
+        let pushed = |stats, pushed| QueueStats { pushed: Some(pushed), ..stats };
+        let counted = point(0, pushed(stats(5, 10), 100), 0);
         assert_eq!(
-            rates(&counted, &point(2, pushed(survey(1, 10), 106), 0)),
+            rates(&counted, &point(2, pushed(stats(1, 10), 106), 0)),
             Rates { inward: 3.0, outward: 0.0 }
         );
-        assert_eq!(rates(&counted, &point(2, pushed(survey(0, 0), 0), 0)), Rates::default());
+        assert_eq!(rates(&counted, &point(2, pushed(stats(0, 0), 0), 0)), Rates::default());
         // Deleted: the counters begin anew.
-        assert_eq!(rates(&before, &point(2, survey(0, 0), 0)), Rates::default());
+        assert_eq!(rates(&before, &point(2, stats(0, 0), 0)), Rates::default());
     }
 
     #[test]
     fn counters_that_make_no_sense_do_no_harm() {
-        let odd =
-            Survey { ready: i64::MAX, running: u64::MAX, waiting: i64::MAX, dead: i64::MAX, ..survey(0, 0) };
-        let negative = Survey { ready: i64::MIN, waiting: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
+        let odd = QueueStats {
+            ready: i64::MAX,
+            running: u64::MAX,
+            waiting: i64::MAX,
+            dead: i64::MAX,
+            ..stats(0, 0)
+        };
+        let negative =
+            QueueStats { ready: i64::MIN, waiting: i64::MIN, dead: i64::MIN, done: u64::MAX, ..odd };
         let (mut history, start) = (History::default(), Instant::now());
-        for (second, survey) in [odd, negative, odd, negative].iter().enumerate() {
-            history.add(start + Duration::from_secs(20 * second as u64), 0, survey, u64::MAX);
+        for (second, stats) in [odd, negative, odd, negative].iter().enumerate() {
+            history.add(start + Duration::from_secs(20 * second as u64), 0, stats, u64::MAX);
             assert!(history.rates().inward >= 0.0 && history.rates().outward >= 0.0);
         }
     }
@@ -205,7 +211,7 @@ mod tests {
             // Every five seconds, a little late.
             let ms = look * 5_000 + (look * 37) % 90;
             let now = start + Duration::from_millis(ms);
-            history.add(now, ms, &survey(look.cast_signed(), look), 0);
+            history.add(now, ms, &stats(look.cast_signed(), look), 0);
         }
         let samples = history.samples();
         assert!((358..=361).contains(&samples.len()), "{}", samples.len());
@@ -219,7 +225,7 @@ mod tests {
         let (mut history, start) = (History::default(), Instant::now());
         let mut look = |second: u64, ready| {
             let at = start + Duration::from_secs(second);
-            history.add(at, second * 1_000, &survey(ready, 0), 0);
+            history.add(at, second * 1_000, &stats(ready, 0), 0);
             history.samples().iter().map(|it| (it.at / 1_000, it.ready)).collect::<Vec<_>>()
         };
         (0..=99).for_each(|ten| drop(look(ten * 10, 1)));

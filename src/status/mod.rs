@@ -1,22 +1,13 @@
-//! What the daemon shows of itself. Written by whoever does something, read by whoever tells others: metrics, HTTP, systemd, the log.
-//!
-//! | file | role |
-//! |---|---|
-//! | `audience` | who looks at it |
-//! | `pulse` | what one consumer is at |
-//! | `beat` | a sign that something goes on |
-//! | `verdict` | whether the daemon moves |
-//! | `queue` | what is known of one queue |
-//! | `history` | what a queue was like in the last hour |
-//! | `view` | what others see: the shapes of JSON |
+//! What the daemon reports of itself. The actors, the reload and the stats poller write it; metrics, HTTP,
+//! systemd's notifications and the log read it.
 
-mod audience;
-mod beat;
+mod consumer;
+mod heartbeat;
 mod history;
-mod pulse;
+mod json;
+mod liveness;
 mod queue;
-mod verdict;
-mod view;
+mod viewers;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,18 +19,18 @@ use std::{
 use kvqueue_queue::ItemId;
 use tokio::sync::watch;
 
-pub(crate) use audience::Audience;
-pub(crate) use beat::Beat;
+pub(crate) use consumer::{Activity, ConsumerState, ConsumerStatus};
+pub(crate) use heartbeat::Heartbeat;
 pub(crate) use history::Sample;
-pub(crate) use pulse::{Doing, Pulse, Stage};
-pub(crate) use queue::Survey;
 #[cfg(test)]
-pub(crate) use view::SurveyView;
-pub(crate) use view::{
-    ConfigView, ConsumerView, DatabaseView, PauseView, Phase, QueueView, Snapshot, SpaceView,
+pub(crate) use json::QueueStatsJson;
+pub(crate) use json::{
+    ConfigJson, ConsumerJson, DatabaseJson, PauseJson, Phase, QueueJson, Snapshot, SpaceJson,
 };
+pub(crate) use queue::QueueStats;
+pub(crate) use viewers::Viewers;
 
-use self::{queue::Entry, verdict::Verdict};
+use self::{liveness::Liveness, queue::Entry};
 use crate::{
     config::Config,
     consumer::{ambient, breaker::Breaker, gate::Gate},
@@ -47,17 +38,17 @@ use crate::{
     metrics::Metrics,
 };
 
-/// The board. One per process.
+/// The status of a daemon. A process has one.
 #[derive(Debug)]
-pub(crate) struct Board {
+pub(crate) struct DaemonStatus {
     /// What is counted.
     pub(crate) metrics: Metrics,
     /// Who looks at it.
-    pub(crate) audience: Arc<Audience>,
+    pub(crate) viewers: Arc<Viewers>,
     started_at: u64,
     inner: Mutex<Inner>,
     changes: watch::Sender<u64>,
-    listener: OnceLock<Listener>,
+    listener: OnceLock<PhaseListener>,
 }
 
 /// A handler of this daemon has an item.
@@ -70,11 +61,11 @@ pub(crate) struct Handled {
 }
 
 /// Hears of each phase as it begins, on the thread that begins it.
-struct Listener(Box<dyn Fn(Phase) + Send + Sync>);
+struct PhaseListener(Box<dyn Fn(Phase) + Send + Sync>);
 
-impl std::fmt::Debug for Listener {
+impl std::fmt::Debug for PhaseListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Listener")
+        f.write_str("PhaseListener")
     }
 }
 
@@ -83,26 +74,26 @@ struct Inner {
     phase: Phase,
     /// When the grace of a drain ends.
     grace_ends: Option<Instant>,
-    verdict: Verdict,
-    database: DatabaseView,
-    config: ConfigView,
+    liveness: Liveness,
+    database: DatabaseJson,
+    config: ConfigJson,
     gates: BTreeMap<Arc<str>, Gate>,
     breakers: BTreeMap<Arc<str>, Arc<Breaker>>,
     queues: BTreeMap<Arc<str>, Entry>,
-    consumers: BTreeMap<u64, Arc<Pulse>>,
+    consumers: BTreeMap<u64, Arc<ConsumerStatus>>,
 }
 
-impl Board {
+impl DaemonStatus {
     /// For a daemon that is about to start on this database.
     pub(crate) fn new(database: &str) -> Arc<Self> {
         let (url, identity) = (database.to_owned(), identity(database));
-        let database = DatabaseView { url, identity, up: false, error: None, answered_in: None, space: None };
+        let database = DatabaseJson { url, identity, up: false, error: None, answered_in: None, space: None };
         let inner = Inner {
             phase: Phase::Starting,
             grace_ends: None,
-            verdict: Verdict::new(None),
+            liveness: Liveness::new(None),
             database,
-            config: ConfigView::default(),
+            config: ConfigJson::default(),
             gates: BTreeMap::new(),
             breakers: BTreeMap::new(),
             queues: BTreeMap::new(),
@@ -110,7 +101,7 @@ impl Board {
         };
         Arc::new(Self {
             metrics: Metrics::default(),
-            audience: Arc::default(),
+            viewers: Arc::default(),
             started_at: ambient::now(),
             inner: Mutex::new(inner),
             changes: watch::Sender::new(0),
@@ -121,7 +112,7 @@ impl Board {
     /// Another phase begins.
     pub(crate) fn phase(&self, phase: Phase) {
         self.change(|inner| inner.phase = phase);
-        if let Some(Listener(listener)) = self.listener.get() {
+        if let Some(PhaseListener(listener)) = self.listener.get() {
             listener(phase);
         }
     }
@@ -140,18 +131,18 @@ impl Board {
     /// Has `listener` hear of each phase as it begins, so that none is missed however short it is. There is one listener; false if there
     /// was one before.
     pub(crate) fn listen(&self, listener: impl Fn(Phase) + Send + Sync + 'static) -> bool {
-        self.listener.set(Listener(Box::new(listener))).is_ok()
+        self.listener.set(PhaseListener(Box::new(listener))).is_ok()
     }
 
     /// The daemon moves, or this is stuck. To be said every few seconds.
     pub(crate) fn judge(&self, stuck: Option<String>) {
         // Not a change: it is said again and again.
-        self.lock().verdict = Verdict::new(stuck);
+        self.lock().liveness = Liveness::new(stuck);
     }
 
     /// Whether the daemon moves. An error says what is stuck, and for how long.
-    pub(crate) fn verdict(&self) -> Result<(), String> {
-        self.lock().verdict.now()
+    pub(crate) fn liveness(&self) -> Result<(), String> {
+        self.lock().liveness.now()
     }
 
     /// The phase it is in.
@@ -205,10 +196,16 @@ impl Board {
     }
 
     /// A consumer starts, in the place of so many that failed.
-    pub(crate) fn join(&self, id: u64, queue: &Arc<str>, k: NonZeroUsize, restarts: u64) -> Arc<Pulse> {
-        let pulse = Arc::new(Pulse::new(id, queue.clone(), k, restarts));
-        self.change(|inner| inner.consumers.insert(id, pulse.clone()));
-        pulse
+    pub(crate) fn join(
+        &self,
+        id: u64,
+        queue: &Arc<str>,
+        k: NonZeroUsize,
+        restarts: u64,
+    ) -> Arc<ConsumerStatus> {
+        let status = Arc::new(ConsumerStatus::new(id, queue.clone(), k, restarts));
+        self.change(|inner| inner.consumers.insert(id, status.clone()));
+        status
     }
 
     /// A consumer has ended.
@@ -217,25 +214,25 @@ impl Board {
     }
 
     /// All consumers.
-    pub(crate) fn pulses(&self) -> Vec<Arc<Pulse>> {
+    pub(crate) fn consumers(&self) -> Vec<Arc<ConsumerStatus>> {
         self.lock().consumers.values().cloned().collect()
     }
 
     /// The items of a queue that handlers of this daemon have now: by which consumer, and since when.
     pub(crate) fn handled(&self, queue: &str) -> HashMap<ItemId, Handled> {
         let mut found = HashMap::new();
-        for pulse in self.lock().consumers.values().filter(|pulse| *pulse.queue == *queue) {
-            let Doing { called, items, .. } = pulse.doing();
+        for status in self.lock().consumers.values().filter(|status| *status.queue == *queue) {
+            let Activity { called, items, .. } = status.activity();
             let (Some(since), Some(items)) = (called, items) else { continue };
-            let handled = Handled { consumer: pulse.id, lasted: since.elapsed() };
+            let handled = Handled { consumer: status.id, lasted: since.elapsed() };
             found.extend(items.iter().map(|item| (item.id.clone(), handled)));
         }
         found
     }
 
     /// What a look into the database found of a queue.
-    pub(crate) fn surveyed(&self, queue: &str, survey: Survey) {
-        self.change(|inner| inner.queues.get_mut(queue).map(|entry| entry.surveyed(survey)));
+    pub(crate) fn set_queue_stats(&self, queue: &str, stats: QueueStats) {
+        self.change(|inner| inner.queues.get_mut(queue).map(|entry| entry.set_queue_stats(stats)));
     }
 
     /// Whether the database answers, and how fast; or what is wrong.
@@ -251,7 +248,7 @@ impl Board {
     }
 
     /// How much space is free on the database's disk.
-    pub(crate) fn space(&self, space: SpaceView) {
+    pub(crate) fn space(&self, space: SpaceJson) {
         self.change(|inner| inner.database.space = Some(space));
     }
 
@@ -273,12 +270,12 @@ impl Board {
         refused.into_iter().chain(inner.queues.iter().filter_map(outage)).chain(takes).collect()
     }
 
-    /// Something changed that is not on the board itself, such as a gate.
+    /// Wakes the viewers: something has changed that the status only refers to, such as a gate.
     pub(crate) fn touch(&self) {
         self.changes.send_modify(|changes| *changes += 1);
     }
 
-    /// Wakes whoever shows the board at each change.
+    /// A receiver that each change wakes.
     pub(crate) fn changed(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
@@ -296,7 +293,8 @@ impl Board {
     /// All of it.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
-        let consumers: Vec<_> = inner.consumers.values().map(|pulse| consumer(pulse, &inner.gates)).collect();
+        let consumers: Vec<_> =
+            inner.consumers.values().map(|status| consumer(status, &inner.gates)).collect();
         let mut crews = HashMap::<&str, usize>::new();
         consumers.iter().for_each(|it| *crews.entry(&it.queue).or_default() += 1);
         let crew = |name: &str| crews.get(name).copied().unwrap_or_default();
@@ -334,7 +332,7 @@ fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) ->
 
 /// Why takes fail, by their queues.
 fn take_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
-    let failing = |pulse: &Arc<Pulse>| Some((pulse.queue.clone(), pulse.doing().take_error?));
+    let failing = |status: &Arc<ConsumerStatus>| Some((status.queue.clone(), status.activity().take_error?));
     inner.consumers.values().filter_map(failing).collect()
 }
 
@@ -352,19 +350,19 @@ fn not_ready(inner: &Inner) -> Vec<String> {
 }
 
 /// An idle consumer learns of a pause only when it is woken, and a queue that is paused wakes nobody. So the gate decides what is shown of it.
-fn consumer(pulse: &Pulse, gates: &BTreeMap<Arc<str>, Gate>) -> ConsumerView {
-    let (stage, lasted) = pulse.stage();
-    let closed_for = gates.get(&pulse.queue).and_then(Gate::closed_for);
+fn consumer(status: &ConsumerStatus, gates: &BTreeMap<Arc<str>, Gate>) -> ConsumerJson {
+    let (stage, lasted) = status.state();
+    let closed_for = gates.get(&status.queue).and_then(Gate::closed_for);
     let (stage, lasted) = match closed_for {
-        Some(closed_for) if stage == Stage::Idle => (Stage::Paused, lasted.min(closed_for)),
+        Some(closed_for) if stage == ConsumerState::Idle => (ConsumerState::Paused, lasted.min(closed_for)),
         _ => (stage, lasted),
     };
-    ConsumerView {
-        id: pulse.id,
-        queue: pulse.queue.to_string(),
-        k: pulse.k.get(),
+    ConsumerJson {
+        id: status.id,
+        queue: status.queue.to_string(),
+        k: status.k.get(),
         stage,
         for_seconds: lasted.as_secs_f64(),
-        restarts: pulse.restarts,
+        restarts: status.restarts,
     }
 }

@@ -9,12 +9,12 @@ use std::{
 use kvqueue_queue::Item;
 use serde::Serialize;
 
-use super::Beat;
+use super::Heartbeat;
 
-/// What a consumer is doing.
+/// What a consumer is activity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Stage {
+pub(crate) enum ConsumerState {
     /// A take is under way, or waits for others to end.
     Taking,
     /// Its queue is paused.
@@ -31,7 +31,7 @@ pub(crate) enum Stage {
     Closing,
 }
 
-impl Stage {
+impl ConsumerState {
     /// All of them.
     pub(crate) const ALL: [Self; 7] = [
         Self::Taking,
@@ -46,7 +46,7 @@ impl Stage {
 
 /// A consumer as others see it. Written by the consumer and by those that work for it.
 #[derive(Debug)]
-pub(crate) struct Pulse {
+pub(crate) struct ConsumerStatus {
     /// The consumer's number; a consumer that replaces another has the same.
     pub(crate) id: u64,
     /// Its queue.
@@ -55,14 +55,14 @@ pub(crate) struct Pulse {
     pub(crate) k: NonZeroUsize,
     /// How many failed before it under this number.
     pub(crate) restarts: u64,
-    doing: Mutex<Doing>,
+    activity: Mutex<Activity>,
     answered: Mutex<Instant>,
 }
 
 /// What a consumer does, and what has become of it so far.
 #[derive(Clone, Debug)]
-pub(crate) struct Doing {
-    pub(crate) stage: Stage,
+pub(crate) struct Activity {
+    pub(crate) stage: ConsumerState,
     /// When the stage began.
     pub(crate) since: Instant,
     /// When its handler was called last in this stage.
@@ -72,13 +72,13 @@ pub(crate) struct Doing {
     /// When the handler was done with all it had: what follows in this stage is for the consumer to do.
     pub(crate) handled: Option<Instant>,
     /// Beats while the lease of what the handler has is held. Gone when it is not.
-    pub(crate) holder: Weak<Beat>,
+    pub(crate) holder: Weak<Heartbeat>,
     /// Why its last take failed, until one succeeds.
     pub(crate) take_error: Option<String>,
 }
 
-impl Doing {
-    fn begin(stage: Stage) -> Self {
+impl Activity {
+    fn begin(stage: ConsumerState) -> Self {
         Self {
             stage,
             since: Instant::now(),
@@ -91,20 +91,20 @@ impl Doing {
     }
 }
 
-impl Pulse {
+impl ConsumerStatus {
     pub(super) fn new(id: u64, queue: Arc<str>, k: NonZeroUsize, restarts: u64) -> Self {
-        let doing = Mutex::new(Doing::begin(Stage::Taking));
-        Self { id, queue, k, restarts, doing, answered: Mutex::new(Instant::now()) }
+        let activity = Mutex::new(Activity::begin(ConsumerState::Taking));
+        Self { id, queue, k, restarts, activity, answered: Mutex::new(Instant::now()) }
     }
 
     /// A stage begins; or the same one anew.
-    pub(crate) fn set(&self, stage: Stage) {
-        let mut doing = self.lock();
+    pub(crate) fn set(&self, stage: ConsumerState) {
+        let mut activity = self.lock();
         let take_error = match stage {
-            Stage::Taking | Stage::Backoff => doing.take_error.take(),
+            ConsumerState::Taking | ConsumerState::Backoff => activity.take_error.take(),
             _ => None,
         };
-        *doing = Doing { take_error, ..Doing::begin(stage) };
+        *activity = Activity { take_error, ..Activity::begin(stage) };
     }
 
     /// A take failed, for this reason.
@@ -113,33 +113,33 @@ impl Pulse {
     }
 
     /// The handler has items whose lease is held by one whose beat this is.
-    pub(crate) fn held_by(&self, holder: Weak<Beat>) {
+    pub(crate) fn held_by(&self, holder: Weak<Heartbeat>) {
         self.lock().holder = holder;
     }
 
     /// The handler is called for these items.
     pub(crate) fn called(&self, items: Arc<[Item]>) {
-        let mut doing = self.lock();
-        doing.called = Some(Instant::now());
-        doing.items = Some(items);
+        let mut activity = self.lock();
+        activity.called = Some(Instant::now());
+        activity.items = Some(items);
     }
 
     /// The handler is done with all it had.
     pub(crate) fn handled(&self) {
-        let mut doing = self.lock();
-        doing.handled = Some(Instant::now());
-        doing.items = None;
+        let mut activity = self.lock();
+        activity.handled = Some(Instant::now());
+        activity.items = None;
     }
 
     /// What it does.
-    pub(crate) fn doing(&self) -> Doing {
+    pub(crate) fn activity(&self) -> Activity {
         self.lock().clone()
     }
 
     /// The stage, and how long it has lasted.
-    pub(crate) fn stage(&self) -> (Stage, Duration) {
-        let doing = self.lock();
-        (doing.stage, doing.since.elapsed())
+    pub(crate) fn state(&self) -> (ConsumerState, Duration) {
+        let activity = self.lock();
+        (activity.stage, activity.since.elapsed())
     }
 
     /// The consumer has answered: its actor reads its mailbox.
@@ -152,7 +152,7 @@ impl Pulse {
         *self.answered.lock().expect("nothing panics while it holds the lock")
     }
 
-    fn lock(&self) -> MutexGuard<'_, Doing> {
-        self.doing.lock().expect("nothing panics while it holds the lock")
+    fn lock(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().expect("nothing panics while it holds the lock")
     }
 }
