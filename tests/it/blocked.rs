@@ -2,78 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
+use crate::support::{Background, Database, helper, run};
 
 /// More than the threads of the pool on any machine that runs tests.
 const CONSUMERS: usize = 256;
-
-/// Never returns.
-struct Block;
-
-#[kvqueue::async_trait]
-impl Handler for Block {
-    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
-        eprintln!("blocked");
-        loop {
-            std::thread::park();
-        }
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_daemon() {
-    let queue = format!("[queues.q]\nhandler = 'block'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
-    let Some(daemon) = daemon_of_helper(&format!("grace = '100ms'\n{queue}")) else { return };
-    run_to_the_end(daemon.handler("block", |_: &Settings| Ok::<_, SettingsError>(Block)));
-}
 
 #[test]
 fn a_stop_is_over_when_the_grace_is() {
     let db = Database::new();
     let items = vec!["item"; CONSUMERS];
     run(&db, &[&["push", "q"], &items[..]].concat()).ok();
-    let mut daemon = Background::start(helper(&db, "blocked::helper_daemon"));
+    let mut command = helper(&db, "blocked::daemon");
+    command.arg(CONSUMERS.to_string());
+    let mut daemon = Background::start(command);
     let threads = std::thread::available_parallelism().unwrap().get();
     (0..threads).for_each(|_| drop(daemon.wait_for("blocked")));
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
     assert!(ran.stderr.contains("ended: consumers still at work after the grace of 100 ms"), "{ran:?}");
     assert_eq!(ran.code, Some(1));
-}
-
-/// Blocks its thread for three seconds at the item `slow`, for ever at `stuck`, and says when it begins and ends.
-struct Slow;
-
-#[kvqueue::async_trait]
-impl Handler for Slow {
-    async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-        let name = String::from_utf8_lossy(&item.payload).into_owned();
-        eprintln!("begin {name} {}", item.attempt);
-        match &*name {
-            "slow" if item.attempt == 1 => std::thread::sleep(Duration::from_secs(3)),
-            "stuck" => loop {
-                std::thread::park();
-            },
-            _ => {}
-        }
-        eprintln!("end {name} {}", item.attempt);
-        if item.attempt == 1 && *name == *"slow" { Outcome::retry("too slow") } else { Outcome::Done }
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_overdue() {
-    let queue = "[queues.q]\nhandler = 'slow'\nlease = '1s'\nhandler-timeout = '100ms'\nconsumers = [ { k = 1 } ]\n\
-                 retry = { base = '10ms' }";
-    let Some(daemon) = daemon_of_helper(&format!("grace = '500ms'\nlog.format = 'json'\n{queue}")) else {
-        return;
-    };
-    run_to_the_end(daemon.handler("slow", |_: &Settings| Ok::<_, SettingsError>(Slow)));
 }
 
 /// Its time is up, and its lease is three times shorter than it takes.
@@ -85,7 +34,7 @@ fn an_item_whose_handler_still_runs_is_not_handed_out_again() {
     }
     let db = Database::new();
     run(&db, &["push", "q", "slow", "other"]).ok();
-    let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
+    let mut daemon = Background::start(helper(&db, "blocked::overdue"));
     daemon.wait_for_event("handler_overdue");
     // The consumer goes on with others.
     daemon.wait_for("end other 1");
@@ -104,7 +53,7 @@ fn a_stop_does_not_wait_for_ever_for_a_handler_whose_time_is_up() {
     }
     let db = Database::new();
     run(&db, &["push", "q", "stuck"]).ok();
-    let mut daemon = Background::start(helper(&db, "blocked::helper_overdue"));
+    let mut daemon = Background::start(helper(&db, "blocked::overdue"));
     daemon.wait_for_event("handler_overdue");
     let told = Instant::now();
     daemon.signal(Signal::TERM);

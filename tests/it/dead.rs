@@ -1,73 +1,13 @@
 //! `kvqueue dead`, and what `kvqueue len` knows of other states than ready.
 
-use kvqueue_queue::{
-    Approach, Failure, FetchOptions, ItemOutcome, NewItem, PushOptions, Queue, RetryPolicy, Session,
-};
 use serde_json::Value;
-use std::time::Duration;
 
-use crate::support::{Background, Database, database_of_helper, helper, run, run_script};
-
-/// Pushes a few items to the queue `q` and lets them die. Items without a reason stay.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_bury() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = kvqueue::database::Store::open(&database).unwrap();
-    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(bury(&store.db, &mut session));
-    std::process::exit(0);
-}
-
-async fn bury(db: &foundationdb::Database, session: &mut Session) {
-    let item = NewItem::new("first").with_attribute("to", "ann").with_unique(b"order 1".to_vec());
-    let items = [item, NewItem::new(b"\xff".as_slice()), NewItem::new("third")];
-    session.push_items(db, &items, &PushOptions::default()).await.unwrap();
-    for reason in ["no such address", "it is\nno text", "gone"] {
-        let k = std::num::NonZeroUsize::MIN;
-        let mut approach = Approach::Front;
-        let mut take = FetchOptions::new(k, Duration::from_secs(30), &mut approach);
-        let mut lease = session.fetch(db, &mut take).await.unwrap().lease.unwrap();
-        let dead = ItemOutcome::Dead(Failure::new(1_800_000_000_010, 1, reason));
-        lease.acknowledge(db, &RetryPolicy::default(), &[(0, dead)]).await.unwrap();
-    }
-}
-
-/// Makes the record of the first letter of `q` one that nobody can read.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_damage() {
-    damage(b"\x01q\0\x01dead\0", 0);
-}
-
-/// Makes the side record of the second ready item of `q` one that nobody can read.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_damage_ready() {
-    damage(b"\x01q\0\x01meta\0", 1);
-}
-
-fn damage(records: &[u8], number: usize) {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = kvqueue::database::Store::open(&database).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let tr = store.db.create_trx().unwrap();
-        let [begin, end] = [b"\0", b"\xff"].map(|end| [prefix.as_bytes(), records, end].concat());
-        let option = foundationdb::RangeOption { limit: Some(number + 1), ..(begin, end).into() };
-        let rows = tr.get_range(&option, 1, false).await.unwrap();
-        tr.set(rows[number].key(), b"\x01garbage");
-        tr.commit().await.unwrap();
-    });
-    std::process::exit(0);
-}
+use crate::support::{Background, Database, helper, run, run_script};
 
 /// A database whose queue `q` has three dead letters; and their ids.
 fn buried() -> (Database, Vec<String>) {
     let db = Database::new();
-    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    Background::start(helper(&db, "dead::buries")).end().ok();
     let ids = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
     (db, ids.iter().map(|object| object["id"].as_str().unwrap().to_owned()).collect())
 }
@@ -170,7 +110,7 @@ fn retry_makes_letters_items_again() {
 #[test]
 fn one_that_cannot_be_read_is_named_and_stops_no_others() {
     let (db, ids) = buried();
-    Background::start(helper(&db, "dead::helper_damage")).end().ok();
+    Background::start(helper(&db, "dead::damages")).end().ok();
     let list = objects(&run(&db, &["dead", "list", "q", "--json"]).ok());
     assert!(list[0]["reason"].as_str().unwrap().contains("cannot read"), "{list:?}");
     insta::assert_snapshot!(run(&db, &["dead", "retry", "q", "--all"]).failed(1), @"kvqueue: dead letters not retried, since they cannot be read: 1");
@@ -187,7 +127,7 @@ fn one_that_cannot_be_read_is_named_and_stops_no_others() {
 #[test]
 fn an_export_passes_over_a_letter_that_cannot_be_read_and_fails() {
     let (db, ids) = buried();
-    Background::start(helper(&db, "dead::helper_damage")).end().ok();
+    Background::start(helper(&db, "dead::damages")).end().ok();
     let ran = run(&db, &["export", "q"]);
     let lines = objects(&ran.stdout);
     // The first and the last line are those of the file itself.
@@ -208,7 +148,7 @@ fn an_export_passes_over_a_ready_item_that_cannot_be_read_and_fails() {
     for payload in ["first", "second", "third", "fourth"] {
         run(&db, &["push", "q", payload, "--attr", "a=b"]).ok();
     }
-    Background::start(helper(&db, "dead::helper_damage_ready")).end().ok();
+    Background::start(helper(&db, "dead::damage_ready")).end().ok();
     let ran = run(&db, &["export", "q"]);
     let lines = objects(&ran.stdout);
     let payloads: Vec<_> = lines.iter().filter_map(|line| line["payload"].as_str()).collect();
@@ -231,7 +171,7 @@ fn a_list_of_a_queue_that_does_not_exist_says_so() {
 #[test]
 fn retry_is_refused_while_another_item_has_the_unique_key() {
     let (db, ids) = buried();
-    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    Background::start(helper(&db, "dead::buries")).end().ok();
     let second = objects(&run(&db, &["dead", "list", "q", "--json", "--after", &ids[2]]).ok()).remove(0);
     let second = second["id"].as_str().unwrap();
     run(&db, &["dead", "retry", "q", &ids[0]]).ok();

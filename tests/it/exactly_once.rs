@@ -1,20 +1,10 @@
 //! Exactly-once delivery: what handlers write to the database happens once per item, whatever happens to commits and daemons.
 
-use std::{sync::Once, time::Duration};
+use std::time::Duration;
 
-use fdb_embedded::{Faults, Network};
-use foundationdb::{
-    FdbError, RangeOption, Transaction,
-    options::{MutationType, StreamingMode},
-};
-use futures::TryStreamExt;
-use kvqueue::{BatchHandler, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
-use crate::support::{
-    Background, Database, Random, daemon_of_helper, database_of_helper, helper, run, run_to_the_end,
-    run_with_input,
-};
+use crate::support::{Background, Database, Random, helper, run, run_with_input};
 
 /// As many at a time.
 const ITEMS: usize = 300;
@@ -25,155 +15,6 @@ const KILLS: u32 = 3;
 /// When, at the latest, after it has handled its first items.
 const KILLED_WITHIN: Duration = Duration::from_millis(200);
 
-const SEED: &str = "KVQUEUE_TEST_FAULTS";
-
-const CONFIG: &str = "delivery = 'exactly-once'\nlease = '1s'\nconsumers = [ { k = 5, count = 4 } ]\n\
-                      retry = { max-attempts = 1000, base = '10ms', max = '100ms' }";
-
-/// What handlers write: a number for each item, and one for all, which they read and so conflict on.
-struct Effects {
-    prefix: String,
-}
-
-impl Effects {
-    fn new() -> Self {
-        Self { prefix: database_of_helper().map(|(_, prefix)| prefix + "effects/").unwrap_or_default() }
-    }
-
-    async fn write(&self, tr: &Transaction, item: &Item) -> Result<(), FdbError> {
-        let of_item = [self.prefix.as_bytes(), b"item/", &item.payload].concat();
-        tr.atomic_op(&of_item, &1_u64.to_le_bytes(), MutationType::Add);
-        let of_all = [self.prefix.as_bytes(), b"all"].concat();
-        let count = tr.get(&of_all, false).await?.map_or(0, |value| number(&value));
-        tr.set(&of_all, &(count + 1).to_le_bytes());
-        Ok(())
-    }
-
-    /// Every second item fails at its first attempt, after it has written.
-    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        let tr = context.transaction().expect("the delivery is exactly-once");
-        match self.write(tr, item).await {
-            Err(error) => Outcome::retry(error),
-            Ok(()) if item.attempt == 1 && item.payload.last().is_some_and(|digit| digit % 2 == 0) => {
-                Outcome::retry("on purpose")
-            }
-            Ok(()) => {
-                eprintln!("wrote");
-                Outcome::Done
-            }
-        }
-    }
-}
-
-fn number(value: &[u8]) -> u64 {
-    u64::from_le_bytes(value.try_into().unwrap())
-}
-
-struct Each(Effects);
-
-#[kvqueue::async_trait]
-impl Handler for Each {
-    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        self.0.handle(item, context).await
-    }
-}
-
-/// All of a take in one transaction; an item that fails has not written.
-struct Whole(Effects);
-
-#[kvqueue::async_trait]
-impl BatchHandler for Whole {
-    async fn handle(&self, items: &[Item], context: &Context) -> Vec<Outcome> {
-        let mut outcomes = Vec::new();
-        for item in items {
-            outcomes.push(match item.attempt {
-                1 if item.payload.last().is_some_and(|digit| digit % 2 == 0) => Outcome::retry("on purpose"),
-                _ => self.0.handle(item, context).await,
-            });
-        }
-        outcomes
-    }
-}
-
-/// Takes longer than its lease, before it begins to write.
-struct Slow(Effects);
-
-#[kvqueue::async_trait]
-impl Handler for Slow {
-    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        tokio::time::sleep(Duration::from_millis(1_500)).await;
-        self.0.handle(item, context).await
-    }
-}
-
-/// Works off the queue in a storm, if there is a seed for one.
-fn run_daemon(with: impl FnOnce(Daemon) -> Daemon) {
-    let Some(daemon) = daemon_of_helper(&format!("[queues.q]\nhandler = 'effects'\n{CONFIG}")) else {
-        return;
-    };
-    let (url, _) = database_of_helper().unwrap();
-    let seed = std::env::var(SEED).ok().map(|seed| seed.parse().unwrap());
-    let storm = Once::new();
-    run_to_the_end(with(daemon).until_empty(true).observe(move |_, event| {
-        if let (Event::Started, Some(seed)) = (event, seed) {
-            storm.call_once(|| {
-                let faults = Faults::seeded(seed).conflict(0.05).too_old(0.05);
-                faults.unknown_committed(0.1).unknown_not_committed(0.1).install(&url).unwrap();
-            });
-        }
-    }));
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_each() {
-    run_daemon(|daemon| {
-        daemon.handler("effects", |_: &Settings| Ok::<_, SettingsError>(Each(Effects::new())))
-    });
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_whole() {
-    run_daemon(|daemon| {
-        daemon.batch_handler("effects", |_: &Settings| Ok::<_, SettingsError>(Whole(Effects::new())))
-    });
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_slow() {
-    run_daemon(|daemon| {
-        daemon.handler("effects", |_: &Settings| Ok::<_, SettingsError>(Slow(Effects::new())))
-    });
-}
-
-/// Prints the effects: for all items, how many items have one, and the largest.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_effects() {
-    let Some((url, _)) = database_of_helper() else { return };
-    let prefix = Effects::new().prefix;
-    let network = Network::start().unwrap();
-    let db = foundationdb::Database::from_path(&url).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let tr = db.create_trx().unwrap();
-        let all = tr.get(format!("{prefix}all").as_bytes(), false).await.unwrap();
-        let [begin, end] = ["item/", "item0"].map(|end| format!("{prefix}{end}").into_bytes());
-        let items = RangeOption { mode: StreamingMode::WantAll, ..RangeOption::from((begin, end)) };
-        let items: Vec<_> = tr.get_ranges_keyvalues(items, false).try_collect().await.unwrap();
-        let most = items.iter().map(|row| number(row.value())).max();
-        println!("\neffects {} {} {}", all.map_or(0, |all| number(&all)), items.len(), most.unwrap_or(0));
-        if !prefix.starts_with("effects") {
-            // On a cluster they would stay.
-            tr.clear_range(prefix.as_bytes(), [prefix.as_bytes(), b"\xff"].concat().as_slice());
-            tr.commit().await.unwrap();
-        }
-    });
-    drop((db, network));
-}
-
 /// Pushes the items from this number on.
 fn push(db: &Database, first: usize) {
     let numbers: String = (first..first + ITEMS).map(|number| format!("{number}\n")).collect();
@@ -183,7 +24,7 @@ fn push(db: &Database, first: usize) {
 /// Every item of so many had its effect once.
 #[track_caller]
 fn assert_effects(db: &Database, items: usize) {
-    let out = Background::start(helper(db, "exactly_once::helper_effects")).end().ok();
+    let out = Background::start(helper(db, "exactly_once::effects")).end().ok();
     let expected = format!("effects {items} {items} 1");
     assert!(out.lines().any(|line| line == expected), "not {expected:?}: {out}");
     assert_eq!(run(db, &["len", "q"]).ok(), "0\n");
@@ -192,11 +33,11 @@ fn assert_effects(db: &Database, items: usize) {
 #[test]
 fn effects_happen_once_whatever_becomes_of_commits() {
     let mut random = Random::new();
-    for name in ["exactly_once::helper_each", "exactly_once::helper_whole"] {
+    for name in ["exactly_once::each", "exactly_once::whole"] {
         let db = Database::embedded();
         push(&db, 0);
         let mut command = helper(&db, name);
-        command.env(SEED, random.below(u64::MAX).to_string());
+        command.arg(random.below(u64::MAX).to_string());
         let ran = Background::start(command).end();
         assert!(ran.stderr.contains("wrote"), "{ran:?}");
         ran.ok();
@@ -213,14 +54,14 @@ fn effects_happen_once_though_daemons_are_killed() {
         // Each has work of its own, as the one before may have been done before it was killed.
         push(&db, items);
         items += ITEMS;
-        let mut daemon = Background::start(helper(&db, "exactly_once::helper_each"));
+        let mut daemon = Background::start(helper(&db, "exactly_once::each"));
         daemon.wait_for("wrote");
         // The moment of death is what is random here.
         std::thread::sleep(random.time_below(KILLED_WITHIN));
         daemon.signal(Signal::KILL);
         kills += u32::from(daemon.end().code.is_none());
     }
-    Background::start(helper(&db, "exactly_once::helper_each")).end().ok();
+    Background::start(helper(&db, "exactly_once::each")).end().ok();
     assert_effects(&db, items);
 }
 
@@ -228,7 +69,7 @@ fn effects_happen_once_though_daemons_are_killed() {
 fn a_handler_with_a_transaction_may_take_longer_than_its_lease() {
     let db = Database::new();
     run(&db, &["push", "q", "1", "3"]).ok();
-    let ran = Background::start(helper(&db, "exactly_once::helper_slow")).end();
+    let ran = Background::start(helper(&db, "exactly_once::slow")).end();
     // One consumer has both, on one lease.
     assert!(!ran.stderr.contains("again"), "{ran:?}");
     ran.ok();

@@ -1,29 +1,19 @@
 //! An idle daemon: no measurable CPU, and awake within milliseconds.
 
 use std::{
-    fs,
-    sync::{Arc, Mutex, mpsc},
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
-use kvqueue::{Config, Context, Daemon, Event, Handler, Item, Outcome, Settings, SettingsError};
-use kvqueue_queue::{Queue, Session};
 use rustix::process::Signal;
 
-use crate::support::{
-    Background, Database, PATIENCE, daemon_of_helper, database_of_helper, helper, kvqueue, run,
-    run_to_the_end, run_with_input,
-};
+use crate::support::{Background, Database, PATIENCE, helper, kvqueue, run, run_with_input};
 
 /// How long an idle daemon is looked at.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// CPU time in that span that counts as none: 4 ms a second.
 const NOTHING: Duration = Duration::from_millis(20);
-
-/// Pushes whose way to the handler is timed.
-const PUSHES: usize = 200;
 
 /// User and system time of a process so far. The kernel counts in hundredths of a second.
 fn cpu_time(pid: u32) -> Duration {
@@ -104,34 +94,12 @@ fn one_watch_serves_all_and_misses_no_push() {
     assert_eq!(daemon.end().code, Some(0));
 }
 
-/// Handles an item when as many are being handled as there are consumers.
-struct Together(tokio::sync::Barrier);
-
-#[kvqueue::async_trait]
-impl Handler for Together {
-    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
-        self.0.wait().await;
-        eprintln!("handled together");
-        Outcome::Done
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_together() {
-    let queue = format!(
-        "log.level = 'debug'\n[queues.q]\nhandler = 'together'\nslow-look = '1h'\n\
-         consumers = [ {{ k = 1, count = {CONSUMERS} }} ]"
-    );
-    let Some(daemon) = daemon_of_helper(&queue) else { return };
-    let together = |_: &Settings| Ok::<_, SettingsError>(Together(tokio::sync::Barrier::new(CONSUMERS)));
-    run_to_the_end(daemon.handler("together", together));
-}
-
 #[test]
 fn as_many_wake_as_there_are_items() {
     let db = Database::new();
-    let mut daemon = Background::start(helper(&db, "idle::helper_together"));
+    let mut command = helper(&db, "idle::together");
+    command.arg(CONSUMERS.to_string());
+    let mut daemon = Background::start(command);
     // Some are idle again before others have said that they are done.
     let until_idle = |daemon: &mut Background, times| {
         while daemon.events("consumer_idle") < times {
@@ -152,74 +120,15 @@ fn as_many_wake_as_there_are_items() {
     assert_eq!(daemon.end().code, Some(0));
 }
 
-/// Tells when it was handed an item.
-struct Clock(Mutex<mpsc::Sender<Instant>>);
-
-#[kvqueue::async_trait]
-impl Handler for Clock {
-    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
-        self.0.lock().unwrap().send(Instant::now()).unwrap();
-        Outcome::Done
-    }
-}
-
-/// Runs a daemon and pushes to it from the same process, one item at a time, each when the consumer is idle.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_wake() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let (handed, handed_at) = mpsc::channel();
-    let (idle, idles) = mpsc::channel();
-    let handed = Arc::new(Mutex::new(handed));
-    let queues = toml::from_str::<Config>("[queues.q]\nhandler = 'clock'").unwrap().queues;
-    let config = Config { database: database.clone(), prefix: prefix.clone(), queues, ..Config::default() };
-    let daemon = Daemon::new(config)
-        .handler("clock", move |_| Ok::<_, SettingsError>(Clock(Mutex::new(handed.lock().unwrap().clone()))))
-        .observe(move |_, event| {
-            if event == Event::Idle {
-                // Nobody listens any more at the end.
-                let _ = idle.send(());
-            }
-        });
-    thread::spawn(move || daemon.run().unwrap());
-    idles.recv_timeout(PATIENCE).unwrap();
-
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let db = foundationdb::Database::from_path(&database).unwrap();
-    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue);
-    let mut pushes = Vec::new();
-    let mut wakes = Vec::new();
-    for _ in 0..PUSHES {
-        let start = Instant::now();
-        runtime.block_on(session.push(&db, &[b"item"])).unwrap();
-        let stored = Instant::now();
-        let handed = handed_at.recv_timeout(PATIENCE).unwrap();
-        pushes.push(stored - start);
-        // The consumer may be faster than the answer to the push.
-        wakes.push(handed.saturating_duration_since(stored));
-        idles.recv_timeout(PATIENCE).unwrap();
-    }
-    println!("\nwake {}", figures(&mut wakes));
-    println!("push {}", figures(&mut pushes));
-    std::process::exit(0);
-}
-
-fn figures(times: &mut [Duration]) -> String {
-    times.sort_unstable();
-    let micros = |share: usize| times[(times.len() - 1) * share / 100].as_micros();
-    format!("p50_us={} p99_us={} max_us={}", micros(50), micros(99), micros(100))
-}
-
 /// From an acknowledged push to the handler: a watch, a take with its flush to disk, and two threads.
 #[test]
 fn it_wakes_within_milliseconds() {
     let db = Database::new();
-    let out = Background::start(helper(&db, "idle::helper_wake")).end().ok();
+    let out = Background::start(helper(&db, "idle::wake")).end().ok();
     let line = out.lines().find(|line| line.starts_with("wake ")).unwrap_or_else(|| panic!("{out}"));
     let push = out.lines().find(|line| line.starts_with("push ")).unwrap();
     println!("{line}\n{push}");
     let (_, rest) = line.split_once("p50_us=").unwrap();
     let median: u64 = rest.split_whitespace().next().unwrap().parse().unwrap();
-    assert!(median < 50_000, "half of {PUSHES} wakes took longer than {median} us");
+    assert!(median < 50_000, "half of the wakes took longer than {median} us");
 }

@@ -1,14 +1,11 @@
 //! Leases, with the real program: a daemon that dies or is suspended loses its items to others, one that lives keeps them however
 //! long its handlers take.
 
-use std::{fs, time::Duration};
+use std::fs;
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
-use crate::support::{
-    Background, Database, Ran, daemon_of_helper, helper, kvqueue, pipe, run, run_script, run_to_the_end,
-};
+use crate::support::{Background, Database, Ran, helper, kvqueue, pipe, run, run_script};
 
 /// Tells that it has begun, waits until it is let go, and tells that it is done.
 const WAITS: &str = "echo $$ > begun; read word < go; echo $KVQUEUE_ATTEMPT >> done";
@@ -83,32 +80,12 @@ fn a_handler_may_take_longer_than_its_lease() {
     assert_eq!((read(&db, "begun").as_str(), read(&db, "done").as_str()), ("1\n", "1\n"));
 }
 
-/// Says that it is done when it hears that nobody wants to know.
-struct Late;
-
-#[kvqueue::async_trait]
-impl Handler for Late {
-    async fn handle(&self, _: &Item, context: &Context) -> Outcome {
-        eprintln!("late begins");
-        context.cancelled.cancelled().await;
-        eprintln!("late is done");
-        Outcome::Done
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_late() {
-    let Some(daemon) = daemon_of_helper("[queues.q]\nhandler = 'late'\nlease = '1s'") else { return };
-    run_to_the_end(daemon.handler("late", |_: &Settings| Ok::<_, SettingsError>(Late)));
-}
-
 #[test]
 fn what_a_handler_says_after_its_lease_was_lost_does_not_count() {
     let db = pushed();
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     host.wait_for_event("ready");
-    let mut first = Background::start(helper(&db, "leases::helper_late"));
+    let mut first = Background::start(helper(&db, "leases::late"));
     first.wait_for("late begins");
     first.suspend();
     let fails = "echo $KVQUEUE_ATTEMPT >> done; exit 1";
@@ -123,36 +100,13 @@ fn what_a_handler_says_after_its_lease_was_lost_does_not_count() {
     assert!(counts.contains("\"dead\":1") && counts.contains("\"done\":0"), "{counts}");
 }
 
-/// Blocks its thread for longer than its lease.
-struct Block;
-
-#[kvqueue::async_trait]
-impl Handler for Block {
-    async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-        std::thread::sleep(Duration::from_millis(1_500));
-        eprintln!("handled in attempt {}", item.attempt);
-        Outcome::Done
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_daemon() {
-    let threads = std::thread::available_parallelism().unwrap().get();
-    let queue =
-        format!("handler = 'block'\nlease = '1s'\nconsumers = [ {{ k = 1, count = {} }} ]", 2 * threads);
-    let Some(daemon) = daemon_of_helper(&format!("[queues.q]\n{queue}")) else { return };
-    let daemon = daemon.until_empty(true);
-    run_to_the_end(daemon.handler("block", |_: &Settings| Ok::<_, SettingsError>(Block)));
-}
-
 #[test]
 fn handlers_that_block_all_threads_lose_no_lease() {
     let db = Database::new();
     let threads = std::thread::available_parallelism().unwrap().get();
     let items = vec!["item"; 2 * threads];
     run(&db, &[&["push", "q"], &items[..]].concat()).ok();
-    let ran = Background::start(helper(&db, "leases::helper_daemon")).end();
+    let ran = Background::start(helper(&db, "leases::daemon")).end();
     assert_eq!(ran.stderr.matches("handled in attempt 1").count(), items.len(), "{ran:?}");
     assert_eq!(ran.stderr.matches("handled in").count(), items.len(), "{ran:?}");
     assert!(ran.events("lease_lost") == 0, "{ran:?}");

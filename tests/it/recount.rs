@@ -1,40 +1,12 @@
 //! Counters that another program has made wrong are found and corrected, and queues that it has named by a text are found.
 
-use kvqueue::{
-    database::Store,
-    foundationdb::{
-        Transaction,
-        options::MutationType,
-        tuple::{Bytes, pack},
-    },
-};
 use serde_json::Value;
 
-use crate::support::{Background, Database, Ran, database_of_helper, helper, kvqueue, run};
+use crate::support::{Background, Database, Ran, helper, kvqueue, run};
 
 /// As a program does that is not careful: counts two items more than it pushes, and gives a queue's name as a text.
 fn miscount(db: &Database) {
-    assert!(helper(db, "recount::helper_miscount").output().unwrap().status.success());
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_miscount() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = Store::open(&database).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let add = |tr: &Transaction, key: Vec<u8>, number: i64| {
-        let key = [prefix.as_bytes(), &key].concat();
-        tr.atomic_op(&key, &number.to_le_bytes(), MutationType::Add);
-    };
-    let bytes = |text: &'static str| Bytes::from(text.as_bytes());
-    runtime.block_on(async {
-        let tr = store.db.create_trx().unwrap();
-        add(&tr, pack(&(bytes("q"), bytes("npush"))), 2);
-        add(&tr, pack(&(bytes("q"), bytes("ndead"))), -1);
-        add(&tr, pack(&("emails", bytes("npush"))), 1);
-        tr.commit().await.unwrap();
-    });
+    assert!(helper(db, "recount::miscount").output().unwrap().status.success());
 }
 
 /// What doctor says of something.

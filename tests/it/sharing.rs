@@ -1,79 +1,17 @@
 //! Consumers that share takes and leases, and take ahead: none of them waits for another's handler.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::process::Command;
 
-use kvqueue::{Context, Event, Handler, Item, Outcome, Settings, SettingsError};
-use tokio::sync::Notify;
-
-use crate::support::{Background, Database, daemon_of_helper, helper, run, run_to_the_end};
+use crate::support::{Background, Database, helper, run};
 
 /// Items beside the slow one.
 const QUICK: usize = 400;
 
-/// Handles items at once, but one of them only when all others are handled.
-#[derive(Default)]
-struct Late {
-    handled: Arc<AtomicUsize>,
-    all: Arc<Notify>,
-}
-
-#[kvqueue::async_trait]
-impl Handler for Late {
-    async fn handle(&self, item: &Item, context: &Context) -> Outcome {
-        if &item.payload[..] == b"slow" {
-            tokio::select! {
-                () = self.all.notified() => println!("slow ends last"),
-                () = context.cancelled.cancelled() => println!("slow is cut off"),
-            }
-            return Outcome::Done;
-        }
-        println!("handled {} in attempt {}", String::from_utf8_lossy(&item.payload), item.attempt);
-        if self.handled.fetch_add(1, Ordering::SeqCst) + 1 == QUICK {
-            self.all.notify_one();
-        }
-        Outcome::Done
-    }
-}
-
-fn run_late(delivery: &str) {
-    let config = format!(
-        "[queues.q]\nhandler = 'late'\ndelivery = '{delivery}'\nconsumers = [ {{ k = 1, count = 4 }} ]"
-    );
-    let Some(daemon) = daemon_of_helper(&config) else { return };
-    let late = |_: &Settings| Ok::<_, SettingsError>(Late::default());
-    run_to_the_end(daemon.handler("late", late).until_empty(true));
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_at_least_once() {
-    run_late("at-least-once");
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_exactly_once() {
-    run_late("exactly-once");
-}
-
-/// Consumers that die with takes under way, which are others' too, and with items in hand.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_panics() {
-    let config = "[queues.q]\nhandler = 'late'\nlease = '2s'\nconsumers = [ { k = 1, count = 4 } ]";
-    let Some(daemon) = daemon_of_helper(config) else { return };
-    let late = |_: &Settings| Ok::<_, SettingsError>(Late::default());
-    let events = AtomicUsize::new(0);
-    let daemon = daemon.observe(move |_, event| {
-        if matches!(event, Event::Dispatched { .. }) {
-            let number = events.fetch_add(1, Ordering::Relaxed);
-            assert!(!matches!(number, 50 | 51 | 120 | 200), "panic on purpose");
-        }
-    });
-    run_to_the_end(daemon.handler("late", late).until_empty(true));
+/// A daemon whose handler keeps one item until it has handled the others.
+fn program(db: &Database, name: &str) -> Command {
+    let mut command = helper(db, name);
+    command.arg(QUICK.to_string());
+    command
 }
 
 #[test]
@@ -82,7 +20,7 @@ fn consumers_that_panic_cost_the_others_no_item() {
     let items: Vec<String> = (0..QUICK).map(|number| format!("item-{number}-")).collect();
     let args = ["push", "q"].into_iter().chain(items.iter().map(String::as_str));
     run(&db, &args.collect::<Vec<_>>()).ok();
-    let ran = Background::start(helper(&db, "sharing::helper_panics")).end();
+    let ran = Background::start(program(&db, "sharing::panics")).end();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(ran.events("consumer_restarted"), 4, "{ran:?}");
     for item in items {
@@ -98,7 +36,7 @@ fn nothing_waits_for_a_slow_item(name: &str) {
     let items: Vec<String> = (0..=QUICK).map(item).collect();
     let args = ["push", "q"].into_iter().chain(items.iter().map(String::as_str));
     run(&db, &args.collect::<Vec<_>>()).ok();
-    let ran = Background::start(helper(&db, name)).end();
+    let ran = Background::start(program(&db, name)).end();
     let lines = |what: &str| ran.stdout.lines().filter(|line| line.contains(what)).count();
     assert_eq!(ran.code, Some(0), "{ran:?}");
     assert_eq!(lines("in attempt 1"), QUICK, "{ran:?}");
@@ -108,10 +46,10 @@ fn nothing_waits_for_a_slow_item(name: &str) {
 
 #[test]
 fn nothing_waits_for_a_slow_item_at_least_once() {
-    nothing_waits_for_a_slow_item("sharing::helper_at_least_once");
+    nothing_waits_for_a_slow_item("sharing::at_least_once");
 }
 
 #[test]
 fn nothing_waits_for_a_slow_item_exactly_once() {
-    nothing_waits_for_a_slow_item("sharing::helper_exactly_once");
+    nothing_waits_for_a_slow_item("sharing::exactly_once");
 }

@@ -1,51 +1,10 @@
 //! The daemon's sweeper: delayed items come at their time, and what dead workers had in hand comes back, or ends.
 
-use std::{
-    num::NonZeroUsize,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use foundationdb::tuple::{Bytes, pack};
-use kvqueue_queue::{Approach, FetchOptions, Queue, Session};
 use rustix::process::Signal;
 
-use crate::support::{Background, Database, database_of_helper, helper, kvqueue, run};
-
-/// Takes all items of the queue `q` on a lease that runs out at once, and dies.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_die_with_items() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = kvqueue::database::Store::open(&database).unwrap();
-    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let k = NonZeroUsize::new(100).unwrap();
-    let mut approach = Approach::Front;
-    let mut take = FetchOptions::new(k, Duration::from_micros(1), &mut approach);
-    let leased = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap();
-    assert!(leased.lease.is_some());
-    std::process::abort();
-}
-
-/// Leaves a lease in the queue `q` that has run out, and whose only item is not there.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_break_lease() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = kvqueue::database::Store::open(&database).unwrap();
-    let records = pack(&(Bytes::from(&b"q"[..]), Bytes::from(&b"lease"[..])));
-    // A session, and the number of its attempt.
-    let key = [prefix.as_bytes(), &records, b"\x30", &[0; 16], b"\x15\x01"].concat();
-    // Format, deadline and length; an item, in a piece; not settled.
-    let header = [&[1][..], &[0; 16], &1_u32.to_le_bytes(), &1_u32.to_le_bytes(), &[0]].concat();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let tr = store.db.create_trx().unwrap();
-        tr.set(&key, &header);
-        tr.commit().await.unwrap();
-    });
-}
+use crate::support::{Background, Database, helper, kvqueue, run};
 
 /// A daemon that logs the items of `q`, and looks for nothing by itself for hours.
 fn daemon(db: &Database, more: &str) -> Background {
@@ -79,7 +38,7 @@ fn a_delayed_item_comes_at_its_time_though_the_daemon_sleeps_for_longer() {
 #[test]
 fn a_sweep_that_met_trouble_is_woken_like_any_other() {
     let db = Database::new();
-    Background::start(helper(&db, "sweeping::helper_break_lease")).end().ok();
+    Background::start(helper(&db, "sweeping::break_lease")).end().ok();
     let mut daemon = daemon(&db, "");
     daemon.wait_for("sweep failed");
     let before = Instant::now();
@@ -94,7 +53,7 @@ fn a_sweep_that_met_trouble_is_woken_like_any_other() {
 fn items_of_a_worker_that_died_are_handled() {
     let db = Database::new();
     run(&db, &["push", "q", "first", "second"]).ok();
-    assert_ne!(Background::start(helper(&db, "sweeping::helper_die_with_items")).end().code, Some(0));
+    assert_ne!(Background::start(helper(&db, "sweeping::die_with_items")).end().code, Some(0));
     assert_eq!(run(&db, &["len", "q"]).ok(), "0\n");
     let mut daemon = daemon(&db, "");
     // The watch may be faster than the sweeper's word.
@@ -106,7 +65,7 @@ fn items_of_a_worker_that_died_are_handled() {
 fn an_item_that_kills_its_workers_becomes_a_dead_letter() {
     let db = Database::new();
     run(&db, &["push", "q", "poison"]).ok();
-    Background::start(helper(&db, "sweeping::helper_die_with_items")).end();
+    Background::start(helper(&db, "sweeping::die_with_items")).end();
     let mut daemon = daemon(&db, "retry = { max-attempts = 1 }");
     daemon.wait_for_event("expired_items_dead");
     stop(daemon);

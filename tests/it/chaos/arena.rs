@@ -7,7 +7,6 @@ use std::{
 };
 
 use super::{
-    handler::{CONFIG, UNTIL_EMPTY},
     payload::Name,
     plan::{Mood, Queue, Worker, config, layouts},
     process::Process,
@@ -78,8 +77,8 @@ impl Arena {
                 command
             }
             Worker::Helper | Worker::Keeper | Worker::Steady => {
-                let mut command = helper(&self.db, "chaos::helper_daemon");
-                command.env(CONFIG, config).envs(until_empty.then_some((UNTIL_EMPTY, "1")));
+                let mut command = helper(&self.db, "chaos::daemon");
+                command.arg(config).args(until_empty.then_some("until-empty"));
                 command.stdout(Stdio::null());
                 command
             }

@@ -16,7 +16,7 @@
 //! |---|---|
 //! | `plan` | the queues, and their daemons' configurations |
 //! | `payload` | items: names, contents, and how they want to be treated |
-//! | `handler`, `records` | the helper daemons' handler, and what it writes down |
+//! | `records` | what the helper daemons' handler (`tests/helper/chaos`) writes down |
 //! | `producers` | the program pushing, and what is known of what it pushed |
 //! | `process` | processes that do not outlive the test |
 //! | `arena` | the database and files of a run; starting daemons |
@@ -26,7 +26,6 @@
 
 mod arena;
 mod audit;
-mod handler;
 mod ledger;
 mod payload;
 mod plan;
@@ -50,18 +49,6 @@ use crate::support::{PATIENCE, Random};
 
 /// How long the storm lasts, unless `KVQUEUE_TEST_SECONDS` says so.
 const SECONDS: u64 = 8;
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_daemon() {
-    handler::run_daemon();
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_audit() {
-    audit::run_audit();
-}
 
 #[test]
 fn chaos_loses_nothing_and_invents_nothing() {

@@ -1,6 +1,6 @@
 //! Items: what they are called, what is in them, and how the tests' handler treats them. All of it follows from the name.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr};
 
 use crate::support::Random;
 
@@ -15,44 +15,11 @@ pub(super) struct Name {
     pub(super) place: u64,
 }
 
-/// What an item asks of whoever handles it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
-    /// To be done.
-    Done,
-    /// To be done after so many thousandths of its queue's time for slow items.
-    Slow(u64),
-    /// To fail at its first attempt.
-    Fail,
-    /// The same, with a pause that the handler names.
-    FailFor(Duration),
-    /// To be called hopeless.
-    Hopeless,
-    /// To be given back, now and then.
-    Release,
-    /// To kill its worker at its first attempt.
-    Poison,
-}
-
 impl Name {
     /// Numbers that are this item's own.
-    fn random(self) -> Random {
+    pub(super) fn random(self) -> Random {
         let Self { queue, producer, place } = self;
         Random::seeded((queue as u64) << 56 ^ producer << 28 ^ place)
-    }
-
-    /// How it is to be treated.
-    pub(super) fn wish(self) -> Wish {
-        let mut random = self.random();
-        match random.below(1_000) {
-            0..=6 => Wish::Slow(400 + random.below(1_000)),
-            20..=49 => Wish::Fail,
-            50..=59 => Wish::FailFor(random.time_below(Duration::from_millis(200))),
-            60..=69 => Wish::Hopeless,
-            70..=79 => Wish::Release,
-            80 => Wish::Poison,
-            _ => Wish::Done,
-        }
     }
 
     /// What is pushed: the name, and filling of which a part must not get lost. Few are so long that they are stored in parts.

@@ -1,6 +1,6 @@
 //! What was handled, as it is written down: a line each, in a file for each process.
 
-use std::{fmt, path::Path, time::Duration};
+use std::{fmt, path::Path};
 
 use super::payload::{Name, parse};
 
@@ -9,7 +9,6 @@ use super::payload::{Name, parse};
 pub(super) enum Act {
     Done,
     Fail,
-    FailFor(Duration),
     Bury,
     Release,
     /// The process killed itself.
@@ -39,7 +38,7 @@ impl fmt::Display for Record {
         };
         let act = match act {
             Act::Done => "done",
-            Act::Fail | Act::FailFor(_) => "fail",
+            Act::Fail => "fail",
             Act::Bury => "bury",
             Act::Release => "release",
             Act::Crash => "crash",

@@ -9,13 +9,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use serde_json::Value;
 
 use crate::idle::memory;
 use crate::support::{
-    Address, Background, Database, PATIENCE, Random, daemon_of_helper, helper, run, run_to_the_end,
-    run_with_input, serve_with,
+    Address, Background, Database, PATIENCE, Random, helper, run, run_with_input, serve_with,
 };
 
 /// How long the daemon is watched, without and with them.
@@ -31,26 +29,6 @@ const MEMORY: u64 = 256 << 10;
 
 /// Connections that do nothing.
 const SILENT: usize = 1_000;
-
-/// Takes so long for an item that the daemon's usual rate is far from what the machine can do: whoever attacks from the same machine needs
-/// some of it, too.
-struct Nap;
-
-#[kvqueue::async_trait]
-impl Handler for Nap {
-    async fn handle(&self, _: &Item, _: &Context) -> Outcome {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        Outcome::Done
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_daemon() {
-    let config = "http.listen = '127.0.0.1:0'\nlog.format = 'json'\n[queues.q]\nhandler = 'nap'\nconsumers = [ { k = 10, count = 5 } ]";
-    let Some(daemon) = daemon_of_helper(config) else { return };
-    run_to_the_end(daemon.handler("nap", |_: &Settings| Ok::<_, SettingsError>(Nap)));
-}
 
 /// Items finished so far; the database knows.
 fn done(db: &Database) -> u64 {
@@ -214,7 +192,7 @@ fn hostile_clients_leave_the_rate_alone() {
     let db = Database::new();
     // Enough for all of the time.
     run_with_input(&db, &["push", "q", "--lines", "-"], "x\n".repeat(20_000)).ok();
-    let mut served = serve_with(helper(&db, "http::hostile::helper_daemon"), true);
+    let mut served = serve_with(helper(&db, "http::hostile::daemon"), true);
     let Address::Tcp(at) = served.at.clone() else { panic!("it listens on TCP") };
     let files = open_sockets(&served.daemon);
     let mut random = Random::new();

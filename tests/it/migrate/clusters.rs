@@ -1,8 +1,6 @@
 //! To a cluster and back, with both engines in one process. Only where `KVQUEUE_TEST_CLUSTER_FILE` names a cluster.
 
-use foundationdb::options::TransactionOption;
-
-use super::{checksum, counts, items::Here, migrate};
+use super::{checksum, counts, migrate};
 use crate::support::{Database, Ran, helper, run};
 
 /// An embedded database whose queues lie behind the same prefix as the cluster's.
@@ -28,8 +26,7 @@ fn a_queue_goes_to_a_cluster_and_back() {
     let (from, back) = (embedded_beside(&cluster), embedded_beside(&cluster));
     run(&from, &["push", "q", "one", "two", "three"]).ok();
     run(&from, &["push", "q", "--delay", "1h", "later"]).ok();
-    let ahead =
-        helper(&from, "migrate::clusters::helper_runs_ahead").env("AHEAD_OF", version(&cluster)).output();
+    let ahead = helper(&from, "migrate::clusters::runs_ahead").arg(version(&cluster)).output();
     Ran::from(ahead.unwrap()).ok();
     let refused = migrate(&from, &cluster, &[]).failed(1);
     assert!(refused.contains("--advance-versions"), "{refused}");
@@ -44,19 +41,4 @@ fn a_queue_goes_to_a_cluster_and_back() {
     run(&back, &["push", "q", "five"]).ok();
     assert_eq!(run(&back, &["peek", "q", "-k", "9"]).ok(), "two\nthree\nfour\nfive\n");
     assert_eq!(counts(&back, "q")["waiting"], 1);
-}
-
-/// Lets versions go on from some seconds ahead of a cluster's.
-#[test]
-#[ignore = "a helper process"]
-fn helper_runs_ahead() {
-    let Some(here) = Here::open() else { return };
-    here.runtime.block_on(async {
-        let tr = here.db.create_trx().unwrap();
-        tr.set_option(TransactionOption::SpecialKeySpaceEnableWrites).unwrap();
-        let cluster: i64 = std::env::var("AHEAD_OF").unwrap().parse().unwrap();
-        let version = tr.get_read_version().await.unwrap().max(cluster) + 600_000_000;
-        tr.set(b"\xff\xff/management/min_required_commit_version", version.to_string().as_bytes());
-        tr.commit().await.unwrap();
-    });
 }

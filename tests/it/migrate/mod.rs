@@ -3,14 +3,12 @@
 //! | file | |
 //! |---|---|
 //! | `killed` | a hundred thousand items in every state, and a migration that is killed again and again |
-//! | `items` | making those items, and working them off |
 //! | `refusals` | what it says where it does not go on |
 //! | `others` | sources and targets that somebody uses meanwhile |
 //! | `live` | daemons at both ends that go on |
 //! | `clusters` | to a cluster and back, where there is one |
 
 mod clusters;
-mod items;
 mod killed;
 mod live;
 mod others;
@@ -20,8 +18,6 @@ use std::{
     io::{BufRead, BufReader},
     process::{Command, Stdio},
 };
-
-use kvqueue_queue::{Kind, Queue};
 
 use crate::support::{Database, Ran, kvqueue, run};
 
@@ -55,10 +51,6 @@ fn killed_in(mut command: Command, phase: &str, count: usize, pause: std::time::
     let mut ran = Ran::from(child.wait_with_output().unwrap());
     ran.stderr = said;
     Some(ran)
-}
-
-fn queue(name: &str) -> Queue {
-    Queue::of_kind(b"", name.as_bytes(), Kind::Fifo).unwrap()
 }
 
 /// The numbers that `kvqueue len` tells. They are the same at both ends; the source's pause is not.

@@ -2,11 +2,8 @@
 
 use std::{process::Stdio, time::Duration};
 
-use foundationdb::options::MutationType;
-use kvqueue_queue::{LeaseError, Pause, RetryPolicy, retry};
-
-use super::{counts, items, items::Here, killed_in, migrate, migration, queue};
-use crate::support::{Database, Ran, helper, run, run_with_input};
+use super::{counts, killed_in, migrate, migration};
+use crate::support::{Background, Database, Ran, helper, run, run_with_input};
 
 fn lines(count: usize) -> String {
     (0..count).map(|n| format!("item {n}\n")).collect()
@@ -16,7 +13,7 @@ fn lines(count: usize) -> String {
 fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_that_ends() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run_with_input(&from, &["push", "q", "--lines", "-"], lines(20_000)).ok();
-    let mut producer = helper(&from, "migrate::others::helper_pushes");
+    let mut producer = helper(&from, "migrate::others::pushes");
     let mut producer = producer.stdout(Stdio::piped()).spawn().unwrap();
     let refused = migrate(&from, &to, &[]).failed(1);
     assert!(refused.contains("4 times it changed while it was compared"), "{refused}");
@@ -29,65 +26,23 @@ fn a_source_that_is_written_to_is_noticed_and_its_last_pushes_come_along_when_th
     assert_eq!(counts(&to, "q"), there);
 }
 
-/// Pushes the item it is given, or until it is killed, as a program does that knows nothing of frozen queues.
-#[test]
-#[ignore = "a helper process"]
-fn helper_pushes() {
-    let Some(here) = Here::open() else { return };
-    here.runtime.block_on(async {
-        if let Ok(item) = std::env::var("ITEM") {
-            return push_by_hand(&here, item.as_bytes()).await;
-        }
-        loop {
-            push_by_hand(&here, b"more").await;
-        }
-    });
-}
-
-/// The push of the Erlang program.
-async fn push_by_hand(here: &Here, item: &[u8]) {
-    let queue = queue("q").range().0;
-    let queue = queue.strip_suffix(b"\0").unwrap();
-    let stamped = [queue, b"\x01val\0\x33"].concat();
-    let position = u32::try_from(stamped.len()).unwrap().to_le_bytes();
-    let item_key = [&stamped[..], &[0xff; 10], &[0; 2], &position].concat();
-    let tr = here.db.create_trx().unwrap();
-    tr.atomic_op(&item_key, item, MutationType::SetVersionstampedKey);
-    tr.atomic_op(&[queue, b"\x01npush\0"].concat(), &1_u64.to_le_bytes(), MutationType::Add);
-    tr.commit().await.unwrap();
-}
-
 #[test]
 fn whoever_holds_a_lease_loses_it_when_the_queue_has_moved() {
     let (from, to) = (Database::embedded(), Database::embedded());
     run(&from, &["push", "q", "one", "two"]).ok();
-    let mut holder = helper(&from, "migrate::others::helper_holds");
-    let holder = Ran::from(holder.env("MIGRATE_TO", &to.url).output().unwrap());
-    assert!(holder.stdout.contains("\nmoved and lost"), "{holder:?}");
+    let holder = helper(&from, "migrate::others::holds");
+    let (mut holder, input) = Background::fed(holder);
+    holder.wait_for("holds an item");
+    let moved = migrate(&from, &to, &[]);
+    assert!(moved.stderr.contains("1 batches of \"q\" are still running"), "{moved:?}");
+    let said = moved.ok();
+    assert!(said.contains("2 items (1 ready, 1 running)"), "{said}");
+    drop(input);
+    let holder = holder.end();
+    assert!(holder.stderr.contains("moved and lost"), "{holder:?}");
     assert_eq!(counts(&from, "q")["running"], 0);
     let there = counts(&to, "q");
     assert_eq!((&there["ready"], &there["running"]), (&1.into(), &1.into()));
-}
-
-/// Takes an item, has the queue moved, and tries to finish it.
-#[test]
-#[ignore = "a helper process"]
-fn helper_holds() {
-    let Some(here) = Here::open() else { return };
-    let from = Database::at(std::env::var("KVQUEUE_TEST_HELPER_DATABASE").unwrap(), String::new());
-    let to = Database::at(std::env::var("MIGRATE_TO").unwrap(), String::new());
-    here.runtime.block_on(async {
-        let mut session = items::session(&queue("q"));
-        let mut lease = items::lease(&here.db, &mut session, 1).await;
-        let moved = migrate(&from, &to, &[]);
-        assert!(moved.stderr.contains("1 batches of \"q\" are still running"), "{moved:?}");
-        let stdout = moved.ok();
-        assert!(stdout.contains("2 items (1 ready, 1 running)"), "{stdout}");
-        let done = [(0, kvqueue_queue::ItemOutcome::Done)];
-        let settled = lease.acknowledge(&here.db, &RetryPolicy::default(), &done).await;
-        assert!(matches!(settled, Err(LeaseError::Lost)), "{settled:?}");
-        println!("\nmoved and lost");
-    });
 }
 
 #[test]
@@ -123,14 +78,14 @@ fn what_is_pushed_to_the_target_once_all_is_there_counts_beside_it() {
 
 /// Pushes as a program does that knows nothing of frozen queues.
 fn push_all_the_same(db: &Database, item: &str) {
-    Ran::from(helper(db, "migrate::others::helper_pushes").env("ITEM", item).output().unwrap()).ok();
+    Ran::from(helper(db, "migrate::others::pushes").arg(item).output().unwrap()).ok();
 }
 
 /// How the queues of a database are paused; `first` pauses one of them.
 fn pauses(db: &Database, first: bool) -> Vec<String> {
-    let mut command = helper(db, "migrate::others::helper_pauses");
+    let mut command = helper(db, "migrate::others::pauses");
     if first {
-        command.env("PAUSE", "");
+        command.arg("pause");
     }
     let said = Ran::from(command.output().unwrap()).ok();
     said.lines().filter_map(|line| line.strip_prefix("pause ").map(str::to_owned)).collect()
@@ -158,34 +113,6 @@ fn a_queue_that_was_paused_stays_so_and_another_is_paused_until_it_is_there() {
     // A daemon at the target begins with it.
     run(&to, &["run", "--queue", "q", "--handler", "log", "--until-empty"]).ok();
     assert_eq!(counts(&to, "q")["done"], 10_000);
-}
-
-/// Says how its queues are paused; pauses one first, where it is asked to.
-#[test]
-#[ignore = "a helper process"]
-fn helper_pauses() {
-    let Some(here) = Here::open() else { return };
-    let policy = RetryPolicy::default();
-    for name in ["q", "paused"] {
-        let queue = queue(name);
-        let pauses = name == "paused" && std::env::var_os("PAUSE").is_some();
-        let paused = retry::run(&here.db, &policy, |tr| {
-            if pauses {
-                queue.pause(&tr, &Pause { at: 1_000, frozen: false, reason: "by hand".to_owned() });
-            }
-            let queue = queue.clone();
-            async move {
-                let paused = queue.paused(&tr).await;
-                (tr, paused)
-            }
-        });
-        let paused = here.runtime.block_on(paused).unwrap().value;
-        // Of one that it has just made itself a transaction knows as well.
-        match paused {
-            Some(Pause { frozen, reason, .. }) => println!("\npause {name} {reason}, frozen {frozen}"),
-            None => println!("\npause {name} none"),
-        }
-    }
 }
 
 #[test]

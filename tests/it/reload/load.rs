@@ -2,52 +2,16 @@
 
 use std::{collections::BTreeMap, fmt::Write, fs, thread};
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
 use super::RELOADED;
-use crate::support::{
-    Background, Database, Random, daemon_of_helper, helper, reloadable, run, run_to_the_end, run_with_input,
-};
-
-/// Where the helper finds its configuration.
-const CONFIG: &str = "KVQUEUE_TEST_RELOAD_CONFIG";
+use crate::support::{Background, Database, Random, helper, run, run_with_input};
 
 /// Items of each of the two queues that are always there.
 const ITEMS: usize = 10_000;
 
 /// At least; as many as there is time for while they are pushed.
 const RELOADS: usize = 40;
-
-/// Prints each item and its attempt.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Print {
-    mark: u64,
-}
-
-impl Print {
-    fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
-        settings.parse()
-    }
-}
-
-#[kvqueue::async_trait]
-impl Handler for Print {
-    async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-        println!("item {} {} {}", String::from_utf8_lossy(&item.payload), item.attempt, self.mark);
-        tokio::task::yield_now().await;
-        Outcome::Done
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_print() {
-    let Ok(path) = std::env::var(CONFIG) else { return };
-    let Some(daemon) = daemon_of_helper(&fs::read_to_string(&path).unwrap()) else { return };
-    run_to_the_end(reloadable(daemon, path).handler("print", Print::from_config));
-}
 
 /// A configuration at random. The third queue comes and goes.
 fn config(random: &mut Random, has_third: bool) -> String {
@@ -77,8 +41,8 @@ fn settings_change_under_load_and_no_item_is_lost_or_repeated() {
     let (db, mut random) = (Database::new(), Random::new());
     let path = db.file("kvqueue.toml");
     fs::write(&path, config(&mut random, true)).unwrap();
-    let mut command = helper(&db, "reload::load::helper_print");
-    command.env(CONFIG, &path);
+    let mut command = helper(&db, "reload::load::print");
+    command.arg(&path);
     let mut daemon = Background::start(command);
     daemon.wait_for_event("ready");
     let mut reload = |has_third| {

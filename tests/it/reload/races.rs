@@ -6,28 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kvqueue::Event;
 use rustix::process::Signal;
 
 use super::{RELOADED, Reloading, queues, wait_until_done};
-use crate::support::{
-    Background, Database, PATIENCE, daemon_of_helper, event_field, hears_hup, helper, kvqueue, pipe,
-    reloadable, run, run_to_the_end,
-};
-
-/// Where a helper finds its queue's configuration.
-const CONFIG: &str = "KVQUEUE_TEST_RELOAD_CONFIG";
-
-/// A daemon whose first consumer panics when it is told to leave.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_panic_on_leaving() {
-    let Ok(path) = std::env::var(CONFIG) else { return };
-    let Some(daemon) = daemon_of_helper(&fs::read_to_string(&path).unwrap()) else { return };
-    run_to_the_end(reloadable(daemon, path).observe(|consumer, event| {
-        assert!((consumer, event) != (1, Event::Drain), "panic on purpose");
-    }));
-}
+use crate::support::{Background, Database, PATIENCE, event_field, hears_hup, helper, kvqueue, pipe, run};
 
 #[test]
 fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
@@ -37,9 +19,9 @@ fn a_consumer_that_panics_while_leaving_is_followed_by_the_next() {
         format!("log.level = 'debug'\nlog.format = 'json'\n[queues.q]\nhandler = 'stdout'\nlease = '{lease}'")
     };
     fs::write(&config, text("9s")).unwrap();
-    let mut command = helper(&db, "reload::races::helper_panic_on_leaving");
+    let mut command = helper(&db, "reload::races::panic_on_leaving");
     let mut daemon = Background::start({
-        command.env(CONFIG, &config);
+        command.arg(&config);
         command
     });
     daemon.wait_for_event("consumer_idle");

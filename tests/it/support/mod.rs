@@ -17,9 +17,7 @@ pub(crate) use command::{Ran, clean, events, first_id, kvqueue, run, run_with_in
 pub(crate) use commands::commands;
 pub(crate) use database::Database;
 pub(crate) use frozen::freeze;
-pub(crate) use helper::{
-    daemon_of_helper, database_of_helper, hears_hup, helper, reloadable, run_to_the_end,
-};
+pub(crate) use helper::{hears_hup, helper};
 pub(crate) use http::{Address, Reply, Served, listening, serve, serve_with};
 pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;

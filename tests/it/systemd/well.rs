@@ -2,55 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
 use rustix::process::Signal;
 
 use super::WATCHDOG;
-use crate::support::{
-    Background, Database, NotifySocket, daemon_of_helper, helper, kvqueue, pings, run, run_to_the_end,
-};
-
-/// Longer than a take tries, and shorter than two.
-const PATIENCE_WITH_TAKES: Duration = Duration::from_secs(15);
-
-/// Each waits for the ones before it.
-const CONSUMERS: usize = 4;
-
-/// Never done, and stops when it is told.
-struct Endless;
-
-#[kvqueue::async_trait]
-impl Handler for Endless {
-    async fn handle(&self, _: &Item, context: &Context) -> Outcome {
-        eprintln!("begun");
-        context.cancelled.cancelled().await;
-        Outcome::retry("cancelled")
-    }
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_impatient() {
-    let queue = "handler = 'endless'\nlease = '1s'\nslow-look = '1s'\nconsumers = [ { k = 1 } ]";
-    let config = format!("grace = '100ms'\n[queues.q]\n{queue}");
-    let Some(daemon) = daemon_of_helper(&config) else { return };
-    let daemon = daemon.handler("endless", |_: &Settings| Ok::<_, SettingsError>(Endless));
-    run_to_the_end(daemon.patience(Duration::from_millis(500)));
-}
-
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_takes_one_after_the_other() {
-    let queue = format!("delivery = 'exactly-once'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
-    let config = format!("grace = '1s'\n[queues.q]\nhandler = 'log'\nslow-look = '1s'\n{queue}");
-    let Some(daemon) = daemon_of_helper(&config) else { return };
-    run_to_the_end(daemon.patience(PATIENCE_WITH_TAKES));
-}
+use crate::support::{Background, Database, NotifySocket, helper, kvqueue, pings, run};
 
 /// A daemon that soon takes somebody for stuck, ready, and its systemd.
 pub(super) fn impatient(db: &Database) -> (NotifySocket, Background) {
     let systemd = NotifySocket::new(db);
-    let mut command = helper(db, "systemd::well::helper_impatient");
+    let mut command = helper(db, "systemd::well::impatient");
     systemd.watch(&mut command, Some(WATCHDOG));
     let daemon = Background::start(command);
     systemd.until("READY=1");
@@ -84,7 +44,7 @@ fn a_database_that_is_away_does_not_stop_the_pings() {
     let mut host = Background::start(kvqueue(&db, &["run", "--queue", "other", "--handler", "log"]));
     host.wait_for_event("ready");
     let systemd = NotifySocket::new(&db);
-    let mut command = helper(&db, "systemd::well::helper_takes_one_after_the_other");
+    let mut command = helper(&db, "systemd::well::takes_one_after_the_other");
     systemd.watch(&mut command, Some(WATCHDOG));
     let mut daemon = Background::start(command);
     systemd.until("READY=1");

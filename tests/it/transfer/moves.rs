@@ -89,7 +89,7 @@ fn one_whose_unique_key_is_taken_there_stays() {
 #[test]
 fn dead_letters_become_ready_there() {
     let db = Database::new();
-    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    Background::start(helper(&db, "dead::buries")).end().ok();
     assert_eq!(run(&db, &["move", "q", "to", "--dead", "--all"]).ok(), "moved 3 items to to\n");
     assert_eq!(run(&db, &["dead", "list", "q"]).ok(), "");
     let first: Value = serde_json::from_str(run(&db, &["peek", "to", "--json"]).ok().trim()).unwrap();

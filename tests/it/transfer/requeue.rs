@@ -1,11 +1,9 @@
 //! `kvqueue requeue`
 
-use kvqueue_queue::{Approach, FetchOptions, Queue, Session};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 use super::{export_of, file, len};
-use crate::support::{Background, Database, database_of_helper, freeze, helper, run};
+use crate::support::{Background, Database, freeze, helper, run};
 
 /// A queue with delayed items, dead letters and a ready one.
 fn filled() -> Database {
@@ -94,32 +92,12 @@ fn something_has_to_be_named() {
     }
 }
 
-/// Takes an item on a lease that runs out at once, and dies; or, with a long one, lives on in the database.
-#[test]
-#[ignore = "a helper, run by other tests"]
-fn helper_take_and_die() {
-    let Some((database, prefix)) = database_of_helper() else { return };
-    let store = kvqueue::database::Store::open(&database).unwrap();
-    let queue = Queue::new(prefix.as_bytes(), b"q").unwrap();
-    let mut session = Session::new(queue);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    // Versions jump ahead by some seconds whenever another process opens the database.
-    for length in [1, 3_000_000_000] {
-        let k = std::num::NonZeroUsize::MIN;
-        let mut approach = Approach::Front;
-        let mut take = FetchOptions::new(k, Duration::from_micros(length), &mut approach);
-        let lease = runtime.block_on(session.fetch(&store.db, &mut take)).unwrap().lease;
-        assert!(lease.is_some());
-    }
-    std::process::exit(0);
-}
-
 #[test]
 fn items_of_leases_that_ran_out_come_back_and_others_do_not() {
     let db = Database::new();
     run(&db, &["push", "q", "a", "b", "c"]).ok();
     run(&db, &["push", "q", "later", "--delay", "1h"]).ok();
-    Background::start(helper(&db, "transfer::requeue::helper_take_and_die")).end().ok();
+    Background::start(helper(&db, "transfer::requeue::take_and_die")).end().ok();
     assert_eq!(ready(&db), ["c"]);
     assert_eq!(run(&db, &["requeue", "q", "--expired"]).ok(), "requeued 1 item\n");
     assert_eq!(ready(&db), ["a", "c"]);

@@ -37,7 +37,7 @@ fn items_of_every_state_and_kind_come_back_as_they_were() {
 #[test]
 fn a_queue_that_was_used_comes_back_with_what_happened_to_its_items() {
     let (db, other) = (Database::new(), Database::new());
-    Background::start(helper(&db, "dead::helper_bury")).end().ok();
+    Background::start(helper(&db, "dead::buries")).end().ok();
     run(&db, &["push", "q", "waiting", "--attr", "to=ann"]).ok();
     run(&db, &["push", "q", "later", "--at", "2100-01-01T00:00:00Z"]).ok();
     let text = run(&db, &["export", "q"]).ok();

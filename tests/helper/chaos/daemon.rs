@@ -1,4 +1,4 @@
-//! The handler of the helper daemons: treats each item as it asks to be, and writes down what it did.
+//! The handler of the chaos test's daemons: treats each item as it asks to be, and writes down what it did.
 
 use std::{
     fs::File,
@@ -14,24 +14,52 @@ use rustix::process::{Signal, getpid, kill_process};
 use tokio::time::sleep;
 
 use super::{
-    payload::{Name, Wish},
+    payload::Name,
     records::{Act, Record},
 };
-use crate::support::{daemon_of_helper, reloadable, run_to_the_end};
+use crate::support::{argument, daemon_with, reloadable, run_to_the_end};
 
-/// In a helper's environment: the file of its configuration.
-pub(super) const CONFIG: &str = "KVQUEUE_TEST_CHAOS_CONFIG";
-
-/// In a helper's environment: it ends when there is nothing left to do.
-pub(super) const UNTIL_EMPTY: &str = "KVQUEUE_TEST_CHAOS_UNTIL_EMPTY";
-
-/// A daemon with this handler.
-pub(super) fn run_daemon() {
-    let Ok(path) = std::env::var(CONFIG) else { return };
-    let Some(daemon) = daemon_of_helper(&std::fs::read_to_string(&path).unwrap()) else { return };
-    let until_empty = std::env::var_os(UNTIL_EMPTY).is_some();
+/// A daemon with this handler. The arguments: the file of its configuration, and another one if it is to end
+/// when there is nothing left to do.
+pub(crate) fn daemon() {
+    let path = argument(0).unwrap();
+    let until_empty = argument(1).is_some();
+    let daemon = daemon_with(&std::fs::read_to_string(&path).unwrap());
     let daemon = reloadable(daemon, path);
     run_to_the_end(daemon.handler("record", Recorder::from_config).until_empty(until_empty));
+}
+
+/// What the handler does with an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Treatment {
+    /// To be done.
+    Done,
+    /// To be done after so many thousandths of its queue's time for slow items.
+    Slow(u64),
+    /// To fail at its first attempt.
+    Fail,
+    /// The same, with a pause that the handler names.
+    FailFor(Duration),
+    /// To be called hopeless.
+    Hopeless,
+    /// To be given back, now and then.
+    Release,
+    /// To kill its worker at its first attempt.
+    Poison,
+}
+
+/// How an item is to be treated.
+fn treatment(name: Name) -> Treatment {
+    let mut random = name.random();
+    match random.below(1_000) {
+        0..=6 => Treatment::Slow(400 + random.below(1_000)),
+        20..=49 => Treatment::Fail,
+        50..=59 => Treatment::FailFor(random.time_below(Duration::from_millis(200))),
+        60..=69 => Treatment::Hopeless,
+        70..=79 => Treatment::Release,
+        80 => Treatment::Poison,
+        _ => Treatment::Done,
+    }
 }
 
 #[derive(Debug, serde::Deserialize)]
@@ -65,14 +93,13 @@ impl Recorder {
     fn decide(&self, name: Name, attempt: u32) -> (Act, Duration) {
         let slow = Duration::from_millis(self.slow_ms);
         let odd = self.calls.fetch_add(1, Ordering::Relaxed) % 2 == 1;
-        let act = match name.wish() {
-            Wish::Slow(mille) => return (Act::Done, slow.mul_f64(mille as f64 / 1_000.0)),
-            Wish::Poison if attempt == 1 && self.poison => Act::Crash,
+        let act = match treatment(name) {
+            Treatment::Slow(mille) => return (Act::Done, slow.mul_f64(mille as f64 / 1_000.0)),
+            Treatment::Poison if attempt == 1 && self.poison => Act::Crash,
             _ if !self.leased => Act::Done,
-            Wish::Fail if attempt == 1 => Act::Fail,
-            Wish::FailFor(pause) if attempt == 1 => Act::FailFor(pause),
-            Wish::Hopeless => Act::Bury,
-            Wish::Release if odd => Act::Release,
+            Treatment::Fail | Treatment::FailFor(_) if attempt == 1 => Act::Fail,
+            Treatment::Hopeless => Act::Bury,
+            Treatment::Release if odd => Act::Release,
             _ => Act::Done,
         };
         (act, Duration::ZERO)
@@ -100,8 +127,10 @@ impl Handler for Recorder {
         self.note(&Record::Handled { name, attempt: item.attempt, failures, act });
         match act {
             Act::Done => Outcome::Done,
-            Act::Fail => Outcome::retry("on purpose"),
-            Act::FailFor(pause) => Outcome::RetryAfter(pause, "on purpose".to_owned()),
+            Act::Fail => match treatment(name) {
+                Treatment::FailFor(pause) => Outcome::RetryAfter(pause, "on purpose".to_owned()),
+                _ => Outcome::retry("on purpose"),
+            },
             Act::Bury => Outcome::dead("hopeless"),
             Act::Release => Outcome::Release,
             Act::Crash => {

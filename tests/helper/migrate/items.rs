@@ -18,16 +18,15 @@ use kvqueue_queue::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-use super::queue;
-use crate::support::database_of_helper;
+use crate::support::database;
 
 /// What there is of each: a hundred thousand together.
-pub(super) const DEAD: u64 = 5_000;
-pub(super) const LEASED: u64 = 10_000;
-pub(super) const RETRIED: u64 = 2_000;
-pub(super) const LATER: u64 = 13_000;
-pub(super) const READY: u64 = 70_000;
-pub(super) const ALL: u64 = DEAD + LEASED + RETRIED + LATER + READY;
+const DEAD: u64 = 5_000;
+const LEASED: u64 = 10_000;
+const RETRIED: u64 = 2_000;
+const LATER: u64 = 13_000;
+const READY: u64 = 70_000;
+const ALL: u64 = DEAD + LEASED + RETRIED + LATER + READY;
 /// Items that were finished before.
 const DONE: u64 = 500;
 
@@ -40,30 +39,34 @@ const HOUR: u64 = 3_600_000;
 /// An hour in versions.
 const LEASE: u64 = 3_600_000_000;
 
-/// A database in a helper.
-pub(super) struct Here {
-    pub(super) db: Arc<Database>,
-    pub(super) runtime: Runtime,
+/// The database of this program.
+pub(crate) struct Here {
+    pub(crate) db: Arc<Database>,
+    pub(crate) runtime: Runtime,
     _network: Network,
 }
 
 impl Here {
-    /// The one that the helper was given, if it was.
-    pub(super) fn open() -> Option<Self> {
-        let (url, _) = database_of_helper()?;
+    /// The one that this program was given.
+    pub(crate) fn open() -> Self {
+        let (url, _) = database();
         let network = Network::start().unwrap();
         let db = Arc::new(Database::from_path(&url).unwrap());
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
-        Some(Self { db, runtime, _network: network })
+        Self { db, runtime, _network: network }
     }
 }
 
-pub(super) fn session(queue: &Queue) -> Session {
+pub(crate) fn queue(name: &str) -> Queue {
+    Queue::new(b"", name.as_bytes()).unwrap()
+}
+
+pub(crate) fn session(queue: &Queue) -> Session {
     Session::new(queue.clone())
 }
 
 /// Takes up to `k` items on a lease of an hour.
-pub(super) async fn lease(db: &Database, session: &mut Session, k: usize) -> Lease {
+pub(crate) async fn lease(db: &Database, session: &mut Session, k: usize) -> Lease {
     let k = NonZeroUsize::new(k).unwrap();
     let mut approach = Approach::Front;
     let mut take = FetchOptions::new(k, Duration::from_micros(LEASE), &mut approach);
@@ -262,16 +265,14 @@ async fn work_off(db: &Database) {
     assert_eq!(times.len() as u64, ALL);
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_fills() {
-    let Some(here) = Here::open() else { return };
+/// Makes them, and prints how many are ready.
+pub(crate) fn fills() {
+    let here = Here::open();
     here.runtime.block_on(fill(&here.db));
+    println!("{READY}");
 }
 
-#[test]
-#[ignore = "a helper process"]
-fn helper_works_off() {
-    let Some(here) = Here::open() else { return };
+pub(crate) fn works_off() {
+    let here = Here::open();
     here.runtime.block_on(work_off(&here.db));
 }
