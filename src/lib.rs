@@ -95,5 +95,7 @@ pub use consumer::state::{Event, Found};
 pub use daemon::{Daemon, DaemonError};
 pub use exit::Exit;
 pub use foundationdb;
-pub use handlers::{BatchHandler, Context, Handler, Outcome, Settings, SettingsError};
+pub use handlers::{
+    BatchHandler, Context, Handler, Json, JsonBatchHandler, JsonHandler, Outcome, Settings, SettingsError,
+};
 pub use kvqueue_queue::{self as queue, Failure, Item, ItemId, Meta, Stamp};

@@ -142,7 +142,7 @@ impl Ended {
     /// After a cut only what is definite counts, done or dead: that it failed is what the cut made of it.
     pub(crate) fn outcomes(self, items: usize, cancelled: &Outcome) -> Vec<Outcome> {
         let otherwise = match &self.cut {
-            None => Outcome::retry("the handler did not say what becomes of it"),
+            None => unsaid(),
             Some(Cut::TimeUp(limit)) => {
                 Outcome::Retry(format!("not done after {} ms (handler-timeout)", limit.as_millis()))
             }
@@ -154,6 +154,11 @@ impl Ended {
         let said = self.said.into_iter().map(Some).chain(std::iter::repeat(None)).take(items);
         said.map(|outcome| outcome.filter(counts).unwrap_or_else(|| otherwise.clone())).collect()
     }
+}
+
+/// The outcome of an item for which the handler returned none.
+pub(crate) fn unsaid() -> Outcome {
+    Outcome::retry("the handler did not say what becomes of it")
 }
 
 #[cfg(test)]

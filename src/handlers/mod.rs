@@ -7,6 +7,7 @@
 //! | file | role |
 //! |---|---|
 //! | `contract` | [`Handler`], [`BatchHandler`], [`Context`], [`Outcome`] |
+//! | `json` | [`JsonHandler`], [`JsonBatchHandler`]: payloads that are JSON of a type |
 //! | `call` | one call: time limit, cancellation, panic boundary |
 //! | `registry` | names to constructors |
 //! | `settings` | a handler's own table, typed |
@@ -31,6 +32,7 @@
 mod call;
 mod contract;
 pub(crate) mod exec;
+mod json;
 mod log;
 mod registry;
 mod settings;
@@ -40,6 +42,7 @@ pub(crate) use call::{Cut, Ended, LAST_MOMENT, Running, call};
 pub(crate) use contract::StopRequest;
 pub use contract::{BatchHandler, Context, Handler, Outcome};
 pub use exec::Exec;
+pub use json::{Json, JsonBatchHandler, JsonHandler};
 pub use log::Log;
 pub(crate) use registry::Handling;
 pub use registry::Registry;

@@ -3,6 +3,7 @@
 //! An item is a name. Who needs several knocks to open is tried again; what is no name is a dead letter; and how often someone was
 //! greeted is written in the transaction that finishes the item, so that it is right whatever happens.
 
+mod invite;
 #[cfg(test)]
 mod tests;
 
@@ -12,6 +13,8 @@ use kvqueue::{
     Context, Handler, Item, Outcome, Settings, SettingsError,
     foundationdb::{FdbError, Transaction, tuple},
 };
+
+pub use invite::{Invitation, Invite};
 
 /// Greets whoever an item names. Its fields are what the configuration says in `[queues.NAME.handler-config]`.
 #[derive(Debug, serde::Deserialize)]

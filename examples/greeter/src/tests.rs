@@ -1,6 +1,9 @@
 //! The handler, tried out without a daemon.
 
-use kvqueue::testing::{Kit, Sample, TestDatabase};
+use kvqueue::{
+    Json,
+    testing::{Kit, Sample, TestDatabase},
+};
 
 use super::*;
 
@@ -49,6 +52,15 @@ async fn a_greeting_counts_once_however_often_the_handler_runs_for_it() {
     assert_eq!(kit.handle_all(["ann", "eve", "ann"]).await, vec![Outcome::Done; 3]);
     assert_eq!(kit.conflicts(2).handle("ann").await, Outcome::Done);
     assert_eq!((greeted(&database, "ann").await, greeted(&database, "eve").await), (3, 1));
+}
+
+#[tokio::test]
+async fn an_invitation_that_does_not_parse_is_a_dead_letter() {
+    let kit = Kit::new(Json(Invite));
+    assert_eq!(kit.handle(r#"{"guest": "ann", "hour": 20}"#).await, Outcome::Done);
+    let Outcome::Dead(reason) = kit.handle(r#"{"guest": "ann"}"#).await else { panic!("not dead") };
+    assert!(reason.contains("missing field `hour`"), "{reason}");
+    assert_eq!(kit.handle(r#"{"guest": "ann", "hour": 25}"#).await, Outcome::dead("a day has no hour 25"));
 }
 
 #[tokio::test]
