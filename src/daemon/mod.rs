@@ -266,7 +266,7 @@ impl Daemon {
         let followers = tokio::select! {
             read = first_look(db, &live, &queues, self.first_answer) => {
                 let (took, followers) = read?;
-                shared.status.database(Ok(took));
+                shared.status.set_database(Ok(took));
                 followers
             }
             // Nothing has begun, so there is nothing to drain.

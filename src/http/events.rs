@@ -42,7 +42,7 @@ pub(super) async fn follow(call: Call) -> Answer {
     let place = place.map_err(|_| Failure::Busy("too many follow this daemon"))?;
     let (sender, receiver) = mpsc::channel(1);
     rt::spawn(async move {
-        let _listener = site.door.status.viewers.listen();
+        let _viewer = site.door.status.viewers.add();
         // It ends when the client has gone, or takes nothing.
         let _ended = feed(&site, &sender).await;
         drop(place);
@@ -57,7 +57,7 @@ struct Gone;
 async fn feed(site: &Arc<Site>, client: &mpsc::Sender<Bytes>) -> Result<(), Gone> {
     let mut events = site.ticker.events();
     send(client, event("server", &json!({ "read_only": site.config().http.read_only }))).await?;
-    site.door.status.viewers.fresh(PATIENCE).await;
+    site.door.status.viewers.refresh(PATIENCE).await;
     send(client, snapshot(&site.door.status)).await?;
     let mut config = site.door.config.clone();
     config.mark_unchanged();

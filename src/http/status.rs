@@ -104,6 +104,6 @@ pub(super) fn no_queue(name: &str) -> Failure {
 /// The status, after the stats poller has looked.
 pub(super) async fn snapshot(call: &Call) -> Snapshot {
     let status = &call.site.door.status;
-    status.viewers.fresh(PATIENCE).await;
+    status.viewers.refresh(PATIENCE).await;
     status.snapshot()
 }

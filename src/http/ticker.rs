@@ -37,10 +37,10 @@ impl Ticker {
 
     /// Writes events while somebody looks at the status.
     pub(super) async fn run(&self, status: &DaemonStatus) -> Infallible {
-        let (mut changes, mut listeners) = (status.changed(), status.viewers.changed());
+        let (mut changes, mut viewers) = (status.changed(), status.viewers.count_changes());
         loop {
             // Both senders are the status's.
-            let _ = listeners.wait_for(|listeners| *listeners > 0).await;
+            let _ = viewers.wait_for(|viewers| *viewers > 0).await;
             let began = Instant::now();
             changes.mark_unchanged();
             self.newest.send_replace(snapshot(status));
@@ -84,13 +84,13 @@ mod tests {
         };
         status.touch();
         assert!(tokio::time::timeout(LEAST * 2, next(&mut events)).await.is_err(), "nobody looks");
-        let listener = status.viewers.listen();
+        let viewer = status.viewers.add();
         assert!(next(&mut events).await < LEAST);
         status.touch();
         let after = next(&mut events).await;
         assert!((LEAST..MOST).contains(&after), "{after:?}");
         assert!(next(&mut events).await >= MOST, "nothing changed");
-        drop(listener);
+        drop(viewer);
         running.abort();
     }
 }

@@ -85,13 +85,6 @@ impl QueueMeters {
     pub(crate) fn finished(&self) -> u64 {
         self.done.get() + self.dead.get()
     }
-
-    /// How often this process changed something in the queue. Who sees another number than before looks again.
-    pub(crate) fn deeds(&self) -> u64 {
-        let deeds = [&self.taken, &self.promoted, &self.returned, &self.swept_dead];
-        let ends = [&self.done, &self.retried, &self.dead, &self.released, &self.lost];
-        deeds.into_iter().chain(ends).map(Counter::get).fold(0, u64::wrapping_add)
-    }
 }
 
 #[cfg(test)]

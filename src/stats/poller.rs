@@ -1,82 +1,56 @@
-//! What is known of the queues, and one round of looks at them.
+//! The stats poller: what it knows of the queues, and one round of reading.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    future::pending,
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use foundationdb::{Database, FdbError};
-use futures::{
-    FutureExt, StreamExt,
-    future::BoxFuture,
-    stream::{self, FuturesUnordered},
-};
-use kvqueue_queue::{Queue, QueueError, Watch};
+use futures::{StreamExt, stream};
+use kvqueue_queue::{Queue, QueueError};
 use tokio::time::timeout;
 
 use super::{
-    pace::{Pace, Questions},
     sample,
+    schedule::{self, PERIOD, Reading, VIEWED_PERIOD},
 };
 use crate::{
     causes::with_causes,
     config::Config,
     database::{STORAGE_FAILED, storage_failure},
-    metrics::QueueMeters,
-    status::{DaemonStatus, QueueStats},
+    status::DaemonStatus,
 };
 
-/// A database that has not said its version for so long does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A database that does not say its version within this time does not answer.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A look that takes so long is given up; before, the transaction gets too old for it.
-const LONGEST_LOOK: Duration = Duration::from_secs(10);
+/// Reading a queue is given up after this time, before its transaction gets too old.
+const SAMPLE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// So often the database is asked for its version at least: whether it answers.
-const CHECK: Duration = Duration::from_secs(5);
-
-/// While somebody looks, so often it is seen whether this daemon did something. That costs nothing.
-const TICK: Duration = Duration::from_millis(250);
-
-/// So many queues are looked at at a time.
+/// How many queues are read at a time.
 const AT_ONCE: usize = 4;
 
-/// A queue as the poller knows it.
-struct Place {
+/// A configured queue, and when it was read last.
+struct PolledQueue {
     queue: Queue,
-    meters: Arc<QueueMeters>,
-    pace: Pace,
-    last: Option<QueueStats>,
-    /// What this daemon had done at the last look.
-    deeds: u64,
-    watched: bool,
+    reading: Option<Reading>,
 }
 
-/// What is known of all of them.
+/// Reads the statistics of all configured queues into the status.
 pub(super) struct StatsPoller {
     db: Arc<Database>,
     status: Arc<DaemonStatus>,
-    places: BTreeMap<Arc<str>, Place>,
-    /// One for each place that is `watched`; it tells which, and whether the watch was lost.
-    watches: FuturesUnordered<BoxFuture<'static, Pushed>>,
-    /// How many questions there were, and how many of them are answered.
-    asked: u64,
+    queues: BTreeMap<Arc<str>, PolledQueue>,
+    /// The last round; none before the first one, and when a queue is new.
+    round: Option<Reading>,
+    /// How many requests there were, and how many of them are answered.
+    requests: u64,
     answered: u64,
-    /// How many questions are being answered together, and since when.
-    question: Option<(u64, Instant)>,
-    questions: Questions,
-    /// When the database was last asked.
-    checked: Option<Instant>,
+    /// When the first request came that is not answered.
+    requested: Option<Instant>,
     /// Since when the database does not answer.
     silent: Option<Instant>,
-}
-
-/// A watch has come to its end.
-pub(super) struct Pushed {
-    queue: Arc<str>,
-    lost: bool,
 }
 
 impl StatsPoller {
@@ -84,209 +58,114 @@ impl StatsPoller {
         Self {
             db,
             status,
-            places: BTreeMap::new(),
-            watches: FuturesUnordered::new(),
-            asked: 0,
+            queues: BTreeMap::new(),
+            round: None,
+            requests: 0,
             answered: 0,
-            question: None,
-            questions: Questions::default(),
-            checked: None,
+            requested: None,
             silent: None,
         }
     }
 
-    /// These are the queues now. What is known of those that stay, stays.
+    /// Takes over the configured queues. What is known of those that stay, stays.
     pub(super) fn configure(&mut self, config: &Config) {
-        let mut before = std::mem::take(&mut self.places);
+        let mut before = std::mem::take(&mut self.queues);
         for (name, settings) in &config.queues {
             // The daemon has checked it.
             let queue = Queue::of_kind(config.prefix.as_bytes(), name.as_bytes(), settings.layout());
             let Ok(queue) = queue else { continue };
             let name: Arc<str> = name.as_str().into();
-            let place = before.remove(&name).filter(|place| place.queue == queue);
-            let place = place.unwrap_or_else(|| Place::new(queue, self.status.metrics.queue(&name)));
-            self.places.insert(name, place);
-        }
-    }
-
-    /// Looks at all queues whose time has come, and, if somebody asks, at those that have waited longest.
-    pub(super) async fn round(&mut self, asked: u64) {
-        let (now, listened) = (Instant::now(), self.status.viewers.listeners() > 0);
-        if !listened {
-            self.watches.clear();
-            self.places.values_mut().for_each(|place| place.watched = false);
-        }
-        let queues = self.queues();
-        let due = |place: &mut Place| {
-            place.notice();
-            // Until there is a watch, pushes are seen by looks alone.
-            if listened && !place.watched {
-                place.pace.stir();
+            let known = before.remove(&name).filter(|known| known.queue == queue);
+            if known.is_none() {
+                self.round = None;
             }
-            place.pace.due(listened, queues).is_none_or(|due| due <= now)
-        };
-        let due: BTreeSet<_> =
-            self.places.iter_mut().filter_map(|(name, it)| due(it).then(|| name.clone())).collect();
-        let unchecked = self.checked.is_none_or(|at| now.saturating_duration_since(at) >= CHECK);
-        if unchecked || !due.is_empty() {
-            self.look(&due, listened).await;
-        }
-        self.asked = asked;
-        if asked > self.answered {
-            self.answer(listened).await;
+            self.queues.insert(name, known.unwrap_or(PolledQueue { queue, reading: None }));
         }
     }
 
-    /// Looks at the queues that were not looked at since somebody asked, as far as looks keep their share of the time. Answers if that were
-    /// all, or if the others take too long to wait for.
-    async fn answer(&mut self, listened: bool) {
-        let now = Instant::now();
-        let (asked, since) = *self.question.get_or_insert((self.asked, now));
-        let due: BTreeSet<_> = self.questions.due(now, self.unseen(since)).into_iter().collect();
-        if !due.is_empty() {
-            self.look(&due, listened).await;
-            self.questions.looked(now, now.elapsed());
-        }
-        if self.next_for_question().is_none() {
-            self.question = None;
-            self.answered = asked;
-            self.status.viewers.answer(asked);
+    /// Notes how many requests for fresh figures there were.
+    pub(super) fn requested(&mut self, requests: u64) {
+        self.requests = requests;
+        if requests > self.answered {
+            self.requested.get_or_insert_with(Instant::now);
         }
     }
 
-    /// The queues that were not looked at since.
-    fn unseen(&self, since: Instant) -> impl Iterator<Item = (Arc<str>, &Pace)> + Clone {
-        let places = self.places.iter().filter(move |(_, place)| !place.pace.was_looked_at_since(since));
-        places.map(|(name, place)| (name.clone(), &place.pace))
+    /// When the next round begins.
+    pub(super) fn next_round(&self) -> Instant {
+        let Some(last) = self.round else { return Instant::now() };
+        let readings = self.queues.values().filter_map(|queue| queue.reading);
+        schedule::next_round(self.period(), last, self.requested, readings)
     }
 
-    /// When the next look is possible that a question waits for.
-    fn next_for_question(&self) -> Option<Instant> {
-        let (_, since) = self.question?;
-        self.questions.next(self.unseen(since).map(|(_, pace)| pace))
+    fn period(&self) -> Duration {
+        if self.status.viewers.count() > 0 { VIEWED_PERIOD } else { PERIOD }
     }
 
-    async fn look(&mut self, due: &BTreeSet<Arc<str>>, listened: bool) {
+    /// Reads the queues that are due, and answers the requests that came before.
+    pub(super) async fn round(&mut self) {
+        let (began, requests) = (Instant::now(), self.requests);
+        let queues = self.queues.iter().map(|(name, queue)| (name.clone(), queue.reading));
+        let due = schedule::due(began, self.period(), queues);
+        let answer = self.read(&due).await;
+        match &answer {
+            Ok(_) => self.silent = None,
+            Err(_) => _ = self.silent.get_or_insert(began),
+        }
+        let silent_for = || self.silent.unwrap_or(began).elapsed().as_secs();
+        let answer =
+            answer.map_err(|error| error.unwrap_or_else(|| format!("no answer for {} s", silent_for())));
+        self.status.set_database(answer);
+        // Four at a time, so their times add up to more than the round's.
+        let took = due.iter().filter_map(|name| self.queues[name].reading).map(|reading| reading.took).sum();
+        self.round = Some(Reading { began, took });
+        self.answered = requests;
+        self.requested = None;
+        self.status.viewers.answer(requests);
+    }
+
+    /// Reads these queues as of one version. Returns how fast the database answers; an error says what is
+    /// wrong with it, or nothing if it does not answer.
+    async fn read(&mut self, due: &[Arc<str>]) -> Result<Duration, Option<String>> {
         let began = Instant::now();
-        self.checked = Some(began);
-        let version = match timeout(PATIENCE, sample::version(&self.db)).await {
+        let version = match timeout(VERSION_TIMEOUT, sample::version(&self.db)).await {
             Ok(Ok(version)) => version,
-            Ok(Err(error)) => return self.down(due, began, Some(error.to_string())),
-            Err(_) => return self.down(due, began, None),
+            Ok(Err(error)) => return Err(Some(error.to_string())),
+            Err(_) => return Err(None),
         };
-        let took = began.elapsed();
-        let (db, places) = (&self.db, &self.places);
-        let looks = due.iter().map(|name| async move {
-            let (place, began) = (&places[name], Instant::now());
-            let look = sample::sample(db, &place.queue, version, listened && !place.watched);
-            (name, timeout(LONGEST_LOOK, look).await, began.elapsed())
+        let answered_in = began.elapsed();
+        let (db, queues) = (&self.db, &self.queues);
+        let samples = due.iter().map(|name| async move {
+            let began = Instant::now();
+            let sampled = timeout(SAMPLE_TIMEOUT, sample::sample(db, &queues[name].queue, version)).await;
+            (name, sampled, Reading { began, took: began.elapsed() })
         });
-        let looks: Vec<_> = stream::iter(looks).buffer_unordered(AT_ONCE).collect().await;
-        let (mut broken, mut silent) = (None, !due.is_empty());
-        for (name, look, took) in looks {
-            silent &= look.is_err();
-            let found =
-                look.ok().and_then(|look| look.inspect_err(|error| failed(name, error, &mut broken)).ok());
-            self.found(name, found, took);
+        let samples: Vec<_> = stream::iter(samples).buffer_unordered(AT_ONCE).collect().await;
+        let (mut storage_failure, mut is_silent) = (None, !due.is_empty());
+        for (name, sampled, reading) in samples {
+            is_silent &= sampled.is_err();
+            if let Some(queue) = self.queues.get_mut(name) {
+                queue.reading = Some(reading);
+            }
+            match sampled {
+                Ok(Ok(stats)) => self.status.set_queue_stats(name, stats),
+                Ok(Err(error)) => storage_failure = failed(name, &error).or(storage_failure),
+                Err(_) => {}
+            }
         }
-        if broken.is_some() || silent {
-            return self.down(&BTreeSet::new(), began, broken);
-        }
-        self.silent = None;
-        self.status.database(Ok(took));
-    }
-
-    fn found(&mut self, name: &Arc<str>, found: Option<(QueueStats, Option<Watch>)>, took: Duration) {
-        let Some(place) = self.places.get_mut(name) else { return };
-        let stats = found.as_ref().map(|(stats, _)| *stats);
-        let changed = stats.is_some_and(|stats| place.last.is_none_or(|last| differ(&last, &stats)));
-        place.pace.looked(Instant::now(), took, changed);
-        let Some((stats, watch)) = found else { return };
-        place.last = Some(stats);
-        self.status.set_queue_stats(name, stats);
-        if let Some(watch) = watch {
-            place.watched = true;
-            let queue = name.clone();
-            self.watches.push(watch.map(move |fired| Pushed { queue, lost: fired.is_err() }).boxed());
-        }
-    }
-
-    /// The database does not answer, or says this.
-    fn down(&mut self, due: &BTreeSet<Arc<str>>, began: Instant, error: Option<String>) {
-        let silent = *self.silent.get_or_insert(began);
-        let error = error.unwrap_or_else(|| format!("no answer for {} s", silent.elapsed().as_secs()));
-        self.status.database(Err(error));
-        for name in due {
-            self.found(name, None, Duration::ZERO);
-        }
-    }
-
-    /// A watch fired, or is gone.
-    pub(super) fn stir(&mut self, Pushed { queue, lost }: &Pushed) {
-        let Some(place) = self.places.get_mut(queue) else { return };
-        place.watched = false;
-        // One that cannot be had is asked for when the queue is looked at anyway.
-        if !lost {
-            place.pace.stir();
-        }
-    }
-
-    /// Waits for a push, if it is watched for.
-    pub(super) async fn pushed(&mut self) -> Pushed {
-        match self.watches.next().await {
-            Some(pushed) => pushed,
-            None => pending().await,
-        }
-    }
-
-    pub(super) fn next(&self) -> Instant {
-        let (now, listened) = (Instant::now(), self.status.viewers.listeners() > 0);
-        let queues = self.queues();
-        let due = self.places.values().filter_map(|place| place.pace.due(listened, queues)).min();
-        let tick = listened.then(|| now + TICK);
-        let check = self.checked.map_or(now, |at| at + CHECK);
-        let asked = match self.question {
-            Some(_) => self.next_for_question(),
-            // Somebody asked while the question before was being answered.
-            None => (self.asked > self.answered).then_some(now),
-        };
-        due.into_iter().chain(tick).chain(asked).fold(check, Instant::min)
-    }
-
-    fn queues(&self) -> u32 {
-        u32::try_from(self.places.len()).unwrap_or(u32::MAX)
+        if storage_failure.is_some() || is_silent { Err(storage_failure) } else { Ok(answered_in) }
     }
 }
 
-impl Place {
-    fn new(queue: Queue, meters: Arc<QueueMeters>) -> Self {
-        Self { queue, meters, pace: Pace::default(), last: None, deeds: 0, watched: false }
-    }
-
-    /// Sees what this daemon has done since the last look.
-    fn notice(&mut self) {
-        let deeds = self.meters.deeds();
-        if deeds != self.deeds {
-            self.deeds = deeds;
-            self.pace.stir();
-        }
-    }
-}
-
-/// Whether anything differs but the age.
-fn differ(one: &QueueStats, other: &QueueStats) -> bool {
-    QueueStats { oldest: None, ..*one } != QueueStats { oldest: None, ..*other }
-}
-
-/// Says that a look failed. That need not be the database's fault, but where its storage failed, it is down.
-fn failed(queue: &str, error: &QueueError, broken: &mut Option<String>) {
+/// Logs that a queue could not be read. That need not be the database's fault; if its storage has failed,
+/// returns what is wrong.
+fn failed(queue: &str, error: &QueueError) -> Option<String> {
     tracing::debug!(
         event = "stats_failed",
         queue,
         error = with_causes(error),
         "cannot read the queue's statistics"
     );
-    if error.database().map(FdbError::code) == Some(STORAGE_FAILED) {
-        *broken = Some(format!("its storage failed: {}", storage_failure()));
-    }
+    let is_storage = error.database().map(FdbError::code) == Some(STORAGE_FAILED);
+    is_storage.then(|| format!("its storage failed: {}", storage_failure()))
 }

@@ -1,28 +1,23 @@
-//! One look at a queue. Reads that conflict with nothing.
+//! Reads the statistics of one queue, with reads that conflict with no other transaction.
 
 use std::time::Duration;
 
 use foundationdb::{Database, FdbError};
 use futures::future::join3;
-use kvqueue_queue::{Counts, ItemId, Queue, QueueError, Watch};
+use kvqueue_queue::{Counts, ItemId, Queue, QueueError};
 
 use crate::status::QueueStats;
 
 /// Database versions in a second.
 const VERSIONS: u64 = 1_000_000;
 
-/// The version to look at. All queues of a round are looked at as of one.
+/// The version to read at. All queues of a round are read as of one.
 pub(super) async fn version(db: &Database) -> Result<i64, FdbError> {
     db.create_trx()?.get_read_version().await
 }
 
-/// What there is in a queue at this version; and, if one is wanted, a watch for what is pushed from then on.
-pub(super) async fn sample(
-    db: &Database,
-    queue: &Queue,
-    version: i64,
-    watch: bool,
-) -> Result<(QueueStats, Option<Watch>), QueueError> {
+/// The statistics of a queue at this version.
+pub(super) async fn sample(db: &Database, queue: &Queue, version: i64) -> Result<QueueStats, QueueError> {
     let tr = db.create_trx()?;
     tr.set_read_version(version);
     let (counts, oldest, versions) =
@@ -32,17 +27,13 @@ pub(super) async fn sample(
         Err(QueueError::VersionsWentBack { .. }) => true,
         versions => versions.map(|()| false)?,
     };
-    let watch = watch.then(|| queue.watch(&tr));
-    if watch.is_some() {
-        // It wrote nothing, so there is nothing that could be in doubt; without a commit there is no watch.
-        tr.commit().await.map_err(|error| FdbError::from_code(error.code()))?;
-    }
     let Counts { ready, running, waiting, dead, done, pushed } = counts;
     let oldest = oldest.and_then(|id| age(&id, version));
-    Ok((QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back }, watch))
+    Ok(QueueStats { ready, running, waiting, dead, done, pushed, oldest, versions_went_back })
 }
 
-/// How long ago an item was pushed, where its id tells: a stamp is a version, and versions are microseconds.
+/// How long ago an item was pushed, if its id has a stamp: a stamp is a version, and versions count
+/// microseconds.
 fn age(id: &ItemId, version: i64) -> Option<Duration> {
     let pushed = id.stamp()?.version();
     let versions = u64::try_from(version).ok()?.saturating_sub(pushed);
@@ -56,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_age_is_told_by_versions() {
+    fn the_age_of_an_item_comes_from_its_version() {
         let mut stamp = [0; Stamp::LEN];
         stamp[..8].copy_from_slice(&4_000_000_u64.to_be_bytes());
         let id = ItemId::from(Stamp::from(stamp));

@@ -236,7 +236,7 @@ impl DaemonStatus {
     }
 
     /// Whether the database answers, and how fast; or what is wrong.
-    pub(crate) fn database(&self, answer: Result<Duration, String>) {
+    pub(crate) fn set_database(&self, answer: Result<Duration, String>) {
         self.change(|inner| {
             let database = &mut inner.database;
             database.up = answer.is_ok();

@@ -1,65 +1,65 @@
-//! Who looks at the status. While somebody does, the stats poller looks at the queues more often.
+//! Who views the status. While somebody does, the stats poller reads the queues more often.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::timeout};
 
-/// Counts those who look; one per status.
+/// Counts the viewers of a status, and passes their requests for fresh figures to the stats poller.
 #[derive(Debug, Default)]
 pub(crate) struct Viewers {
-    listeners: watch::Sender<usize>,
-    asked: watch::Sender<u64>,
+    count: watch::Sender<usize>,
+    requests: watch::Sender<u64>,
     answered: watch::Sender<u64>,
 }
 
-/// Somebody looks, for as long as this lives.
+/// Counts as a viewer until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ViewerGuard(Arc<Viewers>);
 
 impl Viewers {
-    /// Somebody begins to look.
-    pub(crate) fn listen(self: &Arc<Self>) -> ViewerGuard {
-        self.listeners.send_modify(|listeners| *listeners += 1);
+    /// One more viewer.
+    pub(crate) fn add(self: &Arc<Self>) -> ViewerGuard {
+        self.count.send_modify(|count| *count += 1);
         ViewerGuard(self.clone())
     }
 
-    /// How many look now.
-    pub(crate) fn listeners(&self) -> usize {
-        *self.listeners.borrow()
+    /// How many viewers there are.
+    pub(crate) fn count(&self) -> usize {
+        *self.count.borrow()
     }
 
-    /// Wakes the stats poller when somebody begins to look, or ends.
-    pub(crate) fn changed(&self) -> watch::Receiver<usize> {
-        self.listeners.subscribe()
+    /// A receiver of the number of viewers.
+    pub(crate) fn count_changes(&self) -> watch::Receiver<usize> {
+        self.count.subscribe()
     }
 
-    /// Has the queues looked at now, unless that was done a moment ago, and waits for it; but not for longer than this. For those who look
-    /// once. Without a stats poller, or with a database that does not answer, what is known stays as it was.
-    pub(crate) async fn fresh(&self, patience: Duration) {
+    /// Asks for fresh figures, and waits for them, but no longer than this. If the poller or the database
+    /// does not answer, the figures stay as they were.
+    pub(crate) async fn refresh(&self, patience: Duration) {
         let mut answered = self.answered.subscribe();
         let mut number = 0;
-        self.asked.send_modify(|asked| {
-            *asked += 1;
-            number = *asked;
+        self.requests.send_modify(|requests| {
+            *requests += 1;
+            number = *requests;
         });
         // The sender is in `self`, so only the patience can end it otherwise.
         let _ = timeout(patience, answered.wait_for(|answered| *answered >= number)).await;
     }
 
-    /// Wakes the stats poller when somebody asks.
-    pub(crate) fn questions(&self) -> watch::Receiver<u64> {
-        self.asked.subscribe()
+    /// A receiver of the number of requests.
+    pub(crate) fn requests(&self) -> watch::Receiver<u64> {
+        self.requests.subscribe()
     }
 
-    /// The stats poller has looked, after this many had asked.
-    pub(crate) fn answer(&self, asked: u64) {
-        self.answered.send_replace(asked);
+    /// The poller has answered the requests up to this number.
+    pub(crate) fn answer(&self, requests: u64) {
+        self.answered.send_replace(requests);
     }
 }
 
 impl Drop for ViewerGuard {
     fn drop(&mut self) {
-        self.0.listeners.send_modify(|listeners| *listeners -= 1);
+        self.0.count.send_modify(|count| *count -= 1);
     }
 }
 
@@ -67,26 +67,29 @@ impl Drop for ViewerGuard {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn those_who_look_are_counted_and_those_who_ask_are_answered() {
+    #[test]
+    fn viewers_are_counted_until_they_leave() {
         let viewers = Arc::new(Viewers::default());
-        let first = viewers.listen();
-        let second = viewers.listen();
+        let first = viewers.add();
+        let second = viewers.add();
         drop(first);
-        assert_eq!(viewers.listeners(), 1);
+        assert_eq!(viewers.count(), 1);
         drop(second);
-        assert_eq!(viewers.listeners(), 0);
+        assert_eq!(viewers.count(), 0);
+    }
 
-        let mut questions = viewers.questions();
-        let stats = async {
-            questions.changed().await.unwrap();
-            let asked = *questions.borrow();
-            viewers.answer(asked);
-            asked
+    #[tokio::test]
+    async fn a_request_waits_for_its_answer_and_not_for_ever() {
+        let viewers = Viewers::default();
+        let mut requests = viewers.requests();
+        let poller = async {
+            requests.changed().await.unwrap();
+            let requests = *requests.borrow();
+            viewers.answer(requests);
+            requests
         };
-        let (asked, ()) = tokio::join!(stats, viewers.fresh(Duration::from_secs(60)));
-        assert_eq!(asked, 1);
-        // Nobody answers: it does not wait for ever.
-        viewers.fresh(Duration::from_millis(1)).await;
+        let (requests, ()) = tokio::join!(poller, viewers.refresh(Duration::from_secs(60)));
+        assert_eq!(requests, 1);
+        viewers.refresh(Duration::from_millis(1)).await;
     }
 }

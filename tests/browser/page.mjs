@@ -80,7 +80,7 @@ test("it loads, is light, and asks nobody else", async () => {
   await page.context().close();
 });
 
-test("a push is seen within a second", async () => {
+test("a push is seen within two seconds", async () => {
   const page = await open(browser, daemon.url);
   await live(page);
   const ready = cell(page, "slow", "Ready");
@@ -100,7 +100,7 @@ test("a push is seen within a second", async () => {
     delays.push((await until("it is shown", () => page.evaluate(() => window.shownAt), 5000)) - pushed);
   }
   console.log(`# shown after a push: ${delays.join(", ")} ms`);
-  assert.ok(Math.max(...delays) < 1000, delays.join());
+  assert.ok(Math.max(...delays) < 2000, delays.join());
   await page.context().close();
 });
 

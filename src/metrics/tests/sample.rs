@@ -28,7 +28,7 @@ pub(super) fn status() -> Arc<DaemonStatus> {
         ..QueueStats::default()
     };
     status.set_queue_stats(name, QueueStats { oldest: Some(Duration::from_millis(2_500)), ..stats });
-    status.database(Ok(Duration::from_micros(350)));
+    status.set_database(Ok(Duration::from_micros(350)));
     let refused = Some("the disk is full".to_owned());
     status.space(SpaceJson {
         free: 1 << 20,

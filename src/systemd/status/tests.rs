@@ -39,7 +39,7 @@ fn it_says_what_is_wrong() {
     status.phase(Phase::Ready);
     status.gate(&"b".into()).hold_here(true);
     status.consumers()[0].set(ConsumerState::Backoff);
-    status.database(Err("timed out".to_owned()));
+    status.set_database(Err("timed out".to_owned()));
     status.refused("database:\nneeds a restart".to_owned());
     insta::assert_snapshot!(told(&status, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
     assert_eq!(line(&status.snapshot(), 0.0, None, Some("this is stuck")), "this is stuck");
