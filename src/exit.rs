@@ -17,6 +17,7 @@ use std::process::ExitCode;
 /// | 128 + n | a second signal n stopped it at once |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
+#[non_exhaustive]
 pub enum Exit {
     /// Everything asked for was done.
     Done = 0,

@@ -9,7 +9,7 @@ use std::{
 };
 
 use anyhow::Context;
-use kvqueue::config::{Config, Log};
+use kvqueue::Config;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -35,8 +35,8 @@ impl Running {
     pub(super) fn start(config: &Config) -> anyhow::Result<Self> {
         let files = tempfile::Builder::new().prefix("kvqueue-bench-").tempdir()?;
         let path = files.path().join("kvqueue.toml");
-        let log = Log { level: "error".to_owned(), ..config.log.clone() };
-        let config = Config { log, ..config.clone() };
+        let mut config = config.clone();
+        "error".clone_into(&mut config.log.level);
         std::fs::write(&path, toml::to_string(&config)?)?;
         let notices = Notices::listen(files.path())?;
         let mut command = run(&path)?;

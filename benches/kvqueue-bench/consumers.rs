@@ -156,13 +156,8 @@ impl Drop for DaemonThread {
 /// The daemon as `kvqueue run` has it, with a handler that takes notes.
 fn daemon(place: &Place, work: &Work, tally: &Arc<Tally>, begun: Arc<OnceLock<Instant>>) -> Daemon {
     let name = String::from_utf8_lossy(place.queue.name()).into_owned();
-    let config = Config {
-        database: place.url.clone(),
-        prefix: place.prefix.clone(),
-        grace: GRACE,
-        queues: [(name, work.queue(HANDLER))].into(),
-        ..Config::default()
-    };
+    let mut config = Config::new(&place.url).with_queue(name, work.queue(HANDLER));
+    (config.prefix, config.grace) = (place.prefix.clone(), GRACE);
     let noting = Noting(tally.clone());
     let registered = match work.handler() {
         HandlerKind::Batch => {

@@ -12,7 +12,7 @@ use super::{
     tally::Faults,
     usage,
 };
-use kvqueue::config::{Config, ConsumerGroup, QueueConfig};
+use kvqueue::config::{Config, QueueConfig};
 
 /// How long a daemon has, after it is ready, to become idle.
 const SETTLE: Duration = Duration::from_secs(1);
@@ -74,11 +74,11 @@ impl Args {
     }
 
     fn config(&self, bench: &Bench, queues: u16) -> anyhow::Result<Config> {
-        let group = ConsumerGroup { count: usize::from(self.workers), ..ConsumerGroup::default() };
-        let queue = QueueConfig { consumers: vec![group], ..QueueConfig::new("log") };
+        let queue = QueueConfig::new("log").with_consumers(10, usize::from(self.workers));
         let names = (0..queues).map(|number| bench.ground.queue_name(&format!("-{number}")));
         let queues = names.map(|name| Ok((name?, queue.clone()))).collect::<anyhow::Result<_>>()?;
-        let (database, prefix) = (bench.ground.url().to_owned(), bench.ground.prefix().to_owned());
-        Ok(Config { database, prefix, queues, ..Config::default() })
+        let mut config = Config::new(bench.ground.url());
+        (config.prefix, config.queues) = (bench.ground.prefix().to_owned(), queues);
+        Ok(config)
     }
 }

@@ -4,7 +4,7 @@ use std::{num::NonZeroUsize, path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, value_parser};
 use jiff::SignedDuration;
-use kvqueue::config::{ConsumerGroup, Delivery, QueueConfig, TakeStrategy};
+use kvqueue::config::{Delivery, QueueConfig, TakeStrategy};
 
 use super::{UsageError, tally::MAX_ITEMS};
 
@@ -127,12 +127,10 @@ impl Work {
 
     /// The daemon's configuration of such a queue.
     pub(super) fn queue(&self, handler: &str) -> QueueConfig {
-        QueueConfig {
-            consumers: vec![ConsumerGroup { k: self.k().get(), count: usize::from(self.workers) }],
-            delivery: self.delivery(),
-            take: self.take(),
-            ..QueueConfig::new(handler)
-        }
+        let queue = QueueConfig::new(handler).with_consumers(self.k().get(), usize::from(self.workers));
+        let mut queue = queue.with_delivery(self.delivery());
+        queue.take = self.take();
+        queue
     }
 }
 

@@ -24,6 +24,7 @@ pub enum Delivery {
 /// Where a take looks for items while others take too.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum TakeStrategy {
     /// Always the first items; takes of several processes conflict on them.
     Front,
@@ -37,6 +38,7 @@ pub enum TakeStrategy {
 /// When a failed item is tried again, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Retry {
     /// Attempts, the first one included; after the last one an item is a dead letter.
     #[serde(deserialize_with = "number::deserialize")]

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read configuration {} (name a readable file with --config)", path.display())]

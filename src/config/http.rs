@@ -21,6 +21,7 @@ const UNIX: &str = "unix:";
 /// HTTP: the API, the metrics, the page.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Http {
     /// Where it listens.
     pub listen: Listen,
@@ -55,6 +56,7 @@ impl Default for Http {
 /// Where HTTP is spoken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
+#[non_exhaustive]
 pub enum Listen {
     /// On 127.0.0.1:7420 if that is free, and nowhere otherwise.
     #[default]

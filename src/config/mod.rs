@@ -13,12 +13,14 @@
 //! | `faults` | what a command may pass over |
 //! | `paths` | what relative paths are relative to |
 //! | `environment` | how a variable's name maps to a key |
+//! | `builder` | methods for programs that make one in Rust |
 //! | `validate` | what a type cannot say: ranges and contradictions |
 //! | `duration`, `number`, `size` | `"30s"`, `10`, `"8MiB"` |
 //! | `error` | [`ConfigError`]: key, value, fix |
 //!
 //! `config/kvqueue.toml` shows every key; a test holds it equal to the defaults.
 
+mod builder;
 mod delivery;
 pub mod duration;
 mod environment;

@@ -9,6 +9,7 @@ use super::{Http, MinFreeSpace, QueueConfig, duration};
 /// Everything the daemon can be told.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Config {
     /// `embedded:DIRECTORY`, or the path of a FoundationDB cluster file.
     pub database: String,
@@ -44,6 +45,7 @@ impl Default for Config {
 /// Logging, to stderr or to the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Log {
     /// Lines for people, one JSON object per event, or the journal.
     pub format: LogFormat,
@@ -60,6 +62,7 @@ impl Default for Log {
 /// The form of a log event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
 pub enum LogFormat {
     /// The journal where stderr goes there, and else lines for people.
     Auto,

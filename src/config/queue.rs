@@ -13,6 +13,7 @@ use super::{Delivery, KindName, Retry, TakeEnd, TakeStrategy, Values, duration, 
 /// One queue and how it is worked off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct QueueConfig {
     /// The name of a registered handler.
     pub handler: String,
@@ -98,6 +99,7 @@ impl QueueConfig {
 /// Consumers that take the same number of items at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ConsumerGroup {
     /// Items taken in one transaction.
     #[serde(deserialize_with = "number::deserialize")]

@@ -12,6 +12,7 @@ use crate::{
 
 /// A daemon could not run, or not end well.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum DaemonError {
     /// The configuration is wrong.
     #[error(transparent)]

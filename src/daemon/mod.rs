@@ -59,6 +59,7 @@ pub use error::DaemonError;
 
 /// A daemon to be run: a configuration and the handlers it may name.
 #[derive(Default)]
+#[must_use = "a daemon does nothing until it is run"]
 pub struct Daemon {
     config: Config,
     registry: Registry,
@@ -79,7 +80,6 @@ impl Daemon {
 
     /// Registers a handler under a name that configurations can use. `build` makes one per queue from the queue's
     /// `handler-config`.
-    #[must_use]
     pub fn handler<H, E>(
         mut self,
         name: impl Into<String>,
@@ -94,7 +94,6 @@ impl Daemon {
     }
 
     /// As [`handler`](Self::handler), for one that handles the items of a take together.
-    #[must_use]
     pub fn batch_handler<H, E>(
         mut self,
         name: impl Into<String>,
@@ -110,21 +109,18 @@ impl Daemon {
 
     /// Makes consumers stop once there is nothing left to do in their queue: nothing is ready, nothing is leased, by whomever, and nothing
     /// waits for its time. When all have, [`run`](Self::run) returns.
-    #[must_use]
     pub fn until_empty(mut self, yes: bool) -> Self {
         self.until_empty = yes;
         self
     }
 
     /// Has [`run`](Self::run) return an error if items became dead letters of this daemon, or with at-most-once delivery were lost.
-    #[must_use]
     pub fn fail_on_dead(mut self, yes: bool) -> Self {
         self.fail_on_dead = yes;
         self
     }
 
     /// Ends the daemon if the database has not answered within this time of its start. Without a limit it waits.
-    #[must_use]
     pub fn first_answer_within(mut self, limit: Option<Duration>) -> Self {
         self.first_answer = Patience::new(limit);
         self
@@ -132,7 +128,6 @@ impl Daemon {
 
     /// Has the daemon take up what `load` returns whenever it is told to, by HUP for one: the same configuration as changed since, from the
     /// file at `path` if there is one. Whatever it is, it is validated. Without this, a daemon keeps the configuration that it was given.
-    #[must_use]
     pub fn reload_with(
         mut self,
         path: Option<PathBuf>,
@@ -144,7 +139,6 @@ impl Daemon {
 
     /// Calls `call` once, when the daemon is ready: the database has answered, and consumers run. It is
     /// called on the thread that runs the daemon and must not block.
-    #[must_use]
     pub fn on_ready(mut self, call: impl FnOnce() + Send + 'static) -> Self {
         self.on_ready = Some(Box::new(call));
         self

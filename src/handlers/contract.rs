@@ -2,12 +2,12 @@
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use async_trait::async_trait;
 use foundationdb::Transaction;
-use kvqueue_queue::{Item, Millis};
+use kvqueue_queue::{Item, from_millis};
 use tokio_util::sync::CancellationToken;
 
 use crate::consumer::{ambient, breaker::Breaker, fetch::Clock};
@@ -74,6 +74,8 @@ impl<H: BatchHandler + ?Sized> BatchHandler for Arc<H> {
 
 /// What becomes of an item.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
 pub enum Outcome {
     /// Handled; nothing remains to be done.
     Done,
@@ -143,13 +145,13 @@ impl Context {
         self.transaction.as_deref()
     }
 
-    /// When the item was pushed, in milliseconds since 1970: as its producer wrote it down, or by its id, which has the version of the
+    /// When the item was pushed: as its producer wrote it down, or by its id, which has the version of the
     /// database at the push. `None` if neither tells, as of a plain item in a queue of FoundationDB's recipes.
-    pub fn enqueued_at(&self, item: &Item) -> Option<Millis> {
-        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at);
+    pub fn enqueued_at(&self, item: &Item) -> Option<SystemTime> {
+        let written = item.meta.as_ref().and_then(|meta| meta.enqueued_at).map(from_millis);
         written.or_else(|| {
             let age = self.clock.as_ref()?.since(item.id.stamp()?.version(), Instant::now())?;
-            Some(ambient::now().saturating_sub(Millis::try_from(age.as_millis()).ok()?))
+            from_millis(ambient::now()).checked_sub(age)
         })
     }
 

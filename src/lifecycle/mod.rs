@@ -26,6 +26,7 @@ pub(crate) const AFTER_GRACE: Duration = LAST_MOMENT.saturating_add(GIVE_BACK);
 
 /// Why a daemon that was running could not end well.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// The signals cannot be watched.
     #[error("cannot watch for signals")]

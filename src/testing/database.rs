@@ -30,6 +30,7 @@ struct Open {
 
 /// There is no room for a test's database.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TestDatabaseError {
     /// The temporary directory cannot be made.
     #[error("cannot make a temporary directory for the database")]

@@ -24,6 +24,7 @@ static POOL: LazyLock<Runtime> =
 ///
 /// Its calls can be awaited on any runtime.
 #[derive(Clone, Debug)]
+#[must_use = "a kit does nothing until it is given items"]
 pub struct Kit {
     handling: Handling,
     queue: Arc<str>,
@@ -58,14 +59,12 @@ impl Kit {
     }
 
     /// The queue's name; `test` without.
-    #[must_use]
     pub fn queue(mut self, name: &str) -> Self {
         self.queue = name.into();
         self
     }
 
     /// How long a call may take (`handler-timeout`); without, as long as it likes.
-    #[must_use]
     pub fn handler_timeout(mut self, limit: Duration) -> Self {
         self.timeout = Some(limit);
         self
@@ -73,14 +72,12 @@ impl Kit {
 
     /// Gives the handler transactions on this database. They are committed as the daemon does it: if the handler says of an item
     /// that it is done. A call whose transaction does not commit for a reason that passes is made again.
-    #[must_use]
     pub fn exactly_once(mut self, database: &TestDatabase) -> Self {
         self.database = Some(database.clone());
         self
     }
 
     /// Lets so many transactions of each exactly-once call end with a conflict, so that it is made as often again.
-    #[must_use]
     pub fn conflicts(mut self, conflicts: u32) -> Self {
         self.conflicts = conflicts;
         self
@@ -93,7 +90,6 @@ impl Kit {
     }
 
     /// Cancels calls that have not ended after this time.
-    #[must_use]
     pub fn cancel_after(self, time: Duration) -> Self {
         let token = self.cancelled();
         POOL.spawn(async move {

@@ -1,14 +1,15 @@
 //! Items for tests.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use kvqueue_queue::{Item, Meta, Millis, Stamp};
+use kvqueue_queue::{Item, Meta, Stamp, millis};
 
 /// An item to be handled in a test: a payload and, where that matters, what is known beside it.
 ///
 /// A text or bytes alone are a sample, too, wherever one is asked for.
 #[derive(Clone, Debug)]
+#[must_use = "a sample is handled by a kit"]
 pub struct Sample {
     payload: Bytes,
     attempt: u32,
@@ -24,7 +25,6 @@ impl Sample {
     }
 
     /// Which attempt it is, from 1.
-    #[must_use]
     pub fn attempt(mut self, attempt: u32) -> Self {
         self.attempt = attempt;
         self.meta.attempts = attempt.saturating_sub(1);
@@ -32,37 +32,32 @@ impl Sample {
     }
 
     /// Its place in the queue, from which its id is made. Without one it is its place in the call, from 0.
-    #[must_use]
     pub fn place(mut self, place: u16) -> Self {
         self.place = Some(place);
         self
     }
 
     /// Adds one of the producer's attributes.
-    #[must_use]
     pub fn attribute(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.meta.attributes.insert(name.into(), value.into());
         self
     }
 
     /// The payload's media type.
-    #[must_use]
     pub fn content_type(mut self, media_type: impl Into<String>) -> Self {
         self.meta.content_type = Some(media_type.into());
         self
     }
 
     /// The W3C `traceparent` of what it was pushed for.
-    #[must_use]
     pub fn trace_parent(mut self, trace_parent: impl Into<String>) -> Self {
         self.meta.trace_parent = Some(trace_parent.into());
         self
     }
 
-    /// When it was pushed, in milliseconds since 1970.
-    #[must_use]
-    pub fn enqueued_at(mut self, millis: Millis) -> Self {
-        self.meta.enqueued_at = Some(millis);
+    /// When it was pushed.
+    pub fn enqueued_at(mut self, time: SystemTime) -> Self {
+        self.meta.enqueued_at = Some(millis(time));
         self
     }
 

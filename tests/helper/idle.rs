@@ -57,7 +57,8 @@ pub(crate) fn wake() {
     let (idle, idles) = mpsc::channel();
     let handed = Arc::new(Mutex::new(handed));
     let queues = toml::from_str::<Config>("[queues.q]\nhandler = 'clock'").unwrap().queues;
-    let config = Config { database: database.clone(), prefix: prefix.clone(), queues, ..Config::default() };
+    let mut config = Config::new(&database);
+    (config.prefix, config.queues) = (prefix.clone(), queues);
     let daemon = Daemon::new(config)
         .handler("clock", move |_| Ok::<_, SettingsError>(Clock(Mutex::new(handed.lock().unwrap().clone()))))
         .observe(move |_, event| {

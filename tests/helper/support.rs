@@ -32,7 +32,8 @@ pub(crate) fn argument(index: usize) -> Option<String> {
 /// A daemon on the database that this program was given, with this configuration.
 pub(crate) fn daemon_with(config: &str) -> Daemon {
     let (database, prefix) = database();
-    let mut config = Config { database, prefix, ..toml::from_str(config).unwrap() };
+    let mut config: Config = toml::from_str(config).unwrap();
+    (config.database, config.prefix) = (database, prefix);
     // As the variable says that its command was given, and a configuration that is loaded anew.
     if config.http.listen == Listen::Auto {
         config.http.listen = Listen::Off;
@@ -44,9 +45,9 @@ pub(crate) fn daemon_with(config: &str) -> Daemon {
 /// The daemon, with a file that it reads at a reload.
 pub(crate) fn reloadable(daemon: Daemon, path: String) -> Daemon {
     daemon.reload_with(Some((&path).into()), move || {
-        let config = kvqueue::config::load(Some(path.as_ref()))?;
-        let (database, prefix) = database();
-        Ok(Config { database, prefix, ..config })
+        let mut config = kvqueue::config::load(Some(path.as_ref()))?;
+        (config.database, config.prefix) = database();
+        Ok(config)
     })
 }
 

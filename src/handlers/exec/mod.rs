@@ -21,7 +21,7 @@ use std::{io, process::Stdio, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use kvqueue_queue::Item;
+use kvqueue_queue::{Item, millis};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, Command},
@@ -54,7 +54,7 @@ impl Exec {
 
     fn spawn(&self, item: &Item, context: &Context, run: Option<&str>) -> io::Result<Child> {
         let mut command = Command::new(&self.settings.command[0]);
-        variables::set(&mut command, &context.queue, item, context.enqueued_at(item));
+        variables::set(&mut command, &context.queue, item, context.enqueued_at(item).map(millis));
         match run {
             Some(run) => command.env(RUN, run),
             None => command.env_remove(RUN),

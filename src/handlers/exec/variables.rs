@@ -58,6 +58,7 @@ mod tests {
     use super::*;
     use crate::config::is_reserved;
     use crate::testing::Sample;
+    use kvqueue_queue::from_millis;
 
     fn values(item: &Item) -> Vec<String> {
         of("emails", item, None)
@@ -74,7 +75,7 @@ mod tests {
             .attribute("odd name", "a \"b\"\0")
             .content_type("text/plain")
             .trace_parent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-            .enqueued_at(1_700_000_000_000)
+            .enqueued_at(from_millis(1_700_000_000_000))
             .build();
         insta::assert_snapshot!(values(&item).join("\n"), @r#"
         KVQUEUE_QUEUE=emails
