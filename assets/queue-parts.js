@@ -14,7 +14,7 @@ export function badges(queue) {
     const why = queue.paused.reason ? `: ${visible(queue.paused.reason)}` : "";
     all.push([queue.paused.frozen ? "Frozen" : "Paused", "warn", `For all daemons, since ${since(queue.paused.since)}${why}`]);
   }
-  if (queue.paused_here) all.push(["Paused here", "warn", "For this daemon alone, until it is resumed or restarted"]);
+  if (queue.paused_locally) all.push(["Paused locally", "warn", "For this daemon alone, until it is resumed or restarted"]);
   if (queue.unavailable) {
     const { reason, since: began } = queue.unavailable;
     all.push(["Handler cannot work", "bad", `In this daemon, since ${since(began)}: ${visible(reason)}`]);

@@ -72,11 +72,11 @@ export function queuePage(name, part, server) {
     text(parts.button("running"), it.running > 0 ? `Running (${compact(it.running)})` : "Running");
     text(parts.button("dead"), it.dead > 0 ? `Dead (${compact(it.dead)})` : "Dead");
     text(parts.button("consumers"), `Consumers (${it.consumers})`);
-    paused.hidden = !it.paused && !it.paused_here;
+    paused.hidden = !it.paused && !it.paused_locally;
     text(paused, whyPaused(it));
     broken.hidden = !it.unavailable && !it.take_error;
     text(broken, it.unavailable ? whyBroken(it.unavailable) : visible(`Takes fail: ${it.take_error}`));
-    const now = `${it.paused !== null} ${it.paused_here} ${server.read_only}`;
+    const now = `${it.paused !== null} ${it.paused_locally} ${server.read_only}`;
     if (now !== state) pausing.replaceChildren(...(server.read_only ? [] : pauseButtons(name, it)));
     state = now;
     shown?.update?.(shown.whole ? snapshot : it);
@@ -109,14 +109,14 @@ function hour() {
   return { element: h("div", { class: "charts" }, all.map((it) => it.node)), update: (samples) => all.forEach((it) => it.update(samples)) };
 }
 
-function whyPaused({ paused, paused_here: here }) {
+function whyPaused({ paused, paused_locally: local }) {
   const parts = [];
   if (paused) {
     const reason = paused.reason ? `: ${visible(paused.reason)}` : ".";
     const frozen = paused.frozen ? " Nothing moves in it, neither delayed items nor leases that ran out." : "";
     parts.push(`Paused for all daemons since ${moment(paused.since)} (${since(paused.since)})${reason}${frozen}`);
   }
-  if (here) parts.push("Paused for this daemon alone, until it is resumed or the daemon restarts.");
+  if (local) parts.push("Paused for this daemon alone, until it is resumed or the daemon restarts.");
   return parts.join(" ");
 }
 
@@ -124,31 +124,31 @@ function whyBroken({ since: began, reason, tries }) {
   return `The handler cannot work in this daemon since ${moment(began)} (${since(began)}): ${visible(reason)}. Items go back without an attempt; one at a time is tried until it can (tries so far: ${compact(tries)}).`;
 }
 
-function pauseButtons(name, { paused, paused_here: here }) {
+function pauseButtons(name, { paused, paused_locally: local }) {
   const where = path(name, "pause");
   const resume = (label, query) => action(label, async () => {
     await call("DELETE", `${where}${query}`);
     toast("Resumed.");
   }, { class: "primary" });
   return [
-    !paused && action("Pause…", () => pause(name, here)),
-    here && resume("Resume here", "?here=true"),
+    !paused && action("Pause…", () => pause(name, local)),
+    local && resume("Resume locally", "?local=true"),
     paused && resume("Resume", ""),
   ].filter(Boolean);
 }
 
-async function pause(name, here) {
+async function pause(name, local) {
   const reason = h("input", { type: "text", maxlength: 200, id: "pause-reason", autocomplete: "off" });
   const choice = (value, label, hint, checked) => h("label", { class: "choice" },
     h("input", { type: "radio", name: "scope", value, checked }), h("span", null, h("b", null, label), h("br"), hint));
   const every = choice("all", "All daemons", "Kept in the database until somebody resumes it.", true);
-  const alone = choice("here", "This daemon only", "Until it is resumed, or this daemon restarts.", false);
+  const alone = choice("local", "This daemon only", "Until it is resumed, or this daemon restarts.", false);
   const body = [
     h("p", null, "No more items are taken. Those that run are finished, and pushes go on."),
-    h("fieldset", null, h("legend", null, "For whom"), every, here ? null : alone),
+    h("fieldset", null, h("legend", null, "For whom"), every, local ? null : alone),
     h("label", { for: "pause-reason" }, "Reason, for others who see it"), reason,
   ];
-  const read = () => ({ here: alone.querySelector("input").checked, reason: reason.value.trim() });
+  const read = () => ({ local: alone.querySelector("input").checked, reason: reason.value.trim() });
   const order = await ask({ title: `Pause ${visible(name)}?`, body, confirm: "Pause", read });
   if (!order) return;
   await call("PUT", path(name, "pause"), order);

@@ -99,7 +99,7 @@ impl Control {
     }
 
     /// Holds back the takes of a queue in this daemon, or lets them go on.
-    pub(crate) async fn pause_here(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+    pub(crate) async fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), Refused> {
         let (reply, answer) = oneshot::channel();
         self.give(Order::PauseHere { queue: queue.to_owned(), paused, reply })?;
         answer.await.unwrap_or_else(|_| Err(stopping()))

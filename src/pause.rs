@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The database is asked again after this time though nothing was heard of it.
-const SLOW_LOOK: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_secs(30);
 
 /// A read that takes longer is given up, and tried again.
 const POLICY: RetryPolicy = RetryPolicy { max_attempts: None, timeout: Some(Duration::from_secs(10)) };
@@ -75,7 +75,7 @@ impl Followed {
         loop {
             match watch.take() {
                 Some(watch) => {
-                    let look_at = Instant::now() + SLOW_LOOK;
+                    let look_at = Instant::now() + POLL_INTERVAL;
                     let lost = tokio::select! {
                         fired = watch => fired.is_err(),
                         () = sleep_until(look_at) => false,

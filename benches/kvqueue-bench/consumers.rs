@@ -28,7 +28,7 @@ use super::{
 const HANDLER: &str = "bench";
 
 /// How long a daemon that is told to stop waits for items in hand; the handler needs no time.
-const GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where they work.
 #[derive(Clone)]
@@ -157,7 +157,7 @@ impl Drop for DaemonThread {
 fn daemon(place: &Place, work: &Work, tally: &Arc<Tally>, begun: Arc<OnceLock<Instant>>) -> Daemon {
     let name = String::from_utf8_lossy(place.queue.name()).into_owned();
     let mut config = Config::new(&place.url).with_queue(name, work.queue(HANDLER));
-    (config.prefix, config.grace) = (place.prefix.clone(), GRACE);
+    (config.prefix, config.shutdown_timeout) = (place.prefix.clone(), GRACE);
     let noting = Noting(tally.clone());
     let registered = match work.handler() {
         HandlerKind::Batch => {

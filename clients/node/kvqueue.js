@@ -16,7 +16,7 @@
 // it writes. A database or transaction that is scoped to a subspace makes no difference: keys begin with `prefix`.
 //
 // Given a database, a push is retried as every FoundationDB transaction is. If the outcome of a commit is unknown, the
-// retry may push the items a second time. `kvqueue push --op-id` and the HTTP API recognise such a repetition.
+// retry may push the items a second time. `kvqueue push --idempotency-key` and the HTTP API recognise such a repetition.
 
 'use strict'
 

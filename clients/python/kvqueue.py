@@ -17,7 +17,7 @@ Works with the package `foundationdb` of FoundationDB. Copy this file next to yo
 describes what it writes.
 
 Given a database, a push is retried as every FoundationDB transaction is. If the outcome of a commit is unknown, the retry may
-push the items a second time. `kvqueue push --op-id` and the HTTP API recognise such a repetition.
+push the items a second time. `kvqueue push --idempotency-key` and the HTTP API recognise such a repetition.
 """
 
 import threading

@@ -295,7 +295,7 @@ impl Fetcher {
             observer(0, consumer::state::Event::Idle);
         }
         tracing::debug!(event = "watch_armed", queue = %self.source.name, "watching for pushes");
-        let look_at = tokio::time::Instant::now() + self.source.slow_look;
+        let look_at = tokio::time::Instant::now() + self.source.poll_interval;
         async move {
             tokio::select! {
                 fired = watch => fired.map(|()| Event::WatchFired),

@@ -23,7 +23,7 @@
 //! The actors share one thread with a runtime of its own, timers and signals included; takes, and the holders of leases, run there as
 //! well. Handlers run on a multi-threaded pool beside it, and so do the dispatchers, so that handing over an item does not
 //! cross threads. A handler that blocks its thread, or all of the pool's, delays other handlers and nothing else: leases are still
-//! extended, what is done is settled, and drains end when the grace does. What it delays is also its own time limit: nobody can
+//! extended, what is done is settled, and drains end when the shutdown timeout does. What it delays is also its own time limit: nobody can
 //! stop a thread.
 //!
 //! # Mailboxes

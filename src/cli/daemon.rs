@@ -55,7 +55,7 @@ impl At {
     pub(super) fn only_with_here(&self) -> Result<(), UsageError> {
         match self.at {
             None => Ok(()),
-            Some(_) => Err(UsageError("--at is for --here: otherwise no daemon is asked".to_owned())),
+            Some(_) => Err(UsageError("--at is for --local: otherwise no daemon is asked".to_owned())),
         }
     }
 }
@@ -223,18 +223,18 @@ impl Daemon {
     }
 
     /// Has it take nothing from a queue, or take from it again; other daemons are not concerned.
-    pub(super) fn pause_here(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
+    pub(super) fn pause_locally(&self, queue: &OsStr, paused: bool) -> anyhow::Result<Value> {
         let name = queue.to_str().ok_or_else(|| {
             UsageError(format!("queue {:?} cannot be named over HTTP: it is not UTF-8", queue.display()))
         })?;
         let path = format!("/api/v1/queues/{}/pause", encoded(name));
         if paused {
-            self.tell("PUT", &path, Some(&json!({ "here": true })))?;
+            self.tell("PUT", &path, Some(&json!({ "local": true })))?;
         } else {
-            self.tell("DELETE", &(path + "?here=true"), None)?;
+            self.tell("DELETE", &(path + "?local=true"), None)?;
         }
         let mut told = about(name.as_bytes(), "paused", paused);
-        told["here"] = true.into();
+        told["local"] = true.into();
         Ok(told)
     }
 

@@ -30,15 +30,15 @@ pub(super) struct Args {
     reason: String,
     /// For the running daemon alone, until it ends or is told otherwise
     #[arg(long, conflicts_with = "reason")]
-    here: bool,
+    local: bool,
     #[command(flatten)]
     at: At,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        if self.here {
-            let told = Daemon::find(globals, &self.at)?.pause_here(&self.queue, true)?;
+        if self.local {
+            let told = Daemon::find(globals, &self.at)?.pause_locally(&self.queue, true)?;
             return told_here(globals, &told, &format!("paused {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;

@@ -69,7 +69,10 @@ mod tests {
             text(&json!({ "changed": changed, "finishing": finishing }))
         };
         assert_eq!(told(&[], &[]), "reloaded; nothing has changed");
-        assert_eq!(told(&["grace", "queues.a"], &[]), "reloaded; changed: grace, queues.a");
+        assert_eq!(
+            told(&["shutdown-timeout", "queues.a"], &[]),
+            "reloaded; changed: shutdown_timeout, queues.a"
+        );
         let left =
             json!({ "changed": ["queues.a"], "finishing": [], "left": [{ "queue": "a", "items": 2 }] });
         insta::assert_snapshot!(text(&left), @"

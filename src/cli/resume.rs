@@ -30,15 +30,15 @@ pub(super) struct Args {
     frozen: bool,
     /// What was paused for the running daemon alone
     #[arg(long, conflicts_with = "frozen")]
-    here: bool,
+    local: bool,
     #[command(flatten)]
     at: At,
 }
 
 impl Args {
     pub(super) fn run(&self, globals: &Globals) -> anyhow::Result<Exit> {
-        if self.here {
-            let told = Daemon::find(globals, &self.at)?.pause_here(&self.queue, false)?;
+        if self.local {
+            let told = Daemon::find(globals, &self.at)?.pause_locally(&self.queue, false)?;
             return told_here(globals, &told, &format!("resumed {} in this daemon", self.queue.display()));
         }
         self.at.only_with_here()?;
@@ -54,18 +54,18 @@ impl Args {
         if before.is_none() {
             client.remark_if_absent(&queue)?;
         }
-        let here = self.paused_here(globals, &client);
-        let text = match (&before, &here) {
+        let local = self.paused_locally(globals, &client);
+        let text = match (&before, &local) {
             (Some(_), _) => format!("resumed {name}"),
             (None, Some(_)) => format!("{name} was not paused for all daemons"),
             (None, None) => format!("{name} was not paused"),
         };
         let mut object = output::about(queue.name(), "paused", false);
         object["was_paused"] = json!(before.is_some());
-        if let Some(daemon) = here {
-            object["paused_here"] = json!(true);
+        if let Some(daemon) = local {
+            object["paused_locally"] = json!(true);
             output::note(format_args!(
-                "kvqueue: the daemon at {daemon} alone has it paused; to have that take its items: kvqueue resume {name} --here"
+                "kvqueue: the daemon at {daemon} alone has it paused; to have that take its items: kvqueue resume {name} --local"
             ));
         }
         output::line(globals.json, text.as_bytes(), &object)?;
@@ -73,11 +73,11 @@ impl Args {
     }
 
     /// The running daemon, if it has paused the queue for itself.
-    fn paused_here(&self, globals: &Globals, client: &Client) -> Option<Daemon> {
+    fn paused_locally(&self, globals: &Globals, client: &Client) -> Option<Daemon> {
         let patience = globals.timeout().map_or(PATIENCE, |limit| limit.min(PATIENCE));
         let daemon = Daemon::of(globals, client.config()).ok()?.within(patience);
         let (_, figures) = status::ask(&daemon).ok()?;
-        let is_paused = figures.queues.iter().any(|it| it.paused_here && *it.queue == *self.queue);
+        let is_paused = figures.queues.iter().any(|it| it.paused_locally && *it.queue == *self.queue);
         is_paused.then_some(daemon)
     }
 }

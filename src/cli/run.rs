@@ -18,7 +18,7 @@ use crate::{
 #[command(
     long_about = "Run the daemon: work off the configured queues, or the one that options describe.\n\n\
     With --queue only that queue is worked off; other options override what the configuration says about it. TERM or \
-    INT lets the handlers at work finish, for as long as `grace` says, and gives other items back; a second one ends the \
+    INT lets the handlers at work finish, for as long as `shutdown-timeout` says, and gives other items back; a second one ends the \
     daemon at once. HUP has it read its configuration anew, USR1 has it log its state.\n\n\
     With --until-empty it ends when nothing is left to be done: nothing is ready, nothing is running, in this daemon or \
     another, and nothing waits for its time, such as items that are to be tried again. It waits for a paused queue."

@@ -30,7 +30,7 @@ impl Place {
     fn of(keys: &[&str]) -> Option<Self> {
         match keys {
             ["http", ..] => Some(Self::Http),
-            ["log" | "grace" | "min-free-space", ..] => Some(Self::Daemon),
+            ["log" | "shutdown-timeout" | "min-free-space", ..] => Some(Self::Daemon),
             // An unknown key may be meant to be the one that it resembles.
             ["queues", _, key, ..] if nearest(key, OF_THE_QUEUE.into_iter()).is_none() => Some(Self::Daemon),
             ["queues", name, ..] => Some(Self::Queue((*name).to_owned())),
@@ -75,7 +75,7 @@ impl Config {
             add(error, Place::Http);
         }
         for (name, queue) in &self.queues {
-            if let Err(error) = queue.validate(name, self.grace) {
+            if let Err(error) = queue.validate(name, self.shutdown_timeout) {
                 let key = error.key().strip_prefix(&format!("queues.{name}.")).unwrap_or_default();
                 let first = key.split(['.', '[']).next().unwrap_or_default();
                 let place = Place::of(&["queues", name, first]).unwrap_or(Place::Daemon);

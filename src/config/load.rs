@@ -191,7 +191,7 @@ mod tests {
     fn the_environment_wins_over_the_file() {
         let config = loaded("database = 'a'\ngrace = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
         assert_eq!(config.database, "/b");
-        assert_eq!(config.grace, std::time::Duration::from_secs(1));
+        assert_eq!(config.shutdown_timeout, std::time::Duration::from_secs(1));
     }
 
     #[test]
@@ -227,7 +227,10 @@ mod tests {
     #[test]
     fn a_service_keeps_its_database_in_its_state_directory_unless_told_otherwise() {
         let state = ("STATE_DIRECTORY", "/var/lib/kvqueue:/var/lib/other");
-        assert_eq!(loaded("grace = '1s'", &[state]).unwrap().database, "embedded:/var/lib/kvqueue");
+        assert_eq!(
+            loaded("shutdown-timeout = '1s'", &[state]).unwrap().database,
+            "embedded:/var/lib/kvqueue"
+        );
         assert_eq!(loaded("database = 'a'", &[state]).unwrap().database, "./a");
         assert_eq!(loaded("", &[state, ("KVQUEUE_DATABASE", "/b")]).unwrap().database, "/b");
         assert_eq!(loaded("", &[("STATE_DIRECTORY", "")]).unwrap(), Config::default());
@@ -259,8 +262,8 @@ mod tests {
         insta::assert_snapshot!(problem("databse = 'x'", &[]), @"databse: unknown field `databse`; did you mean `database`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumer = 1", &[]), @"queues.emails.consumer: unknown field `consumer`; did you mean `consumers`? (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
         insta::assert_snapshot!(problem("[queues.emails]\nconsumers = []", &[]), @"queues.emails: missing field `handler` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");
-        insta::assert_snapshot!(problem("grace = 30", &[]), @r#"grace: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
-        insta::assert_snapshot!(problem("grace = '30'", &[]), @r#"grace: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("shutdown-timeout = 30", &[]), @r#"shutdown-timeout: invalid type: integer `30`, expected a duration such as "30s" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+        insta::assert_snapshot!(problem("shutdown-timeout = '30'", &[]), @r#"shutdown-timeout: "30" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = 100", &[]), @r#"queues.q.max-payload: invalid type: integer `100`, expected a size such as "8MiB" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\nmax-payload = '100'", &[]), @r#"queues.q.max-payload: "100" is not a size; write it as in "8MiB" or "64kB" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
         insta::assert_snapshot!(problem("[queues.q]\nhandler='log'\ndelivery = 'once'", &[]), @"queues.q.delivery: unknown variant `once`, expected one of `at-least-once`, `at-most-once`, `exactly-once` (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual");

@@ -19,7 +19,7 @@ pub struct Config {
     pub prefix: String,
     /// How long a stop waits for the items in hand.
     #[serde(with = "duration")]
-    pub grace: Duration,
+    pub shutdown_timeout: Duration,
     /// What is logged and in which form.
     pub log: Log,
     /// The API, the metrics and the page.
@@ -34,7 +34,7 @@ impl Default for Config {
             database: "embedded:./kvqueue-data".to_owned(),
             min_free_space: MinFreeSpace::Auto,
             prefix: String::new(),
-            grace: Duration::from_secs(30),
+            shutdown_timeout: Duration::from_secs(30),
             log: Log::default(),
             http: Http::default(),
             queues: BTreeMap::new(),

@@ -42,14 +42,14 @@ pub struct QueueConfig {
     #[serde(default, with = "duration::optional", skip_serializing_if = "Option::is_none")]
     pub handler_timeout: Option<Duration>,
     /// How often an idle consumer looks although no push woke it.
-    #[serde(default = "QueueConfig::default_slow_look", with = "duration")]
-    pub slow_look: Duration,
+    #[serde(default = "QueueConfig::default_poll_interval", with = "duration")]
+    pub poll_interval: Duration,
     /// The longest payload that may be pushed, in bytes.
     #[serde(default = "QueueConfig::default_max_payload", with = "size")]
     pub max_payload: u64,
-    /// How long a push's operation id is remembered.
-    #[serde(default = "QueueConfig::default_operations_kept", with = "duration")]
-    pub operations_kept: Duration,
+    /// How long a push's idempotency key is remembered.
+    #[serde(default = "QueueConfig::default_idempotency_window", with = "duration")]
+    pub idempotency_window: Duration,
     /// When a failed item is tried again, and how often.
     #[serde(default)]
     pub retry: Retry,
@@ -71,9 +71,9 @@ impl QueueConfig {
             lease: Self::default_lease(),
             take: TakeStrategy::default(),
             handler_timeout: None,
-            slow_look: Self::default_slow_look(),
+            poll_interval: Self::default_poll_interval(),
             max_payload: Self::default_max_payload(),
-            operations_kept: Self::default_operations_kept(),
+            idempotency_window: Self::default_idempotency_window(),
             retry: Retry::default(),
             handler_config: toml::Table::new(),
         }
@@ -83,7 +83,7 @@ impl QueueConfig {
         Duration::from_secs(30)
     }
 
-    fn default_slow_look() -> Duration {
+    fn default_poll_interval() -> Duration {
         Duration::from_secs(30)
     }
 
@@ -91,7 +91,7 @@ impl QueueConfig {
         MAX_PAYLOAD as u64
     }
 
-    fn default_operations_kept() -> Duration {
+    fn default_idempotency_window() -> Duration {
         Duration::from_hours(24)
     }
 }

@@ -72,7 +72,7 @@ impl Gate {
     }
 
     /// Whether this daemon is held back by itself.
-    pub(crate) fn is_held_here(&self) -> bool {
+    pub(crate) fn is_paused_locally(&self) -> bool {
         self.state.borrow().here
     }
 
@@ -96,7 +96,7 @@ impl Gate {
     }
 
     /// What this daemon was told. Returns whether it was told something else before.
-    pub(crate) fn hold_here(&self, here: bool) -> bool {
+    pub(crate) fn pause_locally(&self, here: bool) -> bool {
         self.state.send_if_modified(|state| {
             state.here != here && {
                 state.here = here;
@@ -119,12 +119,12 @@ mod tests {
         let hold = Pause { at: 1, reason: "why".to_owned(), frozen: false };
         assert!(gate.is_open());
         assert!(gate.set_hold(Some(hold.clone())) && !gate.set_hold(Some(hold)));
-        assert!(gate.hold_here(true));
+        assert!(gate.pause_locally(true));
         let closed_at = gate.state.borrow().closed_at;
         assert!(closed_at.is_some());
         assert!(gate.set_hold(None) && gate.opened().now_or_never().is_none());
         assert_eq!(gate.state.borrow().closed_at, closed_at, "it has been closed since the first of them");
-        assert!(gate.hold_here(false) && gate.opened().now_or_never().is_some());
+        assert!(gate.pause_locally(false) && gate.opened().now_or_never().is_some());
         assert_eq!(gate.closed_for(), None);
     }
 

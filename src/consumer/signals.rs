@@ -11,8 +11,8 @@ use crate::{database::storage_failure, handlers::StopRequest};
 pub(crate) struct Signals {
     /// Fires when the daemon is to stop: what is not begun is given back, nothing is taken.
     pub(crate) draining: CancellationToken,
-    /// Fires when the grace is over: handlers are to give up.
-    pub(crate) grace_over: CancellationToken,
+    /// Fires when the shutdown timeout is over: handlers are to give up.
+    pub(crate) drain_timed_out: CancellationToken,
     /// Fires when a handler, or what it works on, cannot go on.
     pub(crate) stop: StopRequest,
     left_behind: AtomicUsize,

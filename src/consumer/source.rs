@@ -36,7 +36,7 @@ pub(crate) struct Source {
     /// Which items its first fetch tries to get.
     pub(crate) approach: Approach,
     /// The poll interval: how long a watch is relied on.
-    pub(crate) slow_look: Duration,
+    pub(crate) poll_interval: Duration,
     /// Tells the fetcher that there may be items for another reason than a push.
     pub(crate) look_again: Notify,
     /// Beats when a fetch ends, however it does.

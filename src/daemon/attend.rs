@@ -70,7 +70,7 @@ impl Attendant {
                 Order::Reload(reply) => self.reload(reply).await,
                 Order::PauseHere { queue, paused, reply } => {
                     // The caller may have stopped waiting.
-                    let _ = reply.send(self.live.pause_here(&queue, paused));
+                    let _ = reply.send(self.live.pause_locally(&queue, paused));
                 }
                 Order::Report => report(self.status()),
             }

@@ -100,7 +100,7 @@ impl Live {
             tracing::warn!(event = "log_level_unchanged", %error, "cannot change the log level");
         }
         self.shared.status.configure(path, &config);
-        // Whoever drains from here on does so by its grace.
+        // Whoever drains from here on does so by its shutdown timeout.
         self.in_force.take_up(config, token);
         self.run(&queues, followers, Some(&plan)).await
     }
@@ -155,13 +155,13 @@ impl Live {
     }
 
     /// Holds back a queue's takes in this daemon alone, or lets them go on.
-    pub(super) fn pause_here(&self, queue: &str, paused: bool) -> Result<(), Refused> {
+    pub(super) fn pause_locally(&self, queue: &str, paused: bool) -> Result<(), Refused> {
         let Some(running) = self.queues.get(queue) else {
             let names: Vec<_> = self.queues.keys().collect();
             let text = format!("this daemon has no queue {queue:?}; it has {}", telemetry::listed(&names));
             return Err(Refused(text));
         };
-        if running.source.gate.hold_here(paused) {
+        if running.source.gate.pause_locally(paused) {
             if paused {
                 tracing::info!(event = "queue_paused_locally", queue, "queue paused in this daemon");
             } else {

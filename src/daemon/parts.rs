@@ -111,7 +111,7 @@ impl Part {
         until_empty: bool,
     ) -> Arc<Source> {
         let config = &self.config;
-        let slow_look = if until_empty { config.slow_look.min(RELOOK) } else { config.slow_look };
+        let poll_interval = if until_empty { config.poll_interval.min(RELOOK) } else { config.poll_interval };
         let meters = shared.status.metrics.queue(&self.name);
         let breaker = shared.status.breaker(&self.name);
         let tried = breaker.reset(self.handling.clone());
@@ -127,7 +127,7 @@ impl Part {
             timeout: config.handler_timeout,
             until_empty: until_empty.then(LastWords::default),
             approach: approach(config.take),
-            slow_look,
+            poll_interval,
             look_again: Notify::default(),
             fetches: Heartbeat::default(),
             clock: Arc::default(),

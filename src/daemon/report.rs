@@ -46,7 +46,7 @@ fn queue(view: &QueueJson) {
         handler = view.handler,
         paused = view.paused.is_some(),
         reason = view.paused.as_ref().map(|pause| pause.reason.as_str()),
-        paused_here = view.paused_here,
+        paused_locally = view.paused_locally,
         unavailable = view.unavailable.as_ref().map(|outage| outage.reason.as_str()),
         ready = stats.map(|stats| stats.ready),
         running = stats.map(|stats| stats.running),

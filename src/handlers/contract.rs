@@ -124,7 +124,7 @@ pub struct Context {
     pub consumer: u64,
     /// When the time of this call is up (`handler-timeout`); `None`: never.
     pub deadline: Option<Instant>,
-    /// Fires when the time is up, when the lease is lost, or when the daemon's grace is over.
+    /// Fires when the time is up, when the lease is lost, or when the daemon's shutdown timeout is over.
     pub cancelled: CancellationToken,
     /// The transaction that finishes the item, with exactly-once delivery.
     pub(crate) transaction: Option<Arc<Transaction>>,

@@ -17,7 +17,7 @@ use crate::{consumer::ambient, control::Refused, status::Phase};
 #[serde(deny_unknown_fields, default)]
 struct How {
     /// For this daemon alone, until it ends.
-    here: bool,
+    local: bool,
     /// Why, for people.
     reason: String,
 }
@@ -25,13 +25,13 @@ struct How {
 /// `PUT /api/v1/queues/{queue}/pause`
 pub(super) async fn pause(mut call: Call) -> Answer {
     let queue = call.queue()?;
-    let How { here, reason } = call.json_if_any().await?;
+    let How { local, reason } = call.json_if_any().await?;
     if reason.len() > MAX_REASON {
         let problem = format!("the reason has {} bytes, at most {MAX_REASON} are kept", reason.len());
         return Err(Failure::Bad(problem));
     }
-    if here {
-        return pause_here(&call, true).await;
+    if local {
+        return pause_locally(&call, true).await;
     }
     let record = Pause { at: ambient::now(), frozen: false, reason };
     change(&call, &queue, Some(&record)).await
@@ -40,8 +40,8 @@ pub(super) async fn pause(mut call: Call) -> Answer {
 /// `DELETE /api/v1/queues/{queue}/pause`
 pub(super) async fn resume(call: Call) -> Answer {
     let queue = call.queue()?;
-    if call.query.flag("here")? {
-        return pause_here(&call, false).await;
+    if call.query.flag("local")? {
+        return pause_locally(&call, false).await;
     }
     change(&call, &queue, None).await
 }
@@ -69,12 +69,12 @@ async fn change(call: &Call, queue: &Queue, pause: Option<&Pause>) -> Answer {
     }
 }
 
-async fn pause_here(call: &Call, paused: bool) -> Answer {
+async fn pause_locally(call: &Call, paused: bool) -> Answer {
     let (site, name) = (&call.site, call.value(0));
     if !site.config().queues.contains_key(name) {
         return Err(no_queue(name));
     }
-    match site.door.control.pause_here(name, paused).await {
+    match site.door.control.pause_locally(name, paused).await {
         Ok(()) => Ok(HttpResponse::NoContent().finish()),
         Err(refused) => Err(refuse(call, refused)),
     }

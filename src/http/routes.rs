@@ -76,7 +76,7 @@ pub(super) const ROUTES: &[Route] = &[
     change("DELETE", "/api/v1/queues/{queue}/dead/{id}", &[], |call| Box::pin(dead::purge(call))),
     change("POST", "/api/v1/queues/{queue}/dead/{id}/retry", &[], |call| Box::pin(dead::retry(call))),
     change("PUT", "/api/v1/queues/{queue}/pause", &[], |call| Box::pin(pause::pause(call))),
-    change("DELETE", "/api/v1/queues/{queue}/pause", &["here"], |call| Box::pin(pause::resume(call))),
+    change("DELETE", "/api/v1/queues/{queue}/pause", &["local"], |call| Box::pin(pause::resume(call))),
     get("/api/v1/consumers", &[], |call| Box::pin(status::consumers(call))),
     change("POST", "/api/v1/reload", &[], |call| Box::pin(reload::reload(call))),
     get("/api/v1/openapi.json", &[], |call| Box::pin(openapi::document(call))),

@@ -18,11 +18,11 @@ use crate::{
 
 pub(crate) use signals::{Signals, Told};
 
-/// How long the database has to take back what handlers had that the grace has ended.
+/// How long the database has to take back what handlers had that the shutdown timeout has ended.
 const GIVE_BACK: Duration = Duration::from_secs(5);
 
-/// The longest that a drain lasts after the grace.
-pub(crate) const AFTER_GRACE: Duration = LAST_MOMENT.saturating_add(GIVE_BACK);
+/// The longest that a drain lasts after the shutdown timeout.
+pub(crate) const DRAIN_TAIL: Duration = LAST_MOMENT.saturating_add(GIVE_BACK);
 
 /// Why a daemon that was running could not end well.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +33,14 @@ pub enum RunError {
     Signals(#[source] io::Error),
     /// Items were neither finished nor given back in time.
     #[error(
-        "consumers still at work after the grace of {} ms: {consumers}, and not all of their items could be given back; \
-         raise grace", grace.as_millis()
+        "consumers still at work after the shutdown timeout of {} ms: {consumers}, and not all of their items could be given back; \
+         raise shutdown-timeout", shutdown_timeout.as_millis()
     )]
-    GraceOver {
-        /// Consumers at work when the grace was over.
+    DrainTimedOut {
+        /// Consumers at work when the shutdown timeout was over.
         consumers: usize,
-        /// The configured grace.
-        grace: Duration,
+        /// The configured shutdown timeout.
+        shutdown_timeout: Duration,
     },
     /// All consumers have stopped, and yet items were not given back.
     #[error(
@@ -90,40 +90,40 @@ pub(crate) async fn serve(
             end => Err(end.into()),
         },
     };
-    let grace = config.borrow().grace;
+    let shutdown_timeout = config.borrow().shutdown_timeout;
     tracing::info!(
         event = "draining",
-        grace_ms = grace.as_millis(),
+        shutdown_timeout_ms = shutdown_timeout.as_millis(),
         consumers = shared.consumers(),
         "draining"
     );
-    shared.status.draining(grace);
-    let drained = drain(supervisor, exits, shared, grace).await;
+    shared.status.draining(shutdown_timeout);
+    let drained = drain(supervisor, exits, shared, shutdown_timeout).await;
     // Why it stopped says more than how.
     reason.and(drained)
 }
 
-/// Lets the consumers finish; when the grace is over, cancels what they have in hand.
+/// Lets the consumers finish; when the shutdown timeout is over, cancels what they have in hand.
 async fn drain(
     supervisor: &SupervisorHandle,
     exits: &mut SupervisorExits,
     shared: &ConsumerContext,
-    grace: Duration,
+    shutdown_timeout: Duration,
 ) -> Result<(), RunError> {
     shared.signals.draining.cancel();
     supervisor.drain();
     let mut finished = pin!(finished(exits, shared));
-    if timeout(grace, &mut finished).await.is_err() {
+    if timeout(shutdown_timeout, &mut finished).await.is_err() {
         let consumers = shared.consumers();
         tracing::warn!(
             event = "shutdown_timed_out",
             consumers,
             "the shutdown timeout has passed; cancelling handlers"
         );
-        shared.signals.grace_over.cancel();
-        let ended = timeout(AFTER_GRACE, &mut finished).await.is_ok();
+        shared.signals.drain_timed_out.cancel();
+        let ended = timeout(DRAIN_TAIL, &mut finished).await.is_ok();
         if !ended || shared.signals.left_behind() > 0 {
-            return Err(RunError::GraceOver { consumers, grace });
+            return Err(RunError::DrainTimedOut { consumers, shutdown_timeout });
         }
     }
     match shared.signals.left_behind() {

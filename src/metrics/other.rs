@@ -54,7 +54,7 @@ pub(super) fn stats_age(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
 pub(super) fn paused(scrape: &Scrape<'_>, samples: &mut Samples<'_>) {
     for queue in scrape.configured() {
         samples.add(&[&queue.queue, "all"], u8::from(queue.paused.is_some()));
-        samples.add(&[&queue.queue, "daemon"], u8::from(queue.paused_here));
+        samples.add(&[&queue.queue, "daemon"], u8::from(queue.paused_locally));
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) struct QueueJson {
     /// For all daemons, by a key in the database.
     pub(crate) paused: Option<PauseJson>,
     /// For this daemon alone.
-    pub(crate) paused_here: bool,
+    pub(crate) paused_locally: bool,
     /// The handler cannot work in this daemon.
     pub(crate) unavailable: Option<OutageJson>,
     /// Why takes of this daemon fail, while they do.

@@ -72,8 +72,8 @@ impl std::fmt::Debug for PhaseListener {
 #[derive(Debug)]
 struct Inner {
     phase: Phase,
-    /// When the grace of a drain ends.
-    grace_ends: Option<Instant>,
+    /// When the shutdown timeout ends.
+    drain_ends: Option<Instant>,
     liveness: Liveness,
     database: DatabaseJson,
     config: ConfigJson,
@@ -90,7 +90,7 @@ impl DaemonStatus {
         let database = DatabaseJson { url, identity, up: false, error: None, answered_in: None, space: None };
         let inner = Inner {
             phase: Phase::Starting,
-            grace_ends: None,
+            drain_ends: None,
             liveness: Liveness::new(None),
             database,
             config: ConfigJson::default(),
@@ -118,14 +118,14 @@ impl DaemonStatus {
     }
 
     /// The last phase begins; after this time what is in hand is given up.
-    pub(crate) fn draining(&self, grace: Duration) {
-        self.lock().grace_ends = Instant::now().checked_add(grace);
+    pub(crate) fn draining(&self, shutdown_timeout: Duration) {
+        self.lock().drain_ends = Instant::now().checked_add(shutdown_timeout);
         self.phase(Phase::Draining);
     }
 
     /// When what is in hand is given up, in a drain.
-    pub(crate) fn grace_ends(&self) -> Option<Instant> {
-        self.lock().grace_ends
+    pub(crate) fn drain_ends(&self) -> Option<Instant> {
+        self.lock().drain_ends
     }
 
     /// Has `listener` hear of each phase as it begins, so that none is missed however short it is. There is one listener; false if there

@@ -94,7 +94,7 @@ impl Entry {
             delivery: self.delivery.clone(),
             handler: self.handler.clone(),
             paused: self.gate.hold().map(PauseJson::from),
-            paused_here: self.gate.is_held_here(),
+            paused_locally: self.gate.is_paused_locally(),
             unavailable: self.outage().map(|Outage { since, reason, tries }| OutageJson {
                 since,
                 reason,

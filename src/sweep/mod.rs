@@ -77,6 +77,6 @@ pub(crate) fn rules(config: &QueueConfig) -> SweepRules {
     SweepRules::default()
         .with_retry(config.retry.rules())
         .with_lease(config.lease)
-        .with_operations_kept(config.operations_kept)
+        .with_idempotency_window(config.idempotency_window)
         .with_policy(POLICY)
 }

@@ -92,7 +92,7 @@ async fn rounds(
         let present = timeout(round, supervisor.consumers()).await.ok().and_then(Result::ok);
         let phase = status.current_phase();
         let stuck = match phase {
-            // Handlers may be at work for as long as the grace says; and that it ends then is not left to consumers.
+            // Handlers may be at work for as long as the shutdown timeout says; and that it ends then is not left to consumers.
             Phase::Draining => None,
             Phase::Starting | Phase::Ready | Phase::Reloading => {
                 watch.judge(present.as_deref(), Instant::now())

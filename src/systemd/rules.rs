@@ -4,7 +4,7 @@
 //! |---|---|
 //! | taking | while takes of its queue end, with whatever result, and not too many of them before it has its turn; or while the queue is paused or its handler cannot work |
 //! | paused, unavailable | always |
-//! | idle | while somebody looks into its queue as often as the slow look says; or while the queue is paused |
+//! | idle | while somebody looks into its queue as often as the poll interval says; or while the queue is paused |
 //! | handling | while the handler has items, however long that takes, if the lease is held or known to be lost; but no longer after its call's time limit than it takes to drop the handler; then, until what it said is settled, as long as a lease lasts |
 //! | backoff | as long as the longest pause lasts |
 //! | closing | as long as a lease and a take last |
@@ -43,7 +43,7 @@ pub(super) struct Signs {
     pub(super) held: Option<Duration>,
     /// Its queue's settings.
     pub(super) lease: Duration,
-    pub(super) slow_look: Duration,
+    pub(super) poll_interval: Duration,
     pub(super) timeout: Option<Duration>,
 }
 
@@ -102,7 +102,7 @@ fn taking(signs: &Signs, patience: Duration) -> Option<&'static str> {
 }
 
 fn idle(signs: &Signs, patience: Duration) -> Option<&'static str> {
-    let limit = signs.slow_look.saturating_add(patience);
+    let limit = signs.poll_interval.saturating_add(patience);
     let waited = signs.lasted.min(signs.open_for?);
     (waited > limit && signs.last_turn > limit).then_some("nobody looks into its queue any more")
 }

@@ -32,11 +32,11 @@ impl Rate {
     }
 }
 
-/// The line. `grace_left` is of a drain, `stuck` says what does not move.
+/// The line. `drain_left` is of a drain, `stuck` says what does not move.
 pub(super) fn line(
     snapshot: &Snapshot,
     rate: f64,
-    grace_left: Option<Duration>,
+    drain_left: Option<Duration>,
     stuck: Option<&str>,
 ) -> String {
     let in_flight: i64 = snapshot.queues.iter().map(|queue| queue.in_flight).sum();
@@ -44,9 +44,9 @@ pub(super) fn line(
         (Some(stuck), _) => stuck.to_owned(),
         (None, Phase::Starting) => "waiting for the database".to_owned(),
         (None, Phase::Reloading) => "reloading the configuration".to_owned(),
-        (None, Phase::Draining) => match grace_left.map(|left| left.as_secs_f64().ceil()) {
+        (None, Phase::Draining) => match drain_left.map(|left| left.as_secs_f64().ceil()) {
             Some(left) if left > 0.0 => format!("draining: {in_flight} in flight, {left} s left"),
-            _ => format!("draining: {in_flight} in flight, the grace is over"),
+            _ => format!("draining: {in_flight} in flight, the shutdown timeout is over"),
         },
         (None, Phase::Ready) => ready(snapshot, in_flight, rate),
     };
@@ -54,7 +54,7 @@ pub(super) fn line(
 }
 
 fn ready(snapshot: &Snapshot, in_flight: i64, rate: f64) -> String {
-    let paused = snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_here).count();
+    let paused = snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_locally).count();
     let waiting =
         snapshot.consumers.iter().filter(|consumer| consumer.stage == ConsumerState::Backoff).count();
     let mut line = count(snapshot.queues.len(), "queue");

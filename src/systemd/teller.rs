@@ -12,7 +12,7 @@ use super::{
     status::{self, Rate},
 };
 use crate::{
-    lifecycle::AFTER_GRACE,
+    lifecycle::DRAIN_TAIL,
     status::{DaemonStatus, Phase},
 };
 
@@ -125,13 +125,13 @@ impl Teller {
     fn status(&self, said: &mut Said, now: Instant, stuck: Option<&str>) -> String {
         let snapshot = self.status.snapshot();
         let rate = said.rate.at(now, snapshot.queues.iter().map(|queue| queue.finished).sum());
-        let grace_left = self.status.grace_ends().map(|ends| ends.saturating_duration_since(now));
-        status::line(&snapshot, rate, grace_left, stuck)
+        let drain_left = self.status.drain_ends().map(|ends| ends.saturating_duration_since(now));
+        status::line(&snapshot, rate, drain_left, stuck)
     }
 
     /// In a drain, from time to time: that it may take longer than systemd waits for a stop.
     fn extension(&self, said: &mut Said, now: Instant) -> Option<NotifyState<'static>> {
-        let ends = self.status.grace_ends()?.checked_add(AFTER_GRACE + SLACK)?;
+        let ends = self.status.drain_ends()?.checked_add(DRAIN_TAIL + SLACK)?;
         if said.extended_at.is_some_and(|at| now - at < EXTEND_EVERY) {
             return None;
         }

@@ -92,7 +92,7 @@ impl Watch {
             handled: handled.map(age),
             held: holder.upgrade().map(|beat| age(beat.last())),
             lease: source.lease,
-            slow_look: source.slow_look,
+            poll_interval: source.poll_interval,
             timeout: source.timeout,
         }
     }

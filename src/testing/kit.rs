@@ -83,7 +83,7 @@ impl Kit {
         self
     }
 
-    /// The token above those of the calls: cancelling it is what the daemon does when the grace of a stop is over. An item that is
+    /// The token above those of the calls: cancelling it is what the daemon does when the shutdown timeout is over. An item that is
     /// not done then is released.
     pub fn cancelled(&self) -> CancellationToken {
         self.cancelled.clone()

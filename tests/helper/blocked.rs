@@ -23,7 +23,7 @@ impl Handler for Block {
 pub(crate) fn daemon() {
     let consumers = argument(0).unwrap();
     let queue = format!("[queues.q]\nhandler = 'block'\nconsumers = [ {{ k = 1, count = {consumers} }} ]");
-    let daemon = daemon_with(&format!("grace = '100ms'\n{queue}"));
+    let daemon = daemon_with(&format!("shutdown-timeout = '100ms'\n{queue}"));
     run_to_the_end(daemon.handler("block", |_: &Settings| Ok::<_, SettingsError>(Block)));
 }
 
@@ -50,6 +50,6 @@ impl Handler for Slow {
 pub(crate) fn overdue() {
     let queue = "[queues.q]\nhandler = 'slow'\nlease = '1s'\nhandler-timeout = '100ms'\nconsumers = [ { k = 1 } ]\n\
                  retry = { base = '10ms' }";
-    let daemon = daemon_with(&format!("grace = '500ms'\nlog.format = 'json'\n{queue}"));
+    let daemon = daemon_with(&format!("shutdown-timeout = '500ms'\nlog.format = 'json'\n{queue}"));
     run_to_the_end(daemon.handler("slow", |_: &Settings| Ok::<_, SettingsError>(Slow)));
 }

@@ -31,7 +31,7 @@ impl Handler for Together {
 pub(crate) fn together() {
     let consumers: usize = argument(0).unwrap().parse().unwrap();
     let queue = format!(
-        "log.level = 'debug'\n[queues.q]\nhandler = 'together'\nslow-look = '1h'\n\
+        "log.level = 'debug'\n[queues.q]\nhandler = 'together'\npoll-interval = '1h'\n\
          consumers = [ {{ k = 1, count = {consumers} }} ]"
     );
     let daemon = daemon_with(&queue);

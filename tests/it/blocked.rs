@@ -10,7 +10,7 @@ use crate::support::{Background, Database, helper, run};
 const CONSUMERS: usize = 256;
 
 #[test]
-fn a_stop_is_over_when_the_grace_is() {
+fn a_stop_is_over_when_the_shutdown_timeout_is() {
     let db = Database::new();
     let items = vec!["item"; CONSUMERS];
     run(&db, &[&["push", "q"], &items[..]].concat()).ok();
@@ -21,7 +21,10 @@ fn a_stop_is_over_when_the_grace_is() {
     (0..threads).for_each(|_| drop(daemon.wait_for("blocked")));
     daemon.signal(Signal::TERM);
     let ran = daemon.end();
-    assert!(ran.stderr.contains("ended: consumers still at work after the grace of 100 ms"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("ended: consumers still at work after the shutdown timeout of 100 ms"),
+        "{ran:?}"
+    );
     assert_eq!(ran.code, Some(1));
 }
 
@@ -60,5 +63,5 @@ fn a_stop_does_not_wait_for_ever_for_a_handler_whose_time_is_up() {
     let ran = daemon.end();
     assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("after the grace of 500 ms"), "{ran:?}");
+    assert!(ran.stderr.contains("after the shutdown timeout of 500 ms"), "{ran:?}");
 }

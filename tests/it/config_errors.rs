@@ -46,9 +46,9 @@ fn handlers() {
 fn values() {
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { k = 0 } ]"), @"kvqueue: queues.emails.consumers[0].k = 0: a consumer has to take at least one item at a time; set it to 1 or more");
     insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\nconsumers = [ { count = 0 } ]"), @"kvqueue: queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
-    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\ndelivery = 'at-most-once'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (grace = "30s"), so with at-most-once delivery a stop would lose it; raise grace or lower the timeout"#);
+    insta::assert_snapshot!(problem("[queues.emails]\nhandler = 'log'\ndelivery = 'at-most-once'\nhandler-timeout = '10m'"), @r#"kvqueue: queues.emails.handler-timeout = "10m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
     insta::assert_snapshot!(problem("log.level = 'loud'"), @r#"kvqueue: log.level = "loud": "loud" is not a level; use error, warn, info, debug or trace, alone or by target as in "info,kvqueue::actors=debug""#);
-    insta::assert_snapshot!(problem("grace = 'long'"), @r#"kvqueue: grace: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
+    insta::assert_snapshot!(problem("shutdown-timeout = 'long'"), @r#"kvqueue: shutdown-timeout: "long" is not a duration; write it as in "30s" or "500ms" (in DIR/kvqueue.toml); see kvqueue.toml(5), or run: kvqueue config manual"#);
 }
 
 #[test]
@@ -125,14 +125,15 @@ fn a_queue_that_only_options_name() {
 fn layers_and_what_show_prints() {
     let db = Database::embedded();
     let config = db.file("kvqueue.toml");
-    std::fs::write(&config, "grace = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n").unwrap();
+    std::fs::write(&config, "shutdown-timeout = '1s'\n[log]\nlevel = 'warn'\n[queues.q]\nhandler = 'log'\n")
+        .unwrap();
     let mut command = kvqueue(&db, &["config", "show", "--config", config.to_str().unwrap()]);
     let ran: Ran = command.env("KVQUEUE_LOG__LEVEL", "debug").output().unwrap().into();
     insta::assert_snapshot!(ran.ok().replace(&db.url, "URL"), @r#"
         database = "URL"
         min-free-space = "auto"
         prefix = ""
-        grace = "1s"
+        shutdown-timeout = "1s"
 
         [log]
         format = "auto"
@@ -153,9 +154,9 @@ fn layers_and_what_show_prints() {
         delivery = "at-least-once"
         lease = "30s"
         take = "spread"
-        slow-look = "30s"
+        poll-interval = "30s"
         max-payload = "8MiB"
-        operations-kept = "24h"
+        idempotency-window = "24h"
 
         [[queues.q.consumers]]
         k = 10
@@ -180,7 +181,7 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
     let ask = |words: &[&str]| run(&db, &[words, &["--config", config.to_str().unwrap()]].concat());
     let queues =
         "[queues.q]\nhandler = 'log'\nretry.max-atempts = 3\n[queues.odd]\nhandler = 'log'\nknd = 'recipe'\n";
-    write(&format!("grace = 'long'\n{queues}"));
+    write(&format!("shutdown-timeout = 'long'\n{queues}"));
     let commands: [&[&str]; 11] = [
         &["push", "other", "one"],
         &["len", "other"],
@@ -197,15 +198,15 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
     ];
     for words in commands {
         let ran = ask(words);
-        for key in ["grace:", "queues.q.retry.max-atempts:", "queues.odd.knd:"] {
+        for key in ["shutdown_timeout:", "queues.q.retry.max-atempts:", "queues.odd.knd:"] {
             assert_eq!(ran.stderr.matches(key).count(), 1, "{words:?}: {ran:?}");
         }
         ran.ok();
     }
     // How its items are laid out is not known.
     assert!(ask(&["push", "odd", "one"]).failed(78).contains("queues.odd.knd: unknown field"));
-    assert!(ask(&["config", "check"]).failed(78).contains("grace: "));
-    assert!(ask(&["run"]).failed(78).contains("grace: "));
+    assert!(ask(&["config", "check"]).failed(78).contains("shutdown-timeout: "));
+    assert!(ask(&["run"]).failed(78).contains("shutdown-timeout: "));
     assert!(ask(&["doctor"]).stdout.contains("config    PROBLEM"));
     // A file that says where the daemon listens, and has a typo elsewhere.
     let listening = |line: &str| {

@@ -172,7 +172,7 @@ fn a_daemon_of_another_database_is_told_nothing() {
         command.env("KVQUEUE_HTTP__LISTEN", &listen);
         ran(command)
     };
-    for words in [&["reload"][..], &["pause", "q", "--here"], &["resume", "q", "--here"]] {
+    for words in [&["reload"][..], &["pause", "q", "--local"], &["resume", "q", "--local"]] {
         let error = ask(&other, words).failed(69);
         let expected = format!("uses the database {}, not {}; ", db.url, other.url);
         assert!(error.contains(&expected) && error.contains(&format!("--at {listen}")), "{words:?}: {error}");

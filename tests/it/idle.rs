@@ -82,7 +82,7 @@ fn one_watch_serves_all_and_misses_no_push() {
     let args = ["run", "--queue", "q", "--handler", "log", "--consumers", &consumers, "-v"];
     let mut command = kvqueue(&db, &args);
     // A push that no watch tells of is not found in the time that a test has.
-    command.env("KVQUEUE_QUEUES__Q__SLOW_LOOK", "1h").env("KVQUEUE_QUEUES__Q__HANDLER", "log");
+    command.env("KVQUEUE_QUEUES__Q__POLL_INTERVAL", "1h").env("KVQUEUE_QUEUES__Q__HANDLER", "log");
     let mut daemon = Background::start(command);
     (0..CONSUMERS).for_each(|_| drop(daemon.wait_for_event("consumer_idle")));
     assert_eq!(daemon.events("watch_armed"), 1);

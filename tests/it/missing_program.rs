@@ -47,7 +47,7 @@ impl Deployment {
         let config = self.db.file("kvqueue.toml");
         let args = ["run", "--until-empty", "--config", config.to_str().unwrap()];
         let mut command = kvqueue(&self.db, &args);
-        command.env("KVQUEUE_GRACE", "1s");
+        command.env("KVQUEUE_SHUTDOWN_TIMEOUT", "1s");
         command.current_dir(self.db.directory.path()).output().unwrap().into()
     }
 
@@ -210,7 +210,10 @@ fn a_run_until_empty_at_most_once_says_that_taken_items_are_lost() {
     deployment.push(5);
     let said = deployment.run_until_empty();
     assert!(said.code.is_some_and(|code| code != 0), "{said:?}");
-    assert!(said.stderr.contains("items that were taken are lost at the end of the grace"), "{said:?}");
+    assert!(
+        said.stderr.contains("items that were taken are lost at the end of the shutdown timeout"),
+        "{said:?}"
+    );
     assert_eq!(deployment.count("ready"), 3);
 }
 

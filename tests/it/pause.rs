@@ -265,9 +265,9 @@ fn resume_names_the_daemon_that_has_paused_the_queue_for_itself() {
         kvqueue(&db, words).env("KVQUEUE_HTTP__LISTEN", &listen).output().unwrap().into()
     };
     run(&db, &["push", "q", "one"]).ok();
-    ask(&["pause", "q", "--here"]).ok();
+    ask(&["pause", "q", "--local"]).ok();
     let here = format!(
-        "kvqueue: the daemon at {listen} alone has it paused; to have that take its items: kvqueue resume q --here\n"
+        "kvqueue: the daemon at {listen} alone has it paused; to have that take its items: kvqueue resume q --local\n"
     );
     let resumed = ask(&["resume", "q"]);
     assert_eq!(
@@ -278,9 +278,9 @@ fn resume_names_the_daemon_that_has_paused_the_queue_for_itself() {
     let resumed = ask(&["resume", "q", "--json"]);
     assert_eq!(
         (resumed.stdout.as_str(), resumed.stderr.as_str()),
-        ("{\"paused\":false,\"paused_here\":true,\"queue\":\"q\",\"was_paused\":true}\n", here.as_str())
+        ("{\"paused\":false,\"paused_locally\":true,\"queue\":\"q\",\"was_paused\":true}\n", here.as_str())
     );
-    ask(&["resume", "q", "--here"]).ok();
+    ask(&["resume", "q", "--local"]).ok();
     let resumed = ask(&["resume", "q"]);
     assert_eq!((resumed.stdout.as_str(), resumed.stderr.as_str()), ("q was not paused\n", ""));
 }

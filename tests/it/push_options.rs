@@ -107,30 +107,30 @@ fn an_item_of_a_key_that_is_there_is_not_pushed() {
 #[test]
 fn an_operation_is_done_once() {
     let db = Database::new();
-    let args = ["push", "q", "a", "--lines", "-", "--op-id", "op"];
+    let args = ["push", "q", "a", "--lines", "-", "--idempotency-key", "op"];
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), "pushed 3 items\n");
-    let again = "pushed 0 items; this operation was done before, with 3 items\n";
+    let again = "pushed 0 items; a push with this key was done before, with 3 items\n";
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "a\nb\nc\n");
     assert_eq!(run_with_input(&db, &args, "b\nc\n").ok(), again);
-    let again = object(&db, &["push", "q", "a", "b", "c", "--op-id", "op"]);
+    let again = object(&db, &["push", "q", "a", "b", "c", "--idempotency-key", "op"]);
     assert_eq!((&again["acknowledged"], &again["acknowledged_before"]), (&json!(0), &json!(3)));
     assert_eq!((&again["repeated"], again["ids"].as_array().unwrap().len()), (&json!(true), 3));
-    assert_eq!(object(&db, &["push", "q", "a", "--op-id", "other"])["repeated"], json!(false));
+    assert_eq!(object(&db, &["push", "q", "a", "--idempotency-key", "other"])["repeated"], json!(false));
     assert_eq!(len(&db, "q"), "1");
 }
 
 #[test]
 fn an_operation_id_is_not_for_other_items() {
     let db = Database::new();
-    let push = |payload| run(&db, &["push", "q", "first", payload, "--op-id", "morning"]);
+    let push = |payload| run(&db, &["push", "q", "first", payload, "--idempotency-key", "morning"]);
     assert_eq!(push("second").ok(), "pushed 2 items\n");
     let ran = push("third");
     assert_eq!(ran.stdout, "pushed 0 items\n");
     insta::assert_snapshot!(ran.failed(65), @r#"kvqueue: cannot push to queue "q" with idempotency key "morning": it was used for other items; repeat a push with the same items, and use a new key for other items"#);
     assert_eq!(run(&db, &["pop", "q", "-k", "9"]).ok(), "first\nsecond\n");
     // A delay that is counted from now is the same delay.
-    let later = ["push", "q", "later", "--delay", "1h", "--op-id", "evening"];
+    let later = ["push", "q", "later", "--delay", "1h", "--idempotency-key", "evening"];
     assert_eq!(run(&db, &later).ok(), "pushed 1 item\n");
     assert!(run(&db, &later).ok().contains("was done before"));
 }
@@ -140,18 +140,18 @@ fn an_operation_is_done_whole_or_not_at_all() {
     let db = Database::new();
     let config = db.file("limited.toml");
     std::fs::write(&config, "[queues.q]\nhandler = 'log'\nmax-payload = '100kB'").unwrap();
-    let args = ["push", "q", "--lines", "-", "--op-id", "op", "--config", config.to_str().unwrap()];
+    let args = ["push", "q", "--lines", "-", "--idempotency-key", "op", "--config", config.to_str().unwrap()];
     let ran = run_with_input(&db, &args, format!("a\n{}\n", "x".repeat(100_001)));
     assert_eq!(ran.stdout, "pushed 0 items\n");
     insta::assert_snapshot!(ran.failed(65), @r"
     kvqueue: line 2 of stdin not pushed: it has 100001 bytes, an item at most 100000
     kvqueue: items refused: 1; nothing was pushed
     ");
-    let ran = run(&db, &["push", "q", "a", "--file", "/nowhere", "--op-id", "op"]);
+    let ran = run(&db, &["push", "q", "a", "--file", "/nowhere", "--idempotency-key", "op"]);
     assert_eq!(ran.stdout, "pushed 0 items\n");
     ran.failed(1);
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(100));
-    insta::assert_snapshot!(ran.failed(2), @"kvqueue: --op-id is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
+    insta::assert_snapshot!(ran.failed(2), @"kvqueue: --idempotency-key is for what fits into one transaction: up to 65536 items and 9000000 bytes, with some hundred added for each item; push it in parts, each with an id of its own");
     assert_eq!((run(&db, &args[..2]).code, len(&db, "q").as_str()), (Some(2), "0"));
     let ran = run_with_input(&db, &args, format!("{}\n", "x".repeat(90_000)).repeat(98));
     assert_eq!(ran.ok(), "pushed 98 items\n");
@@ -163,7 +163,7 @@ fn options_that_cannot_be_are_usage_errors() {
     let error = |args: &[&str]| run(&db, &[&["push", "q"], args].concat()).failed(2);
     insta::assert_snapshot!(error(&["a", "b", "--unique", "k"]), @"kvqueue: --unique is for a single item; push several one by one, each with a key of its own");
     insta::assert_snapshot!(error(&["a", "--unique", ""]), @"kvqueue: unique key has 0 bytes, 1 to 1024 are possible; give it another");
-    insta::assert_snapshot!(error(&["a", "--op-id", ""]), @"kvqueue: idempotency key has 0 bytes, 1 to 1024 are possible; give it another");
+    insta::assert_snapshot!(error(&["a", "--idempotency-key", ""]), @"kvqueue: idempotency key has 0 bytes, 1 to 1024 are possible; give it another");
     insta::assert_snapshot!(error(&["a", "--priority", "-1"]), @"kvqueue: priority -1 is for priority queues, this queue has none; leave it at 0");
     insta::assert_snapshot!(error(&["a", "--values", "tuple"]), @"kvqueue: --values is for --kind recipe and --kind priority; add --kind, or leave it out");
     let long = format!("k={}", "x".repeat(20_000));

@@ -41,7 +41,7 @@ fn a_reload_costs_time_in_proportion_to_its_consumers_and_loses_no_lease() {
     let path = db.file("kvqueue.toml");
     fs::write(&path, config(QUEUES, "30s")).unwrap();
     let mut command = kvqueue(&db, &["run", "--config", path.to_str().unwrap()]);
-    command.env("KVQUEUE_GRACE", "100ms");
+    command.env("KVQUEUE_SHUTDOWN_TIMEOUT", "100ms");
     let Served { daemon, at } = serve_with(command, false);
     // Each queue gets other settings, so each consumer is replaced.
     fs::write(&path, config(QUEUES, "29s")).unwrap();

@@ -21,7 +21,7 @@ struct InHand {
 
 impl InHand {
     /// With these lines in the configuration of its queue.
-    fn start(grace: &str, queue: &str) -> Self {
+    fn start(shutdown_timeout: &str, queue: &str) -> Self {
         let db = Database::new();
         run(&db, &["push", "q", "one", "two", "three"]).ok();
         for name in ["begun", "go"] {
@@ -29,7 +29,7 @@ impl InHand {
         }
         let config = db.file("kvqueue.toml");
         let text = format!(
-            "grace = '{grace}'\n[queues.q]\nhandler = 'exec'\n{queue}\n[queues.q.handler-config]\n\
+            "shutdown-timeout = '{shutdown_timeout}'\n[queues.q]\nhandler = 'exec'\n{queue}\n[queues.q.handler-config]\n\
              command = ['sh', '-c', 'echo $$ > begun; read word < go; cat >> done; echo >> done']"
         );
         fs::write(&config, text).unwrap();
@@ -115,7 +115,7 @@ fn is_killed(command: u32) {
 }
 
 #[test]
-fn when_the_grace_is_over_commands_are_killed_and_their_items_given_back() {
+fn when_the_shutdown_timeout_is_over_commands_are_killed_and_their_items_given_back() {
     let test = InHand::start("100ms", "");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
@@ -130,7 +130,9 @@ fn items_are_given_back_though_the_database_is_slow() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one"]).ok();
     let mut command = run_script(&db, "sleep 1000", "", &["-v"]);
-    command.env("KVQUEUE_GRACE", "100ms").env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1.0,slow-ms=1200");
+    command
+        .env("KVQUEUE_SHUTDOWN_TIMEOUT", "100ms")
+        .env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1.0,slow-ms=1200");
     let mut daemon = Background::start(command);
     daemon.wait_for_event("items_fetched");
     daemon.signal(Signal::TERM);
@@ -140,12 +142,12 @@ fn items_are_given_back_though_the_database_is_slow() {
 }
 
 #[test]
-fn items_that_cannot_be_given_back_are_lost_with_the_grace_and_the_exit_code_says_so() {
+fn items_that_cannot_be_given_back_are_lost_with_the_shutdown_timeout_and_the_exit_code_says_so() {
     let test = InHand::start("100ms", "delivery = 'at-most-once'\nconsumers = [ { k = 2 } ]");
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
     let ran = test.daemon.end();
-    assert!(ran.stderr.contains("consumers still at work after the grace of 100 ms: 1"), "{ran:?}");
+    assert!(ran.stderr.contains("consumers still at work after the shutdown timeout of 100 ms: 1"), "{ran:?}");
     assert!(ran.events("items_lost") > 0, "{ran:?}");
     assert_eq!(ran.code, Some(1));
     is_killed(command);
@@ -190,7 +192,7 @@ fn many_items_are_given_back_quickly() {
 fn an_idle_daemon_stops() {
     let db = Database::new();
     let mut command = kvqueue(&db, &["run", "--queue", "q", "--handler", "log", "-v"]);
-    command.env("KVQUEUE_GRACE", "1h");
+    command.env("KVQUEUE_SHUTDOWN_TIMEOUT", "1h");
     let mut daemon = Background::start(command);
     daemon.wait_for_event("consumer_idle");
     daemon.signal(Signal::TERM);
@@ -206,7 +208,7 @@ fn consumers_that_wait_for_a_take_with_too_little_for_all_stop_with_it() {
     let db = Database::embedded();
     run(&db, &["push", "q", "one", "two"]).ok();
     let config = db.file("kvqueue.toml");
-    let text = "grace = '30s'\nlog.level = 'debug,kvqueue::consumer::fetch=trace'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
+    let text = "shutdown-timeout = '30s'\nlog.level = 'debug,kvqueue::consumer::fetch=trace'\n[queues.q]\nhandler = 'log'\nconsumers = [ { k = 1, count = 8 } ]";
     fs::write(&config, text).unwrap();
     let mut command = kvqueue(&db, &["run", "--config", config.to_str().unwrap()]);
     command.env("FDB_EMBEDDED_FAULTS", "seed=1,slow=1,slow-ms=1500");

@@ -26,7 +26,7 @@ impl Stalled {
         run_with_input(&db, &["push", "q", "--lines", "-"], items.join("\n") + "\n").ok();
         let (config, socket) = (db.file("kvqueue.toml"), db.file("http"));
         let text = format!(
-            "grace = '2s'\nlog.format = '{format}'\nlog.level = '{level}'\nhttp.listen = 'unix:{}'\n\
+            "shutdown-timeout = '2s'\nlog.format = '{format}'\nlog.level = '{level}'\nhttp.listen = 'unix:{}'\n\
              [queues.q]\nhandler = 'log'\nconsumers = [ {{ k = 100, count = 2 }} ]",
             socket.display()
         );

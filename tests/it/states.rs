@@ -32,7 +32,7 @@ impl Busy {
         );
         std::fs::write(&script, text).unwrap();
         let config = format!(
-            "grace = '9s'\n[queues.q]\nhandler = 'exec'\nconsumers = [{{ k = 1, count = 3 }}]\nretry.max-attempts = 7\nretry.base = '1h'\n\
+            "shutdown-timeout = '9s'\n[queues.q]\nhandler = 'exec'\nconsumers = [{{ k = 1, count = 3 }}]\nretry.max-attempts = 7\nretry.base = '1h'\n\
              handler-config.command = ['sh', '{}']\n",
             script.display()
         );

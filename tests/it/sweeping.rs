@@ -9,7 +9,7 @@ use crate::support::{Background, Database, helper, kvqueue, run};
 /// A daemon that logs the items of `q`, and looks for nothing by itself for hours.
 fn daemon(db: &Database, more: &str) -> Background {
     let config = db.file("kvqueue.toml");
-    let queue = "[queues.q]\nhandler = 'log'\nlease = '12h'\nslow-look = '12h'";
+    let queue = "[queues.q]\nhandler = 'log'\nlease = '12h'\npoll-interval = '12h'";
     std::fs::write(&config, format!("{queue}\n{more}")).unwrap();
     Background::start(kvqueue(db, &["run", "-v", "--config", config.to_str().unwrap()]))
 }

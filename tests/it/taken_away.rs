@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Database, run, serve};
 
 /// A second is promised; what shares the machine with this test may need some.
-const GRACE: Duration = Duration::from_secs(4);
+const LIMIT: Duration = Duration::from_secs(4);
 
 #[test]
 fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() {
@@ -34,7 +34,7 @@ fn a_daemon_whose_directory_is_taken_away_acknowledges_nothing_more_and_stops() 
         let since = Instant::now();
         // The daemon does not wait for a push to notice.
         served.daemon.wait_for("while this process worked on it");
-        assert!(since.elapsed() < GRACE, "{name}: {:?}", since.elapsed());
+        assert!(since.elapsed() < LIMIT, "{name}: {:?}", since.elapsed());
         let ran = served.daemon.end();
         assert_eq!(ran.code, Some(code), "{name}: {ran:?}");
         assert!(ran.stderr.contains("storage failed"), "{name}: {ran:?}");

@@ -92,10 +92,10 @@ fn the_units_score_two_or_better() {
 }
 
 #[test]
-fn they_wait_longer_than_the_grace() {
+fn they_wait_longer_than_the_shutdown_timeout() {
     let stop: u64 = value(UNIT, "TimeoutStopSec").parse().unwrap();
-    // Handlers, their cancellation and giving back have some seconds after the grace.
-    assert!(stop >= kvqueue::Config::default().grace.as_secs() + 10);
+    // Handlers, their cancellation and giving back have some seconds after the shutdown timeout.
+    assert!(stop >= kvqueue::Config::default().shutdown_timeout.as_secs() + 10);
 }
 
 #[test]

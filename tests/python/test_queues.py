@@ -307,7 +307,7 @@ class Daemon(QueueTest):
 
     def test_an_idle_daemon_finds_what_no_counter_tells_of(self):
         theirs = Recipe(self.name)
-        daemon = self.run_daemon(kind="recipe", slow_look="1s")
+        daemon = self.run_daemon(kind="recipe", poll_interval="1s")
         for value in (b"one", b"two"):
             # The second comes when the daemon has nothing to do any more.
             theirs.enqueue(self.db, value)

@@ -105,7 +105,7 @@ fn source(store: &Store, queue: &Queue, shared: &ConsumerContext, ledger: &Ledge
         timeout: None,
         until_empty: None,
         approach: Approach::default(),
-        slow_look: PATIENCE,
+        poll_interval: PATIENCE,
         look_again: Notify::default(),
         fetches: Heartbeat::default(),
         clock: Arc::default(),

@@ -127,8 +127,8 @@ fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
             "kvqueue resume QUEUE has a queue's items taken again",
         );
     }
-    if let Some(names) = paused(&figures.queues, |it| it.paused_here) {
-        let advice = "kvqueue resume --here QUEUE has it take a queue's items again";
+    if let Some(names) = paused(&figures.queues, |it| it.paused_locally) {
+        let advice = "kvqueue resume --local QUEUE has it take a queue's items again";
         findings.note(ABOUT, format!("paused for this daemon alone: {names}"), advice);
     }
 }
@@ -167,17 +167,17 @@ mod tests {
         let pause = json!({ "reason": "", "frozen": false });
         let queues: Vec<_> = ["a", "b", "c", "d", "e\u{1b}[2J", "f"]
             .iter()
-            .map(|name| json!({ "queue": name, "paused": pause, "paused_here": *name == "b" }))
+            .map(|name| json!({ "queue": name, "paused": pause, "paused_locally": *name == "b" }))
             .collect();
         let figures = json!({
             "pid": 7, "version": "1.2.3", "not_ready": ["the database does not answer", "it is stopping"],
-            "config": { "refused": "grace = 0: too short" }, "queues": queues,
+            "config": { "refused": "shutdown-timeout = 0: too short" }, "queues": queues,
         });
         insta::assert_snapshot!(judged(&figures), @r"
         daemon    note     the one at 127.0.0.1:7420, process 7, version 1.2.3, is not ready: the database does not answer; it is stopping; kvqueue status says more, and so do its messages
-        daemon    note     it has not taken up its configuration: grace = 0: too short; mend it, and then: kvqueue reload
+        daemon    note     it has not taken up its configuration: shutdown-timeout = 0: too short; mend it, and then: kvqueue reload
         daemon    note     paused: a, b, c, d, e\u{1b}[2J and 1 more; kvqueue resume QUEUE has a queue's items taken again
-        daemon    note     paused for this daemon alone: b; kvqueue resume --here QUEUE has it take a queue's items again
+        daemon    note     paused for this daemon alone: b; kvqueue resume --local QUEUE has it take a queue's items again
         ");
     }
 

@@ -88,7 +88,7 @@ impl Args {
         if config.validate_database().is_ok() {
             disk::look(&config, told, &mut findings);
         }
-        unit::look(self.unit.as_deref(), globals.config(), config.grace, &mut findings);
+        unit::look(self.unit.as_deref(), globals.config(), config.shutdown_timeout, &mut findings);
         findings.print(globals.json)?;
         Ok(if findings.are_healthy() { Exit::Done } else { Exit::Failed })
     }

@@ -18,8 +18,8 @@ pub(super) struct Group {
     pub(super) items: Vec<StoredItem>,
     /// Of their lines, with newlines.
     pub(super) bytes: usize,
-    /// The operation's id: of the header, the group's number, and its lines.
-    pub(super) operation: Vec<u8>,
+    /// The idempotency key: of the header, the group's number, and its lines.
+    pub(super) idempotency_key: Vec<u8>,
 }
 
 /// The groups of an export.
@@ -92,9 +92,9 @@ impl<'a, R: BufRead> Groups<'a, R> {
         if items.is_empty() {
             return Ok(None);
         }
-        let operation = format!("import-{}-{:032x}", self.number, hash.finish_128()).into_bytes();
+        let idempotency_key = format!("import-{}-{:032x}", self.number, hash.finish_128()).into_bytes();
         self.number += 1;
-        Ok(Some(Group { items, bytes, operation }))
+        Ok(Some(Group { items, bytes, idempotency_key }))
     }
 
     /// What ended it early, where what came before was wanted.

@@ -20,15 +20,16 @@ pub(super) struct Stored {
     before: bool,
 }
 
-/// Stores a group, unless it was stored before. An attempt of unknown outcome is simply repeated: the group's operation tells.
+/// Stores a group, unless it was stored before. An attempt of unknown outcome is simply repeated: its idempotency key tells.
 pub(super) fn store(
     client: &Client,
     queue: &Queue,
     group: &Group,
     max_payload: usize,
 ) -> anyhow::Result<Stored> {
-    let options =
-        PushOptions::default().with_idempotency_key(group.operation.clone()).with_max_payload(max_payload);
+    let options = PushOptions::default()
+        .with_idempotency_key(group.idempotency_key.clone())
+        .with_max_payload(max_payload);
     let policy = RetryPolicy::default();
     let done = retry::run_adding(client.db(), &policy, |tr| {
         let options = &options;

@@ -43,7 +43,7 @@ use start::Start;
 /// Move queues to another database
 ///
 /// From an embedded directory to a cluster, from a cluster to a directory, or between two of a kind. Everything of a queue is copied as it is stored, so
-/// items keep their ids, their places, attempts and failures; delayed items, dead letters, unique keys and operation ids go along. Both
+/// items keep their ids, their places, attempts and failures; delayed items, dead letters, unique keys and idempotency keys go along. Both
 /// ends are then compared row by row and by checksum.
 ///
 /// Stop the producers first. The queue is paused at the source, and stays so; at the target it is paused until all is there. A run that

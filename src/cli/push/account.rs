@@ -15,7 +15,7 @@ pub(super) struct Account {
     pub(super) acknowledged: u64,
     /// Items that were not pushed since one of their unique key was there.
     duplicates: u64,
-    /// The number of items that the same operation had pushed before, if it had.
+    /// The number of items that an earlier push with the same idempotency key added, if there was one.
     repeated: Option<usize>,
     /// The first ids, of duplicates too.
     ids: Vec<ItemId>,
@@ -40,7 +40,7 @@ impl Account {
             text += &format!("; {} not pushed: an item with this key is there", self.duplicates);
         }
         if let Some(items) = self.repeated {
-            text += &format!("; this operation was done before, with {}", output::items_of(items));
+            text += &format!("; a push with this key was done before, with {}", output::items_of(items));
         }
         text
     }

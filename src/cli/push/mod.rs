@@ -54,7 +54,7 @@ use crate::{database::Refused, exit::Exit};
     leaves the acknowledged ones in the queue, and at most one transaction's worth beyond.\n\n\
     An item over the limit (8 MiB, or the queue's max-payload) is refused and named on stderr; the rest of the input still \
     goes in, and the exit code is 65. With -v, stderr tells of each transaction: \"acknowledged N\", N being the total.\n\n\
-    With --op-id, all of it goes in at once, and only if nothing was pushed under this id before: a push whose end you did not \
+    With --idempotency-key, all of it goes in at once, and only if no push had this key before: a push whose end you did not \
     see may be repeated. Other items under an id that was used are refused, and the exit code is 65. An item over the limit then keeps all of it out."
 )]
 pub(super) struct Args {
@@ -68,9 +68,9 @@ pub(super) struct Args {
     /// Push the whole of FILE as one item
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Push only if nothing was pushed under this id before; the id is kept for the queue's operations-kept
-    #[arg(long, value_name = "ID")]
-    op_id: Option<OsString>,
+    /// Push only if no push had this key before; the queue remembers keys for its idempotency-window
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<OsString>,
     #[command(flatten)]
     beside: Beside,
 }
@@ -95,10 +95,10 @@ impl Args {
             file: self.file,
             limit,
         };
-        let whole = self.op_id.is_some() || self.beside.is_unique();
+        let whole = self.idempotency_key.is_some() || self.beside.is_unique();
         let ids = whole || self.beside.is_delayed();
         let mut options = PushOptions::default().with_max_payload(limit);
-        options.idempotency_key = self.op_id.map(OsString::into_vec);
+        options.idempotency_key = self.idempotency_key.map(OsString::into_vec);
         let mut push = Push {
             client: &client,
             session: Client::session(queue.clone()),

@@ -1,4 +1,4 @@
-//! Pushing all items in one transaction, or none: what an operation id or a unique key is for.
+//! Pushing all items in one transaction, or none: what an idempotency key or a unique key is for.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use super::{Push, input::Chunk};
 use crate::cli::UsageError;
 
-/// The most bytes, unless it is a single item: with room for the operation's own records.
+/// The most bytes, unless it is a single item: with room for the records of the push.
 const MAX_BYTES: usize = PAYLOAD_CEILING;
 
 impl Push<'_> {
@@ -44,7 +44,7 @@ impl Push<'_> {
         }
         if bytes > MAX_BYTES || items.len() > MAX_PUSHES {
             return Err(UsageError(format!(
-                "--op-id is for what fits into one transaction: up to {MAX_PUSHES} items and {MAX_BYTES} bytes, with some hundred \
+                "--idempotency-key is for what fits into one transaction: up to {MAX_PUSHES} items and {MAX_BYTES} bytes, with some hundred \
                  added for each item; push it in parts, each with an id of its own"
             )));
         }

@@ -63,7 +63,7 @@ pub(super) struct Consumer {
 pub(in crate::cli) struct QueueFigures {
     pub(in crate::cli) queue: String,
     pub(in crate::cli) paused: Option<Paused>,
-    pub(in crate::cli) paused_here: bool,
+    pub(in crate::cli) paused_locally: bool,
     pub(in crate::cli) unavailable: Option<Unavailable>,
     pub(in crate::cli) take_error: Option<String>,
     pub(in crate::cli) ready: Option<i64>,

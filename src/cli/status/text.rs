@@ -237,8 +237,8 @@ fn remark(queue: &QueueFigures) -> Option<String> {
         };
         remarks.push(format!("{}{why}", if paused.frozen { "frozen" } else { "paused" }));
     }
-    if queue.paused_here {
-        remarks.push("paused here".to_owned());
+    if queue.paused_locally {
+        remarks.push("paused locally".to_owned());
     }
     if let Some(unavailable) = &queue.unavailable {
         remarks.push(format!("handler cannot work: {}", fitting(&unavailable.reason, 200)));
@@ -265,11 +265,11 @@ mod tests {
         serde_json::from_value(json!({
             "pid": 7, "version": "1.2.3", "phase": "ready", "started_at": 1_000, "not_ready": [],
             "database": { "url": "embedded:/var/lib/kvqueue", "up": true, "error": null, "answered_in": 0.0004 },
-            "config": { "path": "/etc/kvqueue.toml", "loaded_at": 0, "refused": "grace = 0: too short", "finishing": [] },
+            "config": { "path": "/etc/kvqueue.toml", "loaded_at": 0, "refused": "shutdown-timeout = 0: too short", "finishing": [] },
             "queues": [
                 { "queue": "mail", "ready": 1234, "running": 20, "waiting": 0, "dead": 3, "done": 99999, "oldest_age": 2.5,
-                  "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_here": false },
-                { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_here": true,
+                  "in_rate": 12.3, "out_rate": 0.4, "looked": 0.1, "paused": null, "paused_locally": false },
+                { "queue": "new\u{1b}[2J", "paused": { "since": 0, "reason": "the bill is unpaid", "frozen": false }, "paused_locally": true,
                   "take_error": "no answer" },
             ],
             "consumers": [{ "stage": "idle" }, { "stage": "handling" }, { "stage": "idle" }],
@@ -289,11 +289,11 @@ mod tests {
         insta::assert_snapshot!(shown(&lines, false, 200), @r"
         kvqueue 1.2.3 is ready, process 7, up 2 h 3 min, configuration /etc/kvqueue.toml
         database embedded:/var/lib/kvqueue, answers in 400 us
-        configuration not taken up: grace = 0: too short
+        configuration not taken up: shutdown-timeout = 0: too short
         3 consumers: 1 handling, 2 idle
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
-        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused here, takes fail: no answer
+        new\u{1b}[2J      -       -     -      -        -        -     -      -  paused: the bill is unpaid, paused locally, takes fail: no answer
         ");
     }
 
@@ -305,13 +305,13 @@ mod tests {
         QUEUE         READY  OLDEST  IN/S  OUT/S  RUNNING  WAITING  DEAD   DONE
         mail           1234     2 s    12    0.4       20        0     3  99999
         new\u{1b}[2J      -       -     -      -        -        -     -      -
-        new\u{1b}[2J: paused: the bill is unpaid, paused here, takes fail: no answer
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, takes fail: no answer
         ");
         insta::assert_snapshot!(table(60), @r"
         QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD
         mail           1234     2 s    0.4       20        0     3
         new\u{1b}[2J      -       -      -        -        -     -
-        new\u{1b}[2J: paused: the bill is unpaid, paused here, takes
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, takes
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
         assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));
@@ -325,7 +325,10 @@ mod tests {
         let (first, rest) = lines.split_once('\n').unwrap();
         assert_eq!(first, "\x1b[31mkvqueue 1.2.3 is stopping\x1b[0m, process 7, up 500 ms, configurati");
         assert!(rest.contains("\x1b[31mnot ready: the daemon is stopping\x1b[0m\n"), "{rest}");
-        assert!(rest.contains("\x1b[33mconfiguration not taken up: grace = 0: too short\x1b[0m\n"), "{rest}");
+        assert!(
+            rest.contains("\x1b[33mconfiguration not taken up: shutdown-timeout = 0: too short\x1b[0m\n"),
+            "{rest}"
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ impl Config {
         self.validate_database()?;
         crate::telemetry::parse_level(&self.log.level)?;
         self.http.validate()?;
-        self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.grace))
+        self.queues.iter().try_for_each(|(name, queue)| queue.validate(name, self.shutdown_timeout))
     }
 
     pub(crate) fn validate_database(&self) -> Result<(), ConfigError> {
@@ -64,19 +64,19 @@ mod tests {
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 0 } ]")), @"queues.emails.consumers[0].count = 0: the group has no consumers; set it to 1 or more, or remove the group");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 100000 } ]")), @"queues.emails.consumers[0].count = 100000: a process may hold 1000 consumers of one queue; lower it");
         insta::assert_snapshot!(problem(&queue("consumers = [ { count = 600 }, { count = 600 } ]")), @"queues.emails.consumers = 1200 in all: a process may hold 1000 consumers of one queue; lower the counts");
-        insta::assert_snapshot!(problem(&queue("slow-look = '0s'")), @r#"queues.emails.slow-look = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
-        insta::assert_snapshot!(problem(&queue("slow-look = '10000h'")), @r#"queues.emails.slow-look = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("poll-interval = '0s'")), @r#"queues.emails.poll-interval = "0s": an idle consumer would never rest; write a time such as "30s"; pushes wake consumers at once in any case"#);
+        insta::assert_snapshot!(problem(&queue("poll-interval = '10000h'")), @r#"queues.emails.poll-interval = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("handler-timeout = '10000h'")), @r#"queues.emails.handler-timeout = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("handler-timeout = '0s'")), @r#"queues.emails.handler-timeout = "0s": no item could be handled in no time; write a time such as "10s", or leave the key out for no limit"#);
-        insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (grace = "30s"), so with at-most-once delivery a stop would lose it; raise grace or lower the timeout"#);
+        insta::assert_snapshot!(problem(&queue("delivery = 'at-most-once'\nhandler-timeout = '1m'")), @r#"queues.emails.handler-timeout = "1m": an item may take longer than a stop waits (shutdown-timeout = "30s"), so with at-most-once delivery a stop would lose it; raise shutdown-timeout or lower the timeout"#);
         insta::assert_snapshot!(problem(&queue("values = 'tuple'")), @r#"queues.emails.values = "tuple": the values of a fifo are raw; leave the key out, or set kind to "recipe" or "priority""#);
         insta::assert_snapshot!(problem(&queue("kind = 'recipe'\nend = 'max'")), @r#"queues.emails.end = "max": only a priority queue can be worked off from either end; leave the key out, or set kind to "priority""#);
         insta::assert_snapshot!(problem(&queue("lease = '999ms'")), @r#"queues.emails.lease = "999ms": it could run out while a commit is slow; set it to "1s" or more"#);
         insta::assert_snapshot!(problem(&queue("lease = '25h'")), @r#"queues.emails.lease = "25h": the items of a daemon that died would wait as long; set it to "24h" or less; it is extended for as long as a handler takes"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '0B'")), @r#"queues.emails.max-payload = "0B": nothing could be pushed; write a size such as "8MiB", or leave the key out"#);
         insta::assert_snapshot!(problem(&queue("max-payload = '10MB'")), @r#"queues.emails.max-payload = "10MB": an item has to fit into one transaction of FoundationDB; set it to "9MB" or less"#);
-        insta::assert_snapshot!(problem(&queue("operations-kept = '0s'")), @r#"queues.emails.operations-kept = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an operation id leave nothing behind in any case"#);
-        insta::assert_snapshot!(problem(&queue("operations-kept = '10000h'")), @r#"queues.emails.operations-kept = "10000h": that is longer than a year; set it to "8760h" or less"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '0s'")), @r#"queues.emails.idempotency-window = "0s": no repeated push would be recognised; write a time such as "24h"; pushes without an idempotency key leave nothing behind in any case"#);
+        insta::assert_snapshot!(problem(&queue("idempotency-window = '10000h'")), @r#"queues.emails.idempotency-window = "10000h": that is longer than a year; set it to "8760h" or less"#);
         insta::assert_snapshot!(problem(&queue("retry.max-attempts = 0")), @"queues.emails.retry.max-attempts = 0: an item has to be tried at least once; set it to 1 or more");
         insta::assert_snapshot!(problem(&queue("retry = { base = '1m', max = '1s' }")), @r#"queues.emails.retry.base = "1m": the first pause is longer than the longest (retry.max = "1s"); lower it or raise retry.max"#);
         insta::assert_snapshot!(problem(&queue("retry.max = '10000h'")), @r#"queues.emails.retry.max = "10000h": that is longer than a year; set it to "8760h" or less"#);

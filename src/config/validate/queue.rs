@@ -17,21 +17,25 @@ const MAX_LEASE: Duration = Duration::from_hours(24);
 const YEAR: Duration = Duration::from_hours(365 * 24);
 
 impl QueueConfig {
-    pub(in crate::config) fn validate(&self, name: &str, grace: Duration) -> Result<(), ConfigError> {
+    pub(in crate::config) fn validate(
+        &self,
+        name: &str,
+        shutdown_timeout: Duration,
+    ) -> Result<(), ConfigError> {
         if name.is_empty() {
             return Err(ConfigError::value("queues", "\"\"", "a queue has no name", "name it"));
         }
         let key = |key: &str| format!("queues.{name}.{key}");
         self.validate_layout(key)?;
         consumers::validate(&self.consumers, &key("consumers"))?;
-        if self.slow_look.is_zero() {
+        if self.poll_interval.is_zero() {
             let fix = "write a time such as \"30s\"; pushes wake consumers at once in any case";
             let problem = "an idle consumer would never rest";
-            return Err(ConfigError::value(key("slow-look"), "\"0s\"", problem, fix));
+            return Err(ConfigError::value(key("poll-interval"), "\"0s\"", problem, fix));
         }
-        at_most_a_year(key("slow-look"), self.slow_look)?;
+        at_most_a_year(key("poll-interval"), self.poll_interval)?;
         self.validate_lease(key("lease"))?;
-        self.validate_timeout(key("handler-timeout"), grace)?;
+        self.validate_timeout(key("handler-timeout"), shutdown_timeout)?;
         self.validate_push(key)?;
         self.retry.validate(key)
     }
@@ -68,7 +72,7 @@ impl QueueConfig {
         Ok(())
     }
 
-    fn validate_timeout(&self, key: String, grace: Duration) -> Result<(), ConfigError> {
+    fn validate_timeout(&self, key: String, shutdown_timeout: Duration) -> Result<(), ConfigError> {
         let Some(timeout) = self.handler_timeout else { return Ok(()) };
         if timeout.is_zero() {
             let fix = "write a time such as \"10s\", or leave the key out for no limit";
@@ -77,16 +81,16 @@ impl QueueConfig {
         }
         at_most_a_year(key.clone(), timeout)?;
         // What has a lease is given back when a stop cannot wait for it.
-        if self.delivery == Delivery::AtMostOnce && timeout > grace {
+        if self.delivery == Delivery::AtMostOnce && timeout > shutdown_timeout {
             let problem = format!(
-                "an item may take longer than a stop waits (grace = {}), so with at-most-once delivery a stop would lose it",
-                quoted(grace)
+                "an item may take longer than a stop waits (shutdown-timeout = {}), so with at-most-once delivery a stop would lose it",
+                quoted(shutdown_timeout)
             );
             return Err(ConfigError::value(
                 key,
                 quoted(timeout),
                 problem,
-                "raise grace or lower the timeout",
+                "raise shutdown-timeout or lower the timeout",
             ));
         }
         Ok(())
@@ -103,12 +107,12 @@ impl QueueConfig {
             let fix = format!("set it to {:?} or less", size::format(PAYLOAD_CEILING as u64));
             return Err(ConfigError::value(key("max-payload"), value, problem, fix));
         }
-        if self.operations_kept.is_zero() {
+        if self.idempotency_window.is_zero() {
             let problem = "no repeated push would be recognised";
-            let fix = "write a time such as \"24h\"; pushes without an operation id leave nothing behind in any case";
-            return Err(ConfigError::value(key("operations-kept"), "\"0s\"", problem, fix));
+            let fix = "write a time such as \"24h\"; pushes without an idempotency key leave nothing behind in any case";
+            return Err(ConfigError::value(key("idempotency-window"), "\"0s\"", problem, fix));
         }
-        at_most_a_year(key("operations-kept"), self.operations_kept)
+        at_most_a_year(key("idempotency-window"), self.idempotency_window)
     }
 }
 

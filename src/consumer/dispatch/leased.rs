@@ -195,7 +195,7 @@ impl Dispatcher {
     }
 
     /// Keeps the lease of items whose handler blocks its thread after its time is up, until it returns: nobody else may handle them
-    /// meanwhile. The consumer goes on with others. A stop waits for the handler as long as the grace lasts.
+    /// meanwhile. The consumer goes on with others. A stop waits for the handler as long as the shutdown timeout lasts.
     fn keep(
         &self,
         items: &[Item],

@@ -93,7 +93,7 @@ impl Dispatcher {
                     let queue = &self.source.name;
                     let fix = match self.source.delivery {
                         Delivery::AtMostOnce => {
-                            "its delivery is at-most-once, so items that were taken are lost at the end of the grace; the queue keeps the others; \
+                            "its delivery is at-most-once, so items that were taken are lost at the end of the shutdown timeout; the queue keeps the others; \
                              fix that, then run this again"
                         }
                         _ => "the queue keeps its items; fix that, then run this again",

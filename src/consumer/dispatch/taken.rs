@@ -8,11 +8,11 @@ use super::Dispatcher;
 use crate::{consumer::batch::Batch, handlers::Outcome, status::ConsumerState, telemetry::span};
 
 impl Dispatcher {
-    /// Handles the items. After the grace of a stop the rest is given up.
+    /// Handles the items. After the shutdown timeout the rest is given up.
     pub(crate) async fn taken(self, mut batch: Batch) {
         let _trial = self.trial();
         for range in self.calls(batch.items().len()) {
-            if self.source.signals.grace_over.is_cancelled() {
+            if self.source.signals.drain_timed_out.is_cancelled() {
                 break;
             }
             batch.begin(range.end);
@@ -25,7 +25,7 @@ impl Dispatcher {
     }
 
     /// Handles the items of one call. Those that the handler cannot handle now stay with this consumer until it can, or the one that a
-    /// reload brought can, or until the grace of a stop is over.
+    /// reload brought can, or until the shutdown timeout is over.
     async fn see_through(&self, items: &[Item]) {
         let mut rest = items.to_vec();
         let mut tried = self.source.tried.clone();
@@ -37,14 +37,14 @@ impl Dispatcher {
                 return;
             }
             let called: Vec<Item> = rest.drain(..tried.handling.items_of_a_call(rest.len())).collect();
-            let ended = self.call(&tried, &called, &self.source.signals.grace_over, None).await;
+            let ended = self.call(&tried, &called, &self.source.signals.drain_timed_out, None).await;
             if ended.running.is_some() {
                 tracing::error!(
                     event = "handler_not_stopped",
                     "the handler did not stop when it was cancelled"
                 );
             }
-            let cancelled = Outcome::retry("the grace of a stop was over");
+            let cancelled = Outcome::retry("the shutdown timeout was over");
             let outcomes = ended.outcomes(called.len(), &cancelled);
             for (item, outcome) in called.into_iter().zip(outcomes) {
                 match outcome {
@@ -68,14 +68,14 @@ impl Dispatcher {
         }
     }
 
-    /// Waits until this consumer may call the handler; none if the grace of a stop is over before that.
+    /// Waits until this consumer may call the handler; none if the shutdown timeout is over before that.
     async fn admitted(&self) -> Option<()> {
         let (breaker, status) = (&self.source.breaker, &self.status);
         if !breaker.holds_back(status.id) {
             return Some(());
         }
         status.set(ConsumerState::Unavailable);
-        breaker.admit(status.id).with_cancellation_token(&self.source.signals.grace_over).await?;
+        breaker.admit(status.id).with_cancellation_token(&self.source.signals.drain_timed_out).await?;
         status.set(ConsumerState::Handling);
         Some(())
     }
@@ -84,7 +84,7 @@ impl Dispatcher {
     fn lose(&self, item: &Item, reason: &str) {
         self.source.meters.lost.inc();
         span::outcome(Span::current, "lost");
-        if self.source.signals.grace_over.is_cancelled() {
+        if self.source.signals.drain_timed_out.is_cancelled() {
             self.source.signals.leave_behind(1);
         }
         let item = (!span::names_item()).then_some(tracing::field::display(&item.id));

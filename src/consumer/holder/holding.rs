@@ -80,7 +80,7 @@ pub(crate) struct Holding {
     pub(super) unsaid: AtomicUsize,
     pub(super) outbox: Arc<Outbox>,
     pub(super) ask: mpsc::UnboundedSender<Asked>,
-    /// Cancelled when the lease is lost, or when the grace of a stop is over.
+    /// Cancelled when the lease is lost, or when the shutdown timeout is over.
     pub(crate) cancelled: CancellationToken,
 }
 

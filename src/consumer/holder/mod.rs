@@ -86,7 +86,7 @@ impl Holder {
     pub(crate) fn new(source: Arc<Source>, leased: Leased, shares: &[Range<usize>]) -> (Self, Vec<Slice>) {
         let Leased { lease, taken_at, doubtful } = leased;
         let (ask, asked) = mpsc::unbounded_channel();
-        let cancelled = source.signals.grace_over.child_token();
+        let cancelled = source.signals.drain_timed_out.child_token();
         let beat = Arc::default();
         let holder = Arc::downgrade(&beat);
         let line = Line { outbox: Arc::default(), ask, cancelled: cancelled.clone(), holder };

@@ -73,17 +73,17 @@ impl AtWork {
 }
 
 #[test]
-fn a_queue_can_be_paused_here() {
+fn a_queue_can_be_paused_locally() {
     AtWork::run(async |daemon| {
         daemon.all(ConsumerState::Idle, 1).await;
-        daemon.control.pause_here("q", true).await.unwrap();
+        daemon.control.pause_locally("q", true).await.unwrap();
         let queue = Queue::new(b"", b"q").unwrap();
         Session::new(queue).push(&daemon.db, &["one"]).await.unwrap();
         daemon.all(ConsumerState::Paused, 1).await;
-        assert!(daemon.shared.status.snapshot().queues.iter().all(|queue| queue.paused_here));
-        daemon.control.pause_here("q", false).await.unwrap();
+        assert!(daemon.shared.status.snapshot().queues.iter().all(|queue| queue.paused_locally));
+        daemon.control.pause_locally("q", false).await.unwrap();
         daemon.all(ConsumerState::Idle, 1).await;
-        let error = daemon.control.pause_here("r", true).await.unwrap_err();
+        let error = daemon.control.pause_locally("r", true).await.unwrap_err();
         assert_eq!(error.to_string(), r#"this daemon has no queue "r"; it has q"#);
     });
 }
@@ -92,9 +92,11 @@ fn a_queue_can_be_paused_here() {
 fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
     AtWork::run(async |daemon| {
         let put = |text: &str| text.clone_into(&mut daemon.next.lock().unwrap());
-        put("grace = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]");
+        put(
+            "shutdown-timeout = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]",
+        );
         let reloaded = daemon.control.reload().await.unwrap();
-        assert_eq!(reloaded.changed, ["grace", "queues.q.consumers", "queues.q.lease"]);
+        assert_eq!(reloaded.changed, ["shutdown-timeout", "queues.q.consumers", "queues.q.lease"]);
         assert!(reloaded.finishing.is_empty());
         assert_eq!(daemon.shared.consumers(), 3);
         put("[queues.q]\nhandler = 'none'");

@@ -7,7 +7,7 @@ use super::{
 use crate::config::Config;
 
 /// What only says how many consumers there are, or is nothing to those that there are.
-const BESIDE: [&str; 3] = ["consumers", "max-payload", "operations-kept"];
+const BESIDE: [&str; 3] = ["consumers", "max-payload", "idempotency-window"];
 
 /// What makes another handler.
 const HANDLER: [&str; 2] = ["handler", "handler-config"];
@@ -53,7 +53,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    const OLD: &str = "grace = '10s'\n\
+    const OLD: &str = "shutdown-timeout = '10s'\n\
         [queues.a]\nhandler = 'log'\n\
         [queues.'b.c']\nhandler = 'exec'\nhandler-config = { command = ['x'] }";
 
@@ -89,14 +89,19 @@ mod tests {
         );
         assert_eq!(of_a("'stdout'"), (vec!["queues.a.handler".to_owned()], false, false));
         assert_eq!(
-            of_a("'log'\nhandler-config = { x = 1 }\noperations-kept = '1h'"),
-            (vec!["queues.a.handler-config".to_owned(), "queues.a.operations-kept".to_owned()], false, false)
+            of_a("'log'\nhandler-config = { x = 1 }\nidempotency-window = '1h'"),
+            (
+                vec!["queues.a.handler-config".to_owned(), "queues.a.idempotency-window".to_owned()],
+                false,
+                false
+            )
         );
     }
 
     #[test]
     fn what_comes_and_goes_is_named_as_a_whole() {
-        let plan = plan("grace = '10s'\n[queues.n]\nhandler = 'log'\n[queues.a]\nhandler = 'log'").unwrap();
+        let plan = plan("shutdown-timeout = '10s'\n[queues.n]\nhandler = 'log'\n[queues.a]\nhandler = 'log'")
+            .unwrap();
         assert_eq!(plan.changed(), ["queues.b.c", "queues.n"]);
         assert!(!plan.keeps_source("n") && !plan.keeps_handler("n"));
     }

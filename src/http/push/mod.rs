@@ -33,7 +33,7 @@ use crate::{config::QueueConfig, consumer::ambient};
 /// How long a push may wait: for the transaction before it, and for its own.
 const WAIT: Duration = PATIENCE.saturating_mul(2);
 
-/// A header that stands for `operation` in the body.
+/// A header that stands for `idempotency_key` in the body.
 const KEY: &str = "Idempotency-Key";
 
 /// What is said when it is not known whether something was pushed.
@@ -44,10 +44,10 @@ const MAYBE: &str =
 pub(super) async fn push(mut call: Call) -> Answer {
     let request: Request = call.long_json().await?;
     let (mut items, in_body) = request.items(ambient::now())?;
-    let operation = operation(call.request.headers(), in_body)?;
+    let key = idempotency_key(call.request.headers(), in_body)?;
     let queue = call.queue()?;
     let mut options = PushOptions::default().with_max_payload(max_payload(&call));
-    options.idempotency_key = operation;
+    options.idempotency_key = key;
     let pushed = match items.pop() {
         Some(item) if items.is_empty() && options.idempotency_key.is_none() => {
             one(&call, queue, item, options.max_payload).await?
@@ -73,13 +73,13 @@ fn word(effect: PushEffect) -> &'static str {
     }
 }
 
-/// The operation's id, which the body has or a header, as other APIs have it.
-fn operation(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Failure> {
+/// The idempotency key, from the body or the header.
+fn idempotency_key(headers: &HeaderMap, body: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, Failure> {
     let mut given = body;
     for key in headers.get_all(KEY).map(HeaderValue::as_bytes) {
         if given.as_ref().is_some_and(|given| given != key) {
             let problem =
-                format!("there are two ids for the operation: leave out \"operation\" or the header {KEY}");
+                format!("there are two idempotency keys: leave out \"idempotency_key\" or the header {KEY}");
             return Err(Failure::Bad(problem));
         }
         given = Some(key.to_owned());
@@ -167,9 +167,9 @@ fn failure(error: &PushError) -> Failure {
     }
     if let Some(reused) = error.idempotency_key_reused() {
         return Failure::Conflict {
-            code: "operation_reused",
+            code: "idempotency_key_reused",
             message: reused.to_string(),
-            fix: "repeat a push with the same items, and use a new operation for other items",
+            fix: "repeat a push with the same items, and use a new idempotency key for other items",
         };
     }
     match error {

@@ -39,7 +39,7 @@ pub(super) struct Request {
     #[serde(deserialize_with = "entries")]
     items: Vec<Object<Entry>>,
     #[serde(default, deserialize_with = "given")]
-    operation: Option<String>,
+    idempotency_key: Option<String>,
 }
 
 /// One item.
@@ -137,7 +137,7 @@ fn too_many<E: Error>(what: &str, most: usize) -> E {
 }
 
 impl Request {
-    /// The items, as of `now`, and the operation id.
+    /// The items, as of `now`, and the idempotency key.
     pub(super) fn items(self, now: Millis) -> Result<(Vec<NewItem>, Option<Vec<u8>>), Failure> {
         let count = self.items.len();
         if count == 0 {
@@ -146,7 +146,7 @@ impl Request {
         let items = self.items.into_iter().enumerate().map(|(index, Object(entry))| {
             entry.item(now).map_err(|problem| Failure::Bad(format!("items[{index}]: {problem}")))
         });
-        Ok((items.collect::<Result<_, _>>()?, self.operation.map(String::into_bytes)))
+        Ok((items.collect::<Result<_, _>>()?, self.idempotency_key.map(String::into_bytes)))
     }
 }
 

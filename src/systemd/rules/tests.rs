@@ -24,7 +24,7 @@ fn signs(stage: ConsumerState) -> Signs {
         handled: None,
         held: Some(seconds(20)),
         lease: LEASE,
-        slow_look: seconds(300),
+        poll_interval: seconds(300),
         timeout: None,
     }
 }
@@ -90,7 +90,7 @@ fn an_idle_queue_is_looked_into_now_and_then() {
     assert!(!idle(LONG, seconds(345)));
     assert!(!idle(seconds(345), LONG));
     assert!(idle(LONG, seconds(346)));
-    let endless = Signs { slow_look: Duration::MAX, last_turn: LONG, ..signs(ConsumerState::Idle) };
+    let endless = Signs { poll_interval: Duration::MAX, last_turn: LONG, ..signs(ConsumerState::Idle) };
     assert!(!is_stuck(&endless));
 }
 

@@ -30,14 +30,14 @@ fn it_says_what_it_does() {
     status.phase(Phase::Draining);
     let draining = |left| line(&status.snapshot(), 0.0, Some(left), None);
     assert_eq!(draining(Duration::from_millis(11_001)), "draining: 7 in flight, 12 s left");
-    assert_eq!(draining(Duration::ZERO), "draining: 7 in flight, the grace is over");
+    assert_eq!(draining(Duration::ZERO), "draining: 7 in flight, the shutdown timeout is over");
 }
 
 #[test]
 fn it_says_what_is_wrong() {
     let status = status();
     status.phase(Phase::Ready);
-    status.gate(&"b".into()).hold_here(true);
+    status.gate(&"b".into()).pause_locally(true);
     status.consumers()[0].set(ConsumerState::Backoff);
     status.set_database(Err("timed out".to_owned()));
     status.refused("database:\nneeds a restart".to_owned());

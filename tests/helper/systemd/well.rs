@@ -25,8 +25,8 @@ impl Handler for Endless {
 }
 
 pub(crate) fn impatient() {
-    let queue = "handler = 'endless'\nlease = '1s'\nslow-look = '1s'\nconsumers = [ { k = 1 } ]";
-    let config = format!("grace = '100ms'\n[queues.q]\n{queue}");
+    let queue = "handler = 'endless'\nlease = '1s'\npoll-interval = '1s'\nconsumers = [ { k = 1 } ]";
+    let config = format!("shutdown-timeout = '100ms'\n[queues.q]\n{queue}");
     let daemon = daemon_with(&config);
     let daemon = daemon.handler("endless", |_: &Settings| Ok::<_, SettingsError>(Endless));
     run_to_the_end(daemon.patience(Duration::from_millis(500)));
@@ -34,7 +34,7 @@ pub(crate) fn impatient() {
 
 pub(crate) fn takes_one_after_the_other() {
     let queue = format!("delivery = 'exactly-once'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
-    let config = format!("grace = '1s'\n[queues.q]\nhandler = 'log'\nslow-look = '1s'\n{queue}");
+    let config = format!("shutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\npoll-interval = '1s'\n{queue}");
     let daemon = daemon_with(&config);
     run_to_the_end(daemon.patience(PATIENCE_WITH_TAKES));
 }

@@ -51,19 +51,19 @@ pub(super) struct Mood {
     consumers: u64,
     k: u64,
     take: Option<&'static str>,
-    slow_look_ms: u64,
+    poll_interval_ms: u64,
 }
 
 impl Mood {
     /// That in which a run begins.
-    pub(super) const FIRST: Self = Self { consumers: CONSUMERS, k: K, take: None, slow_look_ms: 500 };
+    pub(super) const FIRST: Self = Self { consumers: CONSUMERS, k: K, take: None, poll_interval_ms: 500 };
 
     pub(super) fn draw(random: &mut Random) -> Self {
         Self {
             consumers: 1 + random.below(CONSUMERS),
             k: 1 + random.below(K),
             take: random.choose(&[None, None, Some("front"), Some("spread"), Some("staged")]),
-            slow_look_ms: random.choose(&[500, 501]),
+            poll_interval_ms: random.choose(&[500, 501]),
         }
     }
 }
@@ -169,9 +169,9 @@ pub(super) fn layouts(queues: &[Queue]) -> String {
 
 /// The configuration of such a daemon. All but the program keep their records in a directory.
 pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Mood) -> String {
-    let Mood { consumers, k, slow_look_ms, .. } = mood;
+    let Mood { consumers, k, poll_interval_ms, .. } = mood;
     let mut text =
-        "grace = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
+        "shutdown-timeout = \"60s\"\nlog.level = \"info,kvqueue=debug,kvqueue_queue=debug,fdb_embedded=debug\"\n"
             .to_owned();
     for queue in queues.iter().filter(|queue| queue.is_for(worker)) {
         let Queue { delivery, take, lease, max_attempts, crew, .. } = queue;
@@ -182,7 +182,7 @@ pub(super) fn config(queues: &[Queue], worker: Worker, records: &Path, mood: Moo
         write!(
             text,
             "handler = \"{handler}\"\ndelivery = {delivery}\nlease = \"{lease}ms\"\n\
-             take = \"{take}\"\nslow-look = \"{slow_look_ms}ms\"\n\
+             take = \"{take}\"\npoll-interval = \"{poll_interval_ms}ms\"\n\
              consumers = [ {{ k = {k}, count = {consumers} }} ]\n\
              retry = {{ max-attempts = {max_attempts}, base = \"20ms\", max = \"200ms\" }}\n"
         )

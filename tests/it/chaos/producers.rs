@@ -24,7 +24,7 @@ use crate::support::Random;
 pub(super) enum Way {
     /// As they come, in many transactions. What is not acknowledged when the process dies has an unknown fate.
     Stream,
-    /// All at once, under an operation id, and again until it is acknowledged.
+    /// All at once, under an idempotency key, and again until it is acknowledged.
     Operation,
     /// One, under a key that others use as well.
     Unique,
@@ -78,7 +78,7 @@ impl Errand {
         }
         match way {
             Way::Stream => {}
-            Way::Operation => options.extend(["--op-id".to_owned(), format!("errand {number}")]),
+            Way::Operation => options.extend(["--idempotency-key".to_owned(), format!("errand {number}")]),
             Way::Unique => options.extend(["--unique".to_owned(), format!("key {}", random.below(3))]),
         }
         Self { queue, number, lines, way, options, random: random.below(u64::MAX) }

@@ -16,7 +16,7 @@ fn it_tells_that_it_lives_and_what_it_does() {
     assert_eq!((&status["phase"], &status["queues"][0]["queue"]), (&json!("ready"), &json!("q")));
     assert_eq!(status["pid"], served.daemon.pid());
     let queue = served.at.get("/api/v1/queues/q").is(200);
-    assert_eq!((&queue["handler"], &queue["paused_here"]), (&json!("log"), &json!(false)));
+    assert_eq!((&queue["handler"], &queue["paused_locally"]), (&json!("log"), &json!(false)));
     assert_eq!(served.at.get("/api/v1/queues").is(200)["queues"][0]["queue"], "q");
     assert!(served.at.get("/api/v1/queues/q/history").is(200)["samples"].is_array());
     assert!(served.at.get("/api/v1/consumers").is(200)["consumers"].is_array());
@@ -85,15 +85,15 @@ fn a_push_can_be_repeated_and_has_all_that_the_command_has() {
     let db = Database::new();
     let served = serve(&db, LOG);
     let push = |body| served.at.post("/api/v1/queues/other/items", &body);
-    let twice = json!({"items": [{"payload": "a"}, {"payload": "b"}], "operation": "o"});
+    let twice = json!({"items": [{"payload": "a"}, {"payload": "b"}], "idempotency_key": "o"});
     let first = push(twice.clone()).is(201);
     let again = push(twice).is(201);
     assert_eq!(
         again,
         json!({"pushed": 0, "ids": first["ids"], "effects": ["repeated", "repeated"], "already": true})
     );
-    let other = push(json!({"items": [{"payload": "a"}, {"payload": "other"}], "operation": "o"}));
-    assert_eq!(other.error(409), "operation_reused");
+    let other = push(json!({"items": [{"payload": "a"}, {"payload": "other"}], "idempotency_key": "o"}));
+    assert_eq!(other.error(409), "idempotency_key_reused");
     let unique = json!({"items": [{"payload": "c", "unique": "u", "attributes": {"k": "v"}, "content_type": "text/plain"}]});
     let first = push(unique.clone()).is(201);
     assert_eq!(
@@ -133,11 +133,14 @@ fn the_header_idempotency_key_stands_for_the_operation() {
     let again = push("order-17", json!({ "items": item })).is(201);
     assert_eq!((&again["effects"], &again["ids"]), (&json!(["repeated"]), &first["ids"]));
     // It is the same operation wherever it is named.
-    let both = push("order-17", json!({"items": item, "operation": "order-17"})).is(201);
+    let both = push("order-17", json!({"items": item, "idempotency_key": "order-17"})).is(201);
     assert_eq!(both["already"], true);
     let other = json!([{"payload": "other"}]);
-    assert_eq!(push("order-17", json!({ "items": other })).error(409), "operation_reused");
-    assert_eq!(push("order-17", json!({"items": item, "operation": "order-18"})).error(400), "bad_request");
+    assert_eq!(push("order-17", json!({ "items": other })).error(409), "idempotency_key_reused");
+    assert_eq!(
+        push("order-17", json!({"items": item, "idempotency_key": "order-18"})).error(400),
+        "bad_request"
+    );
     assert_eq!(push("", json!({ "items": item })).error(400), "bad_request");
     assert_eq!(run(&db, &["len", "other"]).ok(), "1\n");
 }
@@ -163,7 +166,7 @@ fn what_cannot_be_pushed_is_refused_with_a_reason() {
     assert_eq!(push(json!({"items": [{"payload": "12345678901"}]})).error(413), "too_large");
     assert_eq!(push(json!({"items": [{"payload": "x", "priority": 1}]})).error(409), "no_priorities");
     assert_eq!(push(json!({"items": []})).error(400), "bad_request");
-    assert_eq!(push(json!({"items": [{"payload": "x"}], "operation": ""})).error(400), "bad_request");
+    assert_eq!(push(json!({"items": [{"payload": "x"}], "idempotency_key": ""})).error(400), "bad_request");
     assert_eq!(push(json!([[["x"]]])).error(400), "bad_request");
     let post = || served.at.request("POST", path);
     assert_eq!(post().body("{}").send().error(415), "content_type");
@@ -235,10 +238,10 @@ fn a_pause_for_all_is_a_record_and_nothing_is_thawed() {
     let pause = |body| served.at.request("PUT", path).json(&body).send();
     pause(json!({"reason": "maintenance"})).is(204);
     assert_eq!(pause(json!({"reason": "x".repeat(501)})).error(400), "bad_request");
-    assert_eq!(pause(json!({"here": 1})).error(400), "bad_request");
+    assert_eq!(pause(json!({"local": 1})).error(400), "bad_request");
     served.at.request("DELETE", path).send().is(204);
-    assert_eq!(served.at.request("DELETE", &format!("{path}?here=yes")).send().error(400), "bad_request");
-    assert_eq!(pause(json!({"here": true})).error(404), "not_found");
+    assert_eq!(served.at.request("DELETE", &format!("{path}?local=yes")).send().error(400), "bad_request");
+    assert_eq!(pause(json!({"local": true})).error(404), "not_found");
 }
 
 #[test]
@@ -251,7 +254,7 @@ fn nothing_changes_in_a_frozen_queue() {
         let served = serve(&db, config);
         let at = |method, path: &str| served.at.request(method, &format!("/api/v1/queues/q/{path}"));
         let items = json!({"items": [{"payload": "a"}]});
-        let several = json!({"items": [{"payload": "a"}, {"payload": "b"}], "operation": "o"});
+        let several = json!({"items": [{"payload": "a"}, {"payload": "b"}], "idempotency_key": "o"});
         let id = "000000000000000000000000";
         let requests = [
             at("POST", "items").json(&items),

@@ -48,7 +48,7 @@ fn a_running_item_is_left_to_its_worker() {
     let db = Database::new();
     run(&db, &["push", "slow", "one"]).ok();
     let config = "[queues.slow]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '600'] }\n";
-    let served = serve(&db, &format!("grace = '0s'\n{config}"));
+    let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
     let id = first(&served, "slow", "running");
     let item = format!("/api/v1/queues/slow/items/{id}");
     assert_eq!(served.at.get(&item).is(200)["state"], "running");

@@ -125,7 +125,7 @@ fn the_document_is_what_is_served() {
     with_dead(&db, &["one", "two", "three"]);
     let config = "[queues.q]\nhandler = 'exec'\nhandler-config = { command = ['sleep', '100'] }\nconsumers = [{ k = 1 }]\n\
                   [queues.idle]\nhandler = 'log'\n";
-    let served = serve(&db, &format!("grace = '0s'\n{config}"));
+    let served = serve(&db, &format!("shutdown-timeout = '0s'\n{config}"));
     let asker = Asker { document: Document(document()), served: &served };
     let ask = |status, method: &str, path: &str, values: &[&str], body| {
         asker.ask(status, method, path, values, body)
@@ -142,7 +142,7 @@ fn the_document_is_what_is_served() {
         })
     };
     let items = "/api/v1/queues/{queue}/items";
-    let body = json!({"items": (0..5).map(entry).collect::<Vec<_>>(), "operation": "o"});
+    let body = json!({"items": (0..5).map(entry).collect::<Vec<_>>(), "idempotency_key": "o"});
     let pushed = ask(201, "POST", items, &["q"], Some(body));
     let scheduled = ask(
         201,
@@ -189,7 +189,7 @@ fn the_document_is_what_is_served() {
 
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], None);
     ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"reason": "why"})));
-    ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"here": true})));
+    ask(404, "PUT", "/api/v1/queues/{queue}/pause", &["none"], Some(json!({"local": true})));
     for path in ["/api/v1/status", "/api/v1/queues?all=true", "/api/v1/consumers"] {
         get(path, &[]);
     }
@@ -197,6 +197,6 @@ fn the_document_is_what_is_served() {
     get("/api/v1/queues/{queue}/history", &["q"]);
     ask(404, "GET", "/api/v1/queues/{queue}", &["none"], None);
     ask(204, "DELETE", "/api/v1/queues/{queue}/pause", &["idle"], None);
-    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"here": true})));
+    ask(204, "PUT", "/api/v1/queues/{queue}/pause", &["idle"], Some(json!({"local": true})));
     ask(200, "POST", "/api/v1/reload", &[], None);
 }

@@ -192,7 +192,7 @@ fn the_log_has_no_payloads_names_or_secrets() {
     let ask = |method: &str, path: &str| served.at.request(method, path).header("Authorization", &secret);
     let items = format!("/api/v1/queues/{MARK}/items");
     let item = json!({"payload": MARK, "unique": MARK, "attributes": {MARK: MARK}});
-    let pushed = ask("POST", &items).json(&json!({"items": [item], "operation": MARK})).send().is(201);
+    let pushed = ask("POST", &items).json(&json!({"items": [item], "idempotency_key": MARK})).send().is(201);
     ask("GET", &format!("{items}?after={}", pushed["ids"][0].as_str().unwrap())).send().is(200);
     ask("GET", &format!("{items}?{MARK}={MARK}")).send().is(400);
     ask("POST", &items).json(&json!({"items": [{"payload": 1, MARK: MARK}]})).send().is(400);

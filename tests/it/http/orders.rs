@@ -36,17 +36,17 @@ fn a_reload_takes_effect_or_says_why_not() {
     fs::write(&path, format!("{LOG}[queues.more]\nhandler = 'log'\n")).unwrap();
     assert_eq!(reload().is(200)["changed"], json!(["queues.more"]));
     assert_eq!(served.at.get("/api/v1/queues").is(200)["queues"].as_array().unwrap().len(), 2);
-    fs::write(&path, "grace = 'soon'").unwrap();
+    fs::write(&path, "shutdown-timeout = 'soon'").unwrap();
     let refused = reload().is(422);
     assert_eq!(refused["error"]["code"], "refused");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("grace"), "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains("shutdown-timeout"), "{refused}");
     let status = served.at.get("/api/v1/status").is(200);
-    assert!(status["config"]["refused"].as_str().unwrap().contains("grace"), "{status}");
+    assert!(status["config"]["refused"].as_str().unwrap().contains("shutdown-timeout"), "{status}");
     // The command, and its exit codes.
     let command = |at: &str| run(&db, &["reload", "--at", at]);
-    assert!(command(at(&served.at)).failed(78).contains("grace"));
+    assert!(command(at(&served.at)).failed(78).contains("shutdown-timeout"));
     fs::write(&path, LOG).unwrap();
-    run(&db, &["pause", "more", "--here", "--at", at(&served.at)]).ok();
+    run(&db, &["pause", "more", "--local", "--at", at(&served.at)]).ok();
     run(&db, &["push", "more", "one", "two"]).ok();
     run(&db, &["push", "more", "three", "--delay", "1h"]).ok();
     assert_eq!(
@@ -67,22 +67,22 @@ fn a_pause_here_is_one_daemon_s() {
     let db = Database::new();
     let (_, command) = configured(&db, &format!("{LOG}[queues.'ä/b']\nhandler = 'log'\n"));
     let mut served = serve_with(command, false);
-    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--local", "--at", at(&served.at)]);
     pause("pause", "ä/b").ok();
     let queue = served.at.get("/api/v1/queues/%C3%A4%2Fb").is(200);
-    assert_eq!((&queue["paused_here"], &queue["paused"]), (&json!(true), &json!(null)));
+    assert_eq!((&queue["paused_locally"], &queue["paused"]), (&json!(true), &json!(null)));
     let push = |queue: &str| run(&db, &["push", queue, "item"]).ok();
     push("ä/b");
     // What comes to the other queue afterwards is handled.
     push("q");
     served.daemon.wait_for_event("item_logged");
     assert_eq!(run(&db, &["len", "ä/b"]).ok().trim(), "1");
-    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--local", "--at", at(&served.at)]);
     pause("resume", "ä/b").ok();
     served.daemon.wait_for_event("item_logged");
-    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--here", "--at", at(&served.at)]);
+    let pause = |command: &str, queue: &str| run(&db, &[command, queue, "--local", "--at", at(&served.at)]);
     assert!(pause("pause", "none").failed(1).contains("does not work off a queue \"none\""));
-    assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--here"));
+    assert!(run(&db, &["pause", "q", "--at", at(&served.at)]).failed(2).contains("--local"));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn idle_consumers_show_a_pause_that_begins_and_ends() {
         let metrics = String::from_utf8(served.at.get("/metrics").body).unwrap();
         assert!(metrics.contains(sample), "{sample} is not in {metrics}");
     };
-    for here in [&[][..], &["--here", "--at", at(&served.at)]] {
+    for here in [&[][..], &["--local", "--at", at(&served.at)]] {
         until_all_are("idle");
         run(&db, &[&["pause", "q"], here].concat()).ok();
         until_all_are("paused");
@@ -224,7 +224,7 @@ fn a_refusal_has_one_exit_code_whichever_way_the_daemon_is_found() {
         crate::support::Ran::from(command.output().unwrap())
     };
     for command in
-        [&["status"][..], &["status", "--at", at(&served.at)], &["reload"], &["pause", "q", "--here"]]
+        [&["status"][..], &["status", "--at", at(&served.at)], &["reload"], &["pause", "q", "--local"]]
     {
         assert!(ask(command).failed(69).contains("this is not the secret"), "{command:?}");
     }

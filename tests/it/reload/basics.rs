@@ -57,13 +57,13 @@ fn what_a_reload_logs_is_bounded_whatever_changes() {
     let few = "[queues.q]\nhandler = 'log'\n";
     let mut test = Reloading::start(Database::new(), few, &[]);
     let names: Vec<_> = (0..300).map(|number| format!("{}-{number}", "n".repeat(200))).collect();
-    let table = |name: &String| format!("[queues.{name}]\nhandler = 'log'\nslow-look = '1h'\n");
+    let table = |name: &String| format!("[queues.{name}]\nhandler = 'log'\npoll-interval = '1h'\n");
     let many = few.to_owned() + &names.iter().map(table).collect::<String>();
     // journald splits lines of more than 48 KiB.
     let said = test.reload(&many);
     assert!(said.len() < 8 << 10 && said.contains("\"keys\":300"), "{} bytes: {said}", said.len());
     assert!(said.contains(&names[0]) && said.contains(" more\""), "{said}");
-    let kinds = many.replace("slow-look = '1h'", "kind = 'recipe'");
+    let kinds = many.replace("poll-interval = '1h'", "kind = 'recipe'");
     let said = test.refused(&kinds);
     assert!(
         said.len() < 8 << 10 && said.contains(" more: changed, and read only"),
@@ -84,14 +84,14 @@ fn what_needs_a_restart_is_named() {
 }
 
 #[test]
-fn level_and_grace_change_at_once() {
+fn level_and_shutdown_timeout_change_at_once() {
     let db = Database::new();
     run(&db, &["push", "q", "one"]).ok();
     let queue = queues(&[("q", IN_HAND)]);
-    let mut test = Reloading::start(db, &format!("grace = '1h'\n{queue}"), &[]);
+    let mut test = Reloading::start(db, &format!("shutdown-timeout = '1h'\n{queue}"), &[]);
     assert_eq!(test.begun(), "one");
-    let said = test.reload(&format!("grace = '100ms'\nlog.level = 'debug'\n{queue}"));
-    assert!(said.contains(r#""changed":"grace, log.level""#), "{said}");
+    let said = test.reload(&format!("shutdown-timeout = '100ms'\nlog.level = 'debug'\n{queue}"));
+    assert!(said.contains(r#""changed":"shutdown_timeout, log.level""#), "{said}");
     let db = std::mem::replace(&mut test.db, Database::embedded());
     run(&db, &["push", "q", "two"]).ok();
     let told = Instant::now();

@@ -15,7 +15,7 @@ const RELOADS: usize = 40;
 
 /// A configuration at random. The third queue comes and goes.
 fn config(random: &mut Random, has_third: bool) -> String {
-    let mut text = format!("grace = '{}s'\nlog.format = 'json'\n", 30 + random.below(9));
+    let mut text = format!("shutdown-timeout = '{}s'\nlog.format = 'json'\n", 30 + random.below(9));
     let names = [("a", "at-least-once"), ("b", "at-most-once"), ("c", "at-least-once")];
     for (name, delivery) in names.into_iter().take(if has_third { 3 } else { 2 }) {
         let (k, count) = (1 + random.below(9), 1 + random.below(4));

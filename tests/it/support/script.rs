@@ -10,7 +10,7 @@ pub(crate) fn run_script(db: &Database, script: &str, queue: &str, options: &[&s
     let name = format!("{}.toml", uuid::Uuid::now_v7());
     let config = db.file(&name);
     let text = format!(
-        "grace = '10s'\n[queues.q]\nhandler = 'exec'\n{queue}\n\
+        "shutdown-timeout = '10s'\n[queues.q]\nhandler = 'exec'\n{queue}\n\
          [queues.q.handler-config]\ncommand = ['sh', '-c', '''{script}''']\n"
     );
     std::fs::write(&config, text).unwrap();

@@ -47,7 +47,7 @@ fn ready_watchdog_and_stop_as_systemd_sees_them() {
     assert!(stopping.contains("STATUS=draining: ") && stopping.contains(" s left"), "{stopping}");
     assert_eq!(seconds_of(&stopping), 15);
     let (extended, before) = systemd.until("EXTEND_TIMEOUT_USEC=");
-    // The grace is ten seconds.
+    // The shutdown timeout is ten seconds.
     assert!((10..=15).contains(&seconds_of(&extended)), "{extended}");
     assert!(pings(&before) >= 10 && told.elapsed() < Duration::from_secs(9), "{before:?}");
     fs::OpenOptions::new().write(true).open(db.file("go")).unwrap().write_all(b"go\n").unwrap();

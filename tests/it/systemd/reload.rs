@@ -18,7 +18,7 @@ struct Service {
     db: Database,
 }
 
-const QUEUES: &str = "grace = '10s'\n[queues.q]\nhandler = 'exec'\n[queues.q.handler-config]\n\
+const QUEUES: &str = "shutdown-timeout = '10s'\n[queues.q]\nhandler = 'exec'\n[queues.q.handler-config]\n\
     command = ['sh', '-c', 'echo begun > begun; read word < go; cat >> done; echo >> done']\n";
 
 impl Service {

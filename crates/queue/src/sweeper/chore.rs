@@ -143,12 +143,12 @@ impl Sweeper {
                 ..SweepCounts::default()
             },
             Work::Chore(Chore::Forget) => {
-                let kept = versions(sweep.rules.operations_kept);
+                let kept = versions(sweep.rules.idempotency_window);
                 let operations = forget_operations::forget_operations(space, tr, sweep.now, kept).await?;
                 SweepCounts { operations, ..SweepCounts::default() }
             }
             Work::Chore(Chore::Note(known)) => {
-                let kept = versions(sweep.rules.operations_kept);
+                let kept = versions(sweep.rules.idempotency_window);
                 let notes = times::note(space, tr, known, sweep.now, kept).await?;
                 return Ok(Applied { notes, ..Applied::default() });
             }

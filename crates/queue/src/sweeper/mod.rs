@@ -51,7 +51,7 @@ pub struct SweepRules {
     /// [`Duration::ZERO`]: at every sweep.
     pub lease: Duration,
     /// How long idempotency keys are kept at least.
-    pub operations_kept: Duration,
+    pub idempotency_window: Duration,
     /// When the sweeper gives up a transaction.
     pub policy: RetryPolicy,
 }
@@ -63,7 +63,7 @@ impl Default for SweepRules {
         SweepRules {
             retry: RetryRules::default(),
             lease: Duration::from_secs(30),
-            operations_kept: Duration::from_hours(24),
+            idempotency_window: Duration::from_hours(24),
             policy: RetryPolicy::default(),
         }
     }
@@ -84,8 +84,8 @@ impl SweepRules {
 
     /// The same with idempotency keys kept for another time.
     #[must_use]
-    pub fn with_operations_kept(self, operations_kept: Duration) -> SweepRules {
-        SweepRules { operations_kept, ..self }
+    pub fn with_idempotency_window(self, idempotency_window: Duration) -> SweepRules {
+        SweepRules { idempotency_window, ..self }
     }
 
     /// The same with another [`policy`](SweepRules::policy).

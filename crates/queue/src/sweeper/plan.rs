@@ -74,7 +74,7 @@ fn chores(seen: &Seen, now: Millis, rules: &SweepRules) -> Vec<Chore> {
     if seen.due.is_some_and(|due| due <= now) {
         chores.push(Chore::Promote);
     }
-    let kept = versions(rules.operations_kept);
+    let kept = versions(rules.idempotency_window);
     if let Some(oldest) = seldom.operation {
         if oldest < times::old_before(&seldom.times, seen.version, now, kept) {
             chores.push(Chore::Forget);
@@ -112,7 +112,7 @@ mod tests {
     fn rules() -> SweepRules {
         SweepRules {
             lease: Duration::from_secs(1),
-            operations_kept: Duration::from_micros(500),
+            idempotency_window: Duration::from_micros(500),
             ..SweepRules::default()
         }
     }

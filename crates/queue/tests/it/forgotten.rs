@@ -41,7 +41,7 @@ async fn store_old(t: &TestDb, queue: &Queue, n: u32) -> Sweeper {
 }
 
 async fn sweep(t: &TestDb, sweeper: &mut Sweeper, now: u64) -> usize {
-    let rules = rules().with_operations_kept(Duration::from_micros(KEPT));
+    let rules = rules().with_idempotency_window(Duration::from_micros(KEPT));
     t.sweep(sweeper, now, &rules).await.moved.operations
 }
 
@@ -61,7 +61,7 @@ fn old_operations_are_forgotten_and_young_ones_kept() {
         assert_eq!(left(t, &q).await, (2, 2));
         assert_eq!(sweep(t, &mut sweeper, KEPT_MS).await, 0);
         // By the clock the others are old too, and not by versions.
-        let day = rules().with_operations_kept(Duration::from_hours(24));
+        let day = rules().with_idempotency_window(Duration::from_hours(24));
         assert!(t.sweep(&mut sweeper, u64::MAX, &day).await.moved.is_nothing());
     });
 }
@@ -103,7 +103,7 @@ fn a_jump_of_versions_makes_no_operation_old() {
         let options = PushOptions::default().with_idempotency_key(b"order 17".to_vec());
         let push =
             async || t.session(&q).push_items(&t.db, &[NewItem::new("a")], &options).await.unwrap().repeated;
-        let rules = rules().with_operations_kept(Duration::from_micros(DAY));
+        let rules = rules().with_idempotency_window(Duration::from_micros(DAY));
         assert!(!push().await);
         for minute in 0..100 {
             t.jump(10 * DAY);

@@ -21,8 +21,8 @@ const ABOUT: &str = "unit";
 /// The unit that packages bring.
 const USUAL: &str = "kvqueue.service";
 
-/// How much longer than the grace a stop may take: handlers are cancelled, and what they had is given back.
-const AFTER_GRACE: Duration = Duration::from_secs(10);
+/// How much longer than the shutdown timeout a stop may take: handlers are cancelled, and what they had is given back.
+const DRAIN_TAIL: Duration = Duration::from_secs(10);
 
 /// How long systemd waits if a unit does not say.
 const DEFAULT_STOP: Duration = Duration::from_secs(90);
@@ -33,14 +33,19 @@ const NOTIFY_RELOAD: u32 = 253;
 /// What a unit is held against.
 struct World<'w> {
     config: Option<&'w Path>,
-    grace: Duration,
+    shutdown_timeout: Duration,
     /// systemd's version, where there is one.
     systemd: Option<u32>,
     runs: fn(&Path) -> bool,
 }
 
 /// Looks at the unit of that name, or at the usual one if it is there.
-pub(super) fn look(name: Option<&str>, config: Option<&Path>, grace: Duration, findings: &mut Findings) {
+pub(super) fn look(
+    name: Option<&str>,
+    config: Option<&Path>,
+    shutdown_timeout: Duration,
+    findings: &mut Findings,
+) {
     let unit = name
         .map_or_else(|| USUAL.to_owned(), |name| format!("{}.service", name.trim_end_matches(".service")));
     let directories = DIRECTORIES.map(Path::new);
@@ -52,7 +57,7 @@ pub(super) fn look(name: Option<&str>, config: Option<&Path>, grace: Duration, f
         }
         return;
     };
-    let world = World { config, grace, systemd: systemd(), runs };
+    let world = World { config, shutdown_timeout, systemd: systemd(), runs };
     judge(&unit, &service, &world, findings);
 }
 
@@ -90,17 +95,18 @@ fn judge(unit: &str, service: &Service, world: &World<'_>, findings: &mut Findin
         return;
     }
     match stop_time(service) {
-        Some(stop) if stop >= world.grace + AFTER_GRACE => {
+        Some(stop) if stop >= world.shutdown_timeout + DRAIN_TAIL => {
             findings.fine(ABOUT, format!("{unit} starts {program}, and gives a stop the time it needs"));
         }
         Some(stop) => {
-            let (stop, grace) = (duration::format(stop), duration::format(world.grace));
-            let text = format!("{unit} kills a stop after {stop}, and grace is {grace}");
-            let least = (world.grace + AFTER_GRACE).as_secs();
+            let (stop, shutdown_timeout) = (duration::format(stop), duration::format(world.shutdown_timeout));
+            let text =
+                format!("{unit} kills a stop after {stop}, and shutdown-timeout is {shutdown_timeout}");
+            let least = (world.shutdown_timeout + DRAIN_TAIL).as_secs();
             findings.problem(
                 ABOUT,
                 text,
-                format!("set TimeoutStopSec={least} or more with systemctl edit, or lower grace"),
+                format!("set TimeoutStopSec={least} or more with systemctl edit, or lower shutdown-timeout"),
             );
         }
         None => findings.problem(
@@ -148,13 +154,13 @@ mod tests {
 
     const UNIT: &str = include_str!("../../../../systemd/kvqueue.service");
 
-    fn judged(drop_in: &str, grace: u64, systemd: u32) -> String {
+    fn judged(drop_in: &str, shutdown_timeout: u64, systemd: u32) -> String {
         let mut service = Service::default();
         service.read(UNIT);
         service.read(drop_in);
         let world = World {
             config: Some(Path::new("/etc/kvqueue/kvqueue.toml")),
-            grace: Duration::from_secs(grace),
+            shutdown_timeout: Duration::from_secs(shutdown_timeout),
             systemd: Some(systemd),
             runs: |program| program == Path::new("/usr/bin/kvqueue"),
         };
@@ -171,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_told_with_the_fix() {
-        insta::assert_snapshot!(judged("", 60, 257), @"unit      PROBLEM  kvqueue.service kills a stop after 45s, and grace is 1m; set TimeoutStopSec=70 or more with systemctl edit, or lower grace");
+        insta::assert_snapshot!(judged("", 60, 257), @"unit      PROBLEM  kvqueue.service kills a stop after 45s, and shutdown-timeout is 1m; set TimeoutStopSec=70 or more with systemctl edit, or lower shutdown-timeout");
         insta::assert_snapshot!(judged("[Service]\nTimeoutStopSec=soon", 30, 257), @"unit      PROBLEM  kvqueue.service: TimeoutStopSec is no time; write it as in TimeoutStopSec=45");
         insta::assert_snapshot!(judged("", 30, 252), @r"
         unit      PROBLEM  kvqueue.service has Type=notify-reload, which this systemd does not know; put old-systemd.conf into /etc/systemd/system/kvqueue.service.d

@@ -28,7 +28,7 @@ pub(super) async fn work(desk: Rc<Desk>) {
         let rules = SweepRules::default()
             .with_retry(retry)
             .with_lease(Duration::from_micros([0, AGE / 2][desk.below(2)]))
-            .with_operations_kept(Duration::from_micros(by.kept))
+            .with_idempotency_window(Duration::from_micros(by.kept))
             .with_policy(desk.policy());
         let sweep = sweeper.sweep(&desk.world.db, from_millis(by.now), &rules);
         let (operation, swept) = desk.run(Intent::Sweep(by), sweep).await;
