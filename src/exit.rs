@@ -7,7 +7,7 @@ use std::process::ExitCode;
 /// | code | meaning |
 /// |---|---|
 /// | 0 | done; for `run`: stopped by a signal after draining, or the queues were empty (`--until-empty`) |
-/// | 1 | it failed while running: the database refused, output could not be written, shutdown timeout ran out; for `doctor`: something has to be done; for `bench`: items were lost or came twice |
+/// | 1 | it failed while running: the database refused, output could not be written, the shutdown timeout ran out; for `doctor`: something has to be done; for `bench`: items were lost or came twice |
 /// | 2 | the command line is wrong |
 /// | 65 | some of the input was refused (an item over the size limit, a damaged export, other items under an idempotency key that was used), stderr says what became of the rest; for `migrate`: a queue cannot be moved; for `run --fail-on-dead`: items became dead letters |
 /// | 66 | the directory of the embedded database was removed or moved away while `run` used it |

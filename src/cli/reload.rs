@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(told(&[], &[]), "reloaded; nothing has changed");
         assert_eq!(
             told(&["shutdown-timeout", "queues.a"], &[]),
-            "reloaded; changed: shutdown_timeout, queues.a"
+            "reloaded; changed: shutdown-timeout, queues.a"
         );
         let left =
             json!({ "changed": ["queues.a"], "finishing": [], "left": [{ "queue": "a", "items": 2 }] });

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_file() {
-        let config = loaded("database = 'a'\ngrace = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
+        let config = loaded("database = 'a'\nshutdown-timeout = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
         assert_eq!(config.database, "/b");
         assert_eq!(config.shutdown_timeout, std::time::Duration::from_secs(1));
     }
@@ -292,7 +292,7 @@ mod tests {
             let config = load_from(Some(&path), Environment::default(), Some(&mut faults))?;
             Ok::<_, ConfigError>((config, faults.into_iter().map(|it| it.place).collect::<Vec<_>>()))
         };
-        let text = "database = 'embedded:x'\ngrace = 3\n[http]\nlisten = 'nowhere'\n[queues.a]\nhandler = 'log'\n\
+        let text = "database = 'embedded:x'\nshutdown-timeout = 3\n[http]\nlisten = 'nowhere'\n[queues.a]\nhandler = 'log'\n\
             retry.max-atempts = 1\nconsumers = [{ kk = 1 }]\n[queues.b]\nknd = 'recipe'\n[queues.'c.d']\nhandler = 'log'\nkind = 'recipe'";
         let (config, places) = lenient(text).unwrap();
         assert_eq!(config.database, format!("embedded:{}", directory.path().join("x").display()));

@@ -35,7 +35,7 @@ export class Daemon {
   }
 
   async start() {
-    const config = `database = "embedded:${this.path("db")}"\ngrace = "1s"\n[log]\nformat = "json"\n[http]\nlisten = "${this.listen}"\n${this.http}\n`;
+    const config = `database = "embedded:${this.path("db")}"\nshutdown-timeout = "1s"\n[log]\nformat = "json"\n[http]\nlisten = "${this.listen}"\n${this.http}\n`;
     writeFileSync(this.path("kvqueue.toml"), config + this.queues);
     const log = this.path("log");
     writeFileSync(log, "");

@@ -198,7 +198,7 @@ fn a_typo_stops_only_the_commands_that_need_that_part() {
     ];
     for words in commands {
         let ran = ask(words);
-        for key in ["shutdown_timeout:", "queues.q.retry.max-atempts:", "queues.odd.knd:"] {
+        for key in ["shutdown-timeout:", "queues.q.retry.max-atempts:", "queues.odd.knd:"] {
             assert_eq!(ran.stderr.matches(key).count(), 1, "{words:?}: {ran:?}");
         }
         ran.ok();

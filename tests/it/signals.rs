@@ -147,7 +147,10 @@ fn items_that_cannot_be_given_back_are_lost_with_the_shutdown_timeout_and_the_ex
     let command = test.begun();
     test.daemon.signal(Signal::TERM);
     let ran = test.daemon.end();
-    assert!(ran.stderr.contains("consumers still at work after the shutdown timeout of 100 ms: 1"), "{ran:?}");
+    assert!(
+        ran.stderr.contains("consumers still at work after the shutdown timeout of 100 ms: 1"),
+        "{ran:?}"
+    );
     assert!(ran.events("items_lost") > 0, "{ran:?}");
     assert_eq!(ran.code, Some(1));
     is_killed(command);

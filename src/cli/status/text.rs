@@ -311,7 +311,7 @@ mod tests {
         QUEUE         READY  OLDEST  OUT/S  RUNNING  WAITING  DEAD
         mail           1234     2 s    0.4       20        0     3
         new\u{1b}[2J      -       -      -        -        -     -
-        new\u{1b}[2J: paused: the bill is unpaid, paused locally, takes
+        new\u{1b}[2J: paused: the bill is unpaid, paused locally, ta
         ");
         let widest = table(40).lines().take(3).map(|line| line.chars().count()).max();
         assert!(widest <= Some(40) && table(40).contains("DEAD"), "{}", table(40));

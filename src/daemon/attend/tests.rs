@@ -96,7 +96,7 @@ fn a_reload_is_answered_when_all_consumers_are_those_that_are_wanted() {
             "shutdown-timeout = '9s'\n[queues.q]\nhandler = 'log'\nlease = '9s'\nconsumers = [ { count = 3 } ]",
         );
         let reloaded = daemon.control.reload().await.unwrap();
-        assert_eq!(reloaded.changed, ["shutdown-timeout", "queues.q.consumers", "queues.q.lease"]);
+        assert_eq!(reloaded.changed, ["queues.q.consumers", "queues.q.lease", "shutdown-timeout"]);
         assert!(reloaded.finishing.is_empty());
         assert_eq!(daemon.shared.consumers(), 3);
         put("[queues.q]\nhandler = 'none'");

@@ -115,7 +115,7 @@ mod tests {
 
     #[test]
     fn all_that_needs_a_restart_is_named() {
-        let new = "database = 'x'\nprefix = 'y'\ngrace = '1s'\nlog = { format = 'json', level = 'debug' }\n\
+        let new = "database = 'x'\nprefix = 'y'\nshutdown-timeout = '1s'\nlog = { format = 'json', level = 'debug' }\n\
             [queues.a]\nhandler = 'stdout'\nkind = 'recipe'\nvalues = 'tuple'";
         let problem = plan(new).unwrap_err().to_string();
         insta::assert_snapshot!(problem, @"database, log.format, prefix, queues.a.kind, queues.a.values: changed, and read only when the daemon starts; restart it, or change that back");

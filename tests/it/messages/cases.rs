@@ -44,7 +44,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "dead.toml",
         "log.level = 'error'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo bad address >&2; exit 65']\n",
     ),
-    ("listening.toml", "http.listen = 'unix:http.sock'\ngrace = '1s'\n[queues.q]\nhandler = 'log'\n"),
+    ("listening.toml", "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\n"),
 ];
 
 /// The daemon of `listening.toml`.
@@ -272,7 +272,7 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
             Says("reload --at unix:http.sock"),
             Becomes(
                 "listening.toml",
-                "http.listen = 'unix:http.sock'\ngrace = '2s'\n[queues.r]\nhandler = 'log'\n",
+                "http.listen = 'unix:http.sock'\nshutdown-timeout = '2s'\n[queues.r]\nhandler = 'log'\n",
             ),
             Says("reload --at unix:http.sock --json"),
             Becomes("listening.toml", "http.listen = 'unix:http.sock'\n[queues.r]\nhandler = 'lgo'\n"),
