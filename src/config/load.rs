@@ -189,7 +189,8 @@ mod tests {
 
     #[test]
     fn the_environment_wins_over_the_file() {
-        let config = loaded("database = 'a'\nshutdown-timeout = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
+        let config =
+            loaded("database = 'a'\nshutdown-timeout = '1s'", &[("KVQUEUE_DATABASE", "/b")]).unwrap();
         assert_eq!(config.database, "/b");
         assert_eq!(config.shutdown_timeout, std::time::Duration::from_secs(1));
     }

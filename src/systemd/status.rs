@@ -54,7 +54,8 @@ pub(super) fn line(
 }
 
 fn ready(snapshot: &Snapshot, in_flight: i64, rate: f64) -> String {
-    let paused = snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_locally).count();
+    let paused =
+        snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_locally).count();
     let waiting =
         snapshot.consumers.iter().filter(|consumer| consumer.stage == ConsumerState::Backoff).count();
     let mut line = count(snapshot.queues.len(), "queue");

@@ -274,8 +274,11 @@ fn the_daemon_that_runs_is_asked() {
     assert!(well[0].1.starts_with(&process) && well[0].1.ends_with(", is ready"), "{well:?}");
 
     run(&db, &["pause", "q"]).ok();
-    fs::write(&config, "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'lgo'\n")
-        .unwrap();
+    fs::write(
+        &config,
+        "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'lgo'\n",
+    )
+    .unwrap();
     served.daemon.signal(Signal::HUP);
     served.daemon.wait_for("lgo");
     // Doctor itself is to find nothing wrong with it.

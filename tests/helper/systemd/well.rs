@@ -34,7 +34,8 @@ pub(crate) fn impatient() {
 
 pub(crate) fn takes_one_after_the_other() {
     let queue = format!("delivery = 'exactly-once'\nconsumers = [ {{ k = 1, count = {CONSUMERS} }} ]");
-    let config = format!("shutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\npoll-interval = '1s'\n{queue}");
+    let config =
+        format!("shutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\npoll-interval = '1s'\n{queue}");
     let daemon = daemon_with(&config);
     run_to_the_end(daemon.patience(PATIENCE_WITH_TAKES));
 }

@@ -44,7 +44,10 @@ pub(super) const FILES: &[(&str, &str)] = &[
         "dead.toml",
         "log.level = 'error'\n[queues.q]\nhandler = 'exec'\nhandler-config.command = ['sh', '-c', 'echo bad address >&2; exit 65']\n",
     ),
-    ("listening.toml", "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\n"),
+    (
+        "listening.toml",
+        "http.listen = 'unix:http.sock'\nshutdown-timeout = '1s'\n[queues.q]\nhandler = 'log'\n",
+    ),
 ];
 
 /// The daemon of `listening.toml`.
