@@ -91,7 +91,7 @@ fn level_and_shutdown_timeout_change_at_once() {
     let mut test = Reloading::start(db, &format!("shutdown-timeout = '1h'\n{queue}"), &[]);
     assert_eq!(test.begun(), "one");
     let said = test.reload(&format!("shutdown-timeout = '100ms'\nlog.level = 'debug'\n{queue}"));
-    assert!(said.contains(r#""changed":"shutdown_timeout, log.level""#), "{said}");
+    assert!(said.contains(r#""changed":"log.level, shutdown-timeout""#), "{said}");
     let db = std::mem::replace(&mut test.db, Database::embedded());
     run(&db, &["push", "q", "two"]).ok();
     let told = Instant::now();
