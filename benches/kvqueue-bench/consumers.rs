@@ -157,7 +157,7 @@ impl Drop for DaemonThread {
 fn daemon(place: &Place, work: &Work, tally: &Arc<Tally>, begun: Arc<OnceLock<Instant>>) -> Daemon {
     let name = String::from_utf8_lossy(place.queue.name()).into_owned();
     let mut config = Config::new(&place.url).with_queue(name, work.queue(HANDLER));
-    (config.prefix, config.shutdown_timeout) = (place.prefix.clone(), GRACE);
+    (config.prefix, config.shutdown_timeout) = (place.prefix.clone(), SHUTDOWN_TIMEOUT);
     let noting = Noting(tally.clone());
     let registered = match work.handler() {
         HandlerKind::Batch => {
