@@ -1,68 +1,32 @@
-//! kvqueue: a durable queue on FoundationDB, and the daemon that works it off.
+//! kvqueue: a durable queue on FoundationDB or in a local directory, and the daemon that processes it.
 //!
-//! The queue itself is the crate `kvqueue-queue`; the database in a local directory is `fdb-embedded`. Here is what
-//! runs on top of them.
-//!
-//! | module | role |
+//! | you want to | read |
 //! |---|---|
-//! | [`daemon`] | wires everything: a configuration becomes running consumers |
-//! | [`handlers`] | what is done with items, and how to add to it |
-//! | [`config`] | the settings, their layers and checks |
-//! | `consumer` | a consumer's decisions, takes and dispatches |
-//! | `actors` | supervisor and consumers as actors |
-//! | [`lifecycle`] | signals, drain, reasons to end |
-//! | [`database`] | opening the database |
-//! | `absent` | queues that there are not |
-//! | `pause` | queues that are paused for all daemons |
-//! | `sweep` | delayed items, leases that ran out, what nobody needs any more |
-//! | [`testing`] | calling a handler in a unit test |
-//! | `status`, `metrics` | what the daemon reports of itself, and what it counts |
-//! | `stats` | how many items the queues have, read from the database |
-//! | `control` | orders to a running daemon |
-//! | `deadlines` | how long each waits for the next |
-//! | `http` | who asks and tells it from outside |
-//! | [`telemetry`], `systemd` | what the outside is told |
-//! | `causes` | errors in a line |
-//! | `json` | items and dead letters as JSON |
-//! | [`cli`] | the commands |
-//! | [`exit`] | exit codes |
+//! | process items with Rust code | [`docs::write_a_handler`] |
+//! | test that code | [`docs::test_your_handler`] |
+//! | run the daemon inside your program | [`docs::embed_the_daemon`] |
+//! | push an item together with your own writes | [`docs::push_in_your_transaction`] |
 //!
-//! # A daemon with a handler of one's own
-//!
-//! `examples/greeter` is a crate that does this and more.
+//! This crate is the daemon and its commands. The queue itself is the crate `kvqueue-queue`, here as
+//! [`queue`]; the database in a local directory is `fdb-embedded`.
 //!
 //! ```no_run
-//! use std::process::ExitCode;
+//! use kvqueue::{Context, Handler, Item, Outcome, SettingsError};
 //!
-//! use kvqueue::{Context, Handler, Item, Outcome, Settings, SettingsError};
-//!
-//! #[derive(serde::Deserialize)]
-//! #[serde(deny_unknown_fields)]
-//! struct Email {
-//!     from: String,
-//! }
-//!
-//! impl Email {
-//!     fn from_config(settings: &Settings) -> Result<Self, SettingsError> {
-//!         settings.parse()
-//!     }
-//! }
+//! struct Print;
 //!
 //! #[kvqueue::async_trait]
-//! impl Handler for Email {
+//! impl Handler for Print {
 //!     async fn handle(&self, item: &Item, _: &Context) -> Outcome {
-//!         println!("{} writes {} bytes", self.from, item.payload.len());
+//!         println!("{}", String::from_utf8_lossy(&item.payload));
 //!         Outcome::Done
 //!     }
 //! }
 //!
-//! fn main() -> ExitCode {
-//!     kvqueue::cli::main_with(|daemon| daemon.handler("email", Email::from_config)).into()
+//! fn main() -> std::process::ExitCode {
+//!     kvqueue::cli::main_with(|daemon| daemon.handler("print", |_| Ok::<_, SettingsError>(Print))).into()
 //! }
 //! ```
-//!
-//! That is the whole program `kvqueue`, whose `run` and `config check` know one handler more. To run a daemon within a program of another
-//! kind, [`Daemon`].
 
 mod absent;
 mod actors;
@@ -74,6 +38,7 @@ mod control;
 pub mod daemon;
 pub mod database;
 mod deadlines;
+pub mod docs;
 pub mod exit;
 pub mod handlers;
 mod http;
