@@ -9,7 +9,7 @@ use std::{
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Background, Database, PATIENCE, Ran, kvqueue, run, serve_with};
+use crate::support::{Background, Database, PATIENCE, Ran, fake_program, kvqueue, run, serve_with};
 
 /// Without what differs from run to run: each number is an N.
 fn plain(text: &str) -> String {
@@ -186,12 +186,16 @@ fn a_cluster_that_answers() {
 
 #[test]
 fn what_is_around_a_sound_directory() {
-    let ran = run(&pushed(), &["doctor", "--json"]);
+    let db = pushed();
+    let mut command = kvqueue(&db, &["doctor", "--json"]);
+    fake_program(&db, &mut command, "systemctl", "echo no systemd here >&2; exit 1");
+    let ran: Ran = command.output().unwrap().into();
     for about in ["config", "access", "clock"] {
         assert_eq!(finding(&ran, about)["verdict"], "fine", "{about}");
     }
-    // Whatever is installed here, there is something to be said of it.
-    assert!(finding(&ran, "unit")["text"].as_str().unwrap().starts_with("kvqueue.service "));
+    let unit = finding(&ran, "unit");
+    assert_eq!(unit["text"], "kvqueue.service is not checked: systemctl show: no systemd here");
+    assert_eq!(unit["verdict"], "fine");
     assert_eq!(ran.code, Some(0));
 }
 
@@ -228,14 +232,33 @@ fn data_from_the_future() {
 
 #[test]
 fn a_unit_that_is_asked_for_and_not_there() {
-    let ran = run(&pushed(), &["doctor", "--json", "--unit", "kvqueue@no-such-instance-of-a-test"]);
-    let unit = finding(&ran, "unit");
-    if unit["verdict"] != "problem" {
-        println!("a template is installed here");
-        return;
-    }
+    let db = pushed();
+    let mut command = kvqueue(&db, &["doctor", "--json", "--unit", "kvqueue@mail"]);
+    fake_program(&db, &mut command, "systemctl", "echo LoadState=not-found");
+    let ran: Ran = command.output().unwrap().into();
     assert_eq!(ran.code, Some(1));
-    assert_eq!(unit["text"], "kvqueue@no-such-instance-of-a-test.service is not installed");
+    let unit = finding(&ran, "unit");
+    assert_eq!(unit["text"], "kvqueue@mail.service is not installed");
+    assert_eq!(unit["verdict"], "problem");
+}
+
+#[test]
+fn a_unit_that_kills_a_stop_too_early() {
+    let db = pushed();
+    let mut command = kvqueue(&db, &["doctor", "--json"]);
+    let shown = "LoadState=loaded\nType=notify-reload\nTimeoutStopUSec=20s\n\
+                 ExecStart={ path=/bin/sh ; argv[]=/bin/sh run ; ignore_errors=no }";
+    fake_program(
+        &db,
+        &mut command,
+        "systemctl",
+        &format!("[ \"$1 $6\" = 'show kvqueue.service' ] && cat << END\n{shown}\nEND"),
+    );
+    let ran: Ran = command.output().unwrap().into();
+    assert_eq!(ran.code, Some(1));
+    let unit = finding(&ran, "unit");
+    assert_eq!(unit["text"], "kvqueue.service kills a stop after 20s, and shutdown-timeout is 30s");
+    assert_eq!(unit["verdict"], "problem");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! | `counters` | whether the counters of queues say what is there |
 //! | `pauses` | queues that are paused |
 //! | `clock` | this machine's clock beside the database's |
-//! | `unit` | systemd's unit: `files` finds it, `span` reads its times |
+//! | `unit` | systemd's unit, as `systemctl show` has it |
 //! | `daemon` | the daemon that runs, if one does |
 //! | `disk` | free space on the directory's disk, and its limit |
 //! | `findings` | what was found, and how it is printed |

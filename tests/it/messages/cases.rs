@@ -342,7 +342,6 @@ pub(super) const CASES: &[(&str, &[Step])] = &[
         "doctor",
         &[
             Before("push q one"),
-            // Whatever unit is installed here, this one is not.
             Measures("doctor --unit kvqueue-of-a-test"),
             Measures("doctor --unit kvqueue-of-a-test --json"),
             Measures("doctor --unit kvqueue-of-a-test --config DIR/unknown.toml"),

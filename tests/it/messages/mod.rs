@@ -13,7 +13,7 @@ use std::{
 };
 
 use self::cases::{CASES, FILES, Step};
-use crate::support::{Database, Ran, commands, kvqueue, serve_with};
+use crate::support::{Database, Ran, commands, fake_program, kvqueue, serve_with};
 
 #[test]
 fn the_help_of_each_command() {
@@ -101,6 +101,7 @@ fn with_words(db: &Database, line: &str) -> Command {
         line.split(' ').map(|word| word.replace("DIR", directory).replace("LETTER", &letter)).collect();
     let mut command = kvqueue(db, &words.iter().map(String::as_str).collect::<Vec<_>>());
     command.current_dir(db.directory.path());
+    fake_program(db, &mut command, "systemctl", "echo LoadState=not-found");
     command
 }
 

@@ -21,7 +21,7 @@ pub(crate) use helper::{hears_hup, helper};
 pub(crate) use http::{Address, Reply, Served, listening, serve, serve_with};
 pub(crate) use notify::{NotifySocket, pings};
 pub(crate) use random::Random;
-pub(crate) use script::{pipe, run_script};
+pub(crate) use script::{fake_program, pipe, run_script};
 pub(crate) use until::wait_until;
 
 /// Far longer than anything takes; only a failure waits so long.

@@ -1,6 +1,6 @@
 //! Daemons whose handler is a shell script.
 
-use std::process::Command;
+use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
 use super::{Database, kvqueue};
 
@@ -13,7 +13,7 @@ pub(crate) fn run_script(db: &Database, script: &str, queue: &str, options: &[&s
         "shutdown-timeout = '10s'\n[queues.q]\nhandler = 'exec'\n{queue}\n\
          [queues.q.handler-config]\ncommand = ['sh', '-c', '''{script}''']\n"
     );
-    std::fs::write(&config, text).unwrap();
+    fs::write(&config, text).unwrap();
     let mut command = kvqueue(db, &["run", "--config", config.to_str().unwrap()]);
     command.args(options).current_dir(db.directory.path());
     command
@@ -22,4 +22,15 @@ pub(crate) fn run_script(db: &Database, script: &str, queue: &str, options: &[&s
 /// Makes a pipe for scripts to wait on, or to be waited for.
 pub(crate) fn pipe(db: &Database, name: &str) {
     assert!(Command::new("mkfifo").arg(db.file(name)).status().unwrap().success());
+}
+
+/// Lets a command find this script in `PATH` in place of a program.
+pub(crate) fn fake_program(db: &Database, command: &mut Command, program: &str, script: &str) {
+    let directory = db.file("fake");
+    fs::create_dir_all(&directory).unwrap();
+    let file = directory.join(program);
+    fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{}:{path}", directory.display()));
 }
