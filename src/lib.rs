@@ -28,9 +28,15 @@
 //! }
 //! ```
 
+#![cfg_attr(
+    not(feature = "cli"),
+    expect(dead_code, unused_imports, reason = "commands and HTTP use the rest")
+)]
+
 mod absent;
 mod actors;
 mod causes;
+#[cfg(feature = "cli")]
 pub mod cli;
 pub mod config;
 mod consumer;
@@ -41,6 +47,10 @@ mod deadlines;
 pub mod docs;
 pub mod exit;
 pub mod handlers;
+#[cfg(feature = "http")]
+mod http;
+#[cfg(not(feature = "http"))]
+#[path = "no_http.rs"]
 mod http;
 mod json;
 pub mod lifecycle;

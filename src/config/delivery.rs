@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use clap::ValueEnum;
 use kvqueue_queue::RetryRules;
 use serde::{Deserialize, Serialize};
 
 use super::{duration, number};
 
 /// What is promised about how often an item is handled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
     /// Until it is finished; again after a failure, a crash or a lost lease.
@@ -22,7 +22,8 @@ pub enum Delivery {
 }
 
 /// Where a take looks for items while others take too.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum TakeStrategy {

@@ -1,13 +1,13 @@
 //! How a queue's items are laid out: `kind`, `values`, `end`.
 
-use clap::ValueEnum;
 use kvqueue_queue::{End, Kind, Packing};
 use serde::{Deserialize, Serialize};
 
 use super::QueueConfig;
 
 /// The kinds of queues by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum KindName {
     /// Items in the order of their commits.
@@ -20,7 +20,8 @@ pub enum KindName {
 }
 
 /// What a recipe's values are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum Values {
     /// The payload, as the recipe's Python program has it.
@@ -31,7 +32,8 @@ pub enum Values {
 }
 
 /// The end of a priority queue that items are taken from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
 #[serde(rename_all = "kebab-case")]
 pub enum TakeEnd {
     /// The lowest priority first.

@@ -68,6 +68,12 @@
 //! | reload, state in the log | no | HUP (with [`reload_with`](crate::Daemon::reload_with)), USR1 |
 //! | HTTP: API, metrics, page | no | as `http.listen` says |
 //!
+//! # Features
+//!
+//! A program that only embeds the daemon needs no commands, HTTP server and page:
+//! `kvqueue = { path = "...", default-features = false }`. The features are `cli`, `http` and `page`, and `cli`
+//! includes `http`. Without `http`, a configuration that names an address in `http.listen` is refused.
+//!
 //! # Logs
 //!
 //! kvqueue logs with [`tracing`](https://docs.rs/tracing). If your program has installed a subscriber, that

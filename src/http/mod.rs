@@ -40,6 +40,7 @@ mod items;
 mod listener;
 mod metrics;
 mod openapi;
+#[cfg(feature = "page")]
 mod page;
 mod pause;
 mod push;

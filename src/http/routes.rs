@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    call::Handler, dead, events, health, items, metrics, openapi, page, pause, push, queue, reload, status,
+    call::Handler, dead, events, health, items, metrics, openapi, pause, push, queue, reload, status,
     uri::matched,
 };
 
@@ -48,8 +48,10 @@ const fn open(path: &'static str, handler: Handler) -> Route {
 
 /// Every route.
 pub(super) const ROUTES: &[Route] = &[
-    open("/", |call| Box::pin(page::index(call))),
-    open("/assets/{file}", |call| Box::pin(page::asset(call))),
+    #[cfg(feature = "page")]
+    open("/", |call| Box::pin(super::page::index(call))),
+    #[cfg(feature = "page")]
+    open("/assets/{file}", |call| Box::pin(super::page::asset(call))),
     open("/livez", |call| Box::pin(health::live(call))),
     open("/readyz", |call| Box::pin(health::ready(call))),
     get("/metrics", &[], |call| Box::pin(metrics::scrape(call))),
