@@ -253,7 +253,7 @@ impl Daemon {
         let told = told().map_err(RunError::Signals)?;
         let mut stop = pin!(stop);
         let (supervisor, mut exits) = actors::supervise(shared.clone());
-        let _watched = systemd::watch(shared.status.clone(), supervisor.clone(), self.patience);
+        let _reporting = systemd::start(shared.status.clone(), supervisor.clone(), self.patience);
         let config = in_force.follow();
         let space = || stats::space::Watch::new(shared.status.clone(), config.clone());
         let mut live = Live::new(db.clone(), shared.clone(), supervisor.clone(), self.until_empty, in_force);

@@ -7,6 +7,7 @@ mod history;
 mod json;
 mod liveness;
 mod queue;
+mod summary;
 mod viewers;
 
 use std::{
@@ -28,6 +29,7 @@ pub(crate) use json::{
     ConfigJson, ConsumerJson, DatabaseJson, PauseJson, Phase, QueueJson, Snapshot, SpaceJson,
 };
 pub(crate) use queue::QueueStats;
+pub(crate) use summary::Summary;
 pub(crate) use viewers::Viewers;
 
 use self::{liveness::Liveness, queue::Entry};
@@ -288,6 +290,11 @@ impl DaemonStatus {
     /// Why the daemon is not ready; empty if it is.
     pub(crate) fn not_ready(&self) -> Vec<String> {
         not_ready(&self.lock())
+    }
+
+    /// The status in a few numbers.
+    pub(crate) fn summary(&self) -> Summary {
+        Summary::from(&*self.lock())
     }
 
     /// All of it.

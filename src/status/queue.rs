@@ -82,6 +82,19 @@ impl Entry {
         self.history.add(now, ambient::now(), &stats, finished);
     }
 
+    /// Whether the queue is paused, for all daemons or for this one.
+    pub(super) fn is_paused(&self) -> bool {
+        self.gate.hold().is_some() || self.gate.is_paused_locally()
+    }
+
+    pub(super) fn in_flight(&self) -> i64 {
+        self.meters.in_flight.get()
+    }
+
+    pub(super) fn finished(&self) -> u64 {
+        self.meters.finished()
+    }
+
     /// Since when and why the handler cannot work, if it cannot.
     pub(super) fn outage(&self) -> Option<Outage> {
         self.breaker.outage()

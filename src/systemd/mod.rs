@@ -1,24 +1,18 @@
-//! What systemd is told: when the daemon is ready, reloads, and stops; how it is; and, for the watchdog, that it moves. Without systemd (no
-//! `NOTIFY_SOCKET`) nothing is told, but whether the daemon moves is judged all the same, for the status.
+//! Reports to systemd: when the daemon is ready, reloads and stops, its status line, and pings for the
+//! watchdog. Without systemd (no `NOTIFY_SOCKET`) it reports nothing, but still judges the daemon's liveness
+//! for the status.
 //!
-//! | file | role |
-//! |---|---|
-//! | `notifier` | datagrams to systemd |
-//! | `teller` | what to say, and when |
-//! | `status` | the line that `systemctl status` shows |
-//! | `watch` | what is seen of the consumers, round by round |
-//! | `rules` | whether one of them is stuck, as a pure function of what is seen |
-//!
-//! The watchdog is fed from a task on the actors' thread: a thread that is blocked feeds nothing. The task asks the supervisor for all
-//! consumers, through its mailbox, and the supervisor pings each of them through theirs. Then it looks at what each is at. What waits for
-//! others, for a handler, for pushes, or for a database that is away, is not stuck however long it takes; what has not moved though nothing
-//! held it back is. One that is stuck stops the feeding, and systemd ends the daemon and starts it anew; leases that it held run out.
+//! The pings come from a task on the actors' thread, so a thread that is blocked sends none. In each round the
+//! task asks the supervisor, through its mailbox, for all consumers; the supervisor pings each of them through
+//! theirs. Then the task looks at what each consumer does. A consumer that waits for a handler, for a push, or
+//! for a database that is away is not stuck, however long that takes. A consumer that has not moved although
+//! nothing held it back is stuck: the pings stop, and systemd restarts the daemon. The leases that it held expire.
 
+mod liveness;
 mod notifier;
-mod rules;
+mod probe;
+mod reporter;
 mod status;
-mod teller;
-mod watch;
 
 use std::{
     sync::Arc,
@@ -31,83 +25,84 @@ use tokio::{
 };
 use tokio_util::task::AbortOnDropHandle;
 
-use self::{notifier::Notifier, teller::Teller, watch::Watch};
+use self::{notifier::Notifier, probe::Probe, reporter::Reporter};
 use crate::{
     actors::SupervisorHandle,
     status::{DaemonStatus, Phase},
 };
 
-/// The longest time between two looks at the consumers.
+/// The longest time between two rounds.
 const ROUND: Duration = Duration::from_secs(5);
 
-/// The longest between two words about a drain, which shows the seconds that are left.
+/// The same in a drain, whose status line has the seconds that are left.
 const DRAIN_ROUND: Duration = Duration::from_secs(1);
 
-/// The shortest, whatever the watchdog asks for.
+/// The shortest time between two rounds, whatever the watchdog asks for.
 const SHORTEST: Duration = Duration::from_millis(20);
 
-/// How much longer something may take than it should before it counts as stuck. A take that the database does not answer is given up
-/// after ten seconds, and so is the look that follows it.
+/// How much longer something may take than it should before it counts as stuck. A fetch that the database
+/// does not answer is given up after ten seconds, and so is the next one.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Keeps telling systemd, and judging whether the daemon moves, until it is dropped.
-pub(crate) struct Watched {
+/// Reports to systemd, and judges the liveness, until it is dropped.
+pub(crate) struct Reporting {
     _task: AbortOnDropHandle<()>,
-    /// What the status's listener uses.
-    _teller: Arc<Teller>,
+    /// The status's listener refers to it.
+    _reporter: Arc<Reporter>,
 }
 
-/// Begins to tell systemd of the status's phases, how the daemon is, and that it moves; and the status, whether it does. To be called on the
-/// actors' thread.
-pub(crate) fn watch(
+/// Starts to report the status's phases, the status line and the pings to systemd, and the liveness to the
+/// status. Must be called on the actors' thread.
+pub(crate) fn start(
     status: Arc<DaemonStatus>,
     supervisor: SupervisorHandle,
     patience: Option<Duration>,
-) -> Watched {
-    let fed_every = sd_notify::watchdog_enabled().filter(|every| !every.is_zero());
-    let teller = Arc::new(Teller::new(Notifier::from_environment(), fed_every.is_some(), status.clone()));
-    let hears = Arc::downgrade(&teller);
+) -> Reporting {
+    let ping_every = sd_notify::watchdog_enabled().filter(|every| !every.is_zero());
+    let reporter =
+        Arc::new(Reporter::new(Notifier::from_environment(), ping_every.is_some(), status.clone()));
+    let listener = Arc::downgrade(&reporter);
     status.listen(move |phase| {
-        if let Some(teller) = hears.upgrade() {
-            teller.phase(phase);
+        if let Some(reporter) = listener.upgrade() {
+            reporter.phase(phase);
         }
     });
-    // Three times in the time that systemd allows: one may come late, or be lost.
-    let round = fed_every.map_or(ROUND, |every| (every / 3).clamp(SHORTEST, ROUND));
-    let watch = Watch::new(patience.unwrap_or(PATIENCE));
+    // Three times as often as systemd wants it: one ping may come late, or be lost.
+    let round = ping_every.map_or(ROUND, |every| (every / 3).clamp(SHORTEST, ROUND));
+    let probe = Probe::new(patience.unwrap_or(PATIENCE));
     let task: JoinHandle<()> =
-        tokio::task::spawn_local(rounds(status, supervisor, teller.clone(), watch, round));
-    Watched { _task: AbortOnDropHandle::new(task), _teller: teller }
+        tokio::task::spawn_local(rounds(status, supervisor, reporter.clone(), probe, round));
+    Reporting { _task: AbortOnDropHandle::new(task), _reporter: reporter }
 }
 
 async fn rounds(
     status: Arc<DaemonStatus>,
     supervisor: SupervisorHandle,
-    teller: Arc<Teller>,
-    mut watch: Watch,
+    reporter: Arc<Reporter>,
+    mut probe: Probe,
     round: Duration,
 ) {
     let mut reported = None;
     loop {
-        let present = timeout(round, supervisor.consumers()).await.ok().and_then(Result::ok);
+        let consumers = timeout(round, supervisor.consumers()).await.ok().and_then(Result::ok);
         let phase = status.current_phase();
         let stuck = match phase {
-            // Handlers may be at work for as long as the shutdown timeout says; and that it ends then is not left to consumers.
+            // The shutdown timeout bounds a drain, whatever the consumers do.
             Phase::Draining => None,
             Phase::Starting | Phase::Ready | Phase::Reloading => {
-                watch.judge(present.as_deref(), Instant::now())
+                probe.judge(consumers.as_deref(), Instant::now())
             }
         };
-        report(&mut reported, stuck.as_ref());
+        log(&mut reported, stuck.as_ref());
         let stuck = stuck.map(|stuck| stuck.to_string());
         status.judge(stuck.clone());
-        teller.round(stuck.as_deref());
+        reporter.round(stuck.as_deref());
         sleep(if phase == Phase::Draining { round.min(DRAIN_ROUND) } else { round }).await;
     }
 }
 
-/// Once for each that is stuck, and when it moves again.
-fn report(reported: &mut Option<u64>, stuck: Option<&rules::Stuck>) {
+/// Logs once for each consumer that is stuck, and once when it has recovered.
+fn log(reported: &mut Option<u64>, stuck: Option<&liveness::Stuck>) {
     let now = stuck.map(|stuck| stuck.consumer);
     match stuck {
         Some(stuck) if *reported != now => tracing::error!(

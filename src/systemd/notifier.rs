@@ -1,5 +1,6 @@
-//! Datagrams to systemd, as sd_notify(3) has them. They are sent here rather than by a library's one call because that call may block, and
-//! this is on the actors' thread: what systemd has no room for now is kept, if it matters, and sent before the next.
+//! Sends datagrams to systemd, as sd_notify(3) describes them. The crate `sd-notify` formats them, and does
+//! not send them: its call blocks while systemd has no room, and this runs on the actors' thread
+//! (docs/decisions/0026). A message that matters is kept until there is room.
 
 use std::{
     collections::VecDeque,
@@ -17,17 +18,17 @@ use std::{
 
 use sd_notify::NotifyState;
 
-/// So many messages are kept for systemd; of more, the oldest go.
-const MOST_OWED: usize = 8;
+/// How many messages are kept for systemd. Of more, the oldest are dropped.
+const MOST_PENDING: usize = 8;
 
-/// Where systemd listens, if it does.
+/// The socket to systemd; none if the daemon does not run under systemd.
 #[derive(Debug)]
-pub(super) struct Notifier(Option<Line>);
+pub(super) struct Notifier(Option<Connection>);
 
 #[derive(Debug)]
-struct Line {
+struct Connection {
     socket: UnixDatagram,
-    /// Not connected to: systemd may listen anew at the same address, after it was itself replaced.
+    /// The socket is not connected to it: a systemd that was itself replaced listens at the same address.
     address: SocketAddr,
     pending: Mutex<Pending>,
 }
@@ -35,7 +36,7 @@ struct Line {
 #[derive(Debug, Default)]
 struct Pending {
     messages: VecDeque<Message>,
-    /// The last one did not go through, which has been logged.
+    /// The last message could not be sent, and that has been logged.
     failing: bool,
 }
 
@@ -45,17 +46,17 @@ struct Message {
     keep: bool,
 }
 
-/// What becomes of a message that systemd has no room for.
+/// What to do with a message that systemd has no room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Otherwise {
-    /// It is kept, and sent before the next.
+pub(super) enum OnFull {
+    /// Keep it, and send it before the next one.
     Keep,
-    /// Another like it will follow.
+    /// Drop it: another like it will follow.
     Drop,
 }
 
 impl Notifier {
-    /// Where the environment says.
+    /// To the socket that the environment names.
     pub(super) fn from_environment() -> Self {
         let Some(address) = std::env::var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty()) else {
             return Self(None);
@@ -71,7 +72,7 @@ impl Notifier {
         })
     }
 
-    /// At a path, or, behind an `@`, at an abstract name.
+    /// To the socket at a path, or, after an `@`, at an abstract name.
     pub(super) fn to(address: &OsStr) -> io::Result<Self> {
         let address = match address.as_bytes().strip_prefix(b"@") {
             Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -79,19 +80,19 @@ impl Notifier {
         };
         let socket = UnixDatagram::unbound()?;
         socket.set_nonblocking(true)?;
-        Ok(Self(Some(Line { socket, address, pending: Mutex::default() })))
+        Ok(Self(Some(Connection { socket, address, pending: Mutex::default() })))
     }
 
-    /// Sends all of this in one message. Returns whether that went through, or will.
-    pub(super) fn tell(&self, states: &[NotifyState<'_>], otherwise: Otherwise) -> bool {
-        let Some(line) = &self.0 else { return true };
+    /// Sends these states in one message. Returns whether it was sent, or will be.
+    pub(super) fn send(&self, states: &[NotifyState<'_>], on_full: OnFull) -> bool {
+        let Some(connection) = &self.0 else { return true };
         let text = states.iter().map(|state| format!("{state}\n")).collect();
-        let keep = otherwise == Otherwise::Keep;
-        line.send(Message { text, keep }) || keep
+        let keep = on_full == OnFull::Keep;
+        connection.send(Message { text, keep }) || keep
     }
 }
 
-impl Line {
+impl Connection {
     fn send(&self, message: Message) -> bool {
         let mut pending = self.pending.lock().expect("nothing panics while it holds the lock");
         pending.messages.push_back(message);
@@ -114,7 +115,7 @@ impl Pending {
         }
         self.failing = true;
         self.messages.retain(|message| message.keep);
-        while self.messages.len() > MOST_OWED {
+        while self.messages.len() > MOST_PENDING {
             self.messages.pop_front();
         }
     }
@@ -124,55 +125,55 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn heard(socket: &UnixDatagram) -> String {
+    fn received(socket: &UnixDatagram) -> String {
         let mut text = [0; 4096];
         let length = socket.recv(&mut text).unwrap();
         String::from_utf8_lossy(&text[..length]).into_owned()
     }
 
     #[test]
-    fn what_belongs_together_is_one_message() {
+    fn states_are_sent_in_one_message() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();
         let notifier = Notifier::to(path.as_os_str()).unwrap();
         let message = [NotifyState::Reloading, NotifyState::MonotonicUsec(7), NotifyState::Status("so")];
-        notifier.tell(&message, Otherwise::Keep);
-        assert_eq!(heard(&systemd), "RELOADING=1\nMONOTONIC_USEC=7\nSTATUS=so\n");
+        notifier.send(&message, OnFull::Keep);
+        assert_eq!(received(&systemd), "RELOADING=1\nMONOTONIC_USEC=7\nSTATUS=so\n");
     }
 
     #[test]
-    fn an_abstract_name_is_an_address_too() {
+    fn an_abstract_name_is_an_address() {
         let name = format!("kvqueue-test-{}", uuid::Uuid::now_v7());
         let systemd = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
-        Notifier::to(OsStr::new(&format!("@{name}"))).unwrap().tell(&[NotifyState::Ready], Otherwise::Keep);
-        assert_eq!(heard(&systemd), "READY=1\n");
+        Notifier::to(OsStr::new(&format!("@{name}"))).unwrap().send(&[NotifyState::Ready], OnFull::Keep);
+        assert_eq!(received(&systemd), "READY=1\n");
     }
 
     #[test]
-    fn what_matters_waits_for_room_and_what_does_not_is_dropped() {
+    fn a_message_that_matters_is_kept_and_another_is_dropped() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let notifier = Notifier::to(path.as_os_str()).unwrap();
-        notifier.tell(&[NotifyState::Ready], Otherwise::Keep);
-        notifier.tell(&[NotifyState::Watchdog], Otherwise::Drop);
+        notifier.send(&[NotifyState::Ready], OnFull::Keep);
+        notifier.send(&[NotifyState::Watchdog], OnFull::Drop);
         let systemd = UnixDatagram::bind(&path).unwrap();
-        notifier.tell(&[NotifyState::Status("here")], Otherwise::Drop);
-        assert_eq!([heard(&systemd), heard(&systemd)], ["READY=1\n", "STATUS=here\n"]);
+        notifier.send(&[NotifyState::Status("here")], OnFull::Drop);
+        assert_eq!([received(&systemd), received(&systemd)], ["READY=1\n", "STATUS=here\n"]);
     }
 
     #[test]
-    fn what_waits_is_bounded() {
+    fn a_bounded_number_of_messages_is_kept() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let notifier = Notifier::to(path.as_os_str()).unwrap();
         for number in 0..100 {
-            notifier.tell(&[NotifyState::Errno(number)], Otherwise::Keep);
+            notifier.send(&[NotifyState::Errno(number)], OnFull::Keep);
         }
         let systemd = UnixDatagram::bind(&path).unwrap();
-        notifier.tell(&[NotifyState::Ready], Otherwise::Keep);
-        assert_eq!(heard(&systemd), "ERRNO=92\n");
-        let rest: Vec<_> = (0..8).map(|_| heard(&systemd)).collect();
+        notifier.send(&[NotifyState::Ready], OnFull::Keep);
+        assert_eq!(received(&systemd), "ERRNO=92\n");
+        let rest: Vec<_> = (0..8).map(|_| received(&systemd)).collect();
         assert_eq!(rest[7], "READY=1\n");
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use crate::status::{ConsumerState, Phase, Snapshot};
+use crate::status::{Phase, Summary};
 
-/// A line has at most so many characters: systemd cuts messages at 4 KiB.
+/// The most characters of a line: systemd cuts messages at 4 KiB.
 const LONGEST: usize = 400;
 
-/// A rate is over so long at least.
+/// The shortest time that a rate is measured over.
 const OVER: Duration = Duration::from_secs(1);
 
-/// Items a second, from how many there have been.
+/// Items a second, from a count that grows.
 #[derive(Debug, Default)]
 pub(super) struct Rate {
     counted: Option<(Instant, u64)>,
@@ -18,7 +18,7 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// The rate when there have been so many.
+    /// The rate when the count is this.
     pub(super) fn at(&mut self, now: Instant, count: u64) -> f64 {
         let Some((at, before)) = self.counted else {
             self.counted = Some((now, count));
@@ -32,15 +32,15 @@ impl Rate {
     }
 }
 
-/// The line. `drain_left` is of a drain, `stuck` says what does not move.
+/// The line. `drain_left` is of a drain, `stuck` says what is stuck.
 pub(super) fn line(
-    snapshot: &Snapshot,
+    summary: &Summary,
     rate: f64,
     drain_left: Option<Duration>,
     stuck: Option<&str>,
 ) -> String {
-    let in_flight: i64 = snapshot.queues.iter().map(|queue| queue.in_flight).sum();
-    let line = match (stuck, snapshot.phase) {
+    let in_flight = summary.in_flight;
+    let line = match (stuck, summary.phase) {
         (Some(stuck), _) => stuck.to_owned(),
         (None, Phase::Starting) => "waiting for the database".to_owned(),
         (None, Phase::Reloading) => "reloading the configuration".to_owned(),
@@ -48,29 +48,26 @@ pub(super) fn line(
             Some(left) if left > 0.0 => format!("draining: {in_flight} in flight, {left} s left"),
             _ => format!("draining: {in_flight} in flight, the shutdown timeout is over"),
         },
-        (None, Phase::Ready) => ready(snapshot, in_flight, rate),
+        (None, Phase::Ready) => ready(summary, rate),
     };
     one_line(&line)
 }
 
-fn ready(snapshot: &Snapshot, in_flight: i64, rate: f64) -> String {
-    let paused =
-        snapshot.queues.iter().filter(|queue| queue.paused.is_some() || queue.paused_locally).count();
-    let waiting =
-        snapshot.consumers.iter().filter(|consumer| consumer.stage == ConsumerState::Backoff).count();
-    let mut line = count(snapshot.queues.len(), "queue");
-    if paused > 0 {
+fn ready(summary: &Summary, rate: f64) -> String {
+    let Summary { queues, paused, consumers, backing_off, in_flight, database_error, refused, .. } = summary;
+    let mut line = count(*queues, "queue");
+    if *paused > 0 {
         line.push_str(&format!(" ({paused} paused)"));
     }
-    let consumers = count(snapshot.consumers.len(), "consumer");
+    let consumers = count(*consumers, "consumer");
     line.push_str(&format!(", {consumers}, {in_flight} in flight, {} items/s", short(rate)));
-    if waiting > 0 {
-        line.push_str(&format!("; {} waiting for the database", count(waiting, "consumer")));
+    if *backing_off > 0 {
+        line.push_str(&format!("; {} waiting for the database", count(*backing_off, "consumer")));
     }
-    if let Some(error) = &snapshot.database.error {
+    if let Some(error) = database_error {
         line.push_str(&format!("; the database does not answer: {error}"));
     }
-    if let Some(reason) = &snapshot.config.refused {
+    if let Some(reason) = refused {
         line.push_str(&format!("; reload refused: {reason}"));
     }
     line
@@ -92,7 +89,7 @@ fn short(rate: f64) -> String {
     }
 }
 
-/// A second line would be another message to systemd.
+/// Without line breaks: a second line would be another message to systemd.
 fn one_line(text: &str) -> String {
     let mut line: String =
         text.trim().chars().map(|char| if char.is_control() { ' ' } else { char }).take(LONGEST).collect();

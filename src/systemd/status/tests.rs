@@ -13,44 +13,44 @@ fn status() -> std::sync::Arc<DaemonStatus> {
     status
 }
 
-fn told(status: &DaemonStatus, rate: f64) -> String {
-    line(&status.snapshot(), rate, None, None)
+fn shown(status: &DaemonStatus, rate: f64) -> String {
+    line(&status.summary(), rate, None, None)
 }
 
 #[test]
-fn it_says_what_it_does() {
+fn the_line_says_what_the_daemon_does() {
     let status = status();
-    assert_eq!(told(&status, 0.0), "waiting for the database");
+    assert_eq!(shown(&status, 0.0), "waiting for the database");
     status.phase(Phase::Ready);
     let meters = status.metrics.queue(&"a".into());
     let _held = meters.in_flight.hold(7);
-    assert_eq!(told(&status, 1_234.0), "2 queues, 1 consumer, 7 in flight, 1.2k items/s");
+    assert_eq!(shown(&status, 1_234.0), "2 queues, 1 consumer, 7 in flight, 1.2k items/s");
     status.phase(Phase::Reloading);
-    assert_eq!(told(&status, 0.0), "reloading the configuration");
+    assert_eq!(shown(&status, 0.0), "reloading the configuration");
     status.phase(Phase::Draining);
-    let draining = |left| line(&status.snapshot(), 0.0, Some(left), None);
+    let draining = |left| line(&status.summary(), 0.0, Some(left), None);
     assert_eq!(draining(Duration::from_millis(11_001)), "draining: 7 in flight, 12 s left");
     assert_eq!(draining(Duration::ZERO), "draining: 7 in flight, the shutdown timeout is over");
 }
 
 #[test]
-fn it_says_what_is_wrong() {
+fn the_line_says_what_is_wrong() {
     let status = status();
     status.phase(Phase::Ready);
     status.gate(&"b".into()).pause_locally(true);
-    status.consumers()[0].set(ConsumerState::Backoff);
+    status.consumers()[0].set(crate::status::ConsumerState::Backoff);
     status.set_database(Err("timed out".to_owned()));
     status.refused("database:\nneeds a restart".to_owned());
-    insta::assert_snapshot!(told(&status, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
-    assert_eq!(line(&status.snapshot(), 0.0, None, Some("this is stuck")), "this is stuck");
+    insta::assert_snapshot!(shown(&status, 0.0), @"2 queues (1 paused), 1 consumer, 0 in flight, 0 items/s; 1 consumer waiting for the database; the database does not answer: timed out; reload refused: database: needs a restart");
+    assert_eq!(line(&status.summary(), 0.0, None, Some("this is stuck")), "this is stuck");
 }
 
 #[test]
-fn it_is_one_line_and_not_too_long() {
+fn the_line_is_one_line_and_not_too_long() {
     let status = status();
     status.phase(Phase::Ready);
     status.refused("ü\n".repeat(1_000));
-    let line = told(&status, 0.0);
+    let line = shown(&status, 0.0);
     assert!(!line.contains('\n'));
     assert_eq!(line.chars().count(), LONGEST + 1);
 }

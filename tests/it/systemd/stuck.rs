@@ -35,12 +35,12 @@ fn a_consumer_whose_take_never_comes_back_stops_the_pings() {
 
 #[test]
 fn a_consumer_that_does_not_go_on_after_its_handler_stops_the_pings() {
-    gets_stuck("end_of_dispatch_lost", "its items are handled, and it does not go on");
+    gets_stuck("end_of_dispatch_lost", "its items are handled, and it does not continue");
 }
 
 #[test]
 fn a_consumer_that_sleeps_on_stops_the_pings() {
-    gets_stuck("wakening_lost", "nobody looks into its queue any more");
+    gets_stuck("wakening_lost", "its queue is not polled any more");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is seen of the consumers, round by round.
+//! Observes the consumers, round by round.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -6,15 +6,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::rules::{self, Signs, Stuck};
+use super::liveness::{self, Observation, Stuck};
 use crate::{
     actors::ConsumerRef,
     status::{Activity, ConsumerState},
 };
 
-/// What one has to remember from round to round to judge.
+/// What has to be remembered from round to round.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct Probe {
     patience: Duration,
     /// When the last round was, and the one before it: each pinged the consumers.
     rounds: [Option<Instant>; 2],
@@ -23,23 +23,23 @@ pub(super) struct Watch {
     paused: BTreeMap<Arc<str>, Instant>,
 }
 
-/// A stage of a consumer.
+/// A state of a consumer.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     since: Instant,
-    /// How many takes its queue had had when it had lasted for as long as is put up with.
-    turns: u64,
+    /// How many fetches of its queue had ended when the state had lasted as long as the patience.
+    fetches: u64,
 }
 
-impl Watch {
+impl Probe {
     pub(super) fn new(patience: Duration) -> Self {
         Self { patience, rounds: [None; 2], stages: BTreeMap::new(), paused: BTreeMap::new() }
     }
 
-    /// What is stuck at `now`, when the supervisor has named these consumers, or nothing at all.
+    /// What is stuck at `now`. `present` is what the supervisor answered, if it did.
     pub(super) fn judge(&mut self, present: Option<&[ConsumerRef]>, now: Instant) -> Option<Stuck> {
         let Some(present) = present else {
-            let why = "it does not say which consumers there are";
+            let why = "it does not answer";
             return Some(Stuck {
                 consumer: 0,
                 queue: "".into(),
@@ -57,36 +57,41 @@ impl Watch {
             self.paused.insert(one.source.name.clone(), now);
         }
         let stuck = present.iter().find_map(|one| {
-            let signs = self.signs(one, consumers[&one.source.name], now);
-            let why = rules::stuck(&signs, self.patience)?;
-            let Signs { stage, lasted, .. } = signs;
+            let observed = self.observed(one, consumers[&one.source.name], now);
+            let why = liveness::stuck(&observed, self.patience)?;
+            let Observation { stage, lasted, .. } = observed;
             Some(Stuck { consumer: one.status.id, queue: one.source.name.clone(), stage, lasted, why })
         });
         self.rounds = [Some(now), self.rounds[0]];
         stuck
     }
 
-    fn signs(&mut self, ConsumerRef { status, source }: &ConsumerRef, consumers: u64, now: Instant) -> Signs {
+    fn observed(
+        &mut self,
+        ConsumerRef { status, source }: &ConsumerRef,
+        consumers: u64,
+        now: Instant,
+    ) -> Observation {
         let Activity { stage, since, called, handled, holder, items: _, take_error: _ } = status.activity();
         let age = |at: Instant| now.saturating_duration_since(at);
-        let turns = source.fetches.count();
-        let seen = self.stages.entry(status.id).or_insert(Seen { since, turns });
-        // Until then it may have waited for other things than its turn.
+        let fetches = source.fetches.count();
+        let seen = self.stages.entry(status.id).or_insert(Seen { since, fetches });
+        // Until then it may have waited for something else than its turn.
         if seen.since != since || age(since) <= self.patience {
-            *seen = Seen { since, turns };
+            *seen = Seen { since, fetches };
         }
         let open_for = match self.paused.get(&source.name) {
             Some(at) if *at == now => None,
             Some(at) => Some(age(*at)),
             None => Some(Duration::MAX),
         };
-        Signs {
+        Observation {
             answers: self.rounds[1].is_none_or(|pinged| status.answered() >= pinged),
             stage,
             lasted: age(since),
             open_for,
-            turns: turns.saturating_sub(seen.turns),
-            last_turn: age(source.fetches.last()),
+            fetches: fetches.saturating_sub(seen.fetches),
+            last_fetch: age(source.fetches.last()),
             consumers,
             called: called.map(age),
             handled: handled.map(age),

@@ -4,32 +4,32 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// systemd, a status, and who tells one of the other.
+/// systemd, a status, and the reporter between them.
 struct Scene {
     systemd: UnixDatagram,
     status: Arc<DaemonStatus>,
-    teller: Arc<Teller>,
+    reporter: Arc<Reporter>,
     _directory: TempDir,
 }
 
 impl Scene {
-    fn new(fed: bool) -> Self {
+    fn new(pings: bool) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let systemd = UnixDatagram::bind(&path).unwrap();
         systemd.set_nonblocking(true).unwrap();
         let status = DaemonStatus::new("embedded:data");
         let notifier = Notifier::to(path.as_os_str()).unwrap();
-        let teller = Arc::new(Teller::new(notifier, fed, status.clone()));
-        let hears: Weak<Teller> = Arc::downgrade(&teller);
-        assert!(status.listen(move |phase| hears.upgrade().unwrap().phase(phase)));
-        Self { systemd, status, teller, _directory: directory }
+        let reporter = Arc::new(Reporter::new(notifier, pings, status.clone()));
+        let listener: Weak<Reporter> = Arc::downgrade(&reporter);
+        assert!(status.listen(move |phase| listener.upgrade().unwrap().phase(phase)));
+        Self { systemd, status, reporter, _directory: directory }
     }
 
-    /// What was said since, line by line; of the clock and of time only that it was told.
-    fn heard(&self) -> Vec<String> {
+    /// The messages since the last call; times are replaced by dots.
+    fn received(&self) -> Vec<String> {
         let mut text = [0; 4096];
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Ok(length) = self.systemd.recv(&mut text) {
             let message = String::from_utf8_lossy(&text[..length]).into_owned();
             let lines = message.lines().map(|line| match line.split_once('=') {
@@ -39,9 +39,9 @@ impl Scene {
                 }
                 _ => line.to_owned(),
             });
-            heard.push(lines.collect::<Vec<_>>().join(" "));
+            received.push(lines.collect::<Vec<_>>().join(" "));
         }
-        heard
+        received
     }
 }
 
@@ -52,9 +52,9 @@ const RELOADING: &str = "RELOADING=1 MONOTONIC_USEC=.. STATUS=reloading the conf
 #[test]
 fn each_phase_is_told_in_one_message() {
     let scene = Scene::new(false);
-    let Scene { status, teller, .. } = &scene;
-    teller.round(None);
-    assert_eq!(scene.heard(), ["STATUS=waiting for the database"]);
+    let Scene { status, reporter, .. } = &scene;
+    reporter.round(None);
+    assert_eq!(scene.received(), ["STATUS=waiting for the database"]);
     status.phase(Phase::Ready);
     status.phase(Phase::Reloading);
     status.phase(Phase::Ready);
@@ -62,7 +62,7 @@ fn each_phase_is_told_in_one_message() {
     status.refused("no".to_owned());
     status.phase(Phase::Ready);
     let refused = format!("{READY}; reload refused: no");
-    assert_eq!(scene.heard(), [READY, RELOADING, READY, RELOADING, &refused]);
+    assert_eq!(scene.received(), [READY, RELOADING, READY, RELOADING, &refused]);
 }
 
 #[test]
@@ -73,9 +73,9 @@ fn nothing_but_more_time_follows_a_stop() {
     scene.status.draining(Duration::from_secs(30));
     scene.status.phase(Phase::Ready);
     let stopping = "STOPPING=1 EXTEND_TIMEOUT_USEC=.. STATUS=draining: 0 in flight, 30 s left";
-    assert_eq!(scene.heard(), [READY, RELOADING, stopping]);
-    scene.teller.round(None);
-    assert_eq!(scene.heard(), Vec::<String>::new(), "a second after it at the earliest");
+    assert_eq!(scene.received(), [READY, RELOADING, stopping]);
+    scene.reporter.round(None);
+    assert_eq!(scene.received(), Vec::<String>::new(), "a second after it at the earliest");
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn time_is_asked_for_again_and_again_and_not_without_end() {
     scene.status.draining(Duration::from_secs(10));
     let start = Instant::now();
     let asked = |seconds| {
-        let mut said = scene.teller.said.lock().unwrap();
-        let state = scene.teller.extension(&mut said, start + Duration::from_secs(seconds))?;
+        let mut sent = scene.reporter.sent.lock().unwrap();
+        let state = scene.reporter.extension(&mut sent, start + Duration::from_secs(seconds))?;
         let micros: u64 = state.to_string().rsplit_once('=').unwrap().1.parse().unwrap();
         Some(micros.div_ceil(1_000_000))
     };
@@ -96,13 +96,13 @@ fn time_is_asked_for_again_and_again_and_not_without_end() {
 #[test]
 fn the_watchdog_is_fed_while_nothing_is_stuck() {
     let scene = Scene::new(true);
-    scene.teller.round(None);
-    scene.teller.round(None);
-    assert_eq!(scene.heard(), ["WATCHDOG=1 STATUS=waiting for the database", "WATCHDOG=1"]);
-    scene.teller.said.lock().unwrap().status_at = None;
-    scene.teller.round(Some("this is stuck"));
-    scene.teller.round(Some("this is stuck"));
-    assert_eq!(scene.heard(), ["STATUS=this is stuck"]);
+    scene.reporter.round(None);
+    scene.reporter.round(None);
+    assert_eq!(scene.received(), ["WATCHDOG=1 STATUS=waiting for the database", "WATCHDOG=1"]);
+    scene.reporter.sent.lock().unwrap().status_at = None;
+    scene.reporter.round(Some("this is stuck"));
+    scene.reporter.round(Some("this is stuck"));
+    assert_eq!(scene.received(), ["STATUS=this is stuck"]);
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn a_reload_before_the_start_is_part_of_the_start() {
     scene.status.phase(Phase::Reloading);
     scene.status.phase(Phase::Ready);
     scene.status.phase(Phase::Ready);
-    assert_eq!(scene.heard(), [READY]);
+    assert_eq!(scene.received(), [READY]);
 }
