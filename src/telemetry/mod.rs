@@ -1,21 +1,8 @@
 //! Logs, to stderr or to the journal, and a span for each item.
-//!
-//! | file | role |
-//! |---|---|
-//! | `output` | in which form, by the configuration and by where the process runs |
-//! | `human` | lines for people |
-//! | `json` | lines of JSON |
-//! | `journal` | the journal's native protocol |
-//! | `out`, `writer` | where messages go; the thread that writes them |
-//! | `level` | what is logged; it can change while the process runs |
-//! | `events` | tests: the codes of events are those of docs/EVENTS.md |
-//! | `list` | lists of names of a bounded length |
-//! | `span` | what is logged, or traced, of an item's call belongs to it |
-//! | `traceparent` | the trace that an item was pushed for |
-//! | `otel` (feature) | spans to a collector, by OTLP over HTTP |
 
 #[cfg(test)]
 mod events;
+mod fields;
 mod human;
 mod journal;
 mod json;
@@ -42,7 +29,8 @@ use tracing_subscriber::{
 
 pub(crate) use self::traceparent::{NO_TRACE_PARENT, is_trace_parent};
 use self::{
-    json::Objects,
+    fields::Gathered,
+    json::Json,
     out::{Out, to_stderr},
     output::Output,
     traceparent::TraceParent,
@@ -55,16 +43,17 @@ pub(crate) use list::listed;
 pub(crate) use out::{dropped, flush, note};
 pub use span::TARGET as SPAN_TARGET;
 
-/// Something that hears of events and spans.
+/// A layer that gets events and spans.
 type Boxed = Box<dyn Layer<Registry> + Send + Sync>;
 
-/// Starts logging for the rest of the process; panics are logged like everything else from here on. A thread writes the log, so that a
-/// reader that stalls holds up nothing: what it has no room for is dropped and counted. [`finish`] writes what is left.
+/// Starts logging for the rest of the process; from here on, panics are logged too. A thread writes the log, so
+/// a reader that stalls blocks nothing: messages that it has no room for are dropped and counted. [`finish`]
+/// writes the rest.
 ///
-/// When a subscriber is set already (an embedding program's), that one stays.
+/// If an embedding program has set a subscriber, that one stays.
 ///
 /// # Errors
-/// `log.level` is none; or `log.format` is `journald`, and there is no journal.
+/// `log.level` is not a level; or `log.format` is `journald`, and there is no journal.
 pub fn init(log: &Log) -> Result<(), ConfigError> {
     start(log, true, || None)
 }
@@ -96,12 +85,12 @@ fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Res
         }
         Output::Json => {
             let out = stderr();
-            (Objects(out.clone()).boxed(), out, true)
+            (Gathered(Json(out.clone())).boxed(), out, true)
         }
         Output::Journal => {
-            let journal = journal::layer(queued);
+            let journal = journal::open(queued);
             let out = journal.out().clone();
-            (journal.boxed(), out, false)
+            (Gathered(journal).boxed(), out, false)
         }
     };
     let mut layers = vec![lines.with_filter(filter).boxed()];
@@ -117,7 +106,7 @@ fn start(log: &Log, queued: bool, traces: impl FnOnce() -> Option<Boxed>) -> Res
     Ok(())
 }
 
-/// Waits until what was traced has been sent, and what was logged is written, though not for long. Nothing is traced after it.
+/// Waits a short time until traces are sent and the log is written. Nothing is traced after it.
 pub fn finish() {
     #[cfg(feature = "otel")]
     otel::finish();
@@ -148,7 +137,7 @@ fn here() -> Option<TraceParent> {
     None
 }
 
-/// What the embedded engine cannot tell any caller.
+/// Logs what the embedded engine cannot report to a caller.
 fn log_engine(message: &str) {
     tracing::warn!(target: "fdb_embedded", event = "engine_warning", "{message}");
 }
@@ -164,7 +153,7 @@ fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
     );
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub(crate) fn panic_text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no message")

@@ -10,7 +10,7 @@ use tracing_subscriber::{
     layer::{Layer, SubscriberExt},
 };
 
-use super::{json::Objects, level, span};
+use super::{fields::Gathered, json::Json, level, span};
 use crate::testing::Sample;
 
 /// A log in memory.
@@ -46,7 +46,7 @@ impl<'a> MakeWriter<'a> for Memory {
 fn logged(level: &str, work: impl FnOnce(&level::Levels)) -> Vec<serde_json::Value> {
     let (filter, levels) = level::filter(level).unwrap();
     let memory = Memory::default();
-    let lines = Objects(memory.clone()).with_filter(filter);
+    let lines = Gathered(Json(memory.clone())).with_filter(filter);
     tracing::subscriber::with_default(tracing_subscriber::registry().with(vec![lines.boxed()]), || {
         work(&levels);
     });

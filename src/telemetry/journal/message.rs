@@ -3,33 +3,37 @@
 
 use std::borrow::Cow;
 
+use serde_json::Value;
 use tracing::{Level, Metadata};
 
-use super::fields::Fields;
+use crate::telemetry::fields::Fields;
 
-/// The longest value in bytes. Of what is longer the beginning is kept, and a mark says so.
+/// The longest value in bytes. Of a longer one the beginning is kept, with a mark.
 const LONGEST: usize = 16 << 10;
 
-/// What is written for one event.
+/// The message of one event.
 pub(super) struct Message {
     fields: Vec<(String, String)>,
 }
 
 impl Message {
     pub(super) fn of(about: &Metadata<'_>, mut fields: Fields) -> Self {
-        let mut text = fields.take("message").unwrap_or_default();
-        for (name, value) in fields.iter() {
-            let value = cut(value);
+        let mut message = fields.take("message").map_or_else(String::new, text);
+        // The name of the innermost span says nothing that its fields do not say.
+        fields.take("span");
+        let fields: Vec<_> = fields.iter().map(|(name, value)| (name, text(value.clone()))).collect();
+        for (name, value) in &fields {
+            let (name, value) = (*name, cut(value));
             let special = |it: char| it == ' ' || it == '"' || it.is_control();
             let quoted = value.is_empty() || value.contains(special);
-            text += &match name {
+            message += &match name {
                 "event" if !quoted => format!(" [{value}]"),
                 _ if quoted => format!(" {name}={value:?}"),
                 _ => format!(" {name}={value}"),
             };
         }
         let ours = [
-            ("MESSAGE", text.trim_start().to_owned()),
+            ("MESSAGE", message.trim_start().to_owned()),
             ("PRIORITY", priority(about.level()).to_owned()),
             ("SYSLOG_IDENTIFIER", env!("CARGO_PKG_NAME").to_owned()),
             ("TARGET", about.target().to_owned()),
@@ -37,11 +41,11 @@ impl Message {
         let mut all: Vec<_> = ours.map(|(name, value)| (name.to_owned(), value)).into();
         all.extend(about.file().map(|file| ("CODE_FILE".to_owned(), file.to_owned())));
         all.extend(about.line().map(|line| ("CODE_LINE".to_owned(), line.to_string())));
-        for (name, value) in fields.iter() {
+        for (name, value) in fields {
             let name = name_of(name);
-            // What the protocol, or systemd, has a meaning for is not to be said twice.
+            // The protocol, or systemd, has a meaning for some names.
             if !name.is_empty() && !all.iter().any(|(known, _)| *known == name) {
-                all.push((name, value.to_owned()));
+                all.push((name, value));
             }
         }
         Self { fields: all }
@@ -65,7 +69,15 @@ impl Message {
     }
 }
 
-/// As syslog has them.
+/// The value without the quotes that JSON puts around a text.
+fn text(value: Value) -> String {
+    match value {
+        Value::String(text) => text,
+        value => value.to_string(),
+    }
+}
+
+/// The priorities of syslog.
 fn priority(level: &Level) -> &'static str {
     match *level {
         Level::ERROR => "3",
@@ -95,7 +107,38 @@ fn cut(value: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use tracing::Event;
+    use tracing_subscriber::layer::SubscriberExt;
+
     use super::*;
+    use crate::telemetry::fields::{Format, Gathered};
+
+    /// Keeps the messages of events.
+    #[derive(Clone, Default)]
+    struct Memory(Arc<Mutex<Vec<u8>>>);
+
+    impl Format for Memory {
+        fn write(&self, event: &Event<'_>, fields: Fields) {
+            self.0.lock().unwrap().extend(Message::of(event.metadata(), fields).encode());
+        }
+    }
+
+    #[test]
+    fn a_message_has_the_code_the_fields_and_those_of_the_span() {
+        let memory = Memory::default();
+        let subscriber = tracing_subscriber::registry().with(Gathered(memory.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            let span = tracing::info_span!("item", queue = "two words");
+            span.in_scope(|| tracing::warn!(event = "lease_lost", items = 2, "lease lost"));
+        });
+        let text = String::from_utf8(memory.0.lock().unwrap().clone()).unwrap();
+        let start = "MESSAGE=lease lost [lease_lost] items=2 queue=\"two words\"\nPRIORITY=4\n";
+        assert!(text.starts_with(start), "{text}");
+        assert!(text.ends_with("\nKVQUEUE_EVENT=lease_lost\nITEMS=2\nQUEUE=two words\n"), "{text}");
+        assert!(!text.contains("SPAN"), "{text}");
+    }
 
     #[test]
     fn names_are_those_that_the_journal_takes() {

@@ -1,29 +1,17 @@
-//! The journal, by its native protocol: each field of an event and of its spans is a field there, as in `journalctl QUEUE=emails ITEM=...`.
-//! They also stand behind the text, since plain `journalctl` shows nothing else; the crate tracing-journald has the text alone there.
-//!
-//! | file | role |
-//! |---|---|
-//! | `fields` | fields of events and spans, as texts |
-//! | `message` | one message of the protocol |
-//! | `socket` | datagrams to the journal |
+//! The journal, in its native protocol: each field of an event and of its spans is a field there, as in
+//! `journalctl QUEUE=emails ITEM=...`. They also stand after the text, since plain `journalctl` shows nothing
+//! else. Why no library does this is in docs/decisions/0026.
 
-mod fields;
 mod message;
 mod socket;
 
 use std::{io, path::Path};
 
-use tracing::{
-    Event, Subscriber,
-    span::{Attributes, Id, Record},
-};
-use tracing_subscriber::{
-    layer::{Context, Layer},
-    registry::LookupSpan,
-};
+use tracing::Event;
 
-use self::{fields::Fields, message::Message, socket::Socket};
+use self::{message::Message, socket::Socket};
 use super::{
+    fields::{Fields, Format},
     out::Out,
     writer::{Batch, Sink},
 };
@@ -31,25 +19,25 @@ use super::{
 /// Where systemd-journald listens.
 const SOCKET: &str = "/run/systemd/journal/socket";
 
-/// Writes to the journal of this machine.
+/// The form of the log that the journal of this machine gets.
 pub(super) struct Journal {
     out: Out,
 }
 
-/// Whether there is a journal.
+/// Checks that there is a journal.
 ///
 /// # Errors
-/// There is none, or it may not be written to.
+/// There is no journal, or this process may not write to it.
 pub(super) fn probe() -> io::Result<()> {
     Socket::open(Path::new(SOCKET)).map(drop)
 }
 
-/// Logs to the journal that [`probe`] found; through a thread if `queued`.
-pub(super) fn layer(queued: bool) -> Journal {
+/// The journal that [`probe`] found; its messages go through a thread if `queued`.
+pub(super) fn open(queued: bool) -> Journal {
     Journal { out: Out::to(|| to_journal(Path::new(SOCKET)), queued) }
 }
 
-/// A journal that is gone is looked for again with each batch.
+/// Looks again for a journal that is gone, with each batch.
 fn to_journal(path: &'static Path) -> Sink {
     let mut socket = None;
     Box::new(move |batch: &Batch| {
@@ -66,42 +54,10 @@ impl Journal {
     pub(super) fn out(&self) -> &Out {
         &self.out
     }
-
-    fn write<S>(&self, event: &Event<'_>, context: &Context<'_, S>)
-    where
-        S: Subscriber + for<'a> LookupSpan<'a>,
-    {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        for span in context.event_scope(event).into_iter().flatten() {
-            if let Some(of_span) = span.extensions().get::<Fields>() {
-                fields.add(of_span);
-            }
-        }
-        let message = Message::of(event.metadata(), fields);
-        self.out.write(&message.encode());
-    }
 }
 
-impl<S> Layer<S> for Journal
-where
-    S: Subscriber + for<'a> LookupSpan<'a>,
-{
-    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let Some(span) = context.span(id) else { return };
-        let mut fields = Fields::default();
-        attributes.record(&mut fields);
-        span.extensions_mut().insert(fields);
-    }
-
-    fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        let Some(span) = context.span(id) else { return };
-        if let Some(fields) = span.extensions_mut().get_mut::<Fields>() {
-            values.record(fields);
-        }
-    }
-
-    fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
-        self.write(event, &context);
+impl Format for Journal {
+    fn write(&self, event: &Event<'_>, fields: Fields) {
+        self.out.write(&Message::of(event.metadata(), fields).encode());
     }
 }
