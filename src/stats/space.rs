@@ -1,4 +1,5 @@
-//! Free space on the disk of an embedded database: looked at every few seconds, and the limit that the configuration sets.
+//! Reads the free space on the disk of an embedded database every few seconds, and sets the
+//! configured limit.
 
 use std::{convert::Infallible, future::pending, path::PathBuf, sync::Arc, time::Duration};
 
@@ -15,13 +16,13 @@ use crate::{
     status::{DaemonStatus, SpaceJson},
 };
 
-/// How often it is looked at.
+/// How often it is read.
 const LOOK: Duration = Duration::from_secs(2);
 
-/// A start does not wait longer for a disk that does not answer.
+/// The longest that a start waits for a disk that does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Looks at the disk of one database directory.
+/// Watches the disk of one database directory.
 pub(crate) struct Watch {
     status: Arc<DaemonStatus>,
     config: watch::Receiver<Arc<Config>>,
@@ -37,12 +38,12 @@ impl Watch {
         Self { status, config, directory, failed: None }
     }
 
-    /// Looks once: from here on the limit of the configuration is in force.
+    /// Reads once, and puts the configured limit in force.
     pub(crate) async fn begin(mut self) {
         let _ = timeout(PATIENCE, self.look()).await;
     }
 
-    /// Looks again and again.
+    /// Reads again and again.
     pub(crate) async fn forever(mut self) -> Infallible {
         if self.directory.is_none() {
             return pending().await;
@@ -72,7 +73,7 @@ impl Watch {
         match written {
             Ok(()) => self.failed = None,
             Err(error) => {
-                // It is tried again with each look.
+                // It is tried again with each reading.
                 if self.failed.replace(wanted) != Some(wanted) {
                     tracing::warn!(
                         event = "min_free_space_not_written",

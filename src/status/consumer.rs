@@ -1,4 +1,4 @@
-//! What one consumer is at, and since when.
+//! What a consumer does, and since when.
 
 use std::{
     num::NonZeroUsize,
@@ -11,23 +11,23 @@ use serde::Serialize;
 
 use super::Heartbeat;
 
-/// What a consumer is activity.
+/// The state of a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ConsumerState {
-    /// A take is under way, or waits for others to end.
+    /// It waits for a fetch.
     Taking,
     /// Its queue is paused.
     Paused,
-    /// It waits for pushes.
+    /// It waits for a push.
     Idle,
-    /// Its handler has items, or what it said of them is being settled.
+    /// Its handler has items, or their outcomes are being acknowledged.
     Handling,
-    /// It rests after a take that failed.
+    /// It waits after a fetch that failed.
     Backoff,
     /// It waits until its handler can work again.
     Unavailable,
-    /// It settles what is left, and ends.
+    /// It acknowledges its last items, and ends.
     Closing,
 }
 
@@ -44,14 +44,14 @@ impl ConsumerState {
     ];
 }
 
-/// A consumer as others see it. Written by the consumer and by those that work for it.
+/// The status of a consumer. The consumer, its fetcher and its dispatcher write it.
 #[derive(Debug)]
 pub(crate) struct ConsumerStatus {
     /// The consumer's number; a consumer that replaces another has the same.
     pub(crate) id: u64,
     /// Its queue.
     pub(crate) queue: Arc<str>,
-    /// Items per take.
+    /// The most items of a batch.
     pub(crate) k: NonZeroUsize,
     /// How many failed before it under this number.
     pub(crate) restarts: u64,
@@ -59,21 +59,21 @@ pub(crate) struct ConsumerStatus {
     answered: Mutex<Instant>,
 }
 
-/// What a consumer does, and what has become of it so far.
+/// What a consumer does now.
 #[derive(Clone, Debug)]
 pub(crate) struct Activity {
     pub(crate) stage: ConsumerState,
-    /// When the stage began.
+    /// When the state began.
     pub(crate) since: Instant,
-    /// When its handler was called last in this stage.
+    /// When its handler was called last in this state.
     pub(crate) called: Option<Instant>,
-    /// What its handler was called for.
+    /// The items that its handler has.
     pub(crate) items: Option<Arc<[Item]>>,
-    /// When the handler was done with all it had: what follows in this stage is for the consumer to do.
+    /// When the handler was done with all its items: the rest of this state is up to the consumer.
     pub(crate) handled: Option<Instant>,
-    /// Beats while the lease of what the handler has is held. Gone when it is not.
+    /// The heartbeat of the lease keeper of the handler's items; gone when the lease is.
     pub(crate) holder: Weak<Heartbeat>,
-    /// Why its last take failed, until one succeeds.
+    /// Why its last fetch failed, until one succeeds.
     pub(crate) take_error: Option<String>,
 }
 
@@ -97,7 +97,7 @@ impl ConsumerStatus {
         Self { id, queue, k, restarts, activity, answered: Mutex::new(Instant::now()) }
     }
 
-    /// A stage begins; or the same one anew.
+    /// Starts a state, or the same one again.
     pub(crate) fn set(&self, stage: ConsumerState) {
         let mut activity = self.lock();
         let take_error = match stage {
@@ -107,24 +107,24 @@ impl ConsumerStatus {
         *activity = Activity { take_error, ..Activity::begin(stage) };
     }
 
-    /// A take failed, for this reason.
+    /// Notes that a fetch failed, for this reason.
     pub(crate) fn take_failed(&self, error: String) {
         self.lock().take_error = Some(error);
     }
 
-    /// The handler has items whose lease is held by one whose beat this is.
+    /// Notes the heartbeat of the lease keeper of the handler's items.
     pub(crate) fn held_by(&self, holder: Weak<Heartbeat>) {
         self.lock().holder = holder;
     }
 
-    /// The handler is called for these items.
+    /// Notes that the handler is called for these items.
     pub(crate) fn called(&self, items: Arc<[Item]>) {
         let mut activity = self.lock();
         activity.called = Some(Instant::now());
         activity.items = Some(items);
     }
 
-    /// The handler is done with all it had.
+    /// Notes that the handler is done with all its items.
     pub(crate) fn handled(&self) {
         let mut activity = self.lock();
         activity.handled = Some(Instant::now());
@@ -136,13 +136,13 @@ impl ConsumerStatus {
         self.lock().clone()
     }
 
-    /// The stage, and how long it has lasted.
+    /// The state, and how long it has lasted.
     pub(crate) fn state(&self) -> (ConsumerState, Duration) {
         let activity = self.lock();
         (activity.stage, activity.since.elapsed())
     }
 
-    /// The consumer has answered: its actor reads its mailbox.
+    /// Notes that the consumer has answered a ping: its actor reads its mailbox.
     pub(crate) fn answer(&self) {
         *self.answered.lock().expect("nothing panics while it holds the lock") = Instant::now();
     }

@@ -1,4 +1,4 @@
-//! A sign that something goes on.
+//! A sign of life.
 
 use std::{
     sync::{
@@ -8,8 +8,8 @@ use std::{
     time::Instant,
 };
 
-/// Something that happens again and again: how often it has, and when last. It is shared by the task that does it and by those that look whether it goes
-/// on.
+/// Counts what happens again and again, and when it happened last. The task that does it and those that
+/// check on it share one.
 #[derive(Debug)]
 pub(crate) struct Heartbeat {
     count: AtomicU64,
@@ -17,18 +17,18 @@ pub(crate) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// It happens once more.
+    /// Counts one more.
     pub(crate) fn beat(&self) {
         *self.last.lock().expect("nothing panics while it holds the lock") = Instant::now();
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it has happened.
+    /// How many there were.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// When it happened last, or when this was made.
+    /// When the last one was, or when this was made.
     pub(crate) fn last(&self) -> Instant {
         *self.last.lock().expect("nothing panics while it holds the lock")
     }

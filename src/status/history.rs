@@ -1,4 +1,4 @@
-//! What a queue was like in the last hour.
+//! The statistics of a queue in the last hour.
 
 use std::{
     collections::VecDeque,
@@ -9,16 +9,16 @@ use serde::Serialize;
 
 use super::QueueStats;
 
-/// One sample for so long, at most.
+/// The shortest time between two samples.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// What is kept, in milliseconds.
+/// How long samples are kept, in milliseconds.
 const HOUR: u64 = 3_600_000;
 
-/// Rates are over about so long.
+/// The time that rates are measured over, about.
 const RATE_OVER: Duration = Duration::from_secs(5);
 
-/// A queue at one moment, and what went on since the sample before.
+/// A queue at one moment, with the rates since the sample before.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Sample {
     /// Milliseconds since 1970.
@@ -28,7 +28,7 @@ pub(crate) struct Sample {
     pub(crate) waiting: i64,
     pub(crate) dead: i64,
     pub(crate) done: u64,
-    /// Items a second that came.
+    /// Items a second that were pushed.
     pub(crate) in_rate: f64,
     /// Items a second that were finished.
     pub(crate) out_rate: f64,
@@ -41,7 +41,7 @@ pub(super) struct Rates {
     pub(super) outward: f64,
 }
 
-/// What was found at one moment.
+/// The statistics at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at: Instant,
@@ -59,7 +59,7 @@ impl Sample {
 /// The last hour, and the last few seconds more finely.
 #[derive(Debug, Default)]
 pub(super) struct History {
-    /// Of those in a row that say the same the first and the last: a queue in which nothing goes on has two.
+    /// Of equal samples in a row, only the first and the last are kept.
     samples: VecDeque<Sample>,
     first: Option<Instant>,
     sampled: Option<Point>,
@@ -67,7 +67,8 @@ pub(super) struct History {
 }
 
 impl History {
-    /// What was found now, by the clocks `at` and `time` (milliseconds since 1970), and how many items this daemon has finished.
+    /// Adds the statistics of now, by the clocks `at` and `time` (milliseconds since 1970), and how
+    /// many items this daemon has finished.
     pub(super) fn add(&mut self, at: Instant, time: u64, stats: &QueueStats, finished: u64) {
         let point = Point { at, stats: *stats, finished };
         // By marks on the clock: looks that come a little late do not make the samples fewer.
@@ -118,8 +119,9 @@ fn sample(at: u64, stats: &QueueStats, rates: Rates) -> Sample {
     Sample { at, ready, running, waiting, dead, done, in_rate: rates.inward, out_rate: rates.outward }
 }
 
-/// What came in is what was pushed; where producers do not count that, what there is more of, and what went out beside. With at-most-once
-/// delivery the database does not know what was finished, so what this daemon did is the least of it.
+/// The inward rate is that of pushes. If producers do not count those, it is the growth of the
+/// queue plus what went out. With at-most-once delivery the database does not count finished items,
+/// so the outward rate is at least that of this daemon.
 fn rates(before: &Point, now: &Point) -> Rates {
     let seconds = (now.at - before.at).as_secs_f64();
     if seconds == 0.0 {

@@ -1,4 +1,4 @@
-//! What others see of the daemon: the shape of `/api/v1/status`, of `kvqueue status --json`, and of the page's events.
+//! The JSON of `/api/v1/status`, of `kvqueue status --json`, and of the page's events.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use serde::Serialize;
 
 use super::ConsumerState;
 
-/// Where the daemon is between its start and its end.
+/// The phase of the daemon between its start and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Phase {
     /// The database has not been read yet, or the consumers have not started.
     Starting,
-    /// At work.
+    /// It fetches items.
     Ready,
-    /// A new configuration is being taken up.
+    /// It reloads the configuration.
     Reloading,
-    /// It finishes what it has in hand, and ends.
+    /// It finishes its running items, and ends.
     Draining,
 }
 
@@ -40,14 +40,14 @@ pub(crate) struct Snapshot {
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DatabaseJson {
     pub(crate) url: String,
-    /// The same for all names of the database.
+    /// Equal for all URLs of the same database.
     pub(crate) identity: String,
     pub(crate) up: bool,
-    /// What it said last, or that it says nothing.
+    /// Its last error, or that it does not answer.
     pub(crate) error: Option<String>,
     /// How long its last answer took, in seconds.
     pub(crate) answered_in: Option<f64>,
-    /// Of an embedded database; none before the first look.
+    /// Of an embedded database; none before it was read first.
     pub(crate) space: Option<SpaceJson>,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct SpaceJson {
     pub(crate) free: u64,
     /// The size of the file system.
     pub(crate) total: u64,
-    /// So much must be free, or pushes are refused; 0 if there is no limit.
+    /// Pushes are refused while less is free; 0 if there is no limit.
     pub(crate) min_free: u64,
     /// Where that limit is from, in words.
     pub(crate) limit_from: &'static str,
@@ -67,7 +67,7 @@ pub(crate) struct SpaceJson {
     pub(crate) pushes_refused: Option<String>,
 }
 
-/// The configuration in force.
+/// The active configuration.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct ConfigJson {
     /// The file, if there is one.
@@ -75,7 +75,7 @@ pub(crate) struct ConfigJson {
     pub(crate) loaded_at: u64,
     /// Why the last one was refused, if it was.
     pub(crate) refused: Option<String>,
-    /// Queues some of whose consumers still finish items under earlier settings.
+    /// Queues with consumers that still finish items under earlier settings.
     pub(crate) finishing: BTreeSet<String>,
 }
 
@@ -92,9 +92,9 @@ pub(crate) struct QueueJson {
     pub(crate) paused_locally: bool,
     /// The handler cannot work in this daemon.
     pub(crate) unavailable: Option<OutageJson>,
-    /// Why takes of this daemon fail, while they do.
+    /// Why fetches of this daemon fail, while they do.
     pub(crate) take_error: Option<String>,
-    /// What the database has of it; none before the first look.
+    /// Its statistics; none before they were read first.
     #[serde(flatten)]
     pub(crate) stats: Option<QueueStatsJson>,
     /// Items that handlers of this daemon have now.
@@ -104,12 +104,12 @@ pub(crate) struct QueueJson {
     pub(crate) consumers: usize,
 }
 
-/// Who paused a queue tells why.
+/// Since when and why a queue is paused.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PauseJson {
     pub(crate) since: u64,
     pub(crate) reason: String,
-    /// Sweepers leave the queue alone too.
+    /// The sweeper does not change the queue either.
     pub(crate) frozen: bool,
 }
 
@@ -128,7 +128,7 @@ pub(crate) struct OutageJson {
     pub(crate) tries: u32,
 }
 
-/// What the database has of a queue.
+/// The statistics of a queue.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct QueueStatsJson {
     pub(crate) ready: i64,
@@ -155,7 +155,7 @@ pub(crate) struct ConsumerJson {
     pub(crate) queue: String,
     pub(crate) k: usize,
     pub(crate) stage: ConsumerState,
-    /// How long it has been there.
+    /// How long the state has lasted.
     pub(crate) for_seconds: f64,
     pub(crate) restarts: u64,
 }

@@ -1,11 +1,12 @@
-//! Whether the daemon moves.
+//! Whether the daemon works.
 
 use std::time::{Duration, Instant};
 
-/// Who judges does so every few seconds, on the actors' thread; one who does not for so long stands still with it.
+/// The liveness is judged every few seconds, on the actors' thread. If it has not been for this
+/// long, that thread is blocked.
 const STALE: Duration = Duration::from_secs(45);
 
-/// What was said last of whether the daemon moves.
+/// The last judgement of the liveness.
 #[derive(Debug)]
 pub(super) struct Liveness {
     at: Instant,
@@ -13,12 +14,12 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    /// It moves, or this is stuck.
+    /// A judgement of now: the daemon works, or this is stuck.
     pub(super) fn new(stuck: Option<String>) -> Self {
         Self { at: Instant::now(), stuck }
     }
 
-    /// The same for whoever asks now. An error says what does not move, and for how long.
+    /// Whether the daemon works now. An error says what is stuck, and for how long.
     pub(super) fn now(&self) -> Result<(), String> {
         if let Some(stuck) = &self.stuck {
             return Err(stuck.clone());
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_stuck_is_told_and_silence_is_no_good_sign() {
+    fn a_stuck_consumer_and_a_silent_thread_are_reported() {
         assert_eq!(Liveness::new(None).now(), Ok(()));
         assert_eq!(Liveness::new(Some("this is stuck".to_owned())).now(), Err("this is stuck".to_owned()));
         let Some(at) = Instant::now().checked_sub(STALE) else { return };

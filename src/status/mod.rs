@@ -43,9 +43,9 @@ use crate::{
 /// The status of a daemon. A process has one.
 #[derive(Debug)]
 pub(crate) struct DaemonStatus {
-    /// What is counted.
+    /// The counters and gauges.
     pub(crate) metrics: Metrics,
-    /// Who looks at it.
+    /// Who views it.
     pub(crate) viewers: Arc<Viewers>,
     started_at: u64,
     inner: Mutex<Inner>,
@@ -53,7 +53,7 @@ pub(crate) struct DaemonStatus {
     listener: OnceLock<PhaseListener>,
 }
 
-/// A handler of this daemon has an item.
+/// An item that a handler of this daemon has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handled {
     /// The number of its consumer.
@@ -62,7 +62,7 @@ pub(crate) struct Handled {
     pub(crate) lasted: Duration,
 }
 
-/// Hears of each phase as it begins, on the thread that begins it.
+/// Is called with each phase as it begins, on the thread that begins it.
 struct PhaseListener(Box<dyn Fn(Phase) + Send + Sync>);
 
 impl std::fmt::Debug for PhaseListener {
@@ -86,7 +86,7 @@ struct Inner {
 }
 
 impl DaemonStatus {
-    /// For a daemon that is about to start on this database.
+    /// The status of a daemon that is about to start on this database.
     pub(crate) fn new(database: &str) -> Arc<Self> {
         let (url, identity) = (database.to_owned(), identity(database));
         let database = DatabaseJson { url, identity, up: false, error: None, answered_in: None, space: None };
@@ -111,7 +111,7 @@ impl DaemonStatus {
         })
     }
 
-    /// Another phase begins.
+    /// Starts another phase.
     pub(crate) fn phase(&self, phase: Phase) {
         self.change(|inner| inner.phase = phase);
         if let Some(PhaseListener(listener)) = self.listener.get() {
@@ -119,40 +119,40 @@ impl DaemonStatus {
         }
     }
 
-    /// The last phase begins; after this time what is in hand is given up.
+    /// Starts the last phase; after this time, running handlers are cancelled.
     pub(crate) fn draining(&self, shutdown_timeout: Duration) {
         self.lock().drain_ends = Instant::now().checked_add(shutdown_timeout);
         self.phase(Phase::Draining);
     }
 
-    /// When what is in hand is given up, in a drain.
+    /// When running handlers are cancelled, in a drain.
     pub(crate) fn drain_ends(&self) -> Option<Instant> {
         self.lock().drain_ends
     }
 
-    /// Has `listener` hear of each phase as it begins, so that none is missed however short it is. There is one listener; false if there
-    /// was one before.
+    /// Calls `listener` with each phase as it begins, so that it misses no phase, however short.
+    /// There is one listener; returns false if there was one before.
     pub(crate) fn listen(&self, listener: impl Fn(Phase) + Send + Sync + 'static) -> bool {
         self.listener.set(PhaseListener(Box::new(listener))).is_ok()
     }
 
-    /// The daemon moves, or this is stuck. To be said every few seconds.
+    /// Notes that the daemon works, or what is stuck. Must be called every few seconds.
     pub(crate) fn judge(&self, stuck: Option<String>) {
         // Not a change: it is said again and again.
         self.lock().liveness = Liveness::new(stuck);
     }
 
-    /// Whether the daemon moves. An error says what is stuck, and for how long.
+    /// Whether the daemon works. An error says what is stuck, and for how long.
     pub(crate) fn liveness(&self) -> Result<(), String> {
         self.lock().liveness.now()
     }
 
-    /// The phase it is in.
+    /// The current phase.
     pub(crate) fn current_phase(&self) -> Phase {
         self.lock().phase
     }
 
-    /// These are the queues now. What is known of those that stay, stays.
+    /// Takes over the configured queues. What is known of those that stay, stays.
     pub(crate) fn configure(&self, path: Option<String>, config: &Config) {
         self.change(|inner| {
             inner.config.path = path;
@@ -183,13 +183,13 @@ impl DaemonStatus {
         breaker(&mut self.lock().breakers, queue)
     }
 
-    /// A configuration was refused, for this reason.
+    /// Notes that a configuration was refused, for this reason.
     pub(crate) fn refused(&self, reason: String) {
         self.metrics.reloads_refused.inc();
         self.change(|inner| inner.config.refused = Some(reason));
     }
 
-    /// Whether consumers of this queue still finish items under earlier settings.
+    /// Notes whether consumers of this queue still finish items under earlier settings.
     pub(crate) fn finishing(&self, queue: &str, is_finishing: bool) {
         self.change(|inner| {
             let finishing = &mut inner.config.finishing;
@@ -197,7 +197,7 @@ impl DaemonStatus {
         });
     }
 
-    /// A consumer starts, in the place of so many that failed.
+    /// Adds a consumer that starts. `restarts` is how many failed before it under this number.
     pub(crate) fn join(
         &self,
         id: u64,
@@ -210,7 +210,7 @@ impl DaemonStatus {
         status
     }
 
-    /// A consumer has ended.
+    /// Removes a consumer that has ended.
     pub(crate) fn leave(&self, id: u64) {
         self.change(|inner| inner.consumers.remove(&id));
     }
@@ -232,12 +232,12 @@ impl DaemonStatus {
         found
     }
 
-    /// What a look into the database found of a queue.
+    /// Notes what the stats poller has read of a queue.
     pub(crate) fn set_queue_stats(&self, queue: &str, stats: QueueStats) {
         self.change(|inner| inner.queues.get_mut(queue).map(|entry| entry.set_queue_stats(stats)));
     }
 
-    /// Whether the database answers, and how fast; or what is wrong.
+    /// Notes how fast the database answers, or what is wrong with it.
     pub(crate) fn set_database(&self, answer: Result<Duration, String>) {
         self.change(|inner| {
             let database = &mut inner.database;
@@ -249,17 +249,18 @@ impl DaemonStatus {
         });
     }
 
-    /// How much space is free on the database's disk.
+    /// Notes how much space is free on the database's disk.
     pub(crate) fn space(&self, space: SpaceJson) {
         self.change(|inner| inner.database.space = Some(space));
     }
 
-    /// Why pushes are refused, if they are. Takes, and the daemon itself, go on.
+    /// Why pushes are refused, if they are. Fetches go on.
     pub(crate) fn refuses_pushes(&self) -> Option<String> {
         self.lock().database.space.as_ref()?.pushes_refused.clone()
     }
 
-    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work, takes that fail.
+    /// What is wrong although the daemon works: pushes that are refused, handlers that cannot work,
+    /// fetches that fail.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let refused = self.refuses_pushes().map(|why| format!("pushes are refused: {why}"));
         let inner = self.lock();
@@ -297,7 +298,7 @@ impl DaemonStatus {
         Summary::from(&*self.lock())
     }
 
-    /// All of it.
+    /// The whole status.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let inner = self.lock();
         let consumers: Vec<_> =
@@ -337,7 +338,7 @@ fn breaker(breakers: &mut BTreeMap<Arc<str>, Arc<Breaker>>, queue: &Arc<str>) ->
     breaker.or_insert_with(|| Arc::new(Breaker::new(queue.clone()))).clone()
 }
 
-/// Why takes fail, by their queues.
+/// Why fetches fail, by their queues.
 fn take_errors(inner: &Inner) -> BTreeMap<Arc<str>, String> {
     let failing = |status: &Arc<ConsumerStatus>| Some((status.queue.clone(), status.activity().take_error?));
     inner.consumers.values().filter_map(failing).collect()
@@ -356,7 +357,8 @@ fn not_ready(inner: &Inner) -> Vec<String> {
     phase.into_iter().chain(database).collect()
 }
 
-/// An idle consumer learns of a pause only when it is woken, and a queue that is paused wakes nobody. So the gate decides what is shown of it.
+/// An idle consumer learns of a pause only when it is woken, and a paused queue wakes no consumer.
+/// So the gate decides what is shown.
 fn consumer(status: &ConsumerStatus, gates: &BTreeMap<Arc<str>, Gate>) -> ConsumerJson {
     let (stage, lasted) = status.state();
     let closed_for = gates.get(&status.queue).and_then(Gate::closed_for);

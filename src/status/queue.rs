@@ -1,4 +1,4 @@
-//! What is known of one queue.
+//! The status of one queue.
 
 use std::{
     sync::Arc,
@@ -19,7 +19,7 @@ use crate::{
     metrics::QueueMeters,
 };
 
-/// What a look into the database found.
+/// The statistics of a queue, read from the database.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueStats {
     pub(crate) ready: i64,
@@ -28,7 +28,7 @@ pub(crate) struct QueueStats {
     pub(crate) dead: i64,
     /// Finished since the queue was made.
     pub(crate) done: u64,
-    /// Pushed since the queue was made, where producers count that.
+    /// Pushed since the queue was made, if producers count that.
     pub(crate) pushed: Option<u64>,
     /// How long the oldest ready item has waited.
     pub(crate) oldest: Option<Duration>,
@@ -68,7 +68,7 @@ impl Entry {
         }
     }
 
-    /// The same queue under other settings.
+    /// Takes over other settings of the queue.
     pub(super) fn configure(&mut self, config: &QueueConfig) {
         self.kind = text(&config.kind);
         self.delivery = text(&config.delivery);
@@ -139,7 +139,7 @@ impl Entry {
     }
 }
 
-/// How a configuration file says it.
+/// The value as a configuration file has it.
 fn text(value: &impl serde::Serialize) -> String {
     toml::Value::try_from(value).ok().and_then(|value| Some(value.as_str()?.to_owned())).unwrap_or_default()
 }

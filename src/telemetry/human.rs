@@ -20,7 +20,7 @@ use tracing_subscriber::{
 
 use super::{Boxed, out::Out};
 
-/// To this, which is stderr.
+/// Writes lines to this, which is stderr.
 pub(super) fn layer(out: Out) -> Boxed {
     let colours = colours(
         io::stderr().is_terminal(),
@@ -47,7 +47,7 @@ fn field(out: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> Result {
     }
 }
 
-/// Without characters that would change the terminal.
+/// The text without characters that would change the terminal.
 fn escaped(text: &str) -> String {
     let mut out = String::new();
     for it in text.chars() {
@@ -60,7 +60,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// `value` is what `Debug` says, which is quoted already for a text.
+/// `value` is in the form of `Debug`, which has quotes around a text.
 fn quoted(value: &str) -> String {
     let bare = |text: &str| {
         !text.is_empty()
@@ -74,7 +74,8 @@ fn quoted(value: &str) -> String {
     }
 }
 
-/// Whether lines are coloured: at a terminal that can, unless somebody does not want it (<https://no-color.org>).
+/// Whether lines are coloured: at a terminal that can, unless `NO_COLOR` is set
+/// (<https://no-color.org>).
 fn colours(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> bool {
     is_terminal && no_color.is_none_or(OsStr::is_empty) && term.is_none_or(|term| term != "dumb")
 }
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_quoted_alike_however_they_were_recorded() {
+    fn values_are_quoted_alike_in_whatever_way_they_were_recorded() {
         for (value, shown) in [
             ("\"hooks\"", "hooks"),
             ("hooks", "hooks"),

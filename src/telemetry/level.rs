@@ -11,28 +11,28 @@ use tracing_subscriber::{
 use super::span;
 use crate::config::ConfigError;
 
-/// By which levels are changed.
+/// The handle that changes levels.
 pub(super) type Levels = reload::Handle<Targets, Registry>;
 
-/// Those of the process's log, once it has one.
+/// The handle of the process's log, once it has one.
 static LEVELS: OnceLock<Levels> = OnceLock::new();
 
-/// A filter for what is written, and by what it is changed.
+/// A filter of events, and the handle that changes it.
 pub(super) fn filter(text: &str) -> Result<(reload::Layer<Targets, Registry>, Levels), ConfigError> {
     Ok(reload::Layer::new(parse(text)?))
 }
 
-/// These are the process's.
+/// Makes this the handle of the process's log.
 pub(super) fn keep(levels: Levels) {
     // Where there is one already, `try_init` has failed.
     let _ = LEVELS.set(levels);
 }
 
-/// Changes what is logged from now on, for all threads. Where the log is an embedding program's, this is for that to do, and nothing
-/// happens.
+/// Changes what is logged from now on, for all threads. Does nothing if an embedding program has
+/// its own log.
 ///
 /// # Errors
-/// The text names no level.
+/// The text is not a level.
 pub fn set(text: &str) -> Result<(), ConfigError> {
     let levels = parse(text)?;
     if let Some(handle) = LEVELS.get() {
@@ -46,12 +46,12 @@ pub(super) fn change(handle: &Levels, levels: Targets) {
     let _ = handle.reload(levels);
 }
 
-/// What others' code says of itself at levels that are ours to give: of threads it starts, and of every request that is no HTTP, an error. It
-/// is logged if it is named, as in `actix_http=debug`.
+/// Quiets actix, which logs the threads that it starts, and each request that is not HTTP as an
+/// error. It is logged if `log.level` names it, as in `actix_http=debug`.
 const NOISE: [(&str, LevelFilter); 2] =
     [("actix_http", LevelFilter::OFF), ("actix_server", LevelFilter::WARN)];
 
-/// The spans of items are there whatever is logged. An event without its span would not name its item.
+/// The spans of items are always on: an event without its span would not name its item.
 const SPANS: (&str, LevelFilter) = (span::TARGET, LevelFilter::ERROR);
 
 /// Reads `info` or `info,kvqueue::actors=debug`.
@@ -62,7 +62,7 @@ pub(crate) fn parse(text: &str) -> Result<Targets, ConfigError> {
             Some((target, level)) => (Some(target), level),
             None => (None, part),
         };
-        // No level would parse as "error", and that is nobody's wish.
+        // An empty text would parse as "error", which nobody means.
         let parsed = if level.is_empty() { None } else { level.parse::<LevelFilter>().ok() };
         let level = parsed.ok_or_else(|| error(text, level))?;
         targets = match target {

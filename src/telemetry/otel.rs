@@ -1,7 +1,7 @@
 //! Spans to a collector, by OTLP over HTTP, where `OTEL_EXPORTER_OTLP_ENDPOINT` names one. The environment variables are OpenTelemetry's own, and so are their meanings.
 //!
-//! Spans are gathered and sent on threads of the exporter's; where it cannot keep up, or the collector does not answer, spans are dropped and
-//! items are not held up.
+//! The exporter's own threads gather and send spans. If it cannot keep up, or the collector does
+//! not answer, spans are dropped, and items are not delayed.
 
 use std::{env, sync::OnceLock, time::Duration};
 
@@ -17,7 +17,7 @@ use tracing_subscriber::layer::Layer;
 
 use super::{Boxed, traceparent::TraceParent};
 
-/// Either says that spans are wanted, and where.
+/// Either variable names the collector.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 
 /// How long the end of the process waits for the last spans to be sent.
@@ -25,7 +25,7 @@ const LAST_SPANS: Duration = Duration::from_secs(3);
 
 static PROVIDER: OnceLock<SdkTracerProvider> = OnceLock::new();
 
-/// What makes spans of this process's spans; none if nobody wants them.
+/// The layer that exports this process's spans; none if no collector is named.
 pub(super) fn layer() -> Option<Boxed> {
     if !ENDPOINTS.iter().any(|name| env::var_os(name).is_some_and(|value| !value.is_empty())) {
         return None;
@@ -50,7 +50,7 @@ pub(super) fn layer() -> Option<Boxed> {
     })
 }
 
-/// Who this is: as the environment says, or `kvqueue`.
+/// The name of the service: from the environment, or `kvqueue`.
 fn resource() -> Resource {
     let resource =
         Resource::builder().with_attribute(KeyValue::new("service.version", env!("CARGO_PKG_VERSION")));
@@ -60,25 +60,25 @@ fn resource() -> Resource {
     }
 }
 
-/// Sends what there is, and ends.
+/// Sends the last spans, and ends.
 pub(super) fn finish() {
     if let Some(Err(error)) = PROVIDER.get().map(|provider| provider.shutdown_with_timeout(LAST_SPANS)) {
         tracing::warn!(event = "spans_not_sent", %error, "cannot send the last spans");
     }
 }
 
-/// Of all spans of items, if any are exported.
+/// The kind of all spans of items, if spans are exported.
 pub(super) fn kind() -> Option<&'static str> {
     PROVIDER.get().map(|_| "consumer")
 }
 
-/// The span is a part of this trace.
+/// Makes the span a part of this trace.
 pub(super) fn go_on(span: &Span, parent: TraceParent) {
     // It fails where nothing is exported, or not this span.
     let _ = span.set_parent(Context::new().with_remote_span_context(context(parent)));
 }
 
-/// The current span, for what goes on from it. `None` where nothing is exported.
+/// The current span, to continue its trace. `None` if no spans are exported.
 pub(super) fn here() -> Option<TraceParent> {
     let context = Span::current().context();
     let context = context.span().span_context().clone();
@@ -89,7 +89,7 @@ pub(super) fn here() -> Option<TraceParent> {
     })
 }
 
-/// The span has to do with this trace.
+/// Links the span to this trace.
 pub(super) fn link(span: &Span, parent: TraceParent) {
     span.add_link(context(parent));
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn one_item_goes_on_with_its_trace() {
+    fn one_item_continues_its_trace() {
         let spans = exported(&[item(7, "01")]);
         let [span] = &spans[..] else { panic!("{spans:?}") };
         assert_eq!(span.span_context.trace_id(), 0xabc_u128.into());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_handler_sets_off_goes_on_from_its_item() {
+    fn requests_of_a_handler_continue_the_item_s_trace() {
         let item = item(7, "01");
         assert_eq!(trace_parent(&item), item.meta.as_ref().unwrap().trace_parent, "nothing is exported");
         let mut said = None;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn several_are_linked_to_theirs() {
+    fn several_items_are_linked_to_their_traces() {
         let spans = exported(&[item(7, "01"), Sample::new("").build(), item(8, "01")]);
         let [span] = &spans[..] else { panic!("{spans:?}") };
         let linked: Vec<_> = span.links.iter().map(|link| link.span_context.span_id()).collect();

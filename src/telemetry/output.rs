@@ -1,4 +1,4 @@
-//! In which form events are logged.
+//! The form in which events are logged.
 
 use std::{
     env, fs,
@@ -17,7 +17,8 @@ pub(super) enum Output {
 }
 
 impl Output {
-    /// What a setting means here: by itself, the journal where stderr goes there anyway, and else lines for people.
+    /// The output of a setting. `auto` is the journal if stderr goes there anyway, and otherwise
+    /// lines for people.
     pub(super) fn of(format: LogFormat) -> Result<Self, ConfigError> {
         match format {
             LogFormat::Human => Ok(Self::Human),

@@ -1,4 +1,5 @@
-//! What is logged in the call for an item belongs to the item; in one for several items, to the queue.
+//! The span of a call of a handler: what is logged in it names the item, or the queue if the call
+//! is for several items.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,7 +12,8 @@ use super::traceparent::TraceParent;
 /// names the item.
 pub const TARGET: &str = module_path!();
 
-/// The span of a call of the handler. The trace that an item was pushed for goes on in it; several are linked to it.
+/// The span of a call of the handler. It continues the trace that an item was pushed for; the
+/// traces of several items are linked to it.
 pub(crate) fn of(queue: &str, handler: &str, items: &[Item]) -> Span {
     let [item] = items else {
         let span = tracing::error_span!(target: TARGET, "items", %queue, %handler, items = items.len(), otel.kind = kind());
@@ -40,7 +42,7 @@ pub(crate) fn of(queue: &str, handler: &str, items: &[Item]) -> Span {
 /// Whether it matters to somebody that an item is done: to traces, or to the subscriber of a program that kvqueue is a part of.
 static DONE: AtomicBool = AtomicBool::new(true);
 
-/// What listens is the log alone, or traces too.
+/// Notes whether spans are for traces too, or for the log alone.
 pub(super) fn heard_by(traces: bool) {
     DONE.store(traces, Relaxed);
 }
@@ -50,9 +52,9 @@ pub(crate) fn names_item() -> bool {
     !DONE.load(Relaxed) && Span::current().metadata().is_some_and(|span| span.name() == "item")
 }
 
-/// What became of the item whose span this is.
+/// Records the outcome of the item whose span this is.
 pub(crate) fn outcome(span: impl FnOnce() -> Span, outcome: &'static str) {
-    // Of an item that is done no more is said, and who but a collector would know?
+    // Nothing more is logged of a done item, so only traces need its outcome.
     if outcome == "done" && !DONE.load(Relaxed) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What a log gets to hear.
+//! What is logged.
 
 use std::{
     io,
@@ -42,7 +42,7 @@ impl<'a> MakeWriter<'a> for Memory {
     }
 }
 
-/// Logs what `work` does, at this level; it gets what changes that.
+/// Logs what `work` does, at this level; `work` gets the handle that changes it.
 fn logged(level: &str, work: impl FnOnce(&level::Levels)) -> Vec<serde_json::Value> {
     let (filter, levels) = level::filter(level).unwrap();
     let memory = Memory::default();
@@ -67,7 +67,7 @@ fn a_level_changes_while_the_log_goes_on() {
 }
 
 #[test]
-fn the_span_of_an_item_says_what_it_is_and_what_becomes_of_it() {
+fn the_span_of_an_item_has_its_fields_and_its_outcome() {
     const PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let item = Sample::new("secret").attempt(3).trace_parent(PARENT).build();
     let lines = logged("info", |_| {
@@ -104,7 +104,7 @@ fn items_are_named_at_every_level() {
 }
 
 #[test]
-fn what_is_no_trace_parent_is_not_logged() {
+fn a_malformed_trace_parent_is_not_logged() {
     let item = Sample::new("").trace_parent("00-\n\u{1b}[31m").build();
     let lines = logged("info", |_| {
         span::of("q", "log", std::slice::from_ref(&item)).in_scope(|| tracing::info!("hello"));
@@ -129,7 +129,7 @@ fn a_call_for_several_items_has_one_span() {
 }
 
 #[test]
-fn values_are_of_their_kind_and_an_event_s_own_ones_count() {
+fn values_keep_their_type_and_the_event_s_own_fields_win() {
     let lines = logged("info", |_| {
         let outer = tracing::info_span!("outer", queue = "of the outer", own = 1, k = 3);
         let inner = outer.in_scope(|| tracing::info_span!("inner", queue = "of the inner"));

@@ -4,7 +4,8 @@ use std::fmt;
 
 use kvqueue_queue::Item;
 
-/// What a producer says that the item is a part of. It comes from outside: whatever is not of the form is none.
+/// The trace that the item is a part of. It comes from outside, so a text of another form is
+/// ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceParent {
     pub(super) trace: u128,
@@ -13,14 +14,14 @@ pub(crate) struct TraceParent {
 }
 
 impl TraceParent {
-    /// Of an item: what it was pushed with, or its attribute `traceparent`.
+    /// The trace parent that an item was pushed with, or its attribute `traceparent`.
     pub(crate) fn of(item: &Item) -> Option<Self> {
         let meta = item.meta.as_ref()?;
         let text = meta.trace_parent.as_deref().or_else(|| item.attribute("traceparent"))?;
         Self::parse(text)
     }
 
-    /// Versions after 00 may have more behind the flags, and are read as far as they are known.
+    /// Later versions than 00 may have more after the flags, which is ignored.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
         let mut part = |digits| parts.next().filter(|part| is_hex(part, digits));
@@ -36,11 +37,11 @@ impl TraceParent {
     }
 }
 
-/// What to say of a text that is none.
+/// The error for a text of another form.
 pub(crate) const NO_TRACE_PARENT: &str =
     "not a W3C traceparent; write it as in 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Whether a text is one.
+/// Whether a text has the form of a trace parent.
 pub(crate) fn is_trace_parent(text: &str) -> bool {
     TraceParent::parse(text).is_some()
 }

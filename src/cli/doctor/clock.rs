@@ -1,4 +1,5 @@
-//! This machine's clock beside the database's. Delayed items come at their time by the clock of the daemon that sweeps.
+//! Compares this machine's clock with the database's. Scheduled items become ready by the clock of
+//! the daemon that sweeps.
 
 use std::{
     fs,

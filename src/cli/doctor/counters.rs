@@ -17,7 +17,7 @@ const ABOUT: &str = "counters";
 /// Of a database that is used, larger queues are not counted, in bytes.
 const LARGEST: i64 = 50_000_000;
 
-/// So many queues with wrong counters are told of one by one.
+/// The most queues with wrong counters that are named one by one.
 const NAMED: usize = 10;
 
 /// What was found.

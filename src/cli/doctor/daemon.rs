@@ -1,4 +1,4 @@
-//! The daemon that runs, if one does: what it says over HTTP, at the address that the configuration has.
+//! The daemon that runs, if one does: what it answers over HTTP, at the configured address.
 
 use super::{Deadline, findings::Findings};
 use crate::{
@@ -18,12 +18,13 @@ const TEXT: usize = 400;
 /// Longer names of queues are cut.
 const NAME: usize = 40;
 
-/// So many paused queues are named.
+/// The most paused queues that are named.
 const NAMED: usize = 5;
 
 const START: &str = "start it if it should run, as with systemctl start kvqueue";
 
-/// Asks it, and returns what it has answered. Whether one should run is not known here, so that none is worth a note.
+/// Asks the daemon, and returns its answer. Whether a daemon should run is not known here, so a
+/// missing one is not a problem.
 pub(super) fn look(
     globals: &Globals,
     config: &Config,
@@ -53,7 +54,7 @@ pub(super) fn look(
     }
 }
 
-/// What is said of one that has not said how it is.
+/// The finding for a daemon that has not answered with its status.
 fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
     match error.downcast_ref() {
         Some(AskError::Nobody { error, .. }) => {
@@ -84,7 +85,7 @@ fn silent(error: &anyhow::Error, at: &str, findings: &mut Findings) {
     }
 }
 
-/// What one says of itself.
+/// The findings from the status of a daemon.
 fn judge(figures: &Figures, at: &str, findings: &mut Findings) {
     let Figures { pid, version, not_ready, .. } = figures;
     let who = format!("the one at {at}, process {pid}, version {}", fitting(version, 20));
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_well() {
+    fn a_daemon_that_works_is_fine() {
         let figures = json!({ "pid": 7, "version": "1.2.3", "database": { "url": "embedded:/data" }, "queues": [{ "queue": "a" }] });
         insta::assert_snapshot!(judged(&figures), @"daemon    fine     the one at 127.0.0.1:7420, process 7, version 1.2.3, is ready");
     }
@@ -214,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_does_not_answer_is_noted() {
+    fn a_daemon_that_does_not_answer_is_noted() {
         let at = || "127.0.0.1:7420".to_owned();
         let refused = AskError::Refused {
             at: at(),

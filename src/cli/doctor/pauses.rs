@@ -21,7 +21,7 @@ const ABOUT: &str = "pauses";
 /// Longer names of queues are cut.
 const NAME: usize = 40;
 
-/// So many queues are looked at together.
+/// How many queues are read at a time.
 const TOGETHER: usize = 16;
 
 /// The second element of a pause's key (docs/KEYSPACE.md).
@@ -55,7 +55,7 @@ impl Pauses {
         Ok(Self(paused.buffered(TOGETHER).try_filter_map(async |name| Ok(name)).try_collect().await?))
     }
 
-    /// Notes those that the daemon has not told of.
+    /// Adds a note for the ones that the daemon has not reported.
     pub(super) fn tell(self, told: Option<&Figures>, findings: &mut Findings) {
         let names = self.0.iter().map(|name| String::from_utf8_lossy(name));
         let is_told = |name: &str| {
