@@ -301,7 +301,7 @@ test("a queue is paused and resumed", async () => {
   await page.getByLabel("This daemon only").check();
   await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
   await page.getByText("Paused for this daemon alone").waitFor();
-  await page.getByRole("button", { name: "Resume here" }).click();
+  await page.getByRole("button", { name: "Resume locally" }).click();
   await page.getByText("Paused for this daemon alone").waitFor({ state: "hidden" });
   assert.deepEqual(await wrong(page), []);
   await page.context().close();
