@@ -75,7 +75,7 @@ mod tests {
 
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// Polls queues of which reading one takes so long, for a minute, with a request every 50 ms or none.
+    /// Polls queues for a minute, with a request every 50 ms or none. `queues` is how long reading each takes.
     /// Returns the part of the time that reading took, and the age of the oldest figures in the end.
     fn polled(period: Duration, queues: &[Duration], requests: bool) -> (f64, Duration) {
         let start = Instant::now();

@@ -184,7 +184,7 @@ mod tests {
             Rates { inward: 3.0, outward: 0.0 }
         );
         assert_eq!(rates(&counted, &point(2, pushed(stats(0, 0), 0), 0)), Rates::default());
-        // Deleted: the counters begin anew.
+        // The queue was deleted: its counters start again.
         assert_eq!(rates(&before, &point(2, stats(0, 0), 0)), Rates::default());
     }
 

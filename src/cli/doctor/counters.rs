@@ -51,7 +51,7 @@ impl Counters {
         Self { compared, texts: rows.text_queues(), other_kinds, ..Self::default() }
     }
 
-    /// Of a database that is used, for so long.
+    /// Reads the counters of a database that is in use, no longer than this.
     pub(super) async fn of(db: &Database, config: &Config, patience: Duration) -> Result<Self, QueueError> {
         let (prefix, end) = (config.prefix.as_bytes(), Instant::now() + patience);
         let mut found = Self { texts: text_queues(&db.create_trx()?, prefix).await?, ..Self::default() };

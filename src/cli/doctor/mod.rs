@@ -7,7 +7,7 @@
 //! | `database` | the directory, or the cluster and its client library |
 //! | `counters` | whether the counters of queues say what is there |
 //! | `pauses` | queues that are paused |
-//! | `clock` | this machine's clock beside the database's |
+//! | `clock` | this machine's clock, compared with the database's |
 //! | `unit` | systemd's unit, as `systemctl show` has it |
 //! | `daemon` | the daemon that runs, if one does |
 //! | `disk` | free space on the directory's disk, and its limit |
